@@ -1,0 +1,135 @@
+"""Every exception CometMQ raises on purpose, on one screen.
+
+CometError
+├── SettingsError          a setting is unknown or wrong; the sentence says which, where, and what is near
+├── ProtocolError          the peer broke the wire; the connection dies
+│   └── BadHeader          one header field is missing or is no number
+├── StoreError             the disk
+│   ├── StoreLocked        another broker holds the directory
+│   ├── NotAStore          the directory holds something else
+│   ├── StoreFull          no room left
+│   └── StoreCorrupt       bytes that recovery cannot explain
+├── RemotingError          a call did not get its answer
+│   ├── ConnectFailed, SendFailed, RemotingTimeout (also a TimeoutError), TooManyRequests
+├── BrokerError            the peer answered with an error code (code, remark, addr)
+├── ClientError            misuse or state of a client
+│   ├── NotStarted, RouteNotFound, InvalidMessage
+└── Reject                 server side only: answer this code with this remark
+"""
+
+from __future__ import annotations
+
+
+class CometError(Exception):
+    """Root of all errors raised on purpose."""
+
+    retriable = False
+    """Whether the same call may succeed elsewhere or later."""
+    stale_route = False
+    """Whether the route that led here should be fetched again."""
+
+
+class SettingsError(CometError):
+    """A setting is unknown or has a bad value."""
+
+
+class ProtocolError(CometError):
+    """The peer sent bytes that are no RocketMQ frame or header."""
+
+
+class BadHeader(ProtocolError):
+    """A header field is missing or malformed."""
+
+    def __init__(self, field: str, problem: str = "is missing") -> None:
+        self.field = field
+        super().__init__(f"the header field {field} {problem}")
+
+
+class StoreError(CometError):
+    """The store cannot do what was asked."""
+
+
+class StoreLocked(StoreError):
+    """Another process holds the store directory."""
+
+
+class NotAStore(StoreError):
+    """The directory holds something that is no store."""
+
+
+class StoreFull(StoreError):
+    """The disk has no room left."""
+
+
+class StoreCorrupt(StoreError):
+    """Bytes on disk that recovery cannot explain."""
+
+    def __init__(self, message: str, phy_offset: int = -1) -> None:
+        self.phy_offset = phy_offset
+        super().__init__(message)
+
+
+class RemotingError(CometError):
+    """A call did not get its answer."""
+
+    retriable = True
+
+
+class ConnectFailed(RemotingError):
+    """No connection to the address could be made."""
+
+    stale_route = True
+
+
+class SendFailed(RemotingError):
+    """The connection broke before the answer came."""
+
+    stale_route = True
+
+
+class RemotingTimeout(RemotingError, TimeoutError):
+    """No answer within the time given."""
+
+
+class TooManyRequests(RemotingError):
+    """The bound on unanswered requests is reached."""
+
+
+class BrokerError(CometError):
+    """The peer answered with an error code."""
+
+    RETRIABLE = frozenset({1, 2, 14, 16, 17, 204, 205, 1500})
+    """Codes after which RocketMQ's producer tries another broker (Java: DefaultMQProducer)."""
+
+    def __init__(self, code: int, remark: str | None, addr: str) -> None:
+        self.code, self.remark, self.addr = code, remark, addr
+        self.retriable = code in self.RETRIABLE
+        self.stale_route = code == 17
+        super().__init__(f"{addr} answered code {code}: {remark or 'no remark'}")
+
+
+class ClientError(CometError):
+    """Misuse or state of a client."""
+
+
+class NotStarted(ClientError):
+    """The client has not been started, or has been stopped."""
+
+
+class RouteNotFound(ClientError):
+    """No name server knows a usable route for the topic."""
+
+    retriable = True
+    stale_route = True
+
+
+class InvalidMessage(ClientError):
+    """The message breaks RocketMQ's rules for topic, body or properties."""
+
+
+class Reject(CometError):
+    """Server side only: answer the request with this code and remark."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        self.code, self.remark = code, remark
+        super().__init__(remark)
