@@ -1,0 +1,100 @@
+"""Apache RocketMQ's released jars and client, fetched by Maven into a cache outside the repository."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cometmq.testing.cluster import LocalCluster
+
+HERE = Path(__file__).parent
+VERSION = "5.5.0"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "cometmq" / "interop"
+
+Run = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="session")
+def apache_jars() -> Path:
+    """The folder with the jars of Apache RocketMQ; fetched once per machine."""
+    for tool in ("mvn", "javac", "java"):
+        if shutil.which(tool) is None:
+            pytest.fail(f"interop tests need {tool} on PATH")
+    jars = CACHE / VERSION
+    if not (jars / ".complete").exists():
+        jars.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+            + [f"-DoutputDirectory={jars}"],
+            check=True,
+            timeout=600,
+        )
+        (jars / ".complete").touch()
+    return jars
+
+
+@pytest.fixture(scope="session")
+def java_program(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run java/Roundtrip.java around the unmodified Java client; gives its lines up to END."""
+    classes = tmp_path_factory.mktemp("classes")
+    jars = f"{apache_jars}/*"
+    subprocess.run(
+        ["javac", "-cp", jars, "-d", str(classes), str(HERE / "java" / "Roundtrip.java")],
+        check=True,
+        timeout=120,
+    )
+
+    def run(*arguments: object, timeout_s: float = 150) -> list[str]:
+        done = subprocess.run(
+            ["java", f"-Duser.home={classes}", "-Xmx256m", "-cp", f"{classes}:{jars}", "Roundtrip"]
+            + [str(argument) for argument in arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        lines = done.stdout.splitlines()
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        assert lines[-1] == "END", done.stdout[-2000:]
+        return lines[:-1]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def go_program(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Build go/roundtrip.go against the unmodified Go client and run it; gives its lines up to END."""
+    if shutil.which("go") is None:
+        pytest.fail("interop tests need go on PATH")
+    folder = tmp_path_factory.mktemp("go")
+    for name in ("go.mod", "roundtrip.go"):
+        shutil.copy(HERE / "go" / name, folder / name)
+    subprocess.run(["go", "mod", "tidy"], cwd=folder, check=True, timeout=600)
+    subprocess.run(["go", "build", "-o", "roundtrip", "."], cwd=folder, check=True, timeout=600)
+
+    def run(*arguments: object, timeout_s: float = 150) -> list[str]:
+        done = subprocess.run(
+            [str(folder / "roundtrip"), *(str(argument) for argument in arguments)],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        lines = [line for line in done.stdout.splitlines() if line.startswith(("SENT", "GOT", "END"))]
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        assert lines[-1:] == ["END"], done.stdout[-2000:] + done.stderr[-2000:]
+        return lines[:-1]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A CometMQ broker and name server in a process of their own."""
+    with LocalCluster(store=tmp_path_factory.mktemp("store")) as running:
+        yield running
