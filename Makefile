@@ -1,0 +1,29 @@
+# Everything here needs only CPython >= 3.11, git and make. `make` alone says what there is.
+# PYTHON=/path/to/python picks the interpreter of .venv; ARGS="..." goes to the command behind a target.
+
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: help setup demo test check bench powercut
+
+help: ## say what there is
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
+		printf '%-16s%s\n' "$$name" "$$text"; done
+
+setup: ## make .venv and install everything into it (done by the others when needed)
+	@sh scripts/setup
+
+demo: setup ## the main job: a year of flights through broker, consumers and Spark
+	@$(BIN)/cometmq demo flights $(ARGS)
+
+test: setup ## run the tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: setup ## format, lint, types, import floors, tests
+	@./check $(ARGS)
+
+bench: setup ## messages a second against a bare echo server in the same minute
+	@$(BIN)/python bench/run.py $(ARGS)
+
+powercut: setup ## 1,000 seeds of power cuts under SYNC_FLUSH on the simulated disk
+	@$(BIN)/python -m pytest -m powercut $(ARGS)
