@@ -1,0 +1,103 @@
+"""Hot. Cuts a byte stream into frames, and puts frames together.
+
+Refuses to know sockets, headers and codes. Invariant: however the stream is cut into chunks, the
+same frames come out, oldest first; after the first byte that cannot be a frame nothing comes out.
+
+    total:u32 | serialize_type:u8 header_length:u24 | header | body      total = 4 + header + body
+
+Java: NettyDecoder, NettyEncoder, RemotingCommand.encode.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from cometmq.errors import ProtocolError
+
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+"""Largest frame, its own length field included."""
+
+JSON = 0
+"""Serialize type of a JSON header."""
+
+ROCKETMQ = 1
+"""Serialize type of a binary header."""
+
+_HEAD = Struct(">II")
+_unpack_head = _HEAD.unpack_from
+_pack_head = _HEAD.pack
+_PARTS_MAX = 4096
+
+
+class Frame(NamedTuple):
+    """One frame as it came: the type of its header, the header, the body (maybe empty)."""
+
+    serialize_type: int
+    header: bytes
+    body: bytes
+
+
+class FrameDecoder:
+    """Give it what the socket gave you; it gives back whole frames, oldest first.
+
+    One per connection. Never raises: when the peer breaks the wire, `broken` is set, once, and
+    the owner closes the connection. Holds at most one unfinished frame (`bytes_max`) and a chunk.
+    """
+
+    __slots__ = ("_bytes_max", "_have", "_parts", "_wanted", "broken")
+
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.broken: ProtocolError | None = None
+        self._bytes_max = bytes_max
+        self._parts: list[bytes] = []
+        self._have = 0
+        self._wanted = 0
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take the next chunk of the stream and return the frames it completes."""
+        if self._wanted:
+            if self._have + len(data) < self._wanted:
+                self._keep(data)
+                return []
+            data = b"".join((*self._parts, data))
+            self._parts.clear()
+            self._wanted = 0
+        elif self.broken:
+            return []
+        frames: list[Frame] = []
+        at, size = 0, len(data)
+        while size - at >= 8:
+            total, mark = _unpack_head(data, at)
+            body_at, end = at + 8 + (mark & 0xFFFFFF), at + 4 + total
+            if body_at > end or total > self._bytes_max - 4:
+                self._break(total, mark)
+                return frames
+            if end > size:
+                self._wanted = end - at
+                break
+            frames.append(Frame(mark >> 24, data[at + 8 : body_at], data[body_at:end]))
+            at = end
+        if at < size:
+            self._have = 0
+            self._wanted = self._wanted or 8
+            self._keep(data[at:])
+        return frames
+
+    def _keep(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._have += len(data)
+        if len(self._parts) > _PARTS_MAX:  # a peer that trickles bytes must not fill the list
+            self._parts = [b"".join(self._parts)]
+
+    def _break(self, total: int, mark: int) -> None:
+        self.broken = ProtocolError(
+            f"no RocketMQ frame: length {total}, header type and length {mark:#010x}, "
+            f"where at most {self._bytes_max} bytes are allowed"
+        )
+
+
+def encode_frame(header: bytes, body: bytes = b"", serialize_type: int = JSON) -> bytes:
+    """Return the bytes of one frame. The caller keeps it below `FRAME_BYTES_MAX`."""
+    size = len(header)
+    return _pack_head(4 + size + len(body), serialize_type << 24 | size) + header + body
