@@ -1,0 +1,75 @@
+"""Delay levels: the table ``messageDelayLevel`` and the times it stands for.
+
+Owns the text form (``1s 5s 10s``: a whole number and one of s m h d, levels counted from 1), the
+clamping of levels above the table and the time a waiting message is due. Time is an argument.
+Invariant: every level of a table lasts longer than nothing.
+Java: ScheduleMessageService.parseDelayLevel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+FIRST_RETRY_LEVEL = 3
+"""The level of the first retry: a message refused n times waits on level 3 + n."""
+
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LEVELS_MAX = 10_000
+
+
+class DelayLevels:
+    """How long each delay level lasts; level 1 is the first entry. Immutable."""
+
+    __slots__ = ("_delays_ms",)
+
+    def __init__(self, delays_ms: Iterable[int]) -> None:
+        self._delays_ms = tuple(delays_ms)
+
+    @classmethod
+    def parse(cls, text: str) -> DelayLevels:
+        """Read the text of ``messageDelayLevel``; raises SettingsError naming the bad entry."""
+        words = text.split()
+        if not words or len(words) > _LEVELS_MAX:
+            raise SettingsError(
+                f"messageDelayLevel has {len(words)} levels; give 1 to {_LEVELS_MAX}, as in '1s 5s'"
+            )
+        return cls(_delay_ms(word) for word in words)
+
+    @property
+    def max_level(self) -> int:
+        """The highest level; higher ones are taken for it."""
+        return len(self._delays_ms)
+
+    def clamp(self, level: int) -> int:
+        """The level that is meant by a number above the table; 0 and below stay as they are."""
+        return min(level, len(self._delays_ms))
+
+    def delay_ms(self, level: int) -> int:
+        """How long a message on this level waits; levels above the table wait as the last one."""
+        assert level > 0, "level 0 is no delay"
+        return self._delays_ms[min(level, len(self._delays_ms)) - 1]
+
+    def due_ms(self, level: int, store_ms: int) -> int:
+        """When a message stored at ``store_ms`` is due."""
+        return store_ms + self.delay_ms(level)
+
+
+def retry_level(delay_level: int, reconsume_times: int) -> int:
+    """The level of a retry: the one asked for, or 3 + attempts so far when none was asked for."""
+    return delay_level if delay_level > 0 else FIRST_RETRY_LEVEL + reconsume_times
+
+
+def _delay_ms(word: str) -> int:
+    number, unit = word[:-1], word[-1]
+    if unit not in _UNIT_MS or not (number.isascii() and number.isdigit()) or int(number) == 0:
+        raise SettingsError(
+            f"messageDelayLevel: {word!r} is no level; write a whole number and one of s m h d, "
+            "as in '30s' or '2h'"
+        )
+    return int(number) * _UNIT_MS[unit]

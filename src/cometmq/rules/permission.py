@@ -1,0 +1,37 @@
+"""The permission bits of a topic or a broker, and what they allow.
+
+Owns the meaning of the number ``perm``: 8 priority, 4 read, 2 write, 1 inherit (a topic that lends
+its shape to topics created by a send). Knows nothing of topics, brokers or requests.
+Java: PermName.
+"""
+
+from __future__ import annotations
+
+PERM_PRIORITY = 8
+PERM_READ = 4
+PERM_WRITE = 2
+PERM_INHERIT = 1
+PERM_READ_WRITE = PERM_READ | PERM_WRITE
+
+
+def is_readable(perm: int) -> bool:
+    """Whether messages may be pulled."""
+    return perm & PERM_READ != 0
+
+
+def is_writable(perm: int) -> bool:
+    """Whether messages may be sent."""
+    return perm & PERM_WRITE != 0
+
+
+def is_inherited(perm: int) -> bool:
+    """Whether a send to an unknown topic may create it after this one."""
+    return perm & PERM_INHERIT != 0
+
+
+def text(perm: int) -> str:
+    """The three letters mqadmin prints: ``RW-``, ``R--``, ``RWX``."""
+    return "".join(
+        letter if perm & bit else "-"
+        for letter, bit in (("R", PERM_READ), ("W", PERM_WRITE), ("X", PERM_INHERIT))
+    )
