@@ -7,16 +7,17 @@ Java: RemotingCommand.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError
 from cometmq.wire import header_json, header_rocketmq
 from cometmq.wire.codes import LanguageCode
 from cometmq.wire.frame import JSON, ROCKETMQ, Frame, encode_frame
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cometmq.wire.headers.base import Header
     from collections.abc import Mapping
+
+    from cometmq.wire.headers.base import Header
 
 VERSION = 479
 """What we say we are: protocol level of release 5.3.3 (Java: MQVersion ordinals)."""

@@ -147,7 +147,8 @@ def _typed_decoder() -> Decoder | None:
         ],
         gc=False,
     )
-    read, refusal = msgspec.json.Decoder(shape).decode, (msgspec.MsgspecError, ValueError)
+    read: Callable[[bytes], Any] = msgspec.json.Decoder(shape).decode
+    refusal = (msgspec.MsgspecError, ValueError)
 
     def decode_typed(header: bytes) -> HeaderFields:
         try:

@@ -42,7 +42,7 @@ def encode(fields: HeaderFields) -> bytes:
     if not -0x8000 <= code <= 0x7FFF:
         raise ProtocolError(f"code {code} does not fit a binary header; send it as JSON")
     note = (remark or "").encode("utf-8", "replace")
-    pieces = []
+    pieces: list[bytes] = []
     for key, value in ext.items():
         name, text = key.encode(), value.encode("utf-8", "replace")
         pieces += _I16.pack(len(name)), name, _I32.pack(len(text)), text

@@ -1,0 +1,62 @@
+"""Headers of PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361), and the bits of a pull's sysFlag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from cometmq.wire.headers.base import Header, Long
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+COMMIT_OFFSET = 1
+"""`commit_offset` is an offset to commit."""
+SUSPEND = 2
+"""The request may wait for messages, up to `suspend_timeout_ms`."""
+SUBSCRIPTION = 4
+"""`subscription` carries the filter; otherwise the heartbeat's holds."""
+CLASS_FILTER = 8
+"""Obsolete filter by uploaded class."""
+LITE_PULL = 16
+"""The consumer assigns queues itself."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PullMessageRequestHeader(Header):
+    """Messages of one queue from `queue_offset` on."""
+
+    wire_names: ClassVar[Mapping[str, str]] = {
+        "suspend_timeout_ms": "suspendTimeoutMillis",
+        "proxy_forward_client_id": "proxyFrowardClientId",
+        "broker_name": "bname",
+    }
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: Long
+    max_msg_nums: int
+    sys_flag: int
+    commit_offset: Long
+    suspend_timeout_ms: Long
+    subscription: str | None = None
+    sub_version: Long
+    expression_type: str | None = None
+    max_msg_bytes: int | None = None
+    request_source: int | None = None
+    proxy_forward_client_id: str | None = None
+    broker_name: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class PullMessageResponseHeader(Header):
+    """Where to go on; needed with the codes 0, 19, 20 and 21 alike."""
+
+    suggest_which_broker_id: Long
+    next_begin_offset: Long
+    min_offset: Long
+    max_offset: Long
+    offset_delta: Long | None = None
+    topic_sys_flag: int | None = None
+    group_sys_flag: int | None = None
+    forbidden_type: int | None = None
