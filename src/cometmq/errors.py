@@ -13,7 +13,7 @@ CometError
 │   ├── ConnectFailed, SendFailed, RemotingTimeout (also a TimeoutError), TooManyRequests
 ├── BrokerError            the peer answered with an error code (code, remark, addr)
 ├── ClientError            misuse or state of a client
-│   ├── NotStarted, RouteNotFound, InvalidMessage
+│   ├── NotStarted, RouteNotFound, InvalidMessage, DataLoss
 └── Reject                 server side only: answer this code with this remark
 """
 
@@ -125,6 +125,10 @@ class RouteNotFound(ClientError):
 
 class InvalidMessage(ClientError):
     """The message breaks RocketMQ's rules for topic, body or properties."""
+
+
+class DataLoss(ClientError):
+    """Messages that a reader was promised are no longer in the broker."""
 
 
 class Reject(CometError):

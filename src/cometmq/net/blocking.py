@@ -1,0 +1,163 @@
+"""A channel on a plain blocking socket: the codec of `wire`, no loop, no thread.
+
+Owns: one connection, the numbering of its requests, and the answers that nobody took yet.
+Refuses to know: what requests mean, and reconnecting (make a new channel).
+Invariant: an answer is handed out once, to whoever holds its number; answers that nobody waits
+for are dropped; every wait has a deadline; after any RemotingError but a timeout the channel is
+dead. Used by one thread at a time: Spark tasks and one-shot tools.
+Java: NettyRemotingClient, invokeSync.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING, Self
+
+from cometmq.errors import (
+    ConnectFailed,
+    ProtocolError,
+    RemotingTimeout,
+    SendFailed,
+    TooManyRequests,
+)
+from cometmq.wire.command import Command, request
+from cometmq.wire.frame import FrameDecoder
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from cometmq.wire.headers.base import Header
+
+OUTSTANDING_MAX = 1024
+"""How many requests may wait for their answers at once."""
+
+_CHUNK_BYTES = 256 * 1024
+
+
+class BlockingChannel:
+    """One connection to a name server or a broker, made at once; raises ConnectFailed.
+
+    `timeout_s` is the default for connecting and for each wait. Usable as a context manager.
+    """
+
+    def __init__(self, addr: str, timeout_s: float = 10.0) -> None:
+        self.addr = addr
+        self._timeout_s = timeout_s
+        self._decoder = FrameDecoder()
+        self._opaque = 0
+        self._wanted: set[int] = set()
+        self._answers: dict[int, Command] = {}
+        self._socket = _connect(addr, timeout_s)
+        self.is_open = True
+
+    def call(
+        self,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        timeout_s: float | None = None,
+    ) -> Command:
+        """Send a request and wait for its answer, whatever its code; raises RemotingError."""
+        return self.wait(self.post(code, header, body), timeout_s)
+
+    def post(self, code: int, header: Header | None = None, body: bytes = b"") -> int:
+        """Send a request and return its number, for `wait` or `forget`."""
+        if len(self._wanted) + len(self._answers) >= OUTSTANDING_MAX:
+            raise TooManyRequests(f"{OUTSTANDING_MAX} requests to {self.addr} wait for answers")
+        self._opaque = opaque = self._opaque + 1 & 0x7FFFFFFF
+        self._send(request(code, opaque, header, body).encode())
+        self._wanted.add(opaque)
+        return opaque
+
+    def oneway(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
+        """Send a request that gets no answer."""
+        self._opaque = opaque = self._opaque + 1 & 0x7FFFFFFF
+        self._send(request(code, opaque, header, body, oneway=True).encode())
+
+    def wait(self, opaque: int, timeout_s: float | None = None) -> Command:
+        """Wait for the answer to the request with this number.
+
+        Raises RemotingTimeout when it doesn't come in time (it is dropped if it comes later),
+        SendFailed when the connection breaks.
+        """
+        assert opaque in self._wanted or opaque in self._answers, f"nobody asked #{opaque}"
+        patience_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + patience_s
+        while opaque not in self._answers:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or not self._receive(left_s):
+                self._wanted.discard(opaque)
+                raise RemotingTimeout(f"{self.addr} did not answer within {patience_s:g} s")
+        return self._answers.pop(opaque)
+
+    def forget(self, opaque: int) -> None:
+        """Give up on an answer; it is dropped when it comes."""
+        self._wanted.discard(opaque)
+        self._answers.pop(opaque, None)
+
+    def close(self) -> None:
+        """Close the connection; unanswered requests are lost."""
+        self.is_open = False
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the connection."""
+        self.close()
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.settimeout(self._timeout_s)
+            self._socket.sendall(data)
+        except OSError as error:
+            self.close()
+            raise SendFailed(f"the request to {self.addr} was not sent: {error}") from error
+
+    def _receive(self, timeout_s: float) -> bool:
+        """Take one chunk from the socket; False when none came in time."""
+        try:
+            self._socket.settimeout(timeout_s)
+            chunk = self._socket.recv(_CHUNK_BYTES)
+        except TimeoutError:
+            return False
+        except OSError as error:
+            self.close()
+            raise SendFailed(f"the connection to {self.addr} broke: {error}") from error
+        if not chunk:
+            self.close()
+            raise SendFailed(f"{self.addr} closed the connection before it answered")
+        try:
+            for frame in self._decoder.feed(chunk):
+                self._take(Command.decode(frame))
+        except ProtocolError:
+            self.close()
+            raise
+        if self._decoder.broken:
+            self.close()
+            raise ProtocolError(f"{self.addr}: {self._decoder.broken}")
+        return True
+
+    def _take(self, command: Command) -> None:
+        """Keep an answer that is waited for; the peer's own requests are not for us."""
+        if command.is_response and command.opaque in self._wanted:
+            self._wanted.remove(command.opaque)
+            self._answers[command.opaque] = command
+
+
+def _connect(addr: str, timeout_s: float) -> socket.socket:
+    host, _, port = addr.rpartition(":")
+    try:
+        connection = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
+    except (OSError, ValueError) as error:
+        raise ConnectFailed(f"no connection to {addr}: {error}") from error
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
