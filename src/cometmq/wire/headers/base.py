@@ -15,6 +15,9 @@ from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
 from cometmq.errors import BadHeader
 
+WireNames = Mapping[str, str]
+"""Field name to wire name, where camelCase is not it."""
+
 Long = Annotated[int, 64]
 """A 64-bit number; a plain `int` has 32 bits."""
 
@@ -29,8 +32,7 @@ _plans: dict[type, _Plan] = {}
 class Header:
     """Base of all header classes."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {}
-    """Field name to wire name, where camelCase is not it."""
+    wire_names: ClassVar[WireNames] = {}
 
     @classmethod
     def decode(cls, ext: Mapping[str, str]) -> Self:

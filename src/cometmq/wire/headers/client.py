@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from cometmq.wire.headers.base import Header
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cometmq.wire.headers.base import Header, WireNames
 
 
 @dataclass(slots=True, kw_only=True)
 class HeartbeatResponseHeader(Header):
     """Answer to 34."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {
+    wire_names: ClassVar[WireNames] = {
         "is_support_heart_beat_v2": "IS_SUPPORT_HEART_BEAT_V2",
         "is_sub_change": "IS_SUB_CHANGE",
     }
@@ -27,7 +24,7 @@ class HeartbeatResponseHeader(Header):
 class UnregisterClientRequestHeader(Header):
     """A client leaves one producer group or one consumer group (35)."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"client_id": "clientID", "broker_name": "bname"}
+    wire_names: ClassVar[WireNames] = {"client_id": "clientID", "broker_name": "bname"}
     client_id: str
     producer_group: str | None = None
     consumer_group: str | None = None
@@ -38,7 +35,7 @@ class UnregisterClientRequestHeader(Header):
 class GetConsumerListByGroupRequestHeader(Header):
     """The ids of a group's live clients (38)."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"broker_name": "bname"}
+    wire_names: ClassVar[WireNames] = {"broker_name": "bname"}
     consumer_group: str
     broker_name: str | None = None
 
@@ -54,7 +51,7 @@ class NotifyConsumerIdsChangedRequestHeader(Header):
 class GetConsumerRunningInfoRequestHeader(Header):
     """What a consumer is doing (307)."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"broker_name": "bname"}
+    wire_names: ClassVar[WireNames] = {"broker_name": "bname"}
     consumer_group: str
     client_id: str
     jstack_enable: bool | None = None
@@ -65,7 +62,7 @@ class GetConsumerRunningInfoRequestHeader(Header):
 class ConsumeMessageDirectlyResultRequestHeader(Header):
     """Let one consumer handle one stored message now (309)."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"broker_name": "brokerName"}
+    wire_names: ClassVar[WireNames] = {"broker_name": "brokerName"}
     consumer_group: str
     client_id: str | None = None
     msg_id: str | None = None

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from cometmq.wire.headers.base import Header, Long
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cometmq.wire.headers.base import Header, Long, WireNames
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,7 +20,7 @@ class GetRouteInfoRequestHeader(Header):
 class RegisterBrokerRequestHeader(Header):
     """A broker says that it is there (103); the body holds its topics."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"heartbeat_timeout_ms": "heartbeatTimeoutMillis"}
+    wire_names: ClassVar[WireNames] = {"heartbeat_timeout_ms": "heartbeatTimeoutMillis"}
     broker_name: str
     broker_addr: str
     cluster_name: str
@@ -171,7 +168,7 @@ class GetBrokerMemberGroupRequestHeader(Header):
 class BrokerHeartbeatRequestHeader(Header):
     """A light sign of life between registrations (904)."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"heartbeat_timeout_ms": "heartbeatTimeoutMills"}
+    wire_names: ClassVar[WireNames] = {"heartbeat_timeout_ms": "heartbeatTimeoutMills"}
     cluster_name: str
     broker_addr: str
     broker_name: str

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from cometmq.wire.headers.base import Header, Long
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cometmq.wire.headers.base import Header, Long, WireNames
 
 
 @dataclass(slots=True, kw_only=True)
 class QueueHeader(Header):
     """The queue asked about; base of the headers here."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"broker_name": "bname"}
+    wire_names: ClassVar[WireNames] = {"broker_name": "bname"}
     topic: str
     queue_id: int
     broker_name: str | None = None

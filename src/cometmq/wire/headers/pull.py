@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from cometmq.wire.headers.base import Header, Long
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cometmq.wire.headers.base import Header, Long, WireNames
 
 COMMIT_OFFSET = 1
 """`commit_offset` is an offset to commit."""
@@ -26,7 +23,7 @@ LITE_PULL = 16
 class PullMessageRequestHeader(Header):
     """Messages of one queue from `queue_offset` on."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {
+    wire_names: ClassVar[WireNames] = {
         "suspend_timeout_ms": "suspendTimeoutMillis",
         "proxy_forward_client_id": "proxyFrowardClientId",
         "broker_name": "bname",

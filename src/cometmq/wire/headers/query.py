@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from cometmq.wire.headers.base import Header, Long
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cometmq.wire.headers.base import Header, Long, WireNames
 
 
 @dataclass(slots=True, kw_only=True)
 class ViewMessageRequestHeader(Header):
     """The record at a physical offset (33)."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"broker_name": "bname"}
+    wire_names: ClassVar[WireNames] = {"broker_name": "bname"}
     topic: str | None = None
     offset: Long
     broker_name: str | None = None
@@ -25,7 +22,7 @@ class ViewMessageRequestHeader(Header):
 class QueryMessageRequestHeader(Header):
     """Messages by key (12); times in ms. `is_unique_key` says the key is a UNIQ_KEY."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {
+    wire_names: ClassVar[WireNames] = {
         "is_unique_key": "_UNIQUE_KEY_QUERY",
         "broker_name": "bname",
     }

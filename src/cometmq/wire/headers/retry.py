@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from cometmq.wire.headers.base import Header, Long
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cometmq.wire.headers.base import Header, Long, WireNames
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerSendMsgBackRequestHeader(Header):
     """`offset` is the physical one; `delay_level` 0 lets the broker choose, below 0 gives up."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"broker_name": "bname"}
+    wire_names: ClassVar[WireNames] = {"broker_name": "bname"}
     offset: Long
     group: str
     delay_level: int

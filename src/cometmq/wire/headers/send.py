@@ -6,19 +6,16 @@ V1 and V2 hold the same fields under the same names here; only on the wire V2 us
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from cometmq.wire.headers.base import Header, Long
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cometmq.wire.headers.base import Header, Long, WireNames
 
 
 @dataclass(slots=True, kw_only=True)
 class SendMessageRequestHeader(Header):
     """A message to store (10, 324). `queue_id` below 0 lets the broker choose."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"broker_name": "bname"}
+    wire_names: ClassVar[WireNames] = {"broker_name": "bname"}
     producer_group: str
     topic: str
     default_topic: str
@@ -39,7 +36,7 @@ class SendMessageRequestHeader(Header):
 class SendMessageRequestHeaderV2(SendMessageRequestHeader):
     """The same with one-letter names (310, 320, 325)."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {
+    wire_names: ClassVar[WireNames] = {
         "producer_group": "a",
         "topic": "b",
         "default_topic": "c",
@@ -61,7 +58,7 @@ class SendMessageRequestHeaderV2(SendMessageRequestHeader):
 class SendMessageResponseHeader(Header):
     """Where the message lies. Clients need all three of the mandatory fields."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"}
+    wire_names: ClassVar[WireNames] = {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"}
     msg_id: str
     queue_id: int
     queue_offset: Long
@@ -76,7 +73,7 @@ class SendMessageResponseHeader(Header):
 class ReplyMessageRequestHeader(Header):
     """A reply pushed to the client that asked (326)."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"broker_name": "bname"}
+    wire_names: ClassVar[WireNames] = {"broker_name": "bname"}
     producer_group: str
     topic: str
     default_topic: str

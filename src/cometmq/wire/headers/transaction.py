@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from cometmq.wire.headers.base import Header, Long
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cometmq.wire.headers.base import Header, Long, WireNames
 
 
 @dataclass(slots=True, kw_only=True)
 class EndTransactionRequestHeader(Header):
     """How a half message ends: `commit_or_rollback` 8 commit, 12 rollback, 0 not known yet."""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"broker_name": "bname"}
+    wire_names: ClassVar[WireNames] = {"broker_name": "bname"}
     topic: str | None = None
     producer_group: str
     tran_state_table_offset: Long
@@ -31,7 +28,7 @@ class EndTransactionRequestHeader(Header):
 class CheckTransactionStateRequestHeader(Header):
     """Broker to producer: what became of this half message?"""
 
-    wire_names: ClassVar[Mapping[str, str]] = {"broker_name": "bname"}
+    wire_names: ClassVar[WireNames] = {"broker_name": "bname"}
     topic: str | None = None
     tran_state_table_offset: Long
     commit_log_offset: Long
