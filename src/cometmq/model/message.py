@@ -1,0 +1,198 @@
+"""Messages as users meet them: `Message` to send, `MessageExt` as received, and the property names.
+
+Owns the nouns and how properties read; refuses to know validation, encoding of frames and queues.
+Invariant: a `MessageExt` keeps its properties as the stored bytes and parses them once, on demand.
+Layout of the bytes: key 0x01 value 0x02, repeated; the last 0x02 may be missing.
+Java: org.apache.rocketmq.common.message.{Message, MessageExt, MessageConst}
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.model.queue import MessageQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Property:
+    """Names of the properties with a meaning of their own (Java: MessageConst)."""
+
+    KEYS = "KEYS"
+    TAGS = "TAGS"
+    WAIT = "WAIT"
+    DELAY = "DELAY"
+    RETRY_TOPIC = "RETRY_TOPIC"
+    REAL_TOPIC = "REAL_TOPIC"
+    REAL_QID = "REAL_QID"
+    TRAN_MSG = "TRAN_MSG"
+    PGROUP = "PGROUP"
+    MIN_OFFSET = "MIN_OFFSET"
+    MAX_OFFSET = "MAX_OFFSET"
+    ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+    RECONSUME_TIME = "RECONSUME_TIME"
+    MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+    UNIQ_KEY = "UNIQ_KEY"
+    SHARDING_KEY = "__SHARDINGKEY"
+    DLQ_REASON = "DLQ_REASON"
+    DLQ_ATTEMPTS = "DLQ_ATTEMPTS"
+    DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+    DLQ_ORIGIN_QUEUE_ID = "DLQ_ORIGIN_QUEUE_ID"
+    DLQ_ORIGIN_OFFSET = "DLQ_ORIGIN_OFFSET"
+    DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+    DLQ_FAILED_AT = "DLQ_FAILED_AT"
+
+
+RESERVED_PROPERTIES = frozenset(
+    "KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET "
+    "BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION "
+    "TRACE_ON UNIQ_KEY EXTEND_UNIQ_INFO MAX_RECONSUME_TIMES CONSUME_START_TIME INSTANCE_ID "
+    "CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE POP_CK "
+    "POP_CK_OFFSET 1ST_POP_TIME TRAN_PREPARED_QUEUE_OFFSET DUP_INFO INNER_MULTI_QUEUE_OFFSET "
+    "TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS "
+    "TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP "
+    "DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32#".split()
+)
+"""Names that a user's own property may not take."""
+
+
+class Message:
+    """One message to send.
+
+    `tags` is a single tag, `keys` a key or several (looked up later by the index), `properties`
+    the user's own name/value pairs. `sharding_key` keeps messages of equal key in one queue and in
+    order. `delay_level` > 0 holds the message back (level 1 is 1 s with the default table).
+    Nothing is checked here: the producer checks at sending and raises `InvalidMessage`.
+    """
+
+    __slots__ = (
+        "body", "delay_level", "flag", "keys", "properties", "sharding_key", "tags", "topic",
+        "wait_store_ok",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        sharding_key: str | None = None,
+        delay_level: int = 0,
+        flag: int = 0,
+        wait_store_ok: bool = True,
+    ) -> None:
+        self.topic = topic
+        self.body = body
+        self.tags = tags
+        self.keys = keys if keys is None or isinstance(keys, str) else " ".join(keys)
+        self.properties = properties
+        self.sharding_key = sharding_key
+        self.delay_level = delay_level
+        self.flag = flag
+        self.wait_store_ok = wait_store_ok
+
+    def __repr__(self) -> str:
+        return f"Message({self.topic!r}, {len(self.body)} bytes, tags={self.tags!r})"
+
+
+class MessageExt:
+    """One message as received: what was sent, and where and when the broker put it.
+
+    `topic` is the topic the message was first sent to, also when it came back by way of a retry
+    topic. `reconsume_times` counts the failures so far. Times are epoch milliseconds. `born_host`
+    and `store_host` are packed: 4 or 16 bytes of address, then the port as int32.
+    """
+
+    __slots__ = (
+        "_properties", "body", "born_host", "born_ms", "broker_name", "flag", "phy_offset",
+        "prepared_offset", "queue_id", "queue_offset", "raw_properties", "reconsume_times",
+        "store_host", "store_ms", "sys_flag", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        body: bytes,
+        raw_properties: bytes,
+        reconsume_times: int,
+        flag: int,
+        sys_flag: int,
+        phy_offset: int,
+        born_ms: int,
+        born_host: bytes,
+        store_ms: int,
+        store_host: bytes,
+        prepared_offset: int,
+        broker_name: str,
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+        self.body = body
+        self.raw_properties = raw_properties
+        self.reconsume_times = reconsume_times
+        self.flag = flag
+        self.sys_flag = sys_flag
+        self.phy_offset = phy_offset
+        self.born_ms = born_ms
+        self.born_host = born_host
+        self.store_ms = store_ms
+        self.store_host = store_host
+        self.prepared_offset = prepared_offset
+        self.broker_name = broker_name
+        self._properties: dict[str, str] | None = None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties, the reserved ones included."""
+        if self._properties is None:
+            self._properties = _parsed(self.raw_properties)
+        return self._properties
+
+    @property
+    def tags(self) -> str | None:
+        """The tag, or None."""
+        return self.properties.get(Property.TAGS)
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys, in the order they were given."""
+        return self.properties.get(Property.KEYS, "").split()
+
+    @property
+    def sharding_key(self) -> str | None:
+        """The key that chose the queue, or None."""
+        return self.properties.get(Property.SHARDING_KEY)
+
+    @property
+    def msg_id(self) -> str:
+        """The id the producer gave the message; it stays the same over retries."""
+        return self.properties.get(Property.UNIQ_KEY) or self.offset_msg_id
+
+    @property
+    def offset_msg_id(self) -> str:
+        """The id made of the broker's address and the place in its log."""
+        return f"{self.store_host.hex().upper()}{self.phy_offset:016X}"
+
+    @property
+    def message_queue(self) -> MessageQueue:
+        """The queue the message was read from."""
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+    def __repr__(self) -> str:
+        where = f"{self.topic}@{self.broker_name}[{self.queue_id}]:{self.queue_offset}"
+        return f"MessageExt({where}, {len(self.body)} bytes)"
+
+
+def _parsed(raw: bytes) -> dict[str, str]:
+    found = {}
+    for entry in raw.decode("utf-8", "replace").split("\x02"):
+        name, mark, value = entry.partition("\x01")
+        if mark and name and value:
+            found[name] = value
+    return found

@@ -1,0 +1,81 @@
+"""What calls of a client come back with: send results, pull results, a handler's verdict.
+
+Owns the nouns and their field-standard names; refuses to know how they came about.
+Java: org.apache.rocketmq.client.producer.{SendResult, SendStatus},
+org.apache.rocketmq.client.consumer.{PullResult, PullStatus},
+org.apache.rocketmq.client.consumer.listener.{ConsumeConcurrentlyStatus, ConsumeOrderlyStatus}
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from cometmq.model.message import MessageExt
+    from cometmq.model.queue import MessageQueue
+
+
+class SendStatus(Enum):
+    """How safe a stored message is. All four mean: the broker has it."""
+
+    SEND_OK = 0
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+
+
+class SendResult(NamedTuple):
+    """The broker's answer to one message sent.
+
+    `msg_id` is the id made by the producer (it survives retries), `offset_msg_id` the broker's.
+    """
+
+    status: SendStatus
+    msg_id: str
+    queue: MessageQueue
+    queue_offset: int
+    offset_msg_id: str
+    transaction_id: str | None = None
+
+
+class PullStatus(Enum):
+    """What a pull found."""
+
+    FOUND = 0
+    NO_NEW_MSG = 19
+    NO_MATCHED_MSG = 20
+    OFFSET_ILLEGAL = 21
+
+
+class PullResult(NamedTuple):
+    """One answer to a pull: messages oldest first, and where to go on."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[MessageExt]
+    suggested_broker_id: int = 0
+
+
+class ConsumeStatus(Enum):
+    """RocketMQ's verdicts of a handler; returning nothing means the same as CONSUME_SUCCESS."""
+
+    CONSUME_SUCCESS = "CONSUME_SUCCESS"
+    RECONSUME_LATER = "RECONSUME_LATER"
+    SUCCESS = "SUCCESS"
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the messages need not come again."""
+        return self in (ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.SUCCESS)
+
+
+class ConsumeFrom(Enum):
+    """Where a group starts in a queue it has no committed offset for."""
+
+    LAST = "CONSUME_FROM_LAST_OFFSET"
+    FIRST = "CONSUME_FROM_FIRST_OFFSET"
+    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"

@@ -1,0 +1,205 @@
+"""Hot. One connection to a peer, seen from the caller: requests go out, answers find their caller.
+
+Owns the matching by `opaque`, the deadline of every call and the joining of one tick's frames into
+one write; refuses to know codes, routes and retries. Invariant: every call ends exactly once: with
+its answer, at its deadline, or with `SendFailed` when the connection breaks. One loop owns it.
+Java: NettyRemotingClient (one channel of it), ResponseFuture
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from cometmq.errors import (
+    ConnectFailed,
+    ProtocolError,
+    RemotingTimeout,
+    SendFailed,
+    TooManyRequests,
+)
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.command import Command, response
+from cometmq.wire.frame import FrameDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.wire.frame import Frame
+
+PENDING_MAX = 65_535
+"""Calls without answer that one connection may have."""
+UNSENT_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes that may wait for a peer that does not read."""
+
+
+class Channel(asyncio.Protocol):
+    """A connection. Made by `connect`; dead for good once closed."""
+
+    def __init__(self, addr: str, on_request: Callable[[Command, Channel], None]) -> None:
+        self.addr = addr
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done as soon as the connection is gone, from either side."""
+        self._loop = asyncio.get_running_loop()
+        self._on_request = on_request
+        self._decoder = FrameDecoder()
+        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._outgoing: list[bytes] = []
+        self._opaque = 0
+        self._transport: asyncio.Transport
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls may still be made."""
+        return not self.closed.done()
+
+    async def call(self, command: Command, timeout_s: float) -> Command:
+        """Send a request and wait for its answer, whatever its code.
+
+        Raises RemotingTimeout after `timeout_s` seconds, SendFailed when the connection breaks
+        first, TooManyRequests when 65,535 calls are open. The command gets its `opaque` here.
+        """
+        answer = self.call_nowait(command)
+        timer = self._loop.call_later(timeout_s, self._expire, command.opaque, timeout_s)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+            self._waiting.pop(command.opaque, None)
+
+    def call_nowait(self, command: Command) -> asyncio.Future[Command]:
+        """Send a request and return the future of its answer; it has no deadline of its own."""
+        if not self.is_open:
+            raise SendFailed(f"the connection to {self.addr} is closed")
+        if len(self._waiting) >= PENDING_MAX:
+            raise TooManyRequests(f"{PENDING_MAX} requests to {self.addr} wait for their answers")
+        command.opaque = self._next_opaque()
+        answer = self._waiting[command.opaque] = self._loop.create_future()
+        self._write(command.encode())
+        return answer
+
+    def oneway(self, command: Command) -> None:
+        """Send a command that nobody answers. Raises SendFailed when the connection is gone."""
+        if not self.is_open:
+            raise SendFailed(f"the connection to {self.addr} is closed")
+        command.opaque = self._next_opaque()
+        self._write(command.encode())
+
+    def answer(self, command: Command) -> None:
+        """Send the answer to a request of the peer; dropped when the connection is gone."""
+        if self.is_open:
+            self._write(command.encode())
+
+    def refuse(self, command: Command) -> None:
+        """Answer that this request's code is not known here, unless nobody waits for it."""
+        if not command.is_oneway:
+            code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            remark = f"request code {command.code} is not supported by this client"
+            self.answer(response(command.opaque, code, remark=remark))
+
+    def close(self) -> None:
+        """Close the connection after what was written; open calls fail with SendFailed."""
+        self._flush()
+        self._transport.close()
+        self._fail(SendFailed(f"the connection to {self.addr} was closed here"))
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is gone."""
+        await asyncio.shield(self.closed)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport (called by the loop)."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Give each answer to its caller and each request to the listener (called by the loop)."""
+        try:
+            for frame in self._decoder.feed(data):
+                self._receive(frame)
+        except ProtocolError as error:
+            self._decoder.broken = self._decoder.broken or error
+        if self._decoder.broken:
+            self._transport.abort()
+            self._fail(SendFailed(f"{self.addr} broke the protocol: {self._decoder.broken}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail what is open (called by the loop)."""
+        cause = f": {exc}" if exc else ""
+        self._fail(SendFailed(f"the connection to {self.addr} broke{cause}"))
+
+    def _receive(self, frame: Frame) -> None:
+        command = Command.decode(frame)
+        if not command.is_response:
+            self._on_request(command, self)
+            return
+        waiter = self._waiting.pop(command.opaque, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(command)
+
+    def _write(self, data: bytes) -> None:
+        if not self._outgoing:
+            if self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+                raise TooManyRequests(f"{self.addr} does not read what is sent to it")
+            self._loop.call_soon(self._flush)
+        self._outgoing.append(data)
+
+    def _flush(self) -> None:
+        if self._outgoing and self.is_open:
+            parts = self._outgoing
+            self._outgoing = []
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def _next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    def _expire(self, opaque: int, timeout_s: float) -> None:
+        waiter = self._waiting.pop(opaque, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(
+                RemotingTimeout(f"no answer from {self.addr} within {timeout_s:.3g} s")
+            )
+
+    def _fail(self, error: SendFailed) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting.values():
+            if not waiter.done():
+                waiter.set_exception(error)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+def refuse_all(command: Command, channel: Channel) -> None:
+    """The listener of a caller that takes no requests: each is answered 'not supported'."""
+    channel.refuse(command)
+
+
+async def connect(
+    addr: str,
+    timeout_s: float = 3.0,
+    on_request: Callable[[Command, Channel], None] = refuse_all,
+) -> Channel:
+    """Open a connection to "host:port".
+
+    `on_request` gets every request the peer makes, on the loop. Raises ConnectFailed.
+    """
+    host, port = split_addr(addr)
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, channel = await loop.create_connection(
+                lambda: Channel(addr, on_request), host, port
+            )
+    except TimeoutError as error:
+        raise ConnectFailed(f"no connection to {addr} within {timeout_s:.3g} s") from error
+    except OSError as error:
+        raise ConnectFailed(f"no connection to {addr}: {error}") from error
+    return channel
+
+
+def split_addr(addr: str) -> tuple[str, int]:
+    """Split "host:port" or "[ipv6]:port". Raises ConnectFailed when it is neither."""
+    host, _, port = addr.strip().rpartition(":")
+    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
+        raise ConnectFailed(f"{addr!r} is no address; write host:port")
+    return host.strip("[]"), int(port)

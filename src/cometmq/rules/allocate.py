@@ -1,0 +1,139 @@
+"""Who of a group gets which queues: RocketMQ's allocation strategies as pure functions.
+
+Owns the arithmetic; refuses to know where queues and members come from. Invariant: members that
+see the same queues and members agree, without a word, on who has what; nobody gets what another
+gets. Queues are ordered by topic, broker and id, members by the UTF-16 order of their ids.
+Java: org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueue*
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from cometmq.model.queue import MessageQueue
+
+_VIRTUAL_NODES = 10
+
+
+class Allocate(Protocol):
+    """A strategy: the share of `client_id` among sorted `queues` and sorted `clients`."""
+
+    def __call__(
+        self, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
+    ) -> list[MessageQueue]: ...
+
+
+def share_of(
+    strategy: Allocate, client_id: str, queues: Collection[MessageQueue], clients: Collection[str]
+) -> list[MessageQueue]:
+    """Sort queues and members as every client does, then ask the strategy; unknown member: none."""
+    if client_id not in clients:
+        return []
+    members = sorted(set(clients), key=lambda client: client.encode("utf-16-be", "surrogatepass"))
+    return strategy(client_id, sorted(queues), members)
+
+
+def average(
+    client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
+) -> list[MessageQueue]:
+    """AVG: neighbouring queues in equal runs, the first members one more (RocketMQ's default)."""
+    index, members = clients.index(client_id), len(clients)
+    size, rest = divmod(len(queues), members)
+    start = index * size + min(index, rest)
+    return list(queues[start : start + size + (index < rest)])
+
+
+def average_by_circle(
+    client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
+) -> list[MessageQueue]:
+    """AVG_BY_CIRCLE: queues dealt like cards."""
+    return list(queues[clients.index(client_id) :: len(clients)])
+
+
+def consistent_hash(
+    client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
+) -> list[MessageQueue]:
+    """CONSISTENT_HASH: a ring with ten places per member, so a change moves few queues."""
+    ring = sorted((_md5(f"{client}-{n}"), client) for client in clients for n in range(_VIRTUAL_NODES))
+    places = [place for place, _ in ring]
+    return [
+        queue
+        for queue in queues
+        if ring[bisect_left(places, _md5(_text(queue))) % len(ring)][1] == client_id
+    ]
+
+
+def configured(own: Collection[MessageQueue]) -> Allocate:
+    """CONFIG: always the queues given here, whoever else is there."""
+
+    def allocate(
+        client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
+    ) -> list[MessageQueue]:
+        del client_id, clients
+        return [queue for queue in queues if queue in own]
+
+    return allocate
+
+
+def machine_room(rooms: Collection[str]) -> Allocate:
+    """MACHINE_ROOM: only queues of brokers named `room@name` with one of the rooms given."""
+
+    def allocate(
+        client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
+    ) -> list[MessageQueue]:
+        near = [queue for queue in queues if _room(queue.broker_name) in rooms]
+        index, size = clients.index(client_id), len(near) // len(clients)
+        rest = near[size * len(clients) :]
+        return near[index * size : (index + 1) * size] + rest[index : index + 1]
+
+    return allocate
+
+
+def machine_room_nearby(
+    inner: Allocate,
+    room_of_broker: Callable[[str], str],
+    room_of_client: Callable[[str], str],
+) -> Allocate:
+    """MACHINE_ROOM_NEARBY: `inner` within the own room; rooms without members go to all."""
+
+    def allocate(
+        client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
+    ) -> list[MessageQueue]:
+        here, rooms = room_of_client(client_id), {room_of_client(client) for client in clients}
+        near = [queue for queue in queues if room_of_broker(queue.broker_name) == here]
+        mates = [client for client in clients if room_of_client(client) == here]
+        found = inner(client_id, near, mates)
+        empty = {room_of_broker(queue.broker_name) for queue in queues} - rooms
+        for room in sorted(empty):
+            orphans = [queue for queue in queues if room_of_broker(queue.broker_name) == room]
+            found += inner(client_id, orphans, clients)
+        return found
+
+    return allocate
+
+
+STRATEGIES: dict[str, Allocate] = {
+    "AVG": average,
+    "AVG_BY_CIRCLE": average_by_circle,
+    "CONSISTENT_HASH": consistent_hash,
+}
+"""The strategies that need no arguments, by RocketMQ's names."""
+
+
+def _room(broker_name: str) -> str:
+    room, mark, _ = broker_name.partition("@")
+    return room if mark else ""
+
+
+def _text(queue: MessageQueue) -> str:
+    topic, broker, queue_id = queue
+    return f"MessageQueue [topic={topic}, brokerName={broker}, queueId={queue_id}]"
+
+
+def _md5(text: str) -> int:
+    return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4])

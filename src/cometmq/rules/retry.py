@@ -1,0 +1,48 @@
+"""What follows a failure: try again, wait, or give the message up, and what a dead letter says.
+
+Owns the decisions and the texts; refuses to know time, luck and the network (all are arguments).
+Invariant: a dead letter's reason never holds a byte that separates properties.
+Java: ConsumeMessageOrderlyService.checkReconsumeTimes, DefaultMQPushConsumerImpl.sendMessageBack
+"""
+
+from __future__ import annotations
+
+REASON_CHARS_MAX = 512
+SUSPEND_MS_MIN, SUSPEND_MS_MAX = 10, 30_000
+RECONSUME_TIMES_MAX = 16
+"""Repeats of a concurrent group that sets no maximum of its own."""
+UNLIMITED = 2_147_483_647
+
+
+def reconsume_times_max(max_attempts: int | None, *, orderly: bool) -> int:
+    """How often a message may come again; the first call of the handler does not count."""
+    if max_attempts is not None:
+        return max_attempts - 1
+    return UNLIMITED if orderly else RECONSUME_TIMES_MAX
+
+
+def is_dead(reconsume_times: int, times_max: int) -> bool:
+    """Whether a message that failed now has had all its attempts."""
+    return reconsume_times >= times_max
+
+
+def suspend_ms(asked_ms: int) -> int:
+    """How long an orderly queue rests after a failure: what was asked, within 10 ms and 30 s."""
+    return min(max(asked_ms, SUSPEND_MS_MIN), SUSPEND_MS_MAX)
+
+
+def backoff_s(failures: int, first_s: float, most_s: float) -> float:
+    """The pause after the given number of failures in a row (>= 1): doubling, bounded."""
+    return min(first_s * 2.0 ** min(failures - 1, 30), most_s)
+
+
+def retry_delay_level(asked: int, reconsume_times: int) -> int:
+    """The delay level of the next attempt: what was asked, else 3 + the failures so far."""
+    return asked if asked > 0 else 3 + reconsume_times
+
+
+def reason_of(kind: str, text: str) -> str:
+    """The sentence a dead letter carries: the error's type and text, at most 512 characters."""
+    sentence = f"{kind}: {text}" if text else kind
+    clean = "".join(sign if sign.isprintable() else " " for sign in sentence)
+    return clean[:REASON_CHARS_MAX].strip()
