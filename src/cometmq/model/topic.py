@@ -1,0 +1,120 @@
+"""What a broker knows of a topic, and the names that have a meaning of their own.
+
+Facts and names only; whether a name is allowed is decided in `rules`.
+Java: TopicConfig, DataVersion, PermName, TopicValidator, MixAll.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+PERM_PRIORITY = 8
+PERM_READ = 4
+PERM_WRITE = 2
+PERM_INHERIT = 1
+"""A topic with this bit lends its settings to topics created on first use."""
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+SYSTEM_PREFIX = "rmq_sys_"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+DEFAULT_TOPIC = "TBW102"
+"""The topic whose settings a new topic takes; its route is what a producer asks for then."""
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+BENCHMARK_TOPIC = "BenchmarkTest"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
+REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""The name server's namespace for order topics."""
+
+SYSTEM_TOPICS = frozenset(
+    {
+        DEFAULT_TOPIC,
+        SELF_TEST_TOPIC,
+        BENCHMARK_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        SCHEDULE_TOPIC,
+        TRACE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        CHECK_MAX_TIME_TOPIC,
+        TIMER_TOPIC,
+    }
+)
+SEND_FORBIDDEN_TOPICS = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    }
+)
+
+TOPIC_NAME_MAX = 127
+"""Longest topic name, characters."""
+RETRY_TOPIC_NAME_MAX = 255
+"""Longest name of a retry or dead-letter topic."""
+NAME_PATTERN = r"[%|a-zA-Z0-9_-]+"
+"""What topic and group names are made of."""
+
+
+def retry_topic_of(group: str) -> str:
+    """Return the topic that holds a group's messages to be tried again."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic_of(group: str) -> str:
+    """Return the topic that holds the messages a group gave up."""
+    return DLQ_PREFIX + group
+
+
+def is_retry_topic(topic: str) -> bool:
+    """Whether the topic holds some group's messages to be tried again."""
+    return topic.startswith(RETRY_PREFIX)
+
+
+def is_dlq_topic(topic: str) -> bool:
+    """Whether the topic holds some group's dead letters."""
+    return topic.startswith(DLQ_PREFIX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """A topic as its broker holds it; `dataclasses.replace` makes a changed one.
+
+    Clients write to queues 0 to `write_queue_nums` - 1 and read 0 to `read_queue_nums` - 1.
+    """
+
+    topic_name: str
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = PERM_READ | PERM_WRITE
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataVersion:
+    """Which state of a table this is; a name server takes topics only when it differs."""
+
+    state_version: int = 0
+    timestamp: int = 0
+    counter: int = 0
+
+    def next(self, now_ms: int) -> DataVersion:
+        """Return the version after one more change."""
+        return DataVersion(
+            state_version=self.state_version, timestamp=now_ms, counter=self.counter + 1
+        )
