@@ -1,0 +1,123 @@
+"""What rooms may not do: read the clock, roll dice, touch files, swallow errors."""
+
+import ast
+
+import pytest
+
+from house.tree import HOT, MODULES, Module
+
+GROUND = {"errors", "model", "rules", "settings", "wire"}
+ROLES = {"store", "net", "namesrv", "broker", "client"}
+
+CLOCKS = {
+    "time.time",
+    "time.time_ns",
+    "datetime.datetime.now",
+    "datetime.datetime.utcnow",
+    "datetime.datetime.today",
+    "datetime.date.today",
+}
+DICE = {
+    "random.random",
+    "random.randint",
+    "random.randrange",
+    "random.choice",
+    "random.shuffle",
+    "random.sample",
+    "random.uniform",
+    "uuid.uuid4",
+    "uuid.uuid1",
+    "os.urandom",
+}
+SLEEPS = {"time.sleep"}
+FILES = {
+    "open",
+    "os.open",
+    "io.open",
+    "os.replace",
+    "os.rename",
+    "os.unlink",
+    "os.fsync",
+    "os.fdatasync",
+}
+CODE = {"eval", "exec", "compile", "__import__", "input"}
+
+BROAD_EXCEPT = {
+    "net/edge.py": "any error of a handler becomes one SYSTEM_ERROR",
+    "world/background.py": "a supervised task is logged and started again",
+}
+"""Files that may catch everything, and why."""
+
+
+def _called(rooms: set[str], banned: set[str], but: frozenset[str] = frozenset()) -> list[str]:
+    return [
+        f"{m.name}:{line} {name}"
+        for m in MODULES
+        if m.room in rooms and m.name not in but
+        for line, name in m.calls()
+        if name in banned
+    ]
+
+
+def test_the_ground_reads_no_clock_rolls_no_dice_and_opens_no_file():
+    assert not _called(GROUND, CLOCKS | DICE | SLEEPS | FILES)
+
+
+def test_roles_take_time_and_luck_as_parameters():
+    assert not _called(ROLES, CLOCKS | DICE)
+
+
+def test_roles_reach_files_through_the_port():
+    assert not _called(ROLES, FILES)
+
+
+def test_no_role_sleeps_on_the_loop():
+    assert not _called(ROLES, SLEEPS)
+
+
+def test_nobody_runs_text_as_code():
+    assert not _called({m.room for m in MODULES}, CODE)
+
+
+def test_only_the_named_edges_catch_everything():
+    found = {m.name: lines for m in MODULES if (lines := _broad(m))}
+    assert {name: lines for name, lines in found.items() if name not in BROAD_EXCEPT} == {}
+
+
+def _broad(module: Module) -> list[int]:
+    return [
+        node.lineno
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or ast.unparse(node.type) in {"Exception", "BaseException"})
+    ]
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_a_hot_file_neither_logs_nor_formats_on_success(name):
+    module = next((m for m in MODULES if m.name == name), None)
+    assert module, "the file is gone: correct HOT in tree.py"
+    assert "logging" not in module.imported
+    failing = {
+        id(inner)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Raise | ast.Assert) or _may_format(node)
+        for inner in ast.walk(node)
+    }
+    formatted = [
+        node.lineno
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.JoinedStr) and id(node) not in failing
+    ]
+    assert not formatted
+
+
+def _may_format(node: ast.AST) -> bool:
+    """Errors, what is printed for a person, and layouts compiled once."""
+    if isinstance(node, ast.FunctionDef):
+        return node.name in {"__repr__", "__str__"}
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id.endswith(("Error", "Reject", "Header", "Corrupt", "Full", "Struct"))
+    )

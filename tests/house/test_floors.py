@@ -1,0 +1,43 @@
+"""Imports: the floors by import-linter, and what a bare Python can import."""
+
+import os
+import subprocess
+import sys
+
+from house.tree import ROOT, SOURCE
+
+STANDARD_LIBRARY_ONLY = (
+    *("errors", "model", "rules", "settings", "wire", "world"),
+    *("store", "net", "broker", "client", "namesrv", "testing"),
+)
+
+
+def test_import_floors_are_kept(tmp_path):
+    code = "from importlinter.cli import lint_imports_command as main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--cache-dir", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(SOURCE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_client_the_broker_and_the_store_need_the_standard_library_alone():
+    names = [
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+        for room in STANDARD_LIBRARY_ONLY
+        for path in sorted(SOURCE.glob(f"{room}*/**/*.py")) + sorted(SOURCE.glob(f"{room}.py"))
+    ]
+    code = (
+        f"import sys, importlib; sys.path.insert(0, {str(SOURCE.parent)!r})\n"
+        "import cometmq\n"
+        "for name in getattr(cometmq, '__all__', []): getattr(cometmq, name)\n"
+        f"for name in {names!r}: importlib.import_module(name)\n"
+    )
+    bare = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert bare.returncode == 0, bare.stderr
