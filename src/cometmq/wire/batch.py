@@ -1,0 +1,62 @@
+"""The body of SEND_BATCH_MESSAGE: several messages for one queue in one request.
+
+Per message, big-endian: total_size i32, magic i32 = 0, body_crc i32 = 0, flag i32,
+body_length i32, body, properties_length i16, properties.
+Java: MessageDecoder.encodeMessages, decodeMessages.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_HEAD = Struct(">iiiii")
+_LENGTH = Struct(">h")
+
+
+class BatchItem(NamedTuple):
+    """One message of a batch: user flag, body, raw properties."""
+
+    flag: int
+    body: bytes
+    properties: bytes
+
+
+def encode(items: Iterable[BatchItem]) -> bytes:
+    """The request body that carries the items in their order."""
+    parts: list[bytes] = []
+    for flag, body, properties in items:
+        size = _HEAD.size + len(body) + 2 + len(properties)
+        parts += (_HEAD.pack(size, 0, 0, flag, len(body)), body)
+        parts += (_LENGTH.pack(len(properties)), properties)
+    return b"".join(parts)
+
+
+def decode(raw: bytes) -> list[BatchItem]:
+    """The items of a request body; ProtocolError where the lengths do not add up."""
+    items: list[BatchItem] = []
+    at, end = 0, len(raw)
+    while at < end:
+        if at + _HEAD.size > end:
+            raise _broken(len(items), at)
+        size, _, _, flag, body_length = _HEAD.unpack_from(raw, at)
+        body_at = at + _HEAD.size
+        body_end = body_at + body_length
+        if body_length < 0 or body_end + 2 > end:
+            raise _broken(len(items), at)
+        (length,) = _LENGTH.unpack_from(raw, body_end)
+        next_at = body_end + 2 + length
+        if length < 0 or next_at > end or size != next_at - at:
+            raise _broken(len(items), at)
+        items.append(BatchItem(flag, raw[body_at:body_end], raw[body_end + 2 : next_at]))
+        at = next_at
+    return items
+
+
+def _broken(index: int, at: int) -> ProtocolError:
+    return ProtocolError(f"message {index} of the batch, at byte {at}, has lengths that do not fit")

@@ -1,0 +1,64 @@
+"""The two ids of a message: where it lies (offset id) and who made it (unique key).
+
+Offset id: hex of store host (4 or 16 bytes), port i32, phy_offset i64; 32 or 56 digits.
+Unique key: hex of the producer's IP, low 16 bits of its pid, i32 that tells processes of one host
+apart, milliseconds since the month began (UTC here), u16 counter; 32 or 56 digits.
+Time, pid and address are arguments: this file asks nobody.
+Java: MessageDecoder.createMessageId, MessageClientIDSetter.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import count
+from struct import Struct
+
+from cometmq.errors import ProtocolError
+
+_OFFSET = Struct(">q")
+_PROCESS = Struct(">HI")
+
+
+def offset_id(store_host: bytes, phy_offset: int) -> str:
+    """The id that says on which broker and at which byte of its log a record lies."""
+    return (store_host + _OFFSET.pack(phy_offset)).hex().upper()
+
+
+def parse_offset_id(text: str) -> tuple[bytes, int]:
+    """The packed store host and the phy_offset of an offset id; ProtocolError if it is none."""
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        raw = b""
+    if len(raw) not in (16, 28) or len(text) != 2 * len(raw):
+        raise ProtocolError(f"{text[:64]!r} is no message id: 32 or 56 hex digits are needed")
+    return raw[:-8], _OFFSET.unpack_from(raw, len(raw) - 8)[0]
+
+
+def _month_bounds(now_ms: int) -> tuple[int, int]:
+    """Where the month of `now_ms` begins and where the next one does, both in ms, UTC."""
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    year, month = (now.year + 1, 1) if now.month == 12 else (now.year, now.month + 1)
+    end = begin.replace(year=year, month=month)
+    return int(begin.timestamp()) * 1000, int(end.timestamp()) * 1000
+
+
+class UniqKeys:
+    """Makes unique keys for one producer process. Safe to call from several threads."""
+
+    __slots__ = ("_counter", "_month", "_prefix")
+
+    def __init__(self, host: bytes, pid: int, seed: int) -> None:
+        """`host`: packed IP (4 or 16 bytes). `seed`: any number that differs between processes."""
+        self._prefix = (host + _PROCESS.pack(pid & 0xFFFF, seed & 0xFFFFFFFF)).hex().upper()
+        self._counter = count()
+        self._month = (0, 0)
+
+    def take(self, now_ms: int) -> str:
+        """The next key: 32 digits (IPv4) or 56 (IPv6)."""
+        begin, end = self._month
+        if not begin <= now_ms < end:
+            begin, end = self._month = _month_bounds(now_ms)
+        number = next(self._counter) & 0xFFFF
+        return "%s%08X%04X" % (self._prefix, (now_ms - begin) & 0xFFFFFFFF, number)  # noqa: UP031

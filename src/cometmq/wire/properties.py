@@ -1,0 +1,97 @@
+"""The properties of a message as bytes: key 0x01 value 0x02, repeated.
+
+A reader tolerates a missing last 0x02 and drops what is no pair: no 0x01, an empty key, an empty
+value. Of repeated keys the last one counts. Order has no meaning.
+The whole-record checksum is a property too; `wire.stored` writes it, nobody shows it to users.
+Java: MessageDecoder.string2messageProperties, MessageConst.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+BYTES_MAX = 32_767
+"""The length is a signed 16-bit number on disk."""
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+WAIT = "WAIT"
+DELAY = "DELAY"
+RETRY_TOPIC = "RETRY_TOPIC"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE_ID = "REAL_QID"
+TRANSACTION_PREPARED = "TRAN_MSG"
+PRODUCER_GROUP = "PGROUP"
+MIN_OFFSET = "MIN_OFFSET"
+MAX_OFFSET = "MAX_OFFSET"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+RECONSUME_TIME = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+CONSUME_START_TIME = "CONSUME_START_TIME"
+UNIQ_KEY = "UNIQ_KEY"
+MSG_REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
+CLUSTER = "CLUSTER"
+INSTANCE_ID = "INSTANCE_ID"
+SHARDING_KEY = "__SHARDINGKEY"
+DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+CRC32 = "__CRC32#"
+
+CRC32_KEY = CRC32.encode()
+TAGS_KEY = TAGS.encode()
+UNIQ_KEY_KEY = UNIQ_KEY.encode()
+KEYS_KEY = KEYS.encode()
+
+
+def encode(pairs: Mapping[str, str]) -> bytes:
+    """The pairs as bytes, the last separator included; pairs with an empty value are left out."""
+    text = "".join([f"{key}\x01{value}\x02" for key, value in pairs.items() if key and value])
+    return text.encode()
+
+
+def decode(raw: bytes) -> dict[str, str]:
+    """The pairs of the bytes; what is no pair is dropped, bad UTF-8 becomes replacement marks."""
+    pairs: dict[str, str] = {}
+    for item in raw.decode("utf-8", "replace").split("\x02"):
+        key, _, value = item.partition("\x01")
+        if key and value:
+            pairs[key] = value
+    return pairs
+
+
+def find(raw: bytes, key: bytes) -> bytes | None:
+    """The value of one key without decoding the others; None where there is none."""
+    mark = key + b"\x01"
+    at = raw.rfind(mark)
+    while at >= 0:
+        if at == 0 or raw[at - 1] == 2:
+            start = at + len(mark)
+            end = raw.find(b"\x02", start)
+            value = raw[start:] if end < 0 else raw[start:end]
+            if value:
+                return value
+        at = raw.rfind(mark, 0, at)
+    return None
+
+
+def _without(raw: bytes, key: bytes) -> Iterator[bytes]:
+    mark = key + b"\x01"
+    return (item for item in raw.split(b"\x02") if item and not item.startswith(mark))
+
+
+def remove(raw: bytes, key: bytes) -> bytes:
+    """The bytes without the pairs of this key; unchanged where there is none."""
+    if key not in raw:
+        return raw
+    return b"".join([item + b"\x02" for item in _without(raw, key)])
+
+
+def append(raw: bytes, key: bytes, value: bytes) -> bytes:
+    """The bytes with one pair more at the end; adds the separator that an older writer left out."""
+    if raw and raw[-1] != 2:
+        return b"%s\x02%s\x01%s\x02" % (raw, key, value)
+    return b"%s%s\x01%s\x02" % (raw, key, value)
