@@ -1,0 +1,238 @@
+"""Hot. The one place where requests become answers: exactly one each, none when one-way.
+
+Owns the table of handlers and the policy for what goes wrong: Reject answers its code, a bad
+header or any other exception SYSTEM_ERROR (the latter with one traceback in the log), an unknown
+code REQUEST_CODE_NOT_SUPPORTED, a broken command ends its connection, too many unanswered requests
+SYSTEM_BUSY. Refuses to know what the codes mean.
+Java: NettyRemotingAbstract.processRequestCommand, RemotingSysResponseCode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from cometmq.errors import BadHeader, ProtocolError, Reject
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.command import Command, encode_answer, response
+
+if TYPE_CHECKING:
+    from cometmq.net.peer import Peer
+    from cometmq.wire.frame import Frame
+    from cometmq.wire.headers.base import Header
+
+log = logging.getLogger(__name__)
+
+_RESPONSE, _ONEWAY = 1, 2
+
+
+class Reply:
+    """What a handler answers. `durable` answers leave once all that was put is safe."""
+
+    __slots__ = ("body", "code", "durable", "ext", "header", "remark")
+
+    def __init__(
+        self,
+        code: int = 0,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        remark: str | None = None,
+        ext: Mapping[str, str] | None = None,
+        durable: bool = False,
+    ) -> None:
+        self.code, self.header, self.body = code, header, body
+        self.remark, self.ext, self.durable = remark, ext, durable
+
+    def encode(self, opaque: int) -> bytes:
+        """Return the whole frame that answers the request with this opaque."""
+        header, remark, ext = self.header, self.remark, self.ext
+        if header is None and remark is None and not ext:
+            return encode_answer(opaque, self.code, self.body)
+        return response(
+            opaque, self.code, remark=remark, header=header, body=self.body, ext=ext
+        ).encode()
+
+
+class Parked:
+    """The type of PARKED."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Return the name."""
+        return "PARKED"
+
+
+PARKED: Final = Parked()
+"""Returned by a handler that calls `finish` later, exactly once, unless the peer closes before."""
+
+Answered = Reply | bytes | Parked
+"""A reply, a whole frame made by the handler, or PARKED."""
+Handler = Callable[[Command, "Peer"], Answered | Awaitable[Answered]]
+Settle = Callable[[Callable[[Any], None]], None]
+"""The store's: calls back with a status, falsy when all that was put before is safe."""
+Failed = Callable[[Any], tuple[int, str]]
+"""From such a status, when it is not falsy, to the code and remark to answer instead."""
+FastHook = Callable[["Frame", "Peer"], bool]
+"""Sees a frame before anybody decodes it; True when it has taken care of it."""
+
+
+_BUSY = Reply(
+    ResponseCode.SYSTEM_BUSY,
+    remark="[OVERLOAD] too many requests are unanswered; try again later or another broker",
+)
+
+
+def _flush_failed(status: object) -> tuple[int, str]:
+    return ResponseCode.FLUSH_DISK_TIMEOUT, f"the message could not be flushed to disk: {status}"
+
+
+class Edge:
+    """Called with every frame of every connection of one server; belongs to its loop.
+
+    `fast` is asked first, with the raw frame; it answers by `peer.send` or by `send_durable`.
+    """
+
+    def __init__(
+        self,
+        table: Mapping[int, Handler],
+        *,
+        settle: Settle | None = None,
+        failed: Failed = _flush_failed,
+        fallback: Handler | None = None,
+        fast: FastHook | None = None,
+    ) -> None:
+        self._table = {int(code): handler for code, handler in table.items()}
+        self._settle, self._failed, self._fallback = settle, failed, fallback or _unknown
+        self.fast = fast
+        self._finish = self._finish_parked
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def __call__(self, frame: Frame, peer: Peer) -> None:
+        """Answer one frame, now or later. Never raises."""
+        fast = self.fast
+        if fast is not None and fast(frame, peer):
+            return
+        try:
+            request = Command.decode(frame)
+        except ProtocolError as error:
+            log.warning("closing %s: %s", peer.addr, error)
+            peer.close()
+            return
+        if request.flag & _RESPONSE:
+            peer.answered(request)
+            return
+        if peer.is_full and not request.flag & _ONEWAY:
+            peer.send(_BUSY.encode(request.opaque))
+            return
+        peer.language, peer.version = request.language, request.version
+        try:
+            answer = self._table.get(request.code, self._fallback)(request, peer)
+        except Exception as error:  # noqa: BLE001 - the edge: every failure becomes an answer
+            answer = _reply_to(error, request, peer)
+        self._deliver(peer, request, answer)
+
+    def send_durable(
+        self, peer: Peer, data: bytes, opaque: int, header: Header | None = None
+    ) -> None:
+        """Send a whole frame once all that was put so far is as safe as promised.
+
+        When it cannot be made safe, the answer is the failure's code with this header.
+        """
+        if self._settle is None:
+            peer.send(data)
+        else:
+            peer.owe()
+            self._settle(partial(self._late, peer, data, opaque, header))
+
+    def stop(self) -> None:
+        """Cancel handlers that still wait for something; their requests stay unanswered."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _deliver(
+        self, peer: Peer, request: Command, answer: Answered | Awaitable[Answered]
+    ) -> None:
+        is_oneway = request.flag & _ONEWAY
+        if type(answer) is Reply:
+            if is_oneway:
+                return
+            data = answer.encode(request.opaque)
+            if answer.durable:
+                self.send_durable(peer, data, request.opaque, answer.header)
+            else:
+                peer.send(data)
+        elif type(answer) is bytes:
+            if not is_oneway:
+                peer.send(answer)
+        elif answer is PARKED:
+            if not is_oneway:
+                peer.owe()
+                peer.parked[id(request)] = (request, self._finish)
+        else:
+            self._await(peer, request, cast("Awaitable[Answered]", answer))
+
+    def _await(self, peer: Peer, request: Command, answer: Awaitable[Answered]) -> None:
+        peer.owe()
+        task = asyncio.ensure_future(self._wait(peer, request, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _wait(self, peer: Peer, request: Command, awaited: Awaitable[Answered]) -> None:
+        answer: Answered
+        try:
+            answer = await awaited
+        except Exception as error:  # noqa: BLE001 - the edge, for what answers later
+            answer = _reply_to(error, request, peer)
+        finally:
+            peer.paid()
+        if not peer.is_closed:
+            self._deliver(peer, request, answer)
+
+    def _finish_parked(self, peer: Peer, request: Command, reply: Reply | bytes) -> None:
+        peer.paid()
+        self._deliver(peer, request, reply)
+
+    def _late(
+        self, peer: Peer, data: bytes, opaque: int, header: Header | None, status: object
+    ) -> None:
+        if peer.is_closed:
+            return
+        peer.paid()
+        if status:
+            code, remark = self._failed(status)
+            data = Reply(code, header, remark=remark).encode(opaque)
+        peer.send(data)
+
+
+def finish(peer: Peer, request: Command, reply: Reply | bytes) -> None:
+    """Answer a request whose handler returned PARKED; nothing when its peer has gone.
+
+    A second call for the same request is a bug of the caller, and an AssertionError.
+    """
+    if request.flag & _ONEWAY:
+        return
+    parked = peer.parked.pop(id(request), None)
+    if parked is None:
+        assert peer.is_closed, f"{request!r} of {peer.addr} is not parked, or answered already"
+        return
+    parked[1](peer, request, reply)
+
+
+def _reply_to(error: Exception, request: Command, peer: Peer) -> Reply:
+    if isinstance(error, Reject):
+        return Reply(error.code, remark=error.remark)
+    if isinstance(error, BadHeader):
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    log.error("request %d of %s failed", request.code, peer.addr, exc_info=error)
+    remark = f"{type(error).__name__}: {error}"
+    return Reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
+def _unknown(request: Command, _peer: Peer) -> Reply:
+    remark = f"request type {request.code} not supported"
+    return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)

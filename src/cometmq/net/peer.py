@@ -1,0 +1,229 @@
+"""Hot. One accepted connection, as those who answer see it.
+
+Owns the bytes waiting to be written, the requests it still owes an answer, and our own requests to
+the client (an opaque space apart from the client's, never 0). Refuses to know handlers and codes.
+Invariant: after `is_closed` nothing is written and every call of ours has failed.
+Java: Channel, NettyRemotingAbstract.invokeSync/invokeOneway on the server's side.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from socket import AF_INET6, inet_pton
+from struct import pack
+from typing import TYPE_CHECKING, Any
+
+from cometmq.errors import RemotingTimeout, SendFailed, TooManyRequests
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from cometmq.net.limits import InFlight
+    from cometmq.net.outbox import Outbox
+    from cometmq.settings.net import NetSettings
+    from cometmq.wire.command import Command
+
+log = logging.getLogger(__name__)
+
+_OPAQUE_MASK = 0x7FFFFFFF
+_V4_IN_V6 = "::ffff:"
+
+Finisher = Callable[["Peer", "Command", Any], None]
+"""What delivers the answer of a parked request."""
+
+
+class Peer:
+    """One accepted connection. All methods belong to the server's loop."""
+
+    __slots__ = (
+        "_calls",
+        "_calls_max",
+        "_closers",
+        "_in_flight",
+        "_is_marked",
+        "_loop",
+        "_opaque",
+        "_out",
+        "_outbox",
+        "_transport",
+        "_unsent_max",
+        "addr",
+        "host",
+        "is_blocked",
+        "is_closed",
+        "is_refused",
+        "language",
+        "open",
+        "parked",
+        "unsent_bytes",
+        "version",
+    )
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        outbox: Outbox,
+        in_flight: InFlight,
+        settings: NetSettings,
+    ) -> None:
+        self.addr, self.host = _address(transport.get_extra_info("peername"))
+        self.language, self.version = 0, 0
+        self.is_closed = self.is_blocked = self.is_refused = False
+        self.open, self.unsent_bytes = 0, 0
+        self.parked: dict[int, tuple[Command, Finisher]] = {}
+        self._transport, self._loop = transport, loop
+        self._outbox, self._in_flight = outbox, in_flight
+        self._out: list[bytes] = []
+        self._is_marked = False
+        self._unsent_max, self._calls_max = settings.unsent_bytes_max, settings.calls_max
+        self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
+        self._opaque = 0
+        self._closers: list[Callable[[Peer], None]] = []
+
+    def send(self, data: bytes) -> None:
+        """Write a whole frame, joined with those of this chunk or tick; dropped when closed."""
+        self._out.append(data)
+        self.unsent_bytes += len(data)
+        if not self._is_marked:
+            self._is_marked = True
+            self._outbox.mark(self)
+
+    def hold(self) -> None:
+        """Keep what is sent until `flush`: the connection calls it around a chunk."""
+        self._is_marked = True
+
+    def flush(self) -> None:
+        """Write what waits. A peer that stops reading while answers pile up is cut."""
+        self._is_marked = False
+        out = self._out
+        if not out:
+            return
+        transport = self._transport
+        if not transport.is_closing():
+            transport.write(out[0] if len(out) == 1 else b"".join(out))
+            if self.is_blocked and transport.get_write_buffer_size() > self._unsent_max:
+                log.warning("cutting %s: it does not read its answers", self.addr)
+                transport.abort()
+        out.clear()
+        self.unsent_bytes = 0
+
+    def owe(self) -> None:
+        """Count one request that will be answered later."""
+        self.open += 1
+        self._in_flight.total += 1
+
+    def paid(self) -> None:
+        """Take back one `owe`; nothing after the close, which took back all."""
+        if not self.is_closed:
+            self.open -= 1
+            self._in_flight.total -= 1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a request that may stay open must be refused."""
+        bounds = self._in_flight
+        return self.open >= bounds.peer_max or bounds.total >= bounds.total_max
+
+    def request(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
+        """Ask the client; its opaque is chosen here.
+
+        The future fails with RemotingTimeout after `timeout_s` seconds, with SendFailed when the
+        connection closes, with TooManyRequests when too many of ours are unanswered.
+        """
+        future: asyncio.Future[Command] = self._loop.create_future()
+        if self.is_closed:
+            future.set_exception(SendFailed(f"the connection from {self.addr} is closed"))
+            return future
+        if len(self._calls) >= self._calls_max:
+            sentence = f"{len(self._calls)} requests to {self.addr} are unanswered"
+            future.set_exception(TooManyRequests(sentence))
+            return future
+        command.opaque = opaque = self._next_opaque()
+        timer = self._loop.call_later(timeout_s, self._expire, opaque, timeout_s)
+        self._calls[opaque] = (future, timer)
+        self.send(command.encode())
+        return future
+
+    def oneway(self, command: Command) -> None:
+        """Tell the client; nobody waits for an answer. The caller sets the one-way flag."""
+        if not self.is_closed:
+            command.opaque = self._next_opaque()
+            self.send(command.encode())
+
+    def answered(self, response: Command) -> None:
+        """Hand a response of the client to whoever asked; a late or stray one is dropped."""
+        call = self._calls.pop(response.opaque, None)
+        if call is None:
+            return
+        future, timer = call
+        timer.cancel()
+        if not future.done():
+            future.set_result(response)
+
+    def on_close(self, callback: Callable[[Peer], None]) -> None:
+        """Have `callback(peer)` called once, soon after the connection is gone."""
+        if self.is_closed:
+            self._loop.call_soon(callback, self)
+        else:
+            self._closers.append(callback)
+
+    def close(self) -> None:
+        """Write what waits, then close; frames that came behind this one are not looked at."""
+        self.is_refused = True
+        if not self.is_closed:
+            self.flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what was not yet written is lost."""
+        self._transport.abort()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the connection is closed or about to be."""
+        return self._transport.is_closing()
+
+    def lost(self) -> None:
+        """Settle all debts; the connection calls it once, when it is gone."""
+        self._in_flight.total -= self.open
+        self.open, self.is_closed = 0, True
+        self._out.clear()
+        self.unsent_bytes = 0
+        self.parked.clear()
+        for future, timer in self._calls.values():
+            timer.cancel()
+            if not future.done():
+                future.set_exception(SendFailed(f"{self.addr} closed the connection"))
+        self._calls.clear()
+        for callback in self._closers:
+            self._loop.call_soon(callback, self)
+        self._closers.clear()
+
+    def _next_opaque(self) -> int:
+        self._opaque = (self._opaque & _OPAQUE_MASK) % _OPAQUE_MASK + 1
+        return self._opaque
+
+    def _expire(self, opaque: int, timeout_s: float) -> None:
+        future, _ = self._calls.pop(opaque)
+        if not future.done():
+            sentence = f"{self.addr} did not answer within {timeout_s:g} s"
+            future.set_exception(RemotingTimeout(sentence))
+
+    def __repr__(self) -> str:
+        """Return one line for logs and failing tests."""
+        state = "closed" if self.is_closed else "blocked" if self.is_blocked else "open"
+        return f"<peer {self.addr} {state}, {self.open} unanswered>"
+
+
+def _address(peername: Any) -> tuple[str, bytes]:
+    """Return "ip:port" and the packed form of a stored record's host: address, port as int32."""
+    if not peername:
+        return "unknown", bytes(8)
+    ip, port = str(peername[0]), int(peername[1])
+    if ip.startswith(_V4_IN_V6):
+        ip = ip.removeprefix(_V4_IN_V6)
+    if ":" in ip:
+        return f"[{ip}]:{port}", inet_pton(AF_INET6, ip.partition("%")[0]) + pack(">i", port)
+    return f"{ip}:{port}", bytes(map(int, ip.split("."))) + pack(">i", port)

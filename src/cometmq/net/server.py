@@ -1,0 +1,183 @@
+"""Hot. The listening socket: chunks in, frames to `answer`, one write of all answers of a chunk.
+
+Owns accepted connections and their bounds: frame size, connections, silence, unread answers.
+Refuses to know what a frame means (`net/edge` does). Invariant: whoever does not read its answers
+is not read either; a broken frame ends its own connection only.
+Java: NettyRemotingServer, NettyConnectManageHandler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from cometmq.errors import SettingsError
+from cometmq.net.limits import InFlight
+from cometmq.net.outbox import Outbox
+from cometmq.net.peer import Peer
+from cometmq.wire.frame import Frame, FrameDecoder
+
+if TYPE_CHECKING:
+    from cometmq.settings.net import NetSettings
+
+log = logging.getLogger(__name__)
+
+Answer = Callable[[Frame, Peer], None]
+
+_ANSWER_BYTES = 1 << 20
+"""Answers of one chunk are written out when they exceed this, before more frames are looked at."""
+
+_SWEEPS = 6
+"""How often within the idle time silent connections are looked for."""
+
+
+class Connection(asyncio.Protocol):
+    """One accepted socket. Made by `RemotingServer` only."""
+
+    def __init__(self, server: RemotingServer) -> None:
+        self._server, self._answer = server, server.answer
+        self._decoder = FrameDecoder(server.settings.frame_bytes_max)
+        self._backlog: list[Frame] = []
+        self._is_quiet = False
+        self._quiet_sweeps = 0
+        self._transport: asyncio.Transport
+        self.peer: Peer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Make the peer; close at once when there are too many."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(self._server.settings.write_buffer_bytes_max)
+        self.peer = self._server.welcome(self, self._transport)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Tell everybody who cares."""
+        self._backlog.clear()
+        self._server.connections.discard(self)
+        self.peer.lost()
+
+    def data_received(self, data: bytes) -> None:
+        """Answer all frames that this chunk completes."""
+        self._is_quiet = False
+        frames = self._decoder.feed(data)
+        if self._backlog:
+            self._backlog += frames
+        elif frames:
+            self._run(frames)
+        if self._decoder.broken and not self._transport.is_closing():
+            log.warning("closing %s: %s", self.peer.addr, self._decoder.broken)
+            self.peer.close()
+
+    def _run(self, frames: list[Frame]) -> None:
+        peer, answer, transport = self.peer, self._answer, self._transport
+        while frames and not transport.is_closing():
+            rest = iter(frames)
+            peer.hold()
+            for frame in rest:
+                answer(frame, peer)
+                if peer.unsent_bytes > _ANSWER_BYTES or peer.is_refused:
+                    break
+            peer.flush()
+            frames = list(rest)
+            if peer.is_blocked:
+                self._backlog = frames
+                return
+
+    def pause_writing(self) -> None:
+        """Stop reading: whoever does not read our answers is not read either."""
+        self.peer.is_blocked = True
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Go on where `pause_writing` stopped: first the frames in hand, then the socket."""
+        self.peer.is_blocked = self._is_quiet = False
+        frames, self._backlog = self._backlog, []
+        self._run(frames)
+        if not self.peer.is_blocked and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def sweep(self, sweeps_max: int) -> None:
+        """Close the connection after so many sweeps without traffic."""
+        self._quiet_sweeps = self._quiet_sweeps + 1 if self._is_quiet else 0
+        self._is_quiet = True
+        if self._quiet_sweeps >= sweeps_max:
+            log.info("closing %s: silent for too long", self.peer.addr)
+            self._transport.abort()
+
+
+class RemotingServer:
+    """A listening socket and its connections. Belongs to the loop that starts it."""
+
+    def __init__(self, answer: Answer, settings: NetSettings) -> None:
+        self.answer, self.settings = answer, settings
+        self.connections: set[Connection] = set()
+        self._in_flight = InFlight(settings.in_flight_max, settings.in_flight_total_max)
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._outbox: Outbox
+        self._loop: asyncio.AbstractEventLoop
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; return the port, which the system chooses when `port` is 0.
+
+        Raises SettingsError, one sentence, when the address cannot be had.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._outbox = Outbox(self._loop)
+        try:
+            self._listener = await self._loop.create_server(
+                lambda: Connection(self), host, port, backlog=self.settings.backlog
+            )
+        except (OSError, OverflowError) as error:
+            raise SettingsError(_why_not(host, port, error)) from error
+        self._sweep()
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def stop(self, grace_s: float = 1.0) -> None:
+        """Stop listening, write what waits, close all connections; cut them after `grace_s`."""
+        if self._listener is None:
+            return
+        self._listener.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._outbox.flush()
+        for connection in list(self.connections):
+            connection.peer.close()
+        deadline = self._loop.time() + grace_s
+        while self.connections and self._loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in list(self.connections):
+            connection.peer.abort()
+        await asyncio.sleep(0)
+        self._listener = None
+
+    def welcome(self, connection: Connection, transport: asyncio.Transport) -> Peer:
+        """Count a connection in; one too many is cut."""
+        peer = Peer(transport, self._loop, self._outbox, self._in_flight, self.settings)
+        if len(self.connections) >= self.settings.connections_max:
+            log.warning("refusing %s: %d connections are open", peer.addr, len(self.connections))
+            transport.abort()
+        self.connections.add(connection)
+        return peer
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests of all connections wait for their answer."""
+        return self._in_flight.total
+
+    def _sweep(self) -> None:
+        for connection in list(self.connections):
+            connection.sweep(_SWEEPS)
+        self._sweeper = self._loop.call_later(self.settings.idle_s / _SWEEPS, self._sweep)
+
+
+def _why_not(host: str, port: int, error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return (
+            f"{host}:{port} is in use: stop the program that listens there or choose another port"
+        )
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return f"cannot listen on {host}:{port}: {reason}"
