@@ -1,0 +1,56 @@
+"""Bodies that are one list or one table of texts.
+
+Topic list (206, 224, 304, 305, 343), group list (300), consumer ids (38), key-value table (28,
+103's answer, 219).
+Java: TopicList, GroupList, GetConsumerListByGroupResponseBody, KVTable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.wire import java_json
+from cometmq.wire.bodies import shape
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+
+def encode_topic_list(topics: Collection[str], broker_addr: str | None = None) -> bytes:
+    """Write topic names, sorted."""
+    return java_json.dumps({"brokerAddr": broker_addr, "topicList": sorted(topics)})
+
+
+def decode_topic_list(data: bytes) -> list[str]:
+    """Read topic names."""
+    return shape.texts(shape.load_object(data), "topicList")
+
+
+def encode_group_list(groups: Collection[str]) -> bytes:
+    """Write group names, sorted."""
+    return java_json.dumps({"groupList": sorted(groups)})
+
+
+def decode_group_list(data: bytes) -> list[str]:
+    """Read group names."""
+    return shape.texts(shape.load_object(data), "groupList")
+
+
+def encode_consumer_list(client_ids: Collection[str]) -> bytes:
+    """Write the ids of a group's clients."""
+    return java_json.dumps({"consumerIdList": list(client_ids)})
+
+
+def decode_consumer_list(data: bytes) -> list[str]:
+    """Read the ids of a group's clients."""
+    return shape.texts(shape.load_object(data), "consumerIdList")
+
+
+def encode_kv_table(table: Mapping[str, str]) -> bytes:
+    """Write a table of texts."""
+    return java_json.dumps({"table": dict(table)})
+
+
+def decode_kv_table(data: bytes) -> dict[str, str]:
+    """Read a table of texts; an empty body is an empty table."""
+    return shape.text_table(shape.load_object(data), "table")

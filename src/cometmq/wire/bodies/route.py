@@ -1,0 +1,117 @@
+"""Bodies that say where things live: routes (105), the cluster (106), a member group (901).
+
+Integer keys go out bare, as every Java peer writes them, except to those that asked for standard
+JSON. Both forms are read.
+Java: TopicRouteData, ClusterInfo, GetBrokerMemberGroupResponseBody.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cometmq.model.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from cometmq.wire import java_json
+from cometmq.wire.bodies import shape
+
+STRICT_VERSION = 401
+"""Peers of this version (4.9.4) and later get standard JSON in answer to 105."""
+
+
+def encode_route(route: TopicRouteData, *, strict: bool = False) -> bytes:
+    """Write a route; `strict` as told by the request's version or acceptStandardJsonOnly."""
+    fields = {
+        "brokerDatas": [_broker_fields(broker) for broker in route.broker_datas],
+        "filterServerTable": route.filter_server_table,
+        "orderTopicConf": route.order_topic_conf,
+        "queueDatas": [_queue_fields(queue) for queue in route.queue_datas],
+    }
+    return java_json.dumps(fields, strict=strict)
+
+
+def decode_route(data: bytes) -> TopicRouteData:
+    """Read a route."""
+    obj = shape.load_object(data)
+    servers = shape.table(obj, "filterServerTable", list)
+    return TopicRouteData(
+        broker_datas=tuple(shape.items(obj, "brokerDatas", _broker_of)),
+        queue_datas=tuple(shape.items(obj, "queueDatas", _queue_of)),
+        order_topic_conf=shape.text_or_none(obj, "orderTopicConf"),
+        filter_server_table=servers,
+    )
+
+
+def encode_cluster_info(info: ClusterInfo) -> bytes:
+    """Write all brokers and clusters."""
+    brokers = {name: _broker_fields(data) for name, data in info.broker_addr_table.items()}
+    return java_json.dumps(
+        {"brokerAddrTable": brokers, "clusterAddrTable": info.cluster_addr_table}
+    )
+
+
+def decode_cluster_info(data: bytes) -> ClusterInfo:
+    """Read all brokers and clusters."""
+    obj = shape.load_object(data)
+    clusters = shape.object_of(obj.get("clusterAddrTable"), "clusterAddrTable")
+    return ClusterInfo(
+        broker_addr_table=shape.table(obj, "brokerAddrTable", _broker_of),
+        cluster_addr_table={name: shape.texts(clusters, name) for name in clusters},
+    )
+
+
+def encode_member_group(group: BrokerData | None) -> bytes:
+    """Write who shares a broker name; None for nobody."""
+    fields = group and {
+        "brokerAddrs": group.broker_addrs,
+        "brokerName": group.broker_name,
+        "cluster": group.cluster,
+    }
+    return java_json.dumps({"brokerMemberGroup": fields})
+
+
+def decode_member_group(data: bytes) -> BrokerData | None:
+    """Read who shares a broker name; None for nobody."""
+    group = shape.load_object(data).get("brokerMemberGroup")
+    return None if group is None else _broker_of(group)
+
+
+def _broker_fields(broker: BrokerData) -> dict[str, object]:
+    return {
+        "brokerAddrs": broker.broker_addrs,
+        "brokerName": broker.broker_name,
+        "cluster": broker.cluster,
+        "enableActingMaster": broker.enable_acting_master,
+        "zoneName": broker.zone_name,
+    }
+
+
+def _broker_of(value: Any) -> BrokerData:
+    obj = shape.object_of(value, "a broker")
+    addrs = shape.text_table(obj, "brokerAddrs")
+    return BrokerData(
+        cluster=shape.text(obj, "cluster"),
+        broker_name=shape.text(obj, "brokerName"),
+        broker_addrs={shape.as_number(key, "brokerAddrs"): addr for key, addr in addrs.items()},
+        enable_acting_master=shape.flag(obj, "enableActingMaster"),
+        zone_name=shape.text_or_none(obj, "zoneName"),
+    )
+
+
+def _queue_fields(queue: QueueData) -> dict[str, object]:
+    return {
+        "brokerName": queue.broker_name,
+        "perm": queue.perm,
+        "readQueueNums": queue.read_queue_nums,
+        "topicSysFlag": queue.topic_sys_flag,
+        "writeQueueNums": queue.write_queue_nums,
+    }
+
+
+def _queue_of(value: Any) -> QueueData:
+    obj = shape.object_of(value, "queueDatas")
+    return QueueData(
+        broker_name=shape.text(obj, "brokerName"),
+        read_queue_nums=shape.number(obj, "readQueueNums"),
+        write_queue_nums=shape.number(obj, "writeQueueNums"),
+        perm=shape.number(obj, "perm"),
+        topic_sys_flag=shape.number(obj, "topicSysFlag"),
+    )
