@@ -67,7 +67,8 @@ def plan_end(
     """Where a batch that starts at `start` ends, at most `max_rows` messages further in all.
 
     `heads` are the ends of the queues known now; a queue that isn't among them (its broker is
-    away) keeps its place. A limit is shared fairly. A queue new to `start` enters at its place in `begins`.
+    away) keeps its place. A limit is shared fairly. A queue new to `start` enters at its place in
+    `begins`.
     """
     end = dict(start)
     end.update({key: begins[key] for key in heads if key not in start})
