@@ -1,7 +1,7 @@
-"""How a field of a settings class is known outside: its key, its unit of meaning, its note.
+"""How a field of a settings class is known outside: its key, its note, and checks on its value.
 
 A field's key in `broker.conf` is its name in camelCase unless the field says another. Refuses to
-know files and environments; `settings/load.py` reads those. Java: BeanUtils-like setters.
+know files and environments; `settings/load.py` reads those. Java: MixAll.properties2Object.
 """
 
 from __future__ import annotations
@@ -10,6 +10,14 @@ import dataclasses
 from typing import Any
 
 from cometmq.errors import SettingsError
+
+
+class BadValueError(SettingsError):
+    """A value breaks the rule of its setting; `key` says which."""
+
+    def __init__(self, key: str, value: object, rule: str) -> None:
+        self.key = key
+        super().__init__(f"{key} is {value!r}; it must be {rule}")
 
 
 def setting(default: Any, *, java: str | None = None, note: str = "") -> Any:
@@ -27,21 +35,34 @@ def key_of(field: dataclasses.Field[Any]) -> str:
 
 
 def at_least(settings: Any, least: float, *names: str) -> None:
-    """Raise SettingsError when one of the named fields is below `least`."""
+    """Raise BadValueError when one of the named fields is below `least`."""
     for name in names:
         value = getattr(settings, name)
         if value < least:
-            raise SettingsError(f"{key_for(settings, name)} is {value}; it must be >= {least:g}")
+            raise BadValueError(_key(settings, name), value, f"at least {least:g}")
+
+
+def between(settings: Any, least: float, most: float, *names: str) -> None:
+    """Raise BadValueError when one of the named fields is not within the two."""
+    for name in names:
+        value = getattr(settings, name)
+        if not least <= value <= most:
+            raise BadValueError(_key(settings, name), value, f"between {least:g} and {most:g}")
 
 
 def one_of(settings: Any, name: str, *allowed: object) -> None:
-    """Raise SettingsError when the named field has none of the allowed values."""
+    """Raise BadValueError when the named field has none of the allowed values."""
     value = getattr(settings, name)
     if value not in allowed:
-        choices = ", ".join(str(choice) for choice in allowed)
-        raise SettingsError(f"{key_for(settings, name)} is {value!r}; it must be one of {choices}")
+        choices = " or ".join(str(choice) for choice in allowed)
+        raise BadValueError(_key(settings, name), value, choices)
 
 
-def key_for(settings: Any, name: str) -> str:
-    """Return the key of the field called `name`."""
+def check(settings: Any, name: str, is_good: bool, rule: str) -> None:
+    """Raise BadValueError, which names the rule, unless the named field is good."""
+    if not is_good:
+        raise BadValueError(_key(settings, name), getattr(settings, name), rule)
+
+
+def _key(settings: Any, name: str) -> str:
     return next(key_of(field) for field in dataclasses.fields(settings) if field.name == name)

@@ -39,4 +39,5 @@ class NetSettings:
         """Check every value."""
         at_least(self, 1024, "frame_bytes_max", "write_buffer_bytes_max", "unsent_bytes_max")
         at_least(self, 1, "connections_max", "in_flight_max", "in_flight_total_max")
-        at_least(self, 1, "calls_max", "backlog", "idle_s")
+        at_least(self, 1, "calls_max", "backlog")
+        at_least(self, 0.05, "idle_s")

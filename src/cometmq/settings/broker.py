@@ -1,0 +1,91 @@
+"""Settings of a broker, without its store and its sockets' bounds.
+
+Holds only keys that the broker honours; `docs/operate/settings.md` is made from it. Defaults are
+Apache RocketMQ's save `bindAddress`: nothing listens beyond this machine unless asked.
+Java: BrokerConfig, BrokerIdentity, and the delay and pull keys of MessageStoreConfig.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cometmq.settings.keys import at_least, between, check, one_of, setting
+
+DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """What a broker is called, where it listens, and what it does for topics and clients."""
+
+    broker_cluster_name: str = setting("DefaultCluster", note="cluster the broker belongs to")
+    broker_name: str = setting("DEFAULT_BROKER", note="name of the broker within its cluster")
+    broker_id: int = setting(0, note="0 is the master; slaves are not supported yet")
+    broker_role: str = setting("ASYNC_MASTER", note="ASYNC_MASTER; replication comes later")
+    bind_address: str = setting("127.0.0.1", note="address to listen on")
+    listen_port: int = setting(10911, note="port to listen on; 0 takes any free one")
+    broker_ip1: str = setting(
+        "", java="brokerIP1", note="address told to clients; empty: the one listened on"
+    )
+    namesrv_addr: str = setting("", note="name servers, host:port;host:port")
+    region_id: str = setting("DefaultRegion", note="told to producers with each answer")
+    broker_permission: int = setting(6, note="4 read, 2 write, 6 both")
+
+    default_topic_queue_nums: int = setting(8, note="queues of the template topic TBW102")
+    auto_create_topic_enable: bool = setting(default=True, note="the first send makes the topic")
+    auto_create_subscription_group: bool = setting(default=True, note="first use makes the group")
+    cluster_topic_enable: bool = setting(default=True, note="the cluster's own topic is usable")
+    broker_topic_enable: bool = setting(default=True, note="the broker's own topic is usable")
+    trace_topic_enable: bool = setting(default=False, note="make the topic for message traces")
+    msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", note="its name")
+
+    register_name_server_period_ms: int = setting(
+        30_000, java="registerNameServerPeriod", note="time between registrations, 10 s to 60 s"
+    )
+    register_broker_timeout_ms: int = setting(
+        24_000, java="registerBrokerTimeoutMills", note="wait for a name server's answer"
+    )
+    max_message_size: int = setting(4 * 1024 * 1024, note="largest body, bytes")
+    long_polling_enable: bool = setting(default=True, note="pulls at the end of a queue wait")
+    short_polling_time_ms: int = setting(
+        1_000, java="shortPollingTimeMills", note="how long they wait when long polling is off"
+    )
+    parked_pulls_max: int = setting(100_000, note="pulls that wait for messages, at most")
+    pull_batch_max_message_count: int = setting(160, note="messages in one answer, at most")
+    max_transfer_count_on_message_in_memory: int = setting(32, note="messages in one answer")
+    max_transfer_bytes_on_message_in_memory: int = setting(262_144, note="bytes in one answer")
+    message_delay_level: str = setting(DELAY_LEVELS, note="times of the delay levels, from 1")
+    flush_delay_offset_interval_ms: int = setting(
+        10_000, java="flushDelayOffsetInterval", note="time between writes of delayOffset.json"
+    )
+    flush_consumer_offset_interval_ms: int = setting(
+        5_000, java="flushConsumerOffsetInterval", note="time between writes of consumerOffset.json"
+    )
+    channel_expired_timeout_ms: int = setting(
+        120_000, java="channelExpiredTimeout", note="silence after which a client is forgotten"
+    )
+    queue_lock_expire_ms: int = setting(60_000, note="life of a queue lock that is not renewed")
+    notify_consumer_ids_changed_enable: bool = setting(
+        default=True, note="tell a group's members when it grows or shrinks"
+    )
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        for name in ("broker_cluster_name", "broker_name", "bind_address"):
+            check(self, name, bool(getattr(self, name).strip()), "a name, not empty")
+        one_of(self, "broker_id", 0)
+        one_of(self, "broker_role", "ASYNC_MASTER")
+        one_of(self, "broker_permission", 2, 4, 6)
+        between(self, 0, 65_535, "listen_port")
+        at_least(self, 1, "default_topic_queue_nums", "max_message_size", "parked_pulls_max")
+        at_least(self, 1, "pull_batch_max_message_count", "max_transfer_count_on_message_in_memory")
+        at_least(self, 1, "max_transfer_bytes_on_message_in_memory", "register_broker_timeout_ms")
+        at_least(self, 1, "short_polling_time_ms", "queue_lock_expire_ms")
+        at_least(self, 1, "flush_delay_offset_interval_ms", "flush_consumer_offset_interval_ms")
+        between(self, 1_000, 3_600_000, "register_name_server_period_ms")
+        at_least(self, 1_000, "channel_expired_timeout_ms")
+
+    @property
+    def namesrv_addrs(self) -> tuple[str, ...]:
+        """The name servers, one by one."""
+        return tuple(addr.strip() for addr in self.namesrv_addr.split(";") if addr.strip())

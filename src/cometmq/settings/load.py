@@ -1,0 +1,181 @@
+"""Texts and words from outside to settings objects: the file, the environment, the command line.
+
+Owns what is known, what is ignored with a warning, and every sentence about a bad key or value.
+Refuses to read files and environments: their contents are arguments. Invariant: either all settings
+are good or SettingsError says which one is not, and where.
+Precedence: defaults < file < environment < command line.
+Java: MixAll.properties2Object, which swallows what it does not understand; this does not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
+
+from cometmq.errors import SettingsError
+from cometmq.settings.java_keys import JAVA_KEYS
+from cometmq.settings.keys import BadValueError, key_of
+from cometmq.settings.properties import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+ENV_PREFIX = "COMETMQ_"
+_NEAR_ENOUGH = 0.6
+_MISSPELT = 0.85
+
+S = TypeVar("S")
+_BOOLS = {"true": True, "false": False}
+
+
+class Given(NamedTuple):
+    """One value from outside: its key, its text, and the place to name when it is bad."""
+
+    key: str
+    text: str
+    where: str
+
+
+class Known(NamedTuple):
+    """The keys of some settings classes: the type of each field, by class, and by key."""
+
+    fields: dict[str, list[tuple[type, str]]]
+    types: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loaded:
+    """Good settings, one object a class, and what was ignored on the way."""
+
+    objects: dict[type, Any]
+    warnings: tuple[str, ...]
+
+    def of(self, kind: type[S]) -> S:
+        """Return the object of this class."""
+        found = self.objects[kind]
+        assert isinstance(found, kind), kind
+        return found
+
+
+def load(kinds: Iterable[type], *layers: Iterable[Given]) -> Loaded:
+    """Make one object of each class; a later layer overrides an earlier one, key by key.
+
+    Raises SettingsError for an unknown key (naming the nearest known one) and for a bad value.
+    """
+    kinds = tuple(kinds)
+    known = _known(kinds)
+    warnings: list[str] = []
+    values: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    for layer in layers:
+        for given in layer:
+            if _is_ours(given, known, warnings):
+                values[given.key] = _value(given, known.types[given.key])
+                places[given.key] = given.where
+    objects: dict[type, Any] = {}
+    for kind in kinds:
+        mine = {
+            name: values[key]
+            for key, owners in known.fields.items()
+            for owner, name in owners
+            if owner is kind and key in values
+        }
+        try:
+            objects[kind] = kind(**mine)
+        except BadValueError as error:
+            raise SettingsError(f"{places.get(error.key, 'settings')}: {error}") from None
+    return Loaded(objects, tuple(warnings))
+
+
+def from_text(text: str, name: str) -> list[Given]:
+    """Return what a properties file says; `name` is how to call it in messages."""
+    return [Given(key, value, f"{name}:{line}") for key, value, line in parse(text)]
+
+
+def from_environment(environment: Mapping[str, str], kinds: Iterable[type]) -> list[Given]:
+    """Return what variables such as COMETMQ_LISTEN_PORT say about these classes.
+
+    Case and underscores do not matter. A variable that nearly is one is a SettingsError; all other
+    variables are none of ours.
+    """
+    keys = {key.lower(): key for key in _known(tuple(kinds)).fields}
+    java = {key.lower() for key in JAVA_KEYS}
+    found: list[Given] = []
+    for variable, text in environment.items():
+        if not variable.startswith(ENV_PREFIX):
+            continue
+        plain = variable.removeprefix(ENV_PREFIX).replace("_", "").lower()
+        if plain in keys:
+            found.append(Given(keys[plain], text, f"environment variable {variable}"))
+        elif plain not in java:
+            for near in difflib.get_close_matches(plain, keys, n=1, cutoff=_MISSPELT):
+                raise SettingsError(
+                    f"environment variable {variable}: no such setting; "
+                    f"did you mean {env_name_of(keys[near])}?"
+                )
+    return found
+
+
+def from_options(options: Mapping[str, object]) -> list[Given]:
+    """Return what the command line says: key to value; None means not given."""
+    return [
+        Given(key, str(value), "command line")
+        for key, value in options.items()
+        if value is not None
+    ]
+
+
+def env_name_of(key: str) -> str:
+    """Return the environment variable of a key: COMETMQ_LISTEN_PORT for listenPort."""
+    words = "".join(f"_{c}" if c.isupper() else c for c in key)
+    return ENV_PREFIX + words.upper()
+
+
+def _known(kinds: tuple[type, ...]) -> Known:
+    fields: dict[str, list[tuple[type, str]]] = {}
+    types: dict[str, Any] = {}
+    for kind in kinds:
+        hints = get_type_hints(kind)
+        for field in dataclasses.fields(kind):
+            key = key_of(field)
+            fields.setdefault(key, []).append((kind, field.name))
+            types[key] = hints[field.name]
+    return Known(fields, types)
+
+
+def _is_ours(given: Given, known: Known, warnings: list[str]) -> bool:
+    key = given.key
+    if key in known.fields:
+        return True
+    if key in JAVA_KEYS:
+        warnings.append(f"{given.where}: {key} is a setting of Apache RocketMQ without effect here")
+        return False
+    if not key.isidentifier():
+        warnings.append(f"{given.where}: ignoring {key[:40]!r}, which cannot be a setting")
+        return False
+    raise SettingsError(f"{given.where}: unknown setting {key}{_hint(key, known)}")
+
+
+def _hint(key: str, known: Known) -> str:
+    for candidates in (known.fields, JAVA_KEYS):
+        by_lower = {candidate.lower(): candidate for candidate in candidates}
+        for near in difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=_NEAR_ENOUGH):
+            return f"; did you mean {by_lower[near]}?"
+    return "; no known setting is spelt like it"
+
+
+def _value(given: Given, kind: Any) -> Any:
+    text = given.text.strip()
+    try:
+        if kind is bool:
+            return _BOOLS[text.lower()]
+        if kind is int:
+            return int(text)
+        if kind is float:
+            return float(text)
+    except (ValueError, KeyError):
+        rule = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+        raise SettingsError(f"{given.where}: {BadValueError(given.key, text, rule)}") from None
+    assert kind is str, f"{given.key} has a type that no text can have: {kind!r}"
+    return text

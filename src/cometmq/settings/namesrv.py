@@ -1,0 +1,45 @@
+"""Settings of a name server, without its sockets' bounds.
+
+Holds only keys that the name server honours. Defaults are Apache RocketMQ's save `bindAddress`
+(nothing listens beyond this machine unless asked) and `kvConfigPath` (memory only unless given).
+Java: NamesrvConfig.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cometmq.settings.keys import at_least, between, check, setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesrvSettings:
+    """Where a name server listens and how it treats brokers and topics."""
+
+    bind_address: str = setting("127.0.0.1", note="address to listen on")
+    listen_port: int = setting(9876, note="port to listen on; 0 takes any free one")
+    kv_config_path: str = setting("", note="JSON file of the KV configuration; empty: memory only")
+    scan_not_active_broker_interval_ms: int = setting(
+        5_000, java="scanNotActiveBrokerInterval", note="time between searches for dead brokers"
+    )
+    order_message_enable: bool = setting(default=False, note="routes carry the order configuration")
+    return_order_topic_config_to_broker: bool = setting(
+        default=True, note="registering brokers get the order configuration"
+    )
+    delete_topic_with_broker_registration: bool = setting(
+        default=False, note="topics a broker no longer lists vanish with its registration"
+    )
+    enable_topic_list: bool = setting(default=True, note="answer the topics of a cluster")
+    enable_all_topic_list: bool = setting(default=True, note="answer the list of all topics")
+    need_wait_for_service: bool = setting(default=False, note="no routes right after the start")
+    wait_seconds_for_service: int = setting(45, note="how long, when needWaitForService")
+    support_acting_master: bool = setting(
+        default=False, note="the lowest slave stands in for a lost master in routes"
+    )
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        check(self, "bind_address", bool(self.bind_address.strip()), "an address, not empty")
+        between(self, 0, 65_535, "listen_port")
+        at_least(self, 10, "scan_not_active_broker_interval_ms")
+        at_least(self, 0, "wait_seconds_for_service")
