@@ -1,0 +1,294 @@
+/* The load generator: keeps W requests outstanding on each of C connections from one thread.
+ *
+ * Sends are SEND_MESSAGE_V2 (310) with a JSON header as a Java client writes it: a fresh UNIQ_KEY, born
+ * time and opaque each, TAGS, WAIT, and with --keys 1 a fresh KEYS as well. Pulls are PULL_MESSAGE (11)
+ * of up to --pull records, no waiting; at the end of a queue they begin anew. Every answer is matched by
+ * its opaque and its code looked at. After the warm-up it counts for --seconds and prints one JSON line:
+ * requests, messages, errors, latency percentiles, its own CPU and the server's (all threads).
+ */
+#include "frames.h"
+#include <dirent.h>
+
+enum { BUFFER = 1 << 21, FRAME = 1 << 17, QUEUES = 8, SUB = 64, BUCKETS = 64 * SUB };
+
+struct slot {
+    uint64_t sent_ns;
+    uint32_t opaque;
+    int queue;
+};
+struct connection {
+    int fd, waiting;            /* waiting: the socket took less than we had */
+    size_t filled, out_at, out_end;
+    uint8_t *in, *out;
+    struct slot *slots;
+};
+struct field { size_t at, width; }; /* where a changing value stands in the template */
+
+static int port, connections = 1, window = 1, body_bytes = 128, pull, keys, cpu = -1, server_pid;
+static double seconds = 1.2, warm = 0.4;
+static const char *topic = "bench";
+
+static uint8_t template[FRAME];
+static size_t template_bytes;
+static struct field queue_field, born_field, unique_field, key_field, opaque_field, offset_field;
+static uint64_t histogram[BUCKETS], requests, messages, errors, unmatched, serial;
+static uint32_t generation;
+static uint64_t offsets[QUEUES];
+static long first_error;
+static int counting, stopping;
+
+static uint64_t now_ns(clockid_t which) {
+    struct timespec t;
+    clock_gettime(which, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Nanoseconds every thread of the server has run, from the scheduler. */
+static uint64_t server_ns(void) {
+    char path[300];
+    snprintf(path, sizeof path, "/proc/%d/task", server_pid);
+    DIR *tasks = server_pid ? opendir(path) : NULL;
+    if (!tasks) return 0;
+    uint64_t sum = 0;
+    for (struct dirent *task; (task = readdir(tasks));) {
+        if (task->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/schedstat", server_pid, task->d_name);
+        FILE *file = fopen(path, "r");
+        unsigned long long ran = 0;
+        if (file && fscanf(file, "%llu", &ran) == 1) sum += ran;
+        if (file) fclose(file);
+    }
+    closedir(tasks);
+    return sum;
+}
+
+/* Log-linear: 64 steps to each power of two, so a percentile is right within 1.6 %. */
+static int bucket_of(uint64_t ns) {
+    if (ns < SUB) return ns;
+    int power = 63 - __builtin_clzll(ns) - 6;
+    int bucket = (power + 1) * SUB + (int)((ns >> power) - SUB);
+    return bucket < BUCKETS ? bucket : BUCKETS - 1;
+}
+
+static double percentile_ms(double share) {
+    uint64_t total = 0, seen = 0;
+    for (int i = 0; i < BUCKETS; i++) total += histogram[i];
+    for (int i = 0; i < BUCKETS; i++)
+        if ((seen += histogram[i]) && seen >= share * total) {
+            int power = i / SUB - 1;
+            return (power < 0 ? i : (double)((uint64_t)(SUB + i % SUB) << power)) / 1e6;
+        }
+    return 0;
+}
+
+static char *mark(char *at, struct field *field, size_t width) {
+    field->at = (uint8_t *)at - template, field->width = width;
+    memset(at, '0', width);
+    return at + width;
+}
+
+static void make_template(void) {
+    char *start = (char *)template + 8, *at = start;
+    if (pull) {
+        at += sprintf(at, "{\"code\":11,\"extFields\":{\"commitOffset\":\"0\",\"consumerGroup\":\"bench\","
+                          "\"expressionType\":\"TAG\",\"maxMsgNums\":\"%d\",\"queueId\":\"", pull);
+        at = mark(at, &queue_field, 1);
+        at += sprintf(at, "\",\"queueOffset\":\"");
+        at = mark(at, &offset_field, 10);
+        at += sprintf(at, "\",\"subVersion\":\"0\",\"subscription\":\"*\",\"suspendTimeoutMillis\":\"0\","
+                          "\"sysFlag\":\"4\",\"topic\":\"%s\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":", topic);
+    } else {
+        at += sprintf(at, "{\"code\":310,\"extFields\":{\"a\":\"bench\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"%d\",\"e\":\"",
+                      topic, QUEUES);
+        at = mark(at, &queue_field, 1);
+        at += sprintf(at, "\",\"f\":\"0\",\"g\":\"");
+        at = mark(at, &born_field, 13);
+        at += sprintf(at, "\",\"h\":\"0\",\"i\":\"UNIQ_KEY\\u0001AC1100021F9018B4AAC2");
+        at = mark(at, &unique_field, 12);
+        if (keys) {
+            at += sprintf(at, "\\u0002KEYS\\u0001order-");
+            at = mark(at, &key_field, 10);
+        }
+        at += sprintf(at, "\\u0002WAIT\\u0001true\\u0002TAGS\\u0001TagA\",\"j\":\"0\",\"k\":\"false\",\"m\":\"false\","
+                          "\"n\":\"broker-a\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":");
+    }
+    at = mark(at, &opaque_field, 8);
+    at += sprintf(at, ",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}");
+    size_t header = at - start, body = pull ? 0 : body_bytes;
+    for (size_t i = 0; i < body; i++) at[i] = 'a' + i % 26;
+    put_be32(template, 4 + header + body);
+    put_be32(template + 4, header);
+    template_bytes = 8 + header + body;
+}
+
+static void put_number(uint8_t *frame, struct field field, uint64_t value, int base) {
+    for (size_t i = field.width; i--; value /= base) frame[field.at + i] = "0123456789ABCDEF"[value % base];
+}
+
+static void ask(struct connection *c, int slot, uint64_t now, uint64_t born_ms) {
+    uint8_t *frame = c->out + c->out_end;
+    memcpy(frame, template, template_bytes);
+    c->out_end += template_bytes;
+    struct slot *s = &c->slots[slot];
+    serial++;
+    s->queue = serial % QUEUES;
+    s->sent_ns = now;
+    s->opaque = 10000000 + (generation++ % 80000) * 1024 + slot; /* always eight digits */
+    put_number(frame, queue_field, s->queue, 10);
+    put_number(frame, opaque_field, s->opaque, 10);
+    if (pull) {
+        put_number(frame, offset_field, offsets[s->queue], 10);
+        offsets[s->queue] += pull; /* the next pull of this queue leaves before this one is answered */
+    } else {
+        put_number(frame, born_field, born_ms, 10);
+        put_number(frame, unique_field, serial, 16);
+        if (keys) put_number(frame, key_field, serial, 10);
+    }
+}
+
+static uint64_t records_in(const uint8_t *body, size_t length) {
+    uint64_t count = 0;
+    for (size_t at = 0; at + 4 <= length; count++) {
+        uint32_t size = be32(body + at);
+        if (size < 4 || at + size > length) return 0;
+        at += size;
+    }
+    return count;
+}
+
+static void take(struct connection *c, const uint8_t *frame, uint32_t total, uint64_t now, uint64_t born_ms) {
+    uint32_t header = be32(frame + 4) & 0xFFFFFF;
+    long opaque = NUMBER_OF(frame + 8, header, "\"opaque\":"), code = NUMBER_OF(frame + 8, header, "\"code\":");
+    int slot = (opaque - 10000000) & 1023;
+    if (opaque < 10000000 || slot >= window || c->slots[slot].opaque != opaque) {
+        unmatched++;
+        return;
+    }
+    uint64_t found = pull ? records_in(frame + 8 + header, total - 4 - header) : 1;
+    int end_of_queue = pull && (code >= 19 && code <= 21);
+    if (end_of_queue) offsets[c->slots[slot].queue] = 0;
+    if (counting) {
+        requests++;
+        if (code == 0) messages += found;
+        else if (!end_of_queue && !errors++) first_error = code;
+        histogram[bucket_of(now - c->slots[slot].sent_ns)]++;
+    }
+    c->slots[slot].opaque = 0;
+    if (!stopping) ask(c, slot, now, born_ms);
+}
+
+static void flush_out(struct connection *c, int poll) {
+    while (c->out_at < c->out_end) {
+        ssize_t done = send(c->fd, c->out + c->out_at, c->out_end - c->out_at, MSG_NOSIGNAL);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0 && errno != EAGAIN) die("the server closed a connection");
+        if (done < 0) break;
+        c->out_at += done;
+    }
+    int waiting = c->out_at < c->out_end;
+    memmove(c->out, c->out + c->out_at, c->out_end - c->out_at);
+    c->out_end -= c->out_at, c->out_at = 0;
+    if (waiting != c->waiting) {
+        struct epoll_event event = {.events = EPOLLIN | (waiting ? EPOLLOUT : 0), .data.ptr = c};
+        epoll_ctl(poll, EPOLL_CTL_MOD, c->fd, &event);
+        c->waiting = waiting;
+    }
+}
+
+static void receive(struct connection *c) {
+    ssize_t got = recv(c->fd, c->in + c->filled, BUFFER - c->filled, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) die("the server closed a connection");
+    c->filled += got;
+    uint64_t now = now_ns(CLOCK_MONOTONIC), born_ms = now_ns(CLOCK_REALTIME_COARSE) / 1000000;
+    size_t at = 0;
+    while (c->filled - at >= 8) {
+        uint32_t total = be32(c->in + at);
+        if (total + 4 > BUFFER) { fprintf(stderr, "bench: an answer of %u bytes\n", total); exit(1); }
+        if (c->filled - at < total + 4) break;
+        take(c, c->in + at, total, now, born_ms);
+        at += total + 4;
+    }
+    memmove(c->in, c->in + at, c->filled -= at);
+}
+
+static struct connection *open_connection(int poll) {
+    struct connection *c = calloc(1, sizeof *c);
+    c->in = malloc(BUFFER);
+    c->out = malloc(window * template_bytes); /* never more than the window is on its way */
+    c->slots = calloc(window, sizeof *c->slots);
+    c->fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (connect(c->fd, (void *)&address, sizeof address)) die("cannot connect");
+    no_delay(c->fd);
+    fcntl(c->fd, F_SETFL, O_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+    epoll_ctl(poll, EPOLL_CTL_ADD, c->fd, &event);
+    return c;
+}
+
+static void run_until(int poll, uint64_t end_ns) {
+    struct epoll_event ready[256];
+    for (uint64_t now; (now = now_ns(CLOCK_MONOTONIC)) < end_ns;) {
+        int count = epoll_wait(poll, ready, 256, (end_ns - now) / 1000000 + 1);
+        for (int i = 0; i < count; i++) {
+            struct connection *c = ready[i].data.ptr;
+            if (ready[i].events & ~EPOLLOUT) receive(c);
+            flush_out(c, poll);
+        }
+    }
+}
+
+static void read_arguments(int argc, char **argv) {
+    for (int i = 1; i + 1 < argc; i += 2) {
+        const char *name = argv[i] + 2, *value = argv[i + 1];
+        if (!strcmp(name, "port")) port = atoi(value);
+        else if (!strcmp(name, "connections")) connections = atoi(value);
+        else if (!strcmp(name, "window")) window = atoi(value);
+        else if (!strcmp(name, "body")) body_bytes = atoi(value);
+        else if (!strcmp(name, "pull")) pull = atoi(value);
+        else if (!strcmp(name, "keys")) keys = atoi(value);
+        else if (!strcmp(name, "cpu")) cpu = atoi(value);
+        else if (!strcmp(name, "server-pid")) server_pid = atoi(value);
+        else if (!strcmp(name, "seconds")) seconds = atof(value);
+        else if (!strcmp(name, "warm")) warm = atof(value);
+        else if (!strcmp(name, "topic")) topic = value;
+        else { fprintf(stderr, "bench: unknown option %s\n", argv[i]); exit(2); }
+    }
+    if (!port || window < 1 || window > 1024 || body_bytes < 0 || body_bytes > FRAME / 2) {
+        fprintf(stderr, "bench: --port is needed, --window is 1 to 1024, --body at most %d\n", FRAME / 2);
+        exit(2);
+    }
+}
+
+int main(int argc, char **argv) {
+    read_arguments(argc, argv);
+    pin_to(cpu);
+    make_template();
+    serial = now_ns(CLOCK_REALTIME) / 1000; /* no two runs share a UNIQ_KEY */
+    int poll = epoll_create1(0);
+    struct connection **all = calloc(connections, sizeof *all);
+    for (int i = 0; i < connections; i++) all[i] = open_connection(poll);
+    for (int i = 0; i < connections; i++) {
+        uint64_t now = now_ns(CLOCK_MONOTONIC), born_ms = now_ns(CLOCK_REALTIME) / 1000000;
+        for (int slot = 0; slot < window; slot++) ask(all[i], slot, now, born_ms);
+        flush_out(all[i], poll);
+    }
+    run_until(poll, now_ns(CLOCK_MONOTONIC) + warm * 1e9);
+    uint64_t start = now_ns(CLOCK_MONOTONIC), own = now_ns(CLOCK_PROCESS_CPUTIME_ID), server = server_ns();
+    counting = 1;
+    run_until(poll, start + seconds * 1e9);
+    counting = 0;
+    uint64_t wall = now_ns(CLOCK_MONOTONIC) - start;
+    own = now_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
+    server = server_ns() - server;
+    stopping = 1; /* what is still asked is answered before we leave, so the server sees a clean close */
+    run_until(poll, now_ns(CLOCK_MONOTONIC) + 50000000);
+    printf("{\"generator\":\"c\",\"requests\":%lu,\"messages\":%lu,\"errors\":%lu,\"first_error\":%ld,"
+           "\"unmatched\":%lu,\"wall_s\":%.4f,\"own_cpu_s\":%.4f,\"server_cpu_s\":%.4f,"
+           "\"p50_ms\":%.4f,\"p99_ms\":%.4f,\"p999_ms\":%.4f,\"frame_bytes\":%zu}\n",
+           requests, messages, errors, first_error, unmatched, wall / 1e9, own / 1e9, server / 1e9,
+           percentile_ms(0.50), percentile_ms(0.99), percentile_ms(0.999), template_bytes);
+    return 0;
+}
