@@ -1,0 +1,136 @@
+"""Settings of the disk: file sizes, when bytes are made durable, how much a pull takes, retention.
+
+Names and defaults are Apache RocketMQ's save two: the whole-record checksum is written
+(`enabledAppendPropCRC`), and files are kept open up to a bound of ours. Invariant: a value that
+exists is usable, checked when it is made. Java: MessageStoreConfig.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cometmq.settings.keys import at_least, between, check, one_of, setting
+
+ASYNC_FLUSH = "ASYNC_FLUSH"
+SYNC_FLUSH = "SYNC_FLUSH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """How a broker keeps its messages."""
+
+    commit_log_file_bytes: int = setting(
+        1024**3, java="mappedFileSizeCommitLog", note="size of each file of the log, bytes"
+    )
+    consume_queue_file_bytes: int = setting(
+        6_000_000, java="mappedFileSizeConsumeQueue", note="size of each queue file, bytes"
+    )
+    flush_disk_type: str = setting(
+        ASYNC_FLUSH, note="SYNC_FLUSH answers a send only after its bytes are on disk"
+    )
+    sync_flush_timeout_ms: int = setting(
+        5_000, java="syncFlushTimeout", note="wait for the disk before FLUSH_DISK_TIMEOUT"
+    )
+    flush_interval_ms: int = setting(
+        500, java="flushIntervalCommitLog", note="time between flushes under ASYNC_FLUSH"
+    )
+    flush_least_pages: int = setting(
+        4, java="flushCommitLogLeastPages", note="4 KiB pages that make such a flush worth it"
+    )
+    flush_thorough_interval_ms: int = setting(
+        10_000, java="flushCommitLogThoroughInterval", note="time after which it happens anyway"
+    )
+    flush_interval_consume_queue_ms: int = setting(
+        1_000, java="flushIntervalConsumeQueue", note="time between writes of queue entries"
+    )
+    flush_consume_queue_thorough_interval_ms: int = setting(
+        60_000,
+        java="flushConsumeQueueThoroughInterval",
+        note="time between their flushes to disk; recovery after a crash reads back so far",
+    )
+    max_message_bytes: int = setting(
+        4 * 1024 * 1024, java="maxMessageSize", note="largest body, bytes"
+    )
+    append_crc: bool = setting(
+        default=True, java="enabledAppendPropCRC", note="give each record a checksum of all of it"
+    )
+    check_crc_on_recover: bool = setting(
+        default=True, java="checkCRCOnRecover", note="verify checksums when a store is recovered"
+    )
+    filter_scan_bytes_max: int = setting(
+        16_000, java="maxFilterMessageSize", note="queue entries looked at by one pull, bytes"
+    )
+    transfer_bytes_in_memory_max: int = setting(
+        262_144, java="maxTransferBytesOnMessageInMemory", note="bytes of one pull, fresh messages"
+    )
+    transfer_count_in_memory_max: int = setting(
+        32, java="maxTransferCountOnMessageInMemory", note="messages of one pull, fresh ones"
+    )
+    transfer_bytes_on_disk_max: int = setting(
+        65_536, java="maxTransferBytesOnMessageInDisk", note="bytes of one pull, old messages"
+    )
+    transfer_count_on_disk_max: int = setting(
+        8, java="maxTransferCountOnMessageInDisk", note="messages of one pull, old ones"
+    )
+    memory_percent: int = setting(
+        40, java="accessMessageInMemoryMaxRatio", note="share of RAM of log that counts as fresh"
+    )
+    unwritten_bytes_max: int = setting(
+        64 * 1024 * 1024, note="bytes put and not yet safe above which puts are refused"
+    )
+    open_files_max: int = setting(200, note="store files kept open at once")
+    delete_when: str = setting("04", note="hours of day, local, in which old files go: 04;16")
+    file_reserved_hours: int = setting(
+        72, java="fileReservedTime", note="age at which a file of the log may go, hours"
+    )
+    delete_file_batch_max: int = setting(10, note="files that go in one round")
+    clean_interval_ms: int = setting(
+        10_000, java="cleanResourceInterval", note="time between rounds of cleaning"
+    )
+    clean_forcibly: bool = setting(
+        default=True, java="cleanFileForciblyEnable", note="a full disk ignores the files' age"
+    )
+    disk_used_percent_max: int = setting(
+        75, java="diskMaxUsedSpaceRatio", note="disk use that starts cleaning at any hour, percent"
+    )
+    disk_clean_percent: int = setting(
+        85, java="diskSpaceCleanForciblyRatio", note="disk use at which age is ignored, percent"
+    )
+    disk_full_percent: int = setting(
+        90, java="diskSpaceWarningLevelRatio", note="disk use at which sends are refused, percent"
+    )
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        one_of(self, "flush_disk_type", ASYNC_FLUSH, SYNC_FLUSH)
+        at_least(self, 4096, "commit_log_file_bytes")
+        at_least(self, 20, "consume_queue_file_bytes")
+        size = self.consume_queue_file_bytes
+        check(self, "consume_queue_file_bytes", size % 20 == 0, "a multiple of 20")
+        at_least(self, 1, "sync_flush_timeout_ms", "flush_interval_ms", "flush_least_pages")
+        at_least(self, 1, "flush_thorough_interval_ms", "flush_interval_consume_queue_ms")
+        at_least(self, 1, "flush_consume_queue_thorough_interval_ms", "max_message_bytes")
+        at_least(self, 20, "filter_scan_bytes_max")
+        at_least(self, 1, "transfer_bytes_in_memory_max", "transfer_count_in_memory_max")
+        at_least(self, 1, "transfer_bytes_on_disk_max", "transfer_count_on_disk_max")
+        at_least(self, 4, "open_files_max")
+        at_least(self, 1, "unwritten_bytes_max", "delete_file_batch_max", "clean_interval_ms")
+        at_least(self, 0, "file_reserved_hours")
+        between(self, 0, 100, "memory_percent", "disk_used_percent_max")
+        between(self, 1, 100, "disk_clean_percent", "disk_full_percent")
+        rule = "hours 00 to 23, separated by ;"
+        check(self, "delete_when", all(_is_hour(h) for h in self.delete_when.split(";")), rule)
+
+    @property
+    def is_sync_flush(self) -> bool:
+        """Whether an answer waits for the disk."""
+        return self.flush_disk_type == SYNC_FLUSH
+
+    @property
+    def delete_hours(self) -> frozenset[int]:
+        """The hours of day in which files that are old enough go."""
+        return frozenset(int(hour) for hour in self.delete_when.split(";"))
+
+
+def _is_hour(text: str) -> bool:
+    return text.strip().isdecimal() and int(text) < 24
