@@ -8,7 +8,8 @@
 
 The ratio to the echo carries over between machines, absolute figures do not. A round in which
 neither side came to 0.9 of its core and p99 went past 2 ms was starved by other tenants: it is
-dropped and repeated. The generator pins itself to one core and the server to another where there are two.
+dropped and repeated. The generator pins itself to one core and the server to another where there
+are two.
 """
 
 import argparse
