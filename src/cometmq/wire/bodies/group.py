@@ -1,0 +1,146 @@
+"""Bodies about consumer groups: one group (200, 352), a broker's table (201).
+
+Java: SubscriptionGroupConfig, SubscriptionGroupWrapper, SubscriptionGroupList.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
+from cometmq.wire import java_json
+from cometmq.wire.bodies import shape
+from cometmq.wire.bodies.topic import version_fields, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cometmq.model.topic import DataVersion
+
+
+class GroupTable(NamedTuple):
+    """A broker's consumer groups by name, the version of that table, and what is forbidden."""
+
+    version: DataVersion
+    groups: dict[str, SubscriptionGroupConfig]
+    forbidden: dict[str, dict[str, int]]
+
+
+def encode_group_config(config: SubscriptionGroupConfig) -> bytes:
+    """Write one group."""
+    return java_json.dumps(group_fields(config))
+
+
+def decode_group_config(data: bytes) -> SubscriptionGroupConfig:
+    """Read one group."""
+    return group_of(java_json.loads(data))
+
+
+def encode_group_config_list(configs: Iterable[SubscriptionGroupConfig]) -> bytes:
+    """Write the groups to create (225)."""
+    return java_json.dumps({"groupConfigList": [group_fields(config) for config in configs]})
+
+
+def decode_group_config_list(data: bytes) -> list[SubscriptionGroupConfig]:
+    """Read the groups to create (225)."""
+    return shape.items(shape.load_object(data), "groupConfigList", group_of)
+
+
+def encode_group_table(table: GroupTable) -> bytes:
+    """Write a broker's groups (201)."""
+    fields = {
+        "dataVersion": version_fields(table.version),
+        "forbiddenTable": table.forbidden,
+        "subscriptionGroupTable": {
+            name: group_fields(config) for name, config in table.groups.items()
+        },
+    }
+    return java_json.dumps(fields)
+
+
+def decode_group_table(data: bytes) -> GroupTable:
+    """Read a broker's groups (201); also reads subscriptionGroup.json."""
+    obj = shape.load_object(data)
+    configs = shape.object_of(obj.get("subscriptionGroupTable"), "subscriptionGroupTable")
+    return GroupTable(
+        version_of(obj.get("dataVersion")),
+        {name: group_of(value, name) for name, value in configs.items()},
+        shape.table(obj, "forbiddenTable", _numbers),
+    )
+
+
+def group_fields(config: SubscriptionGroupConfig) -> dict[str, object]:
+    """Return a group as it is written."""
+    return {
+        "attributes": config.attributes,
+        "brokerId": config.broker_id,
+        "consumeBroadcastEnable": config.consume_broadcast_enable,
+        "consumeEnable": config.consume_enable,
+        "consumeFromMinEnable": config.consume_from_min_enable,
+        "consumeMessageOrderly": config.consume_message_orderly,
+        "consumeTimeoutMinute": config.consume_timeout_minute,
+        "groupName": config.group_name,
+        "groupRetryPolicy": _policy_fields(config.group_retry_policy),
+        "groupSysFlag": config.group_sys_flag,
+        "notifyConsumerIdsChangedEnable": config.notify_consumer_ids_changed_enable,
+        "retryMaxTimes": config.retry_max_times,
+        "retryQueueNums": config.retry_queue_nums,
+        "whichBrokerWhenConsumeSlowly": config.which_broker_when_consume_slowly,
+    }
+
+
+def group_of(value: Any, name: str = "") -> SubscriptionGroupConfig:
+    """Read a group; `name` stands in where it carries none."""
+    obj = shape.object_of(value, "a consumer group")
+    return SubscriptionGroupConfig(
+        group_name=shape.text(obj, "groupName", name),
+        consume_enable=shape.flag(obj, "consumeEnable", True),
+        consume_from_min_enable=shape.flag(obj, "consumeFromMinEnable", True),
+        consume_broadcast_enable=shape.flag(obj, "consumeBroadcastEnable", True),
+        consume_message_orderly=shape.flag(obj, "consumeMessageOrderly"),
+        retry_queue_nums=shape.number(obj, "retryQueueNums", 1),
+        retry_max_times=shape.number(obj, "retryMaxTimes", 16),
+        group_retry_policy=_policy_of(obj.get("groupRetryPolicy")),
+        broker_id=shape.number(obj, "brokerId"),
+        which_broker_when_consume_slowly=shape.number(obj, "whichBrokerWhenConsumeSlowly", 1),
+        notify_consumer_ids_changed_enable=shape.flag(obj, "notifyConsumerIdsChangedEnable", True),
+        group_sys_flag=shape.number(obj, "groupSysFlag"),
+        consume_timeout_minute=shape.number(obj, "consumeTimeoutMinute", 15),
+        attributes=shape.text_table(obj, "attributes"),
+    )
+
+
+def _policy_fields(policy: GroupRetryPolicy) -> dict[str, object]:
+    exponential, customized = None, None
+    if policy.type == "EXPONENTIAL":
+        exponential = {
+            "initial": policy.initial_ms,
+            "max": policy.max_ms,
+            "multiplier": policy.multiplier,
+        }
+    elif policy.next_ms is not None:
+        customized = {"next": list(policy.next_ms)}
+    return {
+        "customizedRetryPolicy": customized,
+        "exponentialRetryPolicy": exponential,
+        "type": policy.type,
+    }
+
+
+def _policy_of(value: Any) -> GroupRetryPolicy:
+    obj, default = shape.object_of(value, "groupRetryPolicy"), GroupRetryPolicy()
+    customized = shape.object_of(obj.get("customizedRetryPolicy"), "customizedRetryPolicy")
+    exponential = shape.object_of(obj.get("exponentialRetryPolicy"), "exponentialRetryPolicy")
+    steps = shape.items(customized, "next", lambda step: shape.as_number(step, "next"))
+    return GroupRetryPolicy(
+        type=shape.text(obj, "type", default.type).upper(),
+        next_ms=tuple(steps) or None,
+        initial_ms=shape.number(exponential, "initial", default.initial_ms),
+        max_ms=shape.number(exponential, "max", default.max_ms),
+        multiplier=shape.number(exponential, "multiplier", default.multiplier),
+    )
+
+
+def _numbers(value: Any) -> dict[str, int]:
+    obj = shape.object_of(value, "forbiddenTable")
+    return {name: shape.number(obj, name) for name in obj}

@@ -1,0 +1,74 @@
+"""Bodies of offsets: a broker's committed ones (43), a reset (220, 222), a consumer's own (221).
+
+Java: ConsumerOffsetSerializeWrapper, ResetOffsetBody, GetConsumerStatusBody.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cometmq.wire import java_json
+from cometmq.wire.bodies import shape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cometmq.model.queue import MessageQueue
+
+
+def encode_consumer_offsets(table: Mapping[str, Mapping[int, int]]) -> bytes:
+    """Write committed offsets: `topic@group` to queue id to offset; also consumerOffset.json."""
+    return java_json.dumps({"offsetTable": {key: dict(queues) for key, queues in table.items()}})
+
+
+def decode_consumer_offsets(data: bytes) -> dict[str, dict[int, int]]:
+    """Read committed offsets."""
+    return shape.table(shape.load_object(data), "offsetTable", _by_queue_id)
+
+
+def encode_reset_offset(offsets: Mapping[MessageQueue, int], *, as_list: bool = False) -> bytes:
+    """Write where queues are moved to; `as_list` is the form for clients in C++."""
+    if as_list:
+        entries = [{**shape.queue_fields(q), "offset": offsets[q]} for q in sorted(offsets)]
+        return java_json.dumps({"offsetTable": entries})
+    return java_json.dumps({"offsetTable": shape.queue_keys(offsets)})
+
+
+def decode_reset_offset(data: bytes) -> dict[MessageQueue, int]:
+    """Read where queues are moved to, in either form."""
+    obj = shape.load_object(data)
+    if isinstance(obj.get("offsetTable"), list):
+        entries = shape.items(obj, "offsetTable", shape.object_of)
+        return {shape.queue_of(entry): shape.number(entry, "offset") for entry in entries}
+    return shape.queue_table(obj, "offsetTable", _offset)
+
+
+def encode_consumer_status(
+    own: Mapping[MessageQueue, int], by_client: Mapping[str, Mapping[MessageQueue, int]]
+) -> bytes:
+    """Write the offsets one client holds (221), or those of several by client id (223)."""
+    fields = {
+        "consumerTable": {name: shape.queue_keys(table) for name, table in by_client.items()},
+        "messageQueueTable": shape.queue_keys(own),
+    }
+    return java_json.dumps(fields)
+
+
+def decode_consumer_status(
+    data: bytes,
+) -> tuple[dict[MessageQueue, int], dict[str, dict[MessageQueue, int]]]:
+    """Read what `encode_consumer_status` writes."""
+    obj = shape.load_object(data)
+    clients = shape.object_of(obj.get("consumerTable"), "consumerTable")
+    return shape.queue_table(obj, "messageQueueTable", _offset), {
+        name: shape.queue_table(clients, name, _offset) for name in clients
+    }
+
+
+def _by_queue_id(value: Any) -> dict[int, int]:
+    obj = shape.object_of(value, "offsetTable")
+    return {shape.as_number(key, "offsetTable"): shape.number(obj, key) for key in obj}
+
+
+def _offset(value: Any) -> int:
+    return shape.as_number(value, "an offset")

@@ -1,0 +1,209 @@
+"""Bodies about topics: one (351), a table of them (21), a registration (103), versions (322).
+
+Java: TopicConfig, TopicConfigAndMappingSerializeWrapper, RegisterBrokerBody, DataVersion.
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct, error
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cometmq.errors import ProtocolError
+from cometmq.model.topic import DataVersion, TopicConfig
+from cometmq.wire import java_json
+from cometmq.wire.bodies import shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+REGISTER_BYTES_MAX = 64 * 1024 * 1024
+"""Largest registration once it is inflated."""
+
+_WRAPPED_VERSION = 37
+"""From this version on a registration wraps the topic table; before, the table is the body."""
+_I32 = Struct(">i")
+
+
+class TopicTable(NamedTuple):
+    """A broker's topics by name, and the version of that table."""
+
+    version: DataVersion
+    topics: dict[str, TopicConfig]
+
+
+class Registration(NamedTuple):
+    """What a broker registers."""
+
+    table: TopicTable
+    filter_servers: list[str]
+
+
+def encode_topic_config(config: TopicConfig) -> bytes:
+    """Write one topic."""
+    return java_json.dumps(topic_fields(config))
+
+
+def decode_topic_config(data: bytes) -> TopicConfig:
+    """Read one topic."""
+    return topic_of(java_json.loads(data))
+
+
+def encode_topic_config_list(configs: Iterable[TopicConfig]) -> bytes:
+    """Write the topics to create (18)."""
+    return java_json.dumps({"topicConfigList": [topic_fields(config) for config in configs]})
+
+
+def decode_topic_config_list(data: bytes) -> list[TopicConfig]:
+    """Read the topics to create (18)."""
+    return shape.items(shape.load_object(data), "topicConfigList", topic_of)
+
+
+def encode_topic_table(table: TopicTable) -> bytes:
+    """Write a broker's topics (21)."""
+    return java_json.dumps(_table_fields(table))
+
+
+def decode_topic_table(data: bytes) -> TopicTable:
+    """Read a broker's topics (21); also reads topics.json."""
+    return _table_of(shape.load_object(data))
+
+
+def encode_registration(registration: Registration) -> bytes:
+    """Write the body of 103, not compressed."""
+    fields = {
+        "filterServerList": registration.filter_servers,
+        "topicConfigSerializeWrapper": _table_fields(registration.table),
+    }
+    return java_json.dumps(fields)
+
+
+def decode_registration(
+    data: bytes, *, is_compressed: bool = False, version: int = _WRAPPED_VERSION
+) -> Registration:
+    """Read the body of 103 from a broker of this version; an empty body registers no topics."""
+    if is_compressed:
+        return _inflated(data)
+    obj = shape.load_object(data)
+    if version < _WRAPPED_VERSION:
+        return Registration(_table_of(obj), [])
+    wrapper = shape.object_of(obj.get("topicConfigSerializeWrapper"), "topicConfigSerializeWrapper")
+    return Registration(_table_of(wrapper), shape.texts(obj, "filterServerList"))
+
+
+def encode_data_version(version: DataVersion) -> bytes:
+    """Write a version."""
+    return java_json.dumps(version_fields(version))
+
+
+def decode_data_version(data: bytes) -> DataVersion:
+    """Read a version."""
+    return version_of(java_json.loads(data))
+
+
+def version_fields(version: DataVersion) -> dict[str, object]:
+    """Return a version as it is written."""
+    return {
+        "counter": version.counter,
+        "stateVersion": version.state_version,
+        "timestamp": version.timestamp,
+    }
+
+
+def version_of(value: Any) -> DataVersion:
+    """Read a version."""
+    obj = shape.object_of(value, "a data version")
+    return DataVersion(
+        state_version=shape.number(obj, "stateVersion"),
+        timestamp=shape.number(obj, "timestamp"),
+        counter=shape.number(obj, "counter"),
+    )
+
+
+def topic_fields(config: TopicConfig) -> dict[str, object]:
+    """Return a topic as it is written."""
+    return {
+        "attributes": config.attributes,
+        "order": config.order,
+        "perm": config.perm,
+        "readQueueNums": config.read_queue_nums,
+        "topicFilterType": config.topic_filter_type,
+        "topicName": config.topic_name,
+        "topicSysFlag": config.topic_sys_flag,
+        "writeQueueNums": config.write_queue_nums,
+    }
+
+
+def topic_of(value: Any, name: str = "") -> TopicConfig:
+    """Read a topic; `name` stands in where it carries none."""
+    obj = shape.object_of(value, "a topic")
+    default = TopicConfig(topic_name=name)
+    return TopicConfig(
+        topic_name=shape.text(obj, "topicName", name),
+        read_queue_nums=shape.number(obj, "readQueueNums", default.read_queue_nums),
+        write_queue_nums=shape.number(obj, "writeQueueNums", default.write_queue_nums),
+        perm=shape.number(obj, "perm", default.perm),
+        topic_filter_type=shape.text(obj, "topicFilterType", default.topic_filter_type),
+        topic_sys_flag=shape.number(obj, "topicSysFlag"),
+        order=shape.flag(obj, "order"),
+        attributes=shape.text_table(obj, "attributes"),
+    )
+
+
+def _table_fields(table: TopicTable) -> dict[str, object]:
+    return {
+        "dataVersion": version_fields(table.version),
+        "mappingDataVersion": version_fields(DataVersion()),
+        "topicConfigTable": {name: topic_fields(config) for name, config in table.topics.items()},
+        "topicQueueMappingDetailMap": {},
+        "topicQueueMappingInfoMap": {},
+    }
+
+
+def _table_of(obj: shape.Json) -> TopicTable:
+    configs = shape.object_of(obj.get("topicConfigTable"), "topicConfigTable")
+    topics = {name: topic_of(value, name) for name, value in configs.items()}
+    return TopicTable(version_of(obj.get("dataVersion")), topics)
+
+
+def _inflated(data: bytes) -> Registration:
+    """Read the compressed form: version, count, one text a topic, filter servers; all prefixed."""
+    try:
+        plain = zlib.decompressobj().decompress(data, REGISTER_BYTES_MAX)
+        version, at = _piece(plain, 0)
+        (count,) = _I32.unpack_from(plain, at)
+        at += 4
+        topics: dict[str, TopicConfig] = {}
+        for _ in range(count):
+            line, at = _piece(plain, at)
+            config = _topic_of_line(line.decode())
+            topics[config.topic_name] = config
+        servers, at = _piece(plain, at)
+    except (error, zlib.error, UnicodeDecodeError) as problem:
+        raise ProtocolError(f"the compressed registration is damaged: {problem}") from problem
+    filter_servers = shape.texts({"filterServerList": java_json.loads(servers)}, "filterServerList")
+    return Registration(TopicTable(decode_data_version(version), topics), filter_servers)
+
+
+def _piece(plain: bytes, at: int) -> tuple[bytes, int]:
+    (size,) = _I32.unpack_from(plain, at)
+    end = at + 4 + size
+    if size < 0 or end > len(plain):
+        raise ProtocolError(f"the compressed registration holds a piece of {size} bytes at {at}")
+    return plain[at + 4 : end], end
+
+
+def _topic_of_line(line: str) -> TopicConfig:
+    """Read "name read write perm filterType attributesJson"; the last two may be missing."""
+    parts = [*line.split(" ", 5), "", ""]
+    if len(parts) < 6:
+        raise ProtocolError(f"the compressed registration holds the topic {line[:80]!r}")
+    attributes = java_json.loads(parts[5].encode()) if len(parts) > 5 and parts[5] else {}
+    return TopicConfig(
+        topic_name=parts[0],
+        read_queue_nums=shape.as_number(parts[1], "readQueueNums"),
+        write_queue_nums=shape.as_number(parts[2], "writeQueueNums"),
+        perm=shape.as_number(parts[3], "perm"),
+        topic_filter_type=parts[4] or "SINGLE_TAG",
+        attributes=shape.text_table({"attributes": attributes}, "attributes"),
+    )
