@@ -13,11 +13,17 @@ CometError
 │   ├── ConnectFailed, SendFailed, RemotingTimeout (also a TimeoutError), TooManyRequests
 ├── BrokerError            the peer answered with an error code (code, remark, addr)
 ├── ClientError            misuse or state of a client
-│   ├── NotStarted, RouteNotFound, InvalidMessage, DataLoss
+│   ├── NotStarted, RouteNotFound, InvalidMessage
+│   └── DataLoss           messages a reader was promised are gone; QueueShrank when they may return
 └── Reject                 server side only: answer this code with this remark
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class CometError(Exception):
@@ -129,6 +135,25 @@ class InvalidMessage(ClientError):
 
 class DataLoss(ClientError):
     """Messages that a reader was promised are no longer in the broker."""
+
+
+class QueueShrank(DataLoss):
+    """A queue ends before the place it had reached; it may grow again once its broker is back."""
+
+    retriable = True
+
+
+class PartlySent(ClientError):
+    """Some of many messages could not be sent.
+
+    `results` has one entry a message, in the order given: its SendResult, or None where nobody
+    knows whether it was stored; `__cause__` is the first error.
+    """
+
+    def __init__(self, results: Sequence[object], first: CometError) -> None:
+        self.results = results
+        sent = sum(result is not None for result in results)
+        super().__init__(f"{sent} of {len(results)} messages were stored; the first error: {first}")
 
 
 class Reject(CometError):

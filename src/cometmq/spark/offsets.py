@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.errors import DataLoss
+from cometmq.errors import QueueShrank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,10 +48,10 @@ def ordered(offsets: Mapping[str, int]) -> Offsets:
 
 
 def require_no_loss(topic: str, start: Mapping[str, int], heads: Mapping[str, int]) -> None:
-    """Raise DataLoss when a queue now ends before the place that was read already."""
+    """Raise QueueShrank when a queue now ends before the place that was read already."""
     for key, head in heads.items():
         if head < start.get(key, 0):
-            raise DataLoss(
+            raise QueueShrank(
                 f"queue {key} of topic {topic} ends at {head}, but was read up to {start[key]}: "
                 "the topic was made anew or its broker lost messages; start with a new checkpoint, "
                 "or set failOnDataLoss=false to wait there until the queue has grown again"

@@ -98,7 +98,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         columns=_columns(options),
         fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         fail_on_missing_topic=_flag(options, "failOnMissingTopic", default=True),
-        idle_wait_ms=_whole(options, "idleWaitMs", 500, least=0),
+        idle_wait_ms=_whole(options, "idleWaitMs", 100, least=0),
         timeout_ms=_whole(options, "timeoutMs", 10_000, least=1),
         retry_for_ms=_whole(options, "retryForMs", 60_000, least=0),
     )

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cometmq.errors import ProtocolError
+from cometmq.rules.tags import split_expression
 from cometmq.spark.columns import arrow_schema
 from cometmq.wire import properties
 from cometmq.wire.compression import inflate
@@ -68,14 +69,15 @@ class Chunk(NamedTuple):
 
 
 class Gather:
-    """Collects chunks until they are worth a batch.
+    """Collects chunks until they are worth a batch; with `tags`, keeps messages of these only.
 
     A batch ends with the chunk that reaches `ROWS_MAX` or `BYTES_MAX`: it may exceed them by one
     chunk, and a message larger than `BYTES_MAX` passes in a batch of its own chunk.
     """
 
-    def __init__(self, topic: str, columns: Sequence[str]) -> None:
+    def __init__(self, topic: str, columns: Sequence[str], tags: str = "*") -> None:
         self._topic = topic
+        self._tags = split_expression(tags)
         self._columns = tuple(columns)
         self._schema = arrow_schema(columns)
         self._chunks: list[Chunk] = []
@@ -99,8 +101,14 @@ class Gather:
             return None
         records = _Records(self._chunks, self._starts, self._topic)
         self._chunks, self._starts, self._rows, self._bytes = [], [], 0, 0
+        if not len(records):
+            return None
         arrays = [_COLUMNS[name](records) for name in self._columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema) if len(records) else None
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if self._tags:  # the broker compares hash codes, and several tags may have the same
+            tags = records.parsed().values(b"TAGS")
+            batch = batch.filter(pc.is_in(tags, value_set=pa.array(self._tags)))
+        return batch if batch.num_rows else None
 
 
 def starts_of(data: bytes) -> list[int]:

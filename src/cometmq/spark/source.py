@@ -1,0 +1,60 @@
+"""The data source `rocketmq`: what `spark.read.format("rocketmq")` and `readStream` find.
+
+Owns: the name, the schema of a read, and which reader serves it.
+Refuses to know: how anything is read. Imports Spark's base class and the standard library alone,
+because every process that looks up data sources loads it; readers are imported when needed.
+Place of the sink: `writer` and `streamWriter` go here when topics can be written from Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from cometmq.errors import SettingsError
+from cometmq.spark import columns, options
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from cometmq.spark.options import SourceOptions
+    from cometmq.spark.reader import BatchReader, StreamReader
+
+
+class DefaultSource(DataSource):  # type: ignore[misc]
+    """Topics of RocketMQ, ours or Apache's, as tables and as streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "rocketmq"
+
+    def schema(self) -> str:
+        """The columns that the options ask for."""
+        return columns.ddl(options.parse(self.options).columns)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """The reader of one batch."""
+        from cometmq.spark.reader import BatchReader
+
+        return BatchReader(self._options_for(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        """The reader of a stream."""
+        from cometmq.spark.reader import StreamReader
+
+        parsed = self._options_for(schema)
+        if parsed.ending is not None:
+            raise SettingsError("endingOffsets is for batch reads; a stream has no end")
+        return StreamReader(parsed)
+
+    def _options_for(self, schema: StructType) -> SourceOptions:
+        """The options, with the columns of a schema that the user gave; raises SettingsError."""
+        for field in schema.fields:
+            known = columns.DDL_TYPES.get(field.name)
+            if known != field.dataType.simpleString():
+                has = f"{field.name} is {known}" if known else f"there is no column {field.name}"
+                raise SettingsError(f'the schema given to format("rocketmq") is wrong: {has}')
+        return replace(options.parse(self.options), columns=tuple(schema.fieldNames()))
