@@ -1,0 +1,86 @@
+"""The Python in README, start page and guide runs; the links between pages lead somewhere."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:\s]+)(#[\w-]*)?\)")
+START_S, RUN_S = 20, 90
+
+
+def _snippets():
+    for page in PAGES:
+        for block in BLOCK.finditer(text := page.read_text(encoding="utf-8")):
+            line = text.count("\n", 0, block.start()) + 1
+            marks = [pytest.mark.spark] if "spark" in block[1].lower() else []
+            name = f"{page.relative_to(ROOT)}:{line}"
+            yield pytest.param(block[1], id=name, marks=marks)
+
+
+@pytest.fixture(scope="module")
+def addresses(tmp_path_factory):
+    root = tmp_path_factory.mktemp("snippets")
+    ready = root / "ready.json"
+    options = ["--store", str(root / "store"), "--ready-file", str(ready)]
+    options += ["--namesrv-port", "0", "--broker-port", "0"]
+    code = "from cometmq.cli.main import main; main()"
+    with (root / "log").open("w") as log:
+        broker = subprocess.Popen(
+            [sys.executable, "-c", code, "standalone", *options], stdout=log, stderr=log
+        )
+    try:
+        end = time.monotonic() + START_S
+        while not ready.exists():
+            assert broker.poll() is None, (root / "log").read_text()
+            assert time.monotonic() < end, "the broker is not ready"
+            time.sleep(0.02)
+        yield json.loads(ready.read_text())
+    finally:
+        broker.send_signal(signal.SIGTERM)
+        try:
+            broker.wait(15)
+        finally:
+            broker.kill()
+
+
+@pytest.mark.parametrize("code", _snippets())
+def test_a_snippet_of_the_pages_runs(code, addresses, tmp_path):
+    code = code.replace("127.0.0.1:9876", addresses["namesrv"])
+    code = code.replace("127.0.0.1:10911", addresses["broker"])
+    done = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_relative_links_lead_to_files_and_headings_that_exist():
+    broken = []
+    for page in PAGES:
+        for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+            path = page.parent / target
+            if not path.exists():
+                broken.append(f"{page.relative_to(ROOT)}: {target}")
+            elif anchor and anchor[1:] not in _anchors(path):
+                broken.append(f"{page.relative_to(ROOT)}: {target}{anchor}")
+    assert not broken
+
+
+def _anchors(page):
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
