@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from cometmq.errors import BadHeader, ProtocolError, Reject
+from cometmq.errors import ProtocolError, Reject
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, encode_answer, response
 
@@ -226,7 +226,7 @@ def finish(peer: Peer, request: Command, reply: Reply | bytes) -> None:
 def _reply_to(error: Exception, request: Command, peer: Peer) -> Reply:
     if isinstance(error, Reject):
         return Reply(error.code, remark=error.remark)
-    if isinstance(error, BadHeader):
+    if isinstance(error, ProtocolError):
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
     log.error("request %d of %s failed", request.code, peer.addr, exc_info=error)
     remark = f"{type(error).__name__}: {error}"

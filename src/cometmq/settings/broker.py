@@ -27,6 +27,7 @@ class BrokerSettings:
     broker_ip1: str = setting(
         "", java="brokerIP1", note="address told to clients; empty: the one listened on"
     )
+    store_path_root_dir: str = setting("~/store", note="directory of the store")
     namesrv_addr: str = setting("", note="name servers, host:port;host:port")
     region_id: str = setting("DefaultRegion", note="told to producers with each answer")
     broker_permission: int = setting(6, note="4 read, 2 write, 6 both")

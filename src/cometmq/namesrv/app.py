@@ -1,0 +1,90 @@
+"""Puts a name server together, starts it and stops it.
+
+The only file of the room that makes objects of other rooms. Java: NamesrvController.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cometmq.errors import SettingsError
+from cometmq.namesrv.handlers import Requests
+from cometmq.namesrv.kv import KvConfig
+from cometmq.namesrv.routes import Routes
+from cometmq.net.edge import Edge
+from cometmq.net.server import RemotingServer
+from cometmq.settings.namesrv import NamesrvSettings
+from cometmq.settings.net import NetSettings
+from cometmq.world.background import Background
+from cometmq.world.system import SystemClock, SystemFiles
+
+if TYPE_CHECKING:
+    from cometmq.world.ports import Clock, Files
+
+
+class NameServer:
+    """A name server. Belongs to the loop that starts it; `open` makes it."""
+
+    def __init__(self, requests: Requests, net: NetSettings) -> None:
+        self._requests, self._settings = requests, requests.settings
+        self._edge = Edge(requests.table())
+        self._server = RemotingServer(self._edge, net)
+        self._background = Background("name server")
+        self.port = 0
+        """The port listened on, once started."""
+
+    @classmethod
+    def open(
+        cls,
+        settings: NamesrvSettings | None = None,
+        net: NetSettings | None = None,
+        *,
+        clock: Clock | None = None,
+        files: Files | None = None,
+    ) -> NameServer:
+        """Make a name server that does not listen yet.
+
+        Raises SettingsError when the file at `kvConfigPath` cannot be read.
+        """
+        settings = settings or NamesrvSettings()
+        clock = clock or SystemClock()
+        kv = _open_kv(settings.kv_config_path, files or SystemFiles())
+        return cls(Requests(Routes(), kv, settings, clock), net or NetSettings())
+
+    @property
+    def address(self) -> str:
+        """Where it listens, "host:port"."""
+        return f"{self._settings.bind_address}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen; raises SettingsError when the address cannot be had."""
+        self.port = await self._server.start(
+            self._settings.bind_address, self._settings.listen_port
+        )
+        interval_s = self._settings.scan_not_active_broker_interval_ms / 1000
+        self._background.every(interval_s, self._requests.drop_expired, name="liveness scan")
+
+    async def stop(self) -> None:
+        """Stop listening and close all connections."""
+        await self._background.stop()
+        self._edge.stop()
+        await self._server.stop()
+
+
+def _open_kv(path: str, files: Files) -> KvConfig:
+    if not path:
+        return KvConfig(None)
+    target = Path(path).expanduser()
+
+    def save(form: bytes) -> None:
+        fresh = target.with_name(target.name + ".tmp")
+        files.make_dir(target.parent)
+        files.write(fresh, form)
+        files.rename(fresh, target)
+        files.sync_dir(target.parent)
+
+    try:
+        return KvConfig(files.read(target), save)
+    except (OSError, SettingsError) as error:
+        raise SettingsError(f"kvConfigPath {target}: {error}") from error

@@ -1,0 +1,297 @@
+"""The requests of a name server: codes to what `Routes` and `KvConfig` do.
+
+Refuses to know sockets; the edge gives it decoded commands. Invariant: a connection that goes takes
+the brokers with it that registered over it.
+Java: DefaultRequestProcessor, ClientRequestProcessor, BrokerHousekeepingService.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import zlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cometmq.errors import Reject, SettingsError
+from cometmq.model.topic import ORDER_TOPIC_CONFIG
+from cometmq.namesrv.routes import BrokerId, Offer
+from cometmq.net.edge import Reply
+from cometmq.net.peer import Peer
+from cometmq.settings.keys import key_of
+from cometmq.settings.load import from_text, load
+from cometmq.settings.namesrv import NamesrvSettings
+from cometmq.wire.bodies import lists, route, topic
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.headers import namesrv as headers
+
+if TYPE_CHECKING:
+    from cometmq.model.route import TopicRouteData
+    from cometmq.namesrv.kv import KvConfig
+    from cometmq.namesrv.routes import Routes
+    from cometmq.net.edge import Handler
+    from cometmq.wire.command import Command
+    from cometmq.world.ports import Clock
+
+log = logging.getLogger(__name__)
+
+_NOT_SETTABLE = frozenset({"configBlackList", "configStorePath", "kvConfigPath"})
+_FIXED = frozenset({"bindAddress", "listenPort", "scanNotActiveBrokerInterval"})
+_CRC_MASK = 0x7FFFFFFF
+
+
+class Requests:
+    """All handlers of one name server; they share its routes."""
+
+    def __init__(
+        self, routes: Routes, kv: KvConfig, settings: NamesrvSettings, clock: Clock
+    ) -> None:
+        self._routes, self._kv, self._clock = routes, kv, clock
+        self.settings = settings
+        self._started_ms = clock.now_ms()
+        self._owners: set[Peer] = set()
+
+    def table(self) -> dict[int, Handler]:
+        """Return which handler answers which code."""
+        return {
+            RequestCode.PUT_KV_CONFIG: self.put_kv,
+            RequestCode.GET_KV_CONFIG: self.get_kv,
+            RequestCode.DELETE_KV_CONFIG: self.delete_kv,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self.list_kv,
+            RequestCode.REGISTER_BROKER: self.register,
+            RequestCode.UNREGISTER_BROKER: self.unregister,
+            RequestCode.BROKER_HEARTBEAT: self.heartbeat,
+            RequestCode.QUERY_DATA_VERSION: self.query_version,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster_info,
+            RequestCode.GET_BROKER_MEMBER_GROUP: self.members,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.all_topics,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.system_topics,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
+            RequestCode.GET_NAMESRV_CONFIG: self.get_config,
+        }
+
+    def drop_expired(self) -> None:
+        """Let brokers go that gave no sign of life for too long, with their connections."""
+        for live in self._routes.expired(self._clock.now_ms()):
+            log.warning("broker %s at %s is silent and expired", *live.who[1:])
+            self._routes.unregister(live.who)
+            if isinstance(live.owner, Peer):
+                live.owner.close()
+
+    def register(self, request: Command, peer: Peer) -> Reply:
+        """Take a broker's registration (103)."""
+        header = headers.RegisterBrokerRequestHeader.decode(request.ext)
+        if header.body_crc32 and zlib.crc32(request.body) & _CRC_MASK != header.body_crc32:
+            raise Reject(ResponseCode.SYSTEM_ERROR, "crc32 of the body does not match")
+        body = topic.decode_registration(
+            request.body, is_compressed=header.compressed, version=request.version
+        )
+        who = BrokerId(
+            header.cluster_name, header.broker_name, header.broker_id, header.broker_addr
+        )
+        offer = Offer(
+            who=who,
+            topics=body.table.topics,
+            version=body.table.version,
+            timeout_ms=header.heartbeat_timeout_ms,
+            ha_server_addr=header.ha_server_addr,
+            has_acting_master=header.enable_acting_master,
+            zone=request.ext.get("__ZONE_NAME"),
+            filter_servers=body.filter_servers,
+        )
+        if self._routes.version_of(who.cluster, who.addr) is None:
+            log.info("broker %s at %s registers %d topics", who[1], who.addr, len(offer.topics))
+        found = self._routes.register(
+            offer,
+            self._clock.now_ms(),
+            owner=peer,
+            drop_missing=self.settings.delete_topic_with_broker_registration,
+        )
+        if peer not in self._owners:
+            self._owners.add(peer)
+            peer.on_close(self._lost)
+        answer = headers.RegisterBrokerResponseHeader(
+            ha_server_addr=found.ha_server_addr, master_addr=found.master_addr
+        )
+        return Reply(ResponseCode.SUCCESS, answer, self._order_topics())
+
+    def unregister(self, request: Command, _peer: Peer) -> Reply:
+        """Let a broker go that says so (104)."""
+        header = headers.UnRegisterBrokerRequestHeader.decode(request.ext)
+        self._routes.unregister(
+            BrokerId(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr)
+        )
+        return Reply()
+
+    def heartbeat(self, request: Command, _peer: Peer) -> Reply:
+        """Note a light sign of life (904)."""
+        header = headers.BrokerHeartbeatRequestHeader.decode(request.ext)
+        self._routes.touch(header.cluster_name, header.broker_addr, self._clock.now_ms())
+        return Reply()
+
+    def query_version(self, request: Command, _peer: Peer) -> Reply:
+        """Tell a broker whether its topics are known as they are (322)."""
+        header = headers.QueryDataVersionRequestHeader.decode(request.ext)
+        known = self._routes.version_of(header.cluster_name, header.broker_addr)
+        changed = known != topic.decode_data_version(request.body)
+        if not changed:
+            self._routes.touch(header.cluster_name, header.broker_addr, self._clock.now_ms())
+        body = b"" if known is None else topic.encode_data_version(known)
+        return Reply(
+            ResponseCode.SUCCESS, headers.QueryDataVersionResponseHeader(changed=changed), body
+        )
+
+    def route(self, request: Command, _peer: Peer) -> Reply:
+        """Tell where a topic lives (105), in the JSON that the asker understands."""
+        header = headers.GetRouteInfoRequestHeader.decode(request.ext)
+        settings = self.settings
+        if settings.need_wait_for_service:
+            ready_ms = self._started_ms + settings.wait_seconds_for_service * 1000
+            if self._clock.now_ms() < ready_ms:
+                raise Reject(ResponseCode.SYSTEM_ERROR, "name server not ready")
+        found = self._routes.route(header.topic, may_act=settings.support_acting_master)
+        if found is None or not found.broker_datas:
+            remark = f"No topic route info in name server for the topic: {header.topic}"
+            raise Reject(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if settings.order_message_enable:
+            conf = self._kv.get(ORDER_TOPIC_CONFIG, header.topic)
+            found = replace(found, order_topic_conf=conf)
+        if request.ext.get("__ZONE_MODE", "").lower() == "true":
+            found = _within_zone(found, request.ext.get("__ZONE_NAME", ""))
+        strict = bool(header.accept_standard_json_only) or request.version >= route.STRICT_VERSION
+        return Reply(ResponseCode.SUCCESS, body=route.encode_route(found, strict=strict))
+
+    def cluster_info(self, _request: Command, _peer: Peer) -> Reply:
+        """Tell all brokers and clusters (106)."""
+        return Reply(body=route.encode_cluster_info(self._routes.cluster_info()))
+
+    def members(self, request: Command, _peer: Peer) -> Reply:
+        """Tell who shares a broker name (901)."""
+        header = headers.GetBrokerMemberGroupRequestHeader.decode(request.ext)
+        found = self._routes.members(header.cluster_name, header.broker_name)
+        return Reply(body=route.encode_member_group(found))
+
+    def wipe_write_perm(self, request: Command, _peer: Peer) -> Reply:
+        """Take a broker out of writing (205)."""
+        header = headers.WipeWritePermOfBrokerRequestHeader.decode(request.ext)
+        count = self._routes.wipe_write_perm(header.broker_name)
+        answer = headers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
+        return Reply(ResponseCode.SUCCESS, answer)
+
+    def add_write_perm(self, request: Command, _peer: Peer) -> Reply:
+        """Let a broker be written again (327)."""
+        header = headers.AddWritePermOfBrokerRequestHeader.decode(request.ext)
+        count = self._routes.add_write_perm(header.broker_name)
+        answer = headers.AddWritePermOfBrokerResponseHeader(add_topic_count=count)
+        return Reply(ResponseCode.SUCCESS, answer)
+
+    def all_topics(self, _request: Command, _peer: Peer) -> Reply:
+        """List all topics (206)."""
+        if not self.settings.enable_all_topic_list:
+            raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
+        return Reply(body=lists.encode_topic_list(self._routes.topics()))
+
+    def topics_of_cluster(self, request: Command, _peer: Peer) -> Reply:
+        """List the topics of a cluster (224)."""
+        if not self.settings.enable_topic_list:
+            raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
+        header = headers.GetTopicsByClusterRequestHeader.decode(request.ext)
+        return Reply(body=lists.encode_topic_list(self._routes.topics_of(header.cluster)))
+
+    def system_topics(self, _request: Command, _peer: Peer) -> Reply:
+        """List the names of clusters and brokers (304)."""
+        return Reply(body=lists.encode_topic_list(*self._routes.system_topics()))
+
+    def delete_topic(self, request: Command, _peer: Peer) -> Reply:
+        """Forget a topic's route (216)."""
+        header = headers.DeleteTopicFromNamesrvRequestHeader.decode(request.ext)
+        self._routes.delete_topic(header.topic, header.cluster_name)
+        return Reply()
+
+    def put_kv(self, request: Command, _peer: Peer) -> Reply:
+        """Keep a text (100)."""
+        header = headers.PutKVConfigRequestHeader.decode(request.ext)
+        self._kv.put(header.namespace, header.key, header.value)
+        return Reply()
+
+    def get_kv(self, request: Command, _peer: Peer) -> Reply:
+        """Tell a text (101)."""
+        header = headers.GetKVConfigRequestHeader.decode(request.ext)
+        value = self._kv.get(header.namespace, header.key)
+        if value is None:
+            remark = f"no config item, namespace: {header.namespace} key: {header.key}"
+            raise Reject(ResponseCode.QUERY_NOT_FOUND, remark)
+        return Reply(ResponseCode.SUCCESS, headers.GetKVConfigResponseHeader(value=value))
+
+    def delete_kv(self, request: Command, _peer: Peer) -> Reply:
+        """Forget a text (102)."""
+        header = headers.DeleteKVConfigRequestHeader.decode(request.ext)
+        self._kv.delete(header.namespace, header.key)
+        return Reply()
+
+    def list_kv(self, request: Command, _peer: Peer) -> Reply:
+        """Tell all texts of a namespace (219)."""
+        header = headers.GetKVListByNamespaceRequestHeader.decode(request.ext)
+        table = self._kv.namespace(header.namespace)
+        if table is None:
+            remark = f"no config item, namespace: {header.namespace}"
+            raise Reject(ResponseCode.QUERY_NOT_FOUND, remark)
+        return Reply(body=lists.encode_kv_table(table))
+
+    def update_config(self, request: Command, _peer: Peer) -> Reply:
+        """Change settings while running (318): all of them, or none and the reason."""
+        given = from_text(request.body.decode("utf-8", "replace"), "the request")
+        for key in {one.key for one in given}:
+            if key in _NOT_SETTABLE:
+                raise Reject(ResponseCode.NO_PERMISSION, f"{key} cannot be changed from outside")
+            if key in _FIXED:
+                remark = f"{key} cannot be changed while the name server runs"
+                raise Reject(ResponseCode.SYSTEM_ERROR, remark)
+        try:
+            before = from_text(self._config_text(), "settings")
+            loaded = load((NamesrvSettings,), before, given)
+        except SettingsError as error:
+            raise Reject(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        self.settings = loaded.of(NamesrvSettings)
+        return Reply()
+
+    def get_config(self, _request: Command, _peer: Peer) -> Reply:
+        """Tell all settings as properties text (319)."""
+        return Reply(body=self._config_text().encode())
+
+    def _config_text(self) -> str:
+        lines = []
+        for field in dataclasses.fields(self.settings):
+            value = getattr(self.settings, field.name)
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            lines.append(f"{key_of(field)}={text}\n")
+        return "".join(sorted(lines))
+
+    def _order_topics(self) -> bytes:
+        if not self.settings.return_order_topic_config_to_broker:
+            return b""
+        table = self._kv.namespace(ORDER_TOPIC_CONFIG)
+        return b"" if table is None else lists.encode_kv_table(table)
+
+    def _lost(self, peer: Peer) -> None:
+        self._owners.discard(peer)
+        for who in self._routes.owned_by(peer):
+            log.warning("broker %s at %s is gone: its connection closed", *who[1:])
+            self._routes.unregister(who)
+
+
+def _within_zone(found: TopicRouteData, zone: str) -> TopicRouteData:
+    """Leave out brokers whose master stands in another zone, and their queues."""
+    brokers = tuple(
+        data
+        for data in found.broker_datas
+        if data.master is None or (data.zone_name or "").lower() == zone.lower()
+    )
+    names = {data.broker_name for data in brokers}
+    queues = tuple(queue for queue in found.queue_datas if queue.broker_name in names)
+    return replace(found, broker_datas=brokers, queue_datas=queues)

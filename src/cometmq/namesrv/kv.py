@@ -1,0 +1,61 @@
+"""Texts by namespace and key, which operators put into a name server.
+
+Owns the table and its JSON form. Refuses to know files: `save` gets the whole form after each
+change and returns when it is kept. Namespace ORDER_TOPIC_CONFIG holds the queues of order topics.
+Form: {"configTable":{namespace:{key:value}}}. Java: KVConfigManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.errors import SettingsError
+from cometmq.wire import java_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class KvConfig:
+    """The table. A change that cannot be saved is not made."""
+
+    def __init__(self, form: bytes | None, save: Callable[[bytes], None] | None = None) -> None:
+        """Read the form, if there is one; raises SettingsError when it is none."""
+        self._table = {} if not form else _read(form)
+        self._save = save
+
+    def get(self, namespace: str, key: str) -> str | None:
+        """Return one text, or None."""
+        return self._table.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> dict[str, str] | None:
+        """Return all texts of a namespace, or None when it never had any."""
+        found = self._table.get(namespace)
+        return None if found is None else dict(found)
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Keep a text."""
+        self._replace(namespace, {**self._table.get(namespace, {}), key: value})
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Forget a text; nothing happens when there is none."""
+        found = self._table.get(namespace, {})
+        if key in found:
+            self._replace(namespace, {k: v for k, v in found.items() if k != key})
+
+    def _replace(self, namespace: str, texts: dict[str, str]) -> None:
+        table = {**self._table, namespace: texts}
+        if self._save is not None:
+            self._save(java_json.dumps({"configTable": table}))
+        self._table = table
+
+
+def _read(form: bytes) -> dict[str, dict[str, str]]:
+    try:
+        table = java_json.loads(form)["configTable"]
+        return {
+            str(namespace): {str(key): str(value) for key, value in texts.items()}
+            for namespace, texts in table.items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SettingsError(f"the KV configuration cannot be read: {error}") from error
