@@ -53,7 +53,7 @@ def addresses(tmp_path_factory):
             broker.kill()
 
 
-@pytest.mark.parametrize("code", _snippets())
+@pytest.mark.parametrize("code", list(_snippets()))
 def test_a_snippet_of_the_pages_runs(code, addresses, tmp_path):
     code = code.replace("127.0.0.1:9876", addresses["namesrv"])
     code = code.replace("127.0.0.1:10911", addresses["broker"])
