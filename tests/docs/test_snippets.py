@@ -13,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SKETCHES = ("docs/design", "docs/decisions")
+"""Pages whose code shows a shape and is not meant to run."""
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[\w-]*)?\)")
 START_S, RUN_S = 20, 90
@@ -20,6 +22,8 @@ START_S, RUN_S = 20, 90
 
 def _snippets():
     for page in PAGES:
+        if page.relative_to(ROOT).as_posix().startswith(SKETCHES):
+            continue
         for block in BLOCK.finditer(text := page.read_text(encoding="utf-8")):
             line = text.count("\n", 0, block.start()) + 1
             marks = [pytest.mark.spark] if "spark" in block[1].lower() else []
