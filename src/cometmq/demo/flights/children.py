@@ -1,0 +1,137 @@
+"""Child processes of the job: start, watch, kill, stop; and the broker as one of them.
+
+Owns processes and their logs; refuses to know what they do. Invariant: a child started here is
+gone when its owner's `stop` has returned; children have a session of their own, so Ctrl-C reaches
+only the job, which then stops them in order.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cometmq.errors import CometError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_POLL_S = 0.02
+_LOG_TAIL_BYTES = 2000
+
+
+class ChildFailed(CometError):
+    """A process of the job ended when it should not have; the sentence has its last words."""
+
+
+class Child:
+    """One process of this interpreter: `python -m module argument...`."""
+
+    def __init__(self, name: str, module: str, arguments: Sequence[str], log: Path) -> None:
+        self.name, self._log = name, log
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended yet."""
+        return self._process.poll() is None
+
+    def require_no_failure(self) -> None:
+        """Raise ChildFailed when the process has ended with an error."""
+        code = self._process.poll()
+        if code:
+            raise ChildFailed(f"{self.name} ended with {code}: {self.last_words()}")
+
+    def kill(self) -> None:
+        """kill -9, and wait until the process is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self, timeout_s: float = 15.0) -> None:
+        """Ask the process to end, and kill it when it has not after `timeout_s`."""
+        if self.is_running:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def last_words(self) -> str:
+        """The last line of the process's log."""
+        data = self._log.read_bytes()[-_LOG_TAIL_BYTES:]
+        lines = data.decode(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else f"nothing is in {self._log}"
+
+
+class Broker:
+    """Name server and broker in one process, over one store, on the same ports after a restart."""
+
+    def __init__(self, directory: Path, conf: Path) -> None:
+        self._directory, self._conf = directory, conf
+        self._ready = directory / "ready.json"
+        self._ports = ("0", "0")
+        self._child: Child | None = None
+        self.namesrv = ""
+        """host:port of the name server, from the first start on."""
+
+    def start(self, timeout_s: float = 30.0) -> None:
+        """Start and wait until both accept; raises ChildFailed when they do not."""
+        self._ready.unlink(missing_ok=True)
+        namesrv_port, broker_port = self._ports
+        self._child = Child("the broker", "cometmq", [
+            "standalone",
+            "--store", str(self._directory / "store"),
+            "--namesrv-port", namesrv_port,
+            "--broker-port", broker_port,
+            "--ready-file", str(self._ready),
+            "-c", str(self._conf),
+        ], self._directory / "broker.log")  # fmt: skip
+        addresses = self._wait(self._child, time.monotonic() + timeout_s)
+        self.namesrv = addresses["namesrv"]
+        self._ports = (_port(addresses["namesrv"]), _port(addresses["broker"]))
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._child:
+            self._child.kill()
+
+    def stop(self) -> None:
+        """Stop cleanly."""
+        if self._child:
+            self._child.stop()
+
+    def require_no_failure(self) -> None:
+        """Raise ChildFailed when the broker has gone."""
+        if self._child and not self._child.is_running:
+            raise ChildFailed(f"the broker has ended: {self._child.last_words()}")
+
+    def _wait(self, child: Child, deadline_s: float) -> dict[str, str]:
+        while not self._ready.is_file():
+            if not child.is_running:
+                raise ChildFailed(f"the broker did not start: {child.last_words()}")
+            if time.monotonic() > deadline_s:
+                child.kill()
+                raise ChildFailed(f"the broker was not ready in time: {child.last_words()}")
+            time.sleep(_POLL_S)
+        addresses: dict[str, str] = json.loads(self._ready.read_text())
+        return addresses
+
+
+def _port(address: str) -> str:
+    return address.rpartition(":")[2]
