@@ -226,8 +226,7 @@ class _Entries:
             cut = _separators(data, ends)
             assert cut is not None, "properties encoded by us are well formed"
         self._data = data
-        self._key_end, self._value_end = cut
-        self._key_at = np.concatenate(([0], self._value_end[:-1] + 1))[: len(self._value_end)]
+        self._key_at, self._key_end, self._value_end = cut
         self._bounds = np.searchsorted(self._value_end, ends)
         self._row_of = np.repeat(np.arange(len(raw)), np.diff(self._bounds))
         pieces = (self._key_at, self._key_end, self._key_end + 1, self._value_end)
@@ -323,15 +322,18 @@ def _contents(raw: pa.Array) -> tuple[NDArray[np.uint8], Ints]:
     return data[: ends[-1]], ends
 
 
-def _separators(data: NDArray[np.uint8], ends: Ints) -> tuple[Ints, Ints] | None:
-    """Where keys and values end, or None unless all is strictly key 0x01 value 0x02."""
+def _separators(data: NDArray[np.uint8], ends: Ints) -> tuple[Ints, Ints, Ints] | None:
+    """Where keys begin and end and where values end, or None unless all is key 0x01 value 0x02."""
     key_end, value_end = np.flatnonzero(data == 1), np.flatnonzero(data == 2)
+    key_at = np.concatenate(([0], value_end + 1))[: len(value_end)]
     filled = ends[1:][ends[1:] > ends[:-1]]
-    if len(key_end) != len(value_end) or not (data[filled - 1] == 2).all():
+    if len(key_end) < len(value_end) or not (data[filled - 1] == 2).all():
         return None
-    if not ((key_end[1:] > value_end[:-1] + 1).all() and (value_end > key_end + 1).all()):
+    if len(key_end) > len(value_end):  # values may hold 0x01: the first one after a key counts
+        key_end = key_end[np.searchsorted(key_end, key_at).clip(max=len(key_end) - 1)]
+    if not ((key_end > key_at).all() and (value_end > key_end + 1).all()):
         return None
-    return None if len(key_end) and not key_end[0] else (key_end, value_end)
+    return key_at, key_end, value_end
 
 
 def _timestamps(ms: Ints) -> pa.Array:

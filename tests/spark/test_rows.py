@@ -1,0 +1,257 @@
+"""Stored records become Arrow columns, and what is no record is refused."""
+
+from __future__ import annotations
+
+import zlib
+
+import lz4.frame
+import pyarrow as pa
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+from spark.scripted import BORN_MS, HOST, record
+
+from cometmq.errors import InvalidMessage, ProtocolError
+from cometmq.spark import columns
+from cometmq.spark.rows import ROWS_MAX, Chunk, Gather, starts_of
+from cometmq.wire import properties, stored, sysflag
+from cometmq.wire.compression import inflate
+
+EVERY = tuple(columns.DDL_TYPES)
+V6 = bytes(range(16)) + b"\0\0\x2a\x9f"
+
+
+def batch_of(*records: bytes, names: tuple[str, ...] = EVERY, hi: int = 1 << 60) -> pa.RecordBatch:
+    gather = Gather("T", names)
+    assert gather.add(Chunk("broker-a", hi, b"".join(records))) is None
+    batch = gather.finish()
+    assert batch is not None
+    batch.validate(full=True)
+    return batch
+
+
+def test_every_column_of_a_record() -> None:
+    pairs = {"UNIQ_KEY": "ID1", "KEYS": "k1 k2", "TAGS": "TagA", "__SHARDINGKEY": "N1", "mine": "x"}
+    (row,) = batch_of(record(3, 17, pairs=pairs)).to_pylist()
+    assert row.pop("born_ts").timestamp() * 1000 == BORN_MS + 17
+    assert row.pop("store_ts").timestamp() * 1000 == BORN_MS + 24
+    assert row == {
+        "topic": "T",
+        "broker": "broker-a",
+        "queue_id": 3,
+        "queue_offset": 17,
+        "msg_id": "ID1",
+        "keys": "k1 k2",
+        "tags": "TagA",
+        "body": b"hello",
+        "properties": list(pairs.items()),
+        "reconsume_times": 0,
+        "sharding_key": "N1",
+        "phy_offset": 17_003,
+    }
+
+
+def test_without_properties_names_are_null_and_the_id_is_the_place_in_the_log() -> None:
+    (row,) = batch_of(record(0, 5)).to_pylist()
+    assert row["msg_id"] == "7F00000100002A9F" + "0000000000001388"
+    assert row["keys"] is row["tags"] is row["sharding_key"] is None
+    assert row["properties"] == []
+
+
+def test_the_arrow_schema_is_what_spark_makes_of_the_ddl() -> None:
+    types = {
+        "string": StringType(),
+        "int": IntegerType(),
+        "bigint": LongType(),
+        "binary": BinaryType(),
+        "timestamp": TimestampType(),
+        "map<string,string>": MapType(StringType(), StringType()),
+    }
+    struct = StructType()
+    for name, ddl in columns.DDL_TYPES.items():
+        struct = struct.add(name, types[ddl])
+    assert columns.arrow_schema(EVERY).equals(to_arrow_schema(struct, timezone="UTC"))
+    assert batch_of(record(0, 0)).schema.equals(columns.arrow_schema(EVERY))
+
+
+@pytest.mark.parametrize(
+    ("kind", "squeezed"),
+    [
+        (sysflag.COMPRESSION_LEGACY_ZLIB, zlib.compress(b"a body" * 999)),
+        (sysflag.COMPRESSION_ZLIB, zlib.compress(b"a body" * 999)),
+        (sysflag.COMPRESSION_LZ4, lz4.frame.compress(b"a body" * 999)),
+        (sysflag.COMPRESSION_ZSTD, zstandard.compress(b"a body" * 999)),
+    ],
+)
+def test_compressed_bodies_come_out_whole_beside_plain_ones(kind: int, squeezed: bytes) -> None:
+    flag = kind | sysflag.COMPRESSED
+    batch = batch_of(record(0, 0), record(0, 1, body=squeezed, sys_flag=flag), record(0, 2))
+    assert batch["body"].to_pylist() == [b"hello", b"a body" * 999, b"hello"]
+    with pytest.raises(InvalidMessage, match="cut short"):
+        inflate(squeezed[:-9], flag)
+    with pytest.raises(InvalidMessage, match="cannot be inflated"):
+        inflate(b"\xff" + squeezed[1:], flag)
+
+
+def test_a_body_compressed_in_an_unknown_way_is_refused() -> None:
+    with pytest.raises(InvalidMessage, match="0x701"):
+        batch_of(record(0, 0, sys_flag=0x701))
+
+
+def test_addresses_of_both_families_and_long_topics_mix() -> None:
+    topic = "t" * 200
+    batch = batch_of(
+        record(0, 0, sys_flag=0x30, born_host=V6, store_host=V6, body=b"6 6"),
+        record(0, 1, sys_flag=0x10, born_host=V6, body=b"6 4", topic=topic),
+        record(0, 2, sys_flag=0x20, store_host=V6, body=b"4 6"),
+        record(0, 3, body=b"4 4", topic=topic),
+    )
+    assert batch["body"].to_pylist() == [b"6 6", b"6 4", b"4 6", b"4 4"]
+    assert [len(one) for one in batch["msg_id"].to_pylist()] == [56, 32, 56, 32]
+    assert batch["store_ts"].cast(pa.int64()).to_pylist() == [
+        (BORN_MS + 7 + at) * 1000 for at in range(4)
+    ]
+
+
+def test_loosely_written_properties_are_read_as_java_reads_them() -> None:
+    batch = batch_of(
+        record(0, 0, raw=b"TAGS\x01TagA\x02KEYS\x01k", with_crc=False),
+        record(0, 1, raw=b"TAGS\x01\x02\x01v\x02nothing\x02KEYS\x01a\x01b\x02", with_crc=False),
+        record(0, 2, raw=b"TAGS\x01TagB\x02", with_crc=False),
+    )
+    assert batch["tags"].to_pylist() == ["TagA", None, "TagB"]
+    assert batch["keys"].to_pylist() == ["k", "a\x01b", None]
+
+
+def test_messages_behind_the_end_of_a_range_are_left_out() -> None:
+    batch = batch_of(*(record(0, at) for at in range(5, 10)), hi=8)
+    assert batch["queue_offset"].to_pylist() == [5, 6, 7]
+    gather = Gather("T", EVERY)
+    gather.add(Chunk("broker-a", 5, record(0, 5)))
+    assert gather.finish() is None
+
+
+def test_a_batch_is_given_out_when_it_has_enough_rows_and_mixes_brokers() -> None:
+    gather = Gather("T", ("broker", "queue_offset"))
+    half = b"".join(record(0, at) for at in range(ROWS_MAX // 2))
+    assert gather.add(Chunk("broker-a", ROWS_MAX, half)) is None
+    batch = gather.add(Chunk("broker-b", ROWS_MAX, half))
+    assert batch is not None
+    assert batch.num_rows == ROWS_MAX
+    assert batch["broker"].to_pylist() == ["broker-a"] * (ROWS_MAX // 2) + ["broker-b"] * (
+        ROWS_MAX // 2
+    )
+    assert gather.finish() is None
+
+
+def test_a_large_message_passes_alone() -> None:
+    gather = Gather("T", ("body",))
+    batch = gather.add(Chunk("broker-a", 1, record(0, 0, body=b"x" * (5 << 20))))
+    assert batch is not None
+    assert len(batch["body"][0].as_py()) == 5 << 20
+
+
+def test_tags_of_the_same_hash_are_told_apart() -> None:
+    gather = Gather("T", ("tags",), "Aa || CC")
+    pairs = [{"TAGS": "Aa"}, {"TAGS": "BB"}, {}, {"TAGS": "CC"}]
+    data = b"".join(record(0, at, pairs=one) for at, one in enumerate(pairs))
+    gather.add(Chunk("broker-a", 9, data))
+    batch = gather.finish()
+    assert batch is not None
+    assert batch["tags"].to_pylist() == ["Aa", "CC"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"short",
+        record(0, 0) + b"tail",
+        record(0, 0)[:-1],
+        b"\0" * 200,
+        record(0, 0)[:4] + b"\xcb\xd4\x31\x94" + record(0, 0)[8:],
+        record(0, 0)[:84] + b"\x7f" + record(0, 0)[85:],
+        record(0, 0)[:84] + b"\xff" + record(0, 0)[85:],
+        record(0, 0)[:93] + b"\xff" + record(0, 0)[94:],
+    ],
+)
+def test_bytes_that_are_no_records_are_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        batch_of(data)
+
+
+TEXT = st.text(st.characters(exclude_characters="\x01\x02", codec="utf-8"), min_size=1, max_size=9)
+RECORDS = st.lists(
+    st.tuples(
+        st.binary(max_size=40),
+        st.dictionaries(
+            st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "__SHARDINGKEY", "a", "TAG", "TAGSX"]),
+            TEXT,
+            max_size=5,
+        ),
+        st.booleans(),
+        st.sampled_from([0, 0x10, 0x20, 0x30]),
+        st.sampled_from(["T", "t" * 128]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(RECORDS)
+@settings(max_examples=150, deadline=None)
+def test_columns_say_what_decoding_one_by_one_says(
+    drawn: list[tuple[bytes, dict[str, str], bool, int, str]],
+) -> None:
+    records = [
+        record(
+            at % 5,
+            at,
+            topic=topic,
+            body=body,
+            pairs=pairs,
+            sys_flag=flag,
+            born_host=V6 if flag & 0x10 else HOST,
+            store_host=V6 if flag & 0x20 else HOST,
+            with_crc=with_crc,
+        )
+        for at, (body, pairs, with_crc, flag, topic) in enumerate(drawn)
+    ]
+    rows = batch_of(*records).to_pylist()
+    for row, one in zip(rows, stored.iterate(b"".join(records)), strict=True):
+        pairs = properties.decode(stored.shown_properties(one.properties))
+        assert row["body"] == one.body
+        assert dict(row["properties"]) == pairs
+        assert row["tags"] == pairs.get("TAGS")
+        assert row["keys"] == pairs.get("KEYS")
+        assert row["sharding_key"] == pairs.get("__SHARDINGKEY")
+        offset_id = f"{one.store_host.hex().upper()}{one.phy_offset:016X}"
+        assert row["msg_id"] == pairs.get("UNIQ_KEY", offset_id)
+        assert (row["queue_id"], row["queue_offset"]) == (one.queue_id, one.queue_offset)
+        assert row["phy_offset"] == one.phy_offset
+        assert row["born_ts"].timestamp() * 1000 == one.born_ms
+
+
+@given(st.binary(max_size=300), st.integers(0, 400), st.integers(0, 255))
+@settings(max_examples=300, deadline=None)
+def test_a_damaged_body_gives_rows_or_a_protocol_error(noise: bytes, at: int, value: int) -> None:
+    data = bytearray(b"".join(record(0, n, pairs={"TAGS": "A"}) for n in range(3)))
+    data[at % len(data)] = value
+    for damaged in (bytes(data), bytes(data) + noise, noise):
+        try:
+            count = len(starts_of(damaged))
+            gather = Gather("T", EVERY)
+            batch = gather.add(Chunk("b", 1 << 62, damaged)) or gather.finish()
+        except (ProtocolError, InvalidMessage):
+            continue
+        assert (batch.num_rows if batch else 0) <= count
