@@ -97,7 +97,7 @@ class Peer:
     def __init__(self, script: Script) -> None:
         self.script = script
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.addr = "127.0.0.1:%d" % self._listener.getsockname()[1]
+        self.addr = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._connections: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
 
@@ -136,6 +136,7 @@ class Peer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._connections.append(connection)
             thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
             self._threads.append(thread)

@@ -20,13 +20,13 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
-from spark.scripted import BORN_MS, HOST, record
 
 from cometmq.errors import InvalidMessage, ProtocolError
 from cometmq.spark import columns
 from cometmq.spark.rows import ROWS_MAX, Chunk, Gather, starts_of
 from cometmq.wire import properties, stored, sysflag
 from cometmq.wire.compression import inflate
+from spark.scripted import BORN_MS, HOST, record
 
 EVERY = tuple(columns.DDL_TYPES)
 V6 = bytes(range(16)) + b"\0\0\x2a\x9f"

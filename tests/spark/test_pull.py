@@ -1,0 +1,164 @@
+"""Reading ranges over a socket: every message once and in order, whatever the broker does."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cometmq.errors import BrokerError, ConnectFailed, DataLoss, RouteNotFound
+from cometmq.spark.cluster import cluster_of
+from cometmq.spark.offsets import Range
+from cometmq.spark.pull import LANES, chunks_of
+from cometmq.spark.reader import StreamReader, batches_of
+from spark.scripted import Peer, Script, error_of
+
+if TYPE_CHECKING:
+    from cometmq.spark.options import SourceOptions
+
+
+def offsets_of(options: SourceOptions, *ranges: Range) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for batch in batches_of(options, ranges):
+        found += zip(batch["queue_id"].to_pylist(), batch["queue_offset"].to_pylist(), strict=True)
+    return found
+
+
+@pytest.mark.parametrize("pull_max", [1, 8, 32, 5000])
+def test_a_range_comes_whole_and_in_order_however_little_a_pull_brings(pull_max: int) -> None:
+    script = Script(pull_max=pull_max).fill(0, 700).fill(1, 10)
+    with Peer(script) as peer:
+        found = offsets_of(
+            peer.options(), Range("broker-a", 0, 13, 650), Range("broker-a", 1, 0, 9)
+        )
+    assert found == [(0, at) for at in range(13, 650)] + [(1, at) for at in range(9)]
+
+
+def test_no_more_pulls_than_needed_once_the_size_of_an_answer_is_known() -> None:
+    script = Script(pull_max=32).fill(0, 3200)
+    with Peer(script) as peer:
+        assert len(offsets_of(peer.options(), Range("broker-a", 0, 0, 3200))) == 3200
+    assert script.pulls <= 3200 / 32 * 1.2
+
+
+@pytest.mark.parametrize("scan_max", [3, 40, 800])
+def test_tags_are_filtered_by_the_broker_and_nothing_comes_twice(scan_max: int) -> None:
+    script = Script(scan_max=scan_max)
+    script.tags = {(0, at): "rare" if at % 97 == 0 else "often" for at in range(2000)}
+    script.fill(0, 2000)
+    with Peer(script) as peer:
+        found = offsets_of(peer.options(tags="rare || none"), Range("broker-a", 0, 1, 1999))
+    assert found == [(0, at) for at in range(97, 1999, 97)]
+
+
+def test_a_connection_that_breaks_again_and_again_loses_and_repeats_nothing() -> None:
+    script = Script(break_after_pulls=13).fill(0, 900)
+    with Peer(script) as peer:
+        found = offsets_of(peer.options(), Range("broker-a", 0, 0, 900))
+    assert found == [(0, at) for at in range(900)]
+    assert script.pulls > 900 / 32 + 3
+
+
+def test_whoever_stops_early_leaves_no_answer_behind() -> None:
+    script = Script().fill(0, 2000)
+    with Peer(script) as peer:
+        cluster = cluster_of(peer.options())
+        next(chunks_of(cluster, Range("broker-a", 0, 0, 2000)))
+        assert cluster.heads() == {"broker-a:0": 2000}
+        assert not cluster.channel("broker-a")._answers
+        assert not cluster.channel("broker-a")._wanted
+        assert script.pulls <= LANES + 1
+
+
+def test_messages_deleted_by_the_broker_are_an_error_or_are_skipped_on_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = Script(begins={0: 40}).fill(0, 100)
+    whole = Range("broker-a", 0, 10, 100)
+    with Peer(script) as peer:
+        said = error_of(lambda: offsets_of(peer.options(), whole))
+        assert "queue broker-a:0 of topic T no longer holds the messages from 10 up to 40" in said
+        assert "failOnDataLoss=false" in said
+        with caplog.at_level(logging.WARNING, "cometmq.spark"):
+            found = offsets_of(peer.options(failOnDataLoss="false"), whole)
+    assert found == [(0, at) for at in range(40, 100)]
+    assert "from 10 up to 40" in caplog.text
+
+
+def test_a_queue_that_ends_too_early_is_waited_for_then_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = Script().fill(0, 50)
+    whole = Range("broker-a", 0, 0, 60)
+    with Peer(script) as peer:
+        with pytest.raises(DataLoss, match="ends at 50, but messages up to 60 were promised"):
+            offsets_of(peer.options(retryForMs="300"), whole)
+        patient = batches_of(peer.options(), [whole])
+        script.fill(0, 10)
+        assert sum(batch.num_rows for batch in patient) == 60
+        kept = offsets_of(
+            peer.options(retryForMs="300", failOnDataLoss="false"), whole._replace(hi=70)
+        )
+    assert kept == [(0, at) for at in range(60)]
+    assert "the rest is left out" in caplog.text
+
+
+def test_a_topic_that_does_not_exist_is_one_sentence() -> None:
+    with Peer(Script().fill(0, 1)) as peer:
+        options = peer.options(topic="Nowhere", retryForMs="100")
+        with pytest.raises(
+            RouteNotFound, match="topic Nowhere does not exist: the name server 127"
+        ):
+            cluster_of(options).heads()
+        assert cluster_of(peer.options(topic="Nowhere", failOnMissingTopic="false")).heads() == {}
+
+
+def test_a_topic_that_may_not_be_read_is_one_sentence() -> None:
+    with Peer(Script(perm=2).fill(0, 1)) as peer, pytest.raises(BrokerError, match="not be read"):
+        cluster_of(peer.options()).heads()
+
+
+def test_a_name_server_that_is_away_is_one_sentence_and_the_next_one_is_asked() -> None:
+    with Peer(Script().fill(0, 3)) as peer:
+        options = peer.options(namesrv=f"127.0.0.1:1;{peer.addr}")
+        assert cluster_of(options).heads() == {"broker-a:0": 3}
+        away = peer.options(namesrv="127.0.0.1:1", retryForMs="0")
+        with pytest.raises(ConnectFailed, match=r"no connection to 127\.0\.0\.1:1"):
+            cluster_of(away).heads()
+
+
+def test_bounds_become_offsets() -> None:
+    script = Script(begins={1: 2}).fill(0, 10).fill(1, 10)
+    with Peer(script) as peer:
+
+        def resolved(text: str, left_out: str = "earliest") -> dict[str, int]:
+            options = peer.options(startingOffsets=text)
+            assert options.starting is not None
+            return cluster_of(options).resolve(options.starting, left_out)
+
+        assert resolved("earliest") == {"broker-a:0": 0, "broker-a:1": 2}
+        assert resolved("latest") == {"broker-a:0": 10, "broker-a:1": 10}
+        assert resolved("1700000000012") == {"broker-a:0": 5, "broker-a:1": 5}
+        assert resolved('{"broker-a:0": 3}') == {"broker-a:0": 3, "broker-a:1": 2}
+        assert resolved('{"broker-a:0": -1}', "latest") == {"broker-a:0": 10, "broker-a:1": 10}
+        assert resolved('{"broker-a:1": -2}') == {"broker-a:0": 0, "broker-a:1": 2}
+        assert "broker-a:7 is no queue" in error_of(lambda: resolved('{"broker-a:7": 3}'))
+        assert "broker-a:0 ends at 10" in error_of(lambda: resolved('{"broker-a:0": 11}'))
+
+
+def test_a_stream_waits_a_moment_for_messages_and_says_when_a_queue_shrank() -> None:
+    script = Script().fill(0, 10)
+    with Peer(script) as peer:
+        reader = StreamReader(peer.options(idleWaitMs="200", startingOffsets="latest"))
+        first = reader.initialOffset()
+        assert first == reader.initialOffset() == {"broker-a:0": 10}
+        assert reader.latestOffset(first) == first
+        script.fill(0, 5)
+        assert reader.latestOffset(first) == {"broker-a:0": 15}
+        assert reader.reportLatestOffset() == {"broker-a:0": 15}
+        del script.queues[0][8:]
+        strict = StreamReader(peer.options(retryForMs="100"))
+        assert "ends at 8, but was read up to 10" in error_of(lambda: strict.latestOffset(first))
+        lenient = StreamReader(peer.options(failOnDataLoss="false", idleWaitMs="0"))
+        assert lenient.latestOffset(first) == first
