@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -37,15 +38,15 @@ def spark_session(
     """Start Spark inside this process, or return the session that is already there.
 
     `cores` is how many tasks run at once (all cores unless told) and how many partitions a read
-    has; `heap_mb` the JVM's heap; `conf` adds settings or replaces ours. A JVM that runs already
-    keeps its own. Raises SettingsError when no Java can be found.
+    has; `heap_mb` the JVM's heap; `conf` adds settings or replaces ours (Java options are added to
+    ours). A JVM that runs already keeps its own. Raises SettingsError when no Java can be found.
     """
     slots = cores or os.cpu_count() or 2
     _prepare_environment(slots)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app).master(f"local[{slots}]")
-    for key, value in {**_settings(slots, heap_mb), **(conf or {})}.items():
+    for key, value in _merged(_settings(slots, heap_mb), conf or {}).items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     return session
@@ -59,6 +60,13 @@ def _prepare_environment(slots: int) -> None:
     os.environ[SLOTS_VARIABLE] = str(slots)
 
 
+def _merged(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    merged = {**ours, **theirs}
+    if _JAVA_OPTIONS in theirs:  # the JVM takes the last of two that contradict each other
+        merged[_JAVA_OPTIONS] = f"{ours[_JAVA_OPTIONS]} {theirs[_JAVA_OPTIONS]}"
+    return merged
+
+
 def _settings(slots: int, heap_mb: int) -> dict[str, str]:
     quiet = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
@@ -66,7 +74,7 @@ def _settings(slots: int, heap_mb: int) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         # A deeper stack: stopping a query inside foreachBatch overflows the default one.
-        "spark.driver.extraJavaOptions": f"-Xss8m -Dlog4j2.configurationFile={quiet}",
+        _JAVA_OPTIONS: f"-Xss8m -Dlog4j2.configurationFile={quiet}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
