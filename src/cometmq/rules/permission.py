@@ -7,11 +7,9 @@ Java: PermName.
 
 from __future__ import annotations
 
-PERM_PRIORITY = 8
-PERM_READ = 4
-PERM_WRITE = 2
-PERM_INHERIT = 1
-PERM_READ_WRITE = PERM_READ | PERM_WRITE
+from cometmq.model.topic import PERM_INHERIT, PERM_READ, PERM_WRITE
+
+READ_WRITE = PERM_READ | PERM_WRITE
 
 
 def is_readable(perm: int) -> bool:

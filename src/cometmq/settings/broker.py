@@ -66,6 +66,9 @@ class BrokerSettings:
         120_000, java="channelExpiredTimeout", note="silence after which a client is forgotten"
     )
     queue_lock_expire_ms: int = setting(60_000, note="life of a queue lock that is not renewed")
+    dead_letter_deduplicate: bool = setting(
+        default=False, note="a message becomes a group's dead letter once; standalone: true"
+    )
     notify_consumer_ids_changed_enable: bool = setting(
         default=True, note="tell a group's members when it grows or shrinks"
     )

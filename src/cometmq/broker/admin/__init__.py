@@ -1,0 +1,1 @@
+"""What administrators ask a broker: one file a subject."""

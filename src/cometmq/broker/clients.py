@@ -1,0 +1,202 @@
+"""Who is connected: producers and consumers by group, with what they subscribed.
+
+Owns the tables of connections and subscriptions. A client is known by its connection, not by its
+id: a reconnect briefly gives two connections with one id. Refuses to know requests; whoever must
+be told of a change of members subscribes to `on_members`.
+Invariant: a connection that closed is in no table.
+Java: ConsumerManager, ConsumerGroupInfo, ProducerManager, ClientHousekeepingService.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.model.subscription import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.net.peer import Peer
+
+SILENCE_MS = 120_000
+"""A client that sends no heartbeat for so long is taken out and its connection closed."""
+
+GROUPS_PER_PEER_MAX = 1_000
+"""Groups one connection may belong to; heartbeats beyond it are cut short."""
+
+
+class Member(NamedTuple):
+    """One connection of a group, as its last heartbeat told."""
+
+    client_id: str
+    language: int
+    version: int
+    seen_ms: int
+
+
+class ConsumerGroup:
+    """The members of one consumer group and what the group subscribed."""
+
+    __slots__ = (
+        "consume_from_where",
+        "consume_type",
+        "members",
+        "message_model",
+        "name",
+        "subscriptions",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.members: dict[Peer, Member] = {}
+        self.subscriptions: dict[str, SubscriptionData] = {}
+        self.consume_type = ConsumeType.CONSUME_PASSIVELY
+        self.message_model = MessageModel.CLUSTERING
+        self.consume_from_where = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+
+    def client_ids(self) -> list[str]:
+        """The ids of the members, each once."""
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+    def find(self, client_id: str) -> Peer | None:
+        """The newest connection of a client."""
+        found = [peer for peer, member in self.members.items() if member.client_id == client_id]
+        return found[-1] if found else None
+
+    def subscribe(self, wanted: tuple[SubscriptionData, ...]) -> bool:
+        """Take what one beat says for the whole group; True when topics came or went.
+
+        A known topic's subscription is replaced only by a higher version. Two members that want
+        different topics overwrite each other, as with RocketMQ.
+        """
+        known, changed = self.subscriptions, False
+        for subscription in wanted:
+            old = known.get(subscription.topic)
+            if old is None:
+                changed = True
+            elif subscription.sub_version <= old.sub_version:
+                continue
+            known[subscription.topic] = subscription
+        named = {subscription.topic for subscription in wanted}
+        for topic in [topic for topic in known if topic not in named]:
+            del known[topic]
+            changed = True
+        return changed
+
+
+class Clients:
+    """All live clients. Belongs to the broker's loop."""
+
+    def __init__(self, now_ms: Callable[[], int], silence_ms: int = SILENCE_MS) -> None:
+        self._now_ms, self._silence_ms = now_ms, silence_ms
+        self.consumers: dict[str, ConsumerGroup] = {}
+        self.producers: dict[str, dict[Peer, Member]] = {}
+        self._groups_of: dict[Peer, set[tuple[str, str]]] = {}
+        self._fingerprints: dict[str, int] = {}
+        self.on_members: Callable[[str], None] = lambda _group: None
+        """Called with the group's name when its members or topics changed."""
+
+    def add_producer(self, group: str, client_id: str, peer: Peer) -> None:
+        """Note a producer's beat."""
+        if self._note(peer, ("producer", group)):
+            self.producers.setdefault(group, {})[peer] = self._member(client_id, peer)
+
+    def add_consumer(
+        self, data: ConsumerData, client_id: str, peer: Peer, *, keep_subscriptions: bool = False
+    ) -> None:
+        """Note a consumer's beat; tells `on_members` when a connection or topic is new or gone."""
+        if not self._note(peer, ("consumer", data.group_name)):
+            return
+        group = self.consumers.get(data.group_name)
+        if group is None:
+            group = self.consumers[data.group_name] = ConsumerGroup(data.group_name)
+        changed = peer not in group.members
+        group.members[peer] = self._member(client_id, peer)
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        if not keep_subscriptions and group.subscribe(data.subscriptions):
+            changed = True
+        if changed:
+            self.on_members(data.group_name)
+
+    def is_fingerprint_new(self, group: str, fingerprint: int) -> bool:
+        """Whether the subscriptions of the group's last beat had another fingerprint; notes it."""
+        is_new = self._fingerprints.get(group) != fingerprint
+        self._fingerprints[group] = fingerprint
+        return is_new
+
+    def touch(self, client_id: str, peer: Peer) -> bool:
+        """Note a beat that only says that the client lives; False when it is not known."""
+        groups = self._groups_of.get(peer)
+        if not groups:
+            return False
+        for kind, name in groups:
+            members = self._members(kind, name)
+            members[peer] = self._member(client_id, peer)
+        return True
+
+    def remove(self, kind: str, name: str, peer: Peer) -> None:
+        """Take a connection out of one group ("producer" or "consumer"); tells the others."""
+        self._groups_of.get(peer, set()).discard((kind, name))
+        members = self._members(kind, name)
+        if members.pop(peer, None) is None:
+            return
+        if not members:
+            self._forget_group(kind, name)
+        if kind == "consumer":
+            self.on_members(name)
+
+    def sweep(self) -> list[Peer]:
+        """Take out clients silent for too long and return their connections, to be closed."""
+        oldest = self._now_ms() - self._silence_ms
+        silent = [
+            (kind, name, peer)
+            for peer, groups in self._groups_of.items()
+            for kind, name in groups
+            if self._members(kind, name)[peer].seen_ms < oldest
+        ]
+        for kind, name, peer in silent:
+            self._groups_of[peer].discard((kind, name))
+            members = self._members(kind, name)
+            members.pop(peer, None)
+            if not members:
+                self._forget_group(kind, name)
+        return list(dict.fromkeys(peer for _, _, peer in silent))
+
+    def _forget_group(self, kind: str, name: str) -> None:
+        if kind == "producer":
+            del self.producers[name]
+        else:
+            del self.consumers[name]
+            self._fingerprints.pop(name, None)
+
+    def _note(self, peer: Peer, key: tuple[str, str]) -> bool:
+        groups = self._groups_of.get(peer)
+        if groups is None:
+            groups = self._groups_of[peer] = set()
+            peer.on_close(self._drop)
+        if key not in groups and len(groups) >= GROUPS_PER_PEER_MAX:
+            return False
+        groups.add(key)
+        return True
+
+    def _drop(self, peer: Peer) -> None:
+        for kind, name in list(self._groups_of.get(peer, ())):
+            self.remove(kind, name, peer)
+        self._groups_of.pop(peer, None)
+
+    def _members(self, kind: str, name: str) -> dict[Peer, Member]:
+        if kind == "producer":
+            return self.producers.get(name, {})
+        group = self.consumers.get(name)
+        return group.members if group else {}
+
+    def _member(self, client_id: str, peer: Peer) -> Member:
+        return Member(client_id, peer.language, peer.version, self._now_ms())

@@ -1,0 +1,117 @@
+"""Dead letters: the messages a group gave up, put to rest in %DLQ% and its group.
+
+Owns the properties that tell where a dead letter came from, and the memory that keeps one message
+from lying there twice (a setting): the last origins of each dead-letter queue, read back from the
+queue's tail at first use. Refuses to know why a message was given up; whoever buries it says so in
+properties. Invariant: a repeat is answered with the place of the first.
+Java: AbstractSendMessageProcessor; decisions in docs/decisions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.model.topic import dlq_topic_of
+from cometmq.store.results import GetStatus, Placed, PutStatus
+from cometmq.wire import properties, stored
+
+if TYPE_CHECKING:
+    from cometmq.broker.stats import Stats
+    from cometmq.broker.topics import Topics
+    from cometmq.store.message_store import MessageStore
+    from cometmq.store.results import Draft
+
+ORIGINS_MAX = 65_536
+"""Dead letters of one group that are remembered."""
+
+GROUPS_MAX = 1_000
+"""Groups whose dead letters are remembered; the one not used for longest is forgotten."""
+
+REASON_CHARS_MAX = 512
+"""Longest reason that is kept."""
+
+_PULL_COUNT, _PULL_BYTES = 32, 1 << 20
+
+
+class DeadLetters:
+    """Buries messages. Belongs to the broker's loop."""
+
+    def __init__(
+        self, store: MessageStore, topics: Topics, stats: Stats, *, deduplicate: bool
+    ) -> None:
+        self._store, self._topics, self._stats = store, topics, stats
+        self._deduplicate = deduplicate
+        self._origins: dict[str, dict[bytes, Placed]] = {}
+
+    def bury(self, group: str, draft: Draft) -> Placed:
+        """Put the message into the group's dead-letter queue, or tell where it lies already.
+
+        Fills in DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID; `draft.topic` is what is used as the
+        origin when the message has never been tried again.
+        """
+        raw, topic = draft.properties, dlq_topic_of(group)
+        origin = origin_of(raw)
+        origin_topic = properties.find(raw, b"RETRY_TOPIC") or draft.topic.encode()
+        for key, value in ((b"DLQ_ORIGIN_TOPIC", origin_topic), (b"DLQ_ORIGIN_MESSAGE_ID", origin)):
+            if value:
+                raw = properties.append(properties.remove(raw, key), key, value)
+        draft.topic, draft.queue_id, draft.properties = topic, 0, raw
+        self._topics.ensure(topic, 1)
+        if not self._deduplicate or not origin:
+            return self._put(group, draft)
+        known = self._known(topic)
+        placed = known.get(origin)
+        if placed is None:
+            placed = self._put(group, draft)
+            if placed.status is PutStatus.PUT_OK:
+                _remember(known, origin, placed)
+        return placed
+
+    def _put(self, group: str, draft: Draft) -> Placed:
+        placed = self._store.put(draft)
+        if placed.status is PutStatus.PUT_OK:
+            self._stats.buried(group, draft.topic)
+        return placed
+
+    def _known(self, topic: str) -> dict[bytes, Placed]:
+        known = self._origins.pop(topic, None)
+        if known is None:
+            known = self._read_back(topic)
+            if len(self._origins) >= GROUPS_MAX:
+                del self._origins[next(iter(self._origins))]
+        self._origins[topic] = known
+        return known
+
+    def _read_back(self, topic: str) -> dict[bytes, Placed]:
+        store, known = self._store, dict[bytes, Placed]()
+        end = store.max_offset(topic, 0)
+        offset = max(store.min_offset(topic, 0), end - ORIGINS_MAX)
+        while offset < end:
+            got = store.get(topic, 0, offset, _PULL_COUNT, _PULL_BYTES, None)
+            if got.next_offset <= offset:
+                break
+            offset = got.next_offset
+            if got.status is GetStatus.FOUND:
+                for record in stored.iterate(got.body):
+                    origin = properties.find(record.properties, b"DLQ_ORIGIN_MESSAGE_ID")
+                    if origin:
+                        place = Placed(
+                            PutStatus.PUT_OK,
+                            record.phy_offset,
+                            record.size,
+                            record.queue_offset,
+                            record.store_ms,
+                        )
+                        _remember(known, origin, place)
+        return known
+
+
+def origin_of(raw: bytes) -> bytes:
+    """What makes a dead letter the same as another: the message's id as its users see it."""
+    return properties.find(raw, b"UNIQ_KEY") or properties.find(raw, b"ORIGIN_MESSAGE_ID") or b""
+
+
+def _remember(known: dict[bytes, Placed], origin: bytes, placed: Placed) -> None:
+    known[origin] = placed
+    if len(known) > ORIGINS_MAX:
+        del known[next(iter(known))]

@@ -1,0 +1,167 @@
+"""Delayed messages: held back on a level's queue, delivered when due, none lost by a restart.
+
+Owns the queues of SCHEDULE_TOPIC_XXXX (level L waits in queue L - 1), how far each level has been
+delivered, and config/delayOffset.json. An entry of these queues carries its due time where others
+carry a tag code, so a changed level table does not move what waits already.
+Invariant: nothing is delivered early; the file never names a place whose messages are not safe.
+Java: ScheduleMessageService, HookUtils.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from cometmq.broker.tag_codes import delay_level
+from cometmq.model.topic import SCHEDULE_TOPIC, DataVersion
+from cometmq.store.results import Draft, PutStatus
+from cometmq.wire import properties, stored
+from cometmq.wire.bodies.topic import version_fields, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.rules.delay import DelayLevels
+    from cometmq.store.json_file import JsonFile
+    from cometmq.store.message_store import MessageStore
+
+LONGEST_SLEEP_S = 60.0
+"""Looked at again after so long at the latest: the clock may have been set."""
+
+RETRY_S = 0.1
+"""Pause after the store refused a delivery."""
+
+_BURST = 256
+"""Deliveries of one level before others get their turn."""
+
+
+class Delays:
+    """Holds messages back and delivers them. Belongs to the broker's loop."""
+
+    def __init__(
+        self, store: MessageStore, levels: DelayLevels, file: JsonFile, now_ms: Callable[[], int]
+    ) -> None:
+        self._store, self._levels, self._file, self._now_ms = store, levels, file, now_ms
+        self.offsets: dict[int, int] = {}
+        """Level to the next queue offset to deliver."""
+        self.delivered = 0
+        self.version = DataVersion()
+        self._saved: dict[int, int] = {}
+        self._is_moved = asyncio.Event()
+        self._load(file.load())
+
+    def hold_back(self, draft: Draft) -> None:
+        """Send a message with a delay level to that level's queue; leave others as they are."""
+        level = delay_level(draft.properties)
+        if level <= 0:
+            return
+        level = self._levels.clamp(level)
+        raw = draft.properties
+        for key, value in ((b"REAL_TOPIC", draft.topic), (b"REAL_QID", str(draft.queue_id))):
+            raw = properties.append(properties.remove(raw, key), key, value.encode())
+        draft.properties, draft.topic, draft.queue_id = raw, SCHEDULE_TOPIC, level - 1
+
+    def arrived(self) -> None:
+        """A message came to be held back: look when the next one is due."""
+        self._is_moved.set()
+
+    async def run(self) -> None:
+        """Deliver what is due, for ever; sleeps exactly until the next message is."""
+        while True:
+            self._is_moved.clear()
+            wait_s = self.deliver_due()
+            if wait_s <= 0:
+                await asyncio.sleep(0)
+                continue
+            try:
+                async with asyncio.timeout(min(wait_s, LONGEST_SLEEP_S)):
+                    await self._is_moved.wait()
+            except TimeoutError:
+                continue
+
+    def deliver_due(self) -> float:
+        """Deliver what is due, at most a burst of each level; return seconds until the next is."""
+        return min((self._deliver_level(level) for level in self._known_levels()), default=60.0)
+
+    def save(self) -> None:
+        """Write how far each level has come, once all that was delivered before is safe."""
+        if self.offsets == self._saved:
+            return
+        offsets = dict(self.offsets)
+
+        def write(status: PutStatus) -> None:
+            if status is PutStatus.PUT_OK:
+                self._write(offsets)
+
+        self._store.settle(write)
+
+    def to_json(self, offsets: dict[int, int] | None = None) -> dict[str, Any]:
+        """The file's content."""
+        return {
+            "dataVersion": version_fields(self.version),
+            "offsetTable": dict(self.offsets if offsets is None else offsets),
+        }
+
+    def _write(self, offsets: dict[int, int]) -> None:
+        self._saved = offsets
+        self.version = self.version.next(self._now_ms())
+        self._file.save(self.to_json(offsets))
+
+    def _known_levels(self) -> range:
+        return range(1, self._levels.max_level + 1)
+
+    def _deliver_level(self, level: int) -> float:
+        store, queue_id = self._store, level - 1
+        offset = self._start_of(level)
+        for _ in range(_BURST):
+            entry = store.entry(SCHEDULE_TOPIC, queue_id, offset)
+            if entry is None:
+                return LONGEST_SLEEP_S
+            wait_ms = entry.tags_code - self._now_ms()
+            if wait_ms > 0:
+                return wait_ms / 1000
+            record = store.record_at(entry.phy_offset)
+            if record is not None and not self._deliver(record):
+                return RETRY_S
+            offset += 1
+            self.offsets[level] = offset
+        return 0.0
+
+    def _start_of(self, level: int) -> int:
+        """Where to go on, moved into what the queue still holds."""
+        queue_id = level - 1
+        offset = self.offsets.get(level, 0)
+        first = self._store.min_offset(SCHEDULE_TOPIC, queue_id)
+        last = self._store.max_offset(SCHEDULE_TOPIC, queue_id)
+        if first <= offset <= last:
+            return offset
+        self.offsets[level] = found = first if offset < first else last
+        return found
+
+    def _deliver(self, record: bytes) -> bool:
+        found = stored.decode(record)
+        raw = stored.shown_properties(found.properties)
+        topic, queue_id = properties.find(raw, b"REAL_TOPIC"), properties.find(raw, b"REAL_QID")
+        if topic is None or queue_id is None or not queue_id.isdigit():
+            return True  # nobody knows where it should go
+        draft = Draft(
+            topic.decode(),
+            int(queue_id),
+            found.body,
+            raw,
+            flag=found.flag,
+            sys_flag=found.sys_flag,
+            born_ms=found.born_ms,
+            born_host=found.born_host,
+            reconsume_times=found.reconsume_times,
+            prepared_offset=found.prepared_offset,
+        )
+        self.delivered += 1
+        return self._store.put(draft).status is PutStatus.PUT_OK
+
+    def _load(self, value: Any) -> None:
+        found = value if isinstance(value, dict) else {}
+        self.version = version_of(found.get("dataVersion"))
+        offsets = found.get("offsetTable") or {}
+        self.offsets = {int(level): int(offset) for level, offset in offsets.items()}
+        self._saved = dict(self.offsets)

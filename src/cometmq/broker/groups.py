@@ -1,0 +1,115 @@
+"""The consumer groups of this broker: their settings, how they come to be, what they may not read.
+
+Owns the table of groups and config/subscriptionGroup.json, written before a change is answered.
+Refuses to know who is connected (`clients` does). Invariant: the system groups always exist.
+Java: SubscriptionGroupManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cometmq.errors import Reject
+from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
+from cometmq.model.topic import DataVersion
+from cometmq.rules.names import group_problem
+from cometmq.wire.bodies.group import group_fields, group_of
+from cometmq.wire.bodies.topic import version_fields, version_of
+from cometmq.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.store.json_file import JsonFile
+
+GROUPS_MAX = 200_000
+"""Groups of one broker; beyond it none is created."""
+
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+
+_READ_FORBIDDEN = 1 << 2
+
+
+class Groups:
+    """All groups by name. Reading is a dict lookup; changes are on disk when they return."""
+
+    def __init__(
+        self, file: JsonFile, now_ms: Callable[[], int], *, auto_create: bool = True
+    ) -> None:
+        self._file, self._now_ms, self._auto_create = file, now_ms, auto_create
+        self.table: dict[str, SubscriptionGroupConfig] = {}
+        self.forbidden: dict[str, dict[str, int]] = {}
+        self.version = DataVersion()
+        self._load(file.load())
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's settings, or None."""
+        return self.table.get(group)
+
+    def admit(self, group: str) -> SubscriptionGroupConfig:
+        """The group's settings, made on first use where that is allowed.
+
+        Raises Reject (SUBSCRIPTION_GROUP_NOT_EXIST).
+        """
+        config = self.table.get(group) or self._create(group)
+        if config is None:
+            raise missing(group)
+        return config
+
+    def put(self, config: SubscriptionGroupConfig) -> None:
+        """Create or change a group."""
+        if self.table.get(config.group_name) != config:
+            self.table[config.group_name] = config
+            self._changed()
+
+    def delete(self, group: str) -> bool:
+        """Forget a group's settings; False when there were none."""
+        if self.table.pop(group, None) is None:
+            return False
+        self.forbidden.pop(group, None)
+        self._changed()
+        return True
+
+    def is_forbidden(self, group: str, topic: str) -> bool:
+        """Whether the group may not read the topic."""
+        return self.forbidden.get(group, {}).get(topic, 0) & _READ_FORBIDDEN != 0
+
+    def save(self) -> None:
+        """Write the table to its file."""
+        groups = {name: group_fields(config) for name, config in self.table.items()}
+        self._file.save(
+            {
+                "dataVersion": version_fields(self.version),
+                "forbiddenTable": self.forbidden,
+                "subscriptionGroupTable": groups,
+            }
+        )
+
+    def _create(self, group: str) -> SubscriptionGroupConfig | None:
+        if not self._auto_create or len(self.table) >= GROUPS_MAX or group_problem(group):
+            return None
+        config = SubscriptionGroupConfig(group_name=group)
+        self.put(config)
+        return config
+
+    def _load(self, value: Any) -> None:
+        stored = value if isinstance(value, dict) else {}
+        self.version = version_of(stored.get("dataVersion"))
+        for name, fields in (stored.get("subscriptionGroupTable") or {}).items():
+            self.table[name] = group_of(fields, name)
+        for name, topics in (stored.get("forbiddenTable") or {}).items():
+            self.forbidden[name] = {topic: int(bits) for topic, bits in topics.items()}
+        for name in (*SYSTEM_GROUPS, TRANSACTION_GROUP):
+            self.table.setdefault(name, SubscriptionGroupConfig(group_name=name))
+
+    def _changed(self) -> None:
+        self.version = self.version.next(self._now_ms())
+        self.save()
+
+
+def missing(group: str) -> Reject:
+    """The refusal of a request that names an unknown group."""
+    return Reject(
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        f"the group {group[:64]} does not exist on this broker",
+    )

@@ -1,0 +1,128 @@
+"""What clients say of themselves: heartbeat, farewell, filter check, who is there (34-35, 38, 46).
+
+Owns the order of a beat: first the group and its retry topic exist, then the members are noted,
+then the answer leaves. Refuses to keep state; `clients` does.
+Java: ClientManageProcessor, ConsumerManageProcessor.getConsumerListByGroup.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.errors import ProtocolError, Reject
+from cometmq.model.subscription import MessageModel
+from cometmq.model.topic import retry_topic_of
+from cometmq.net.edge import Reply
+from cometmq.rules import tags
+from cometmq.wire.bodies.heartbeat import decode_check_client, decode_heartbeat
+from cometmq.wire.bodies.lists import encode_consumer_list
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request as new_request
+from cometmq.wire.headers.client import (
+    GetConsumerListByGroupRequestHeader,
+    HeartbeatResponseHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+    UnregisterClientRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from cometmq.broker.clients import Clients
+    from cometmq.broker.groups import Groups
+    from cometmq.broker.topics import Topics
+    from cometmq.model.subscription import ConsumerData
+    from cometmq.net.peer import Peer
+    from cometmq.settings.broker import BrokerSettings
+    from cometmq.wire.command import Command
+
+_UNIT_SUBSCRIBED = 2
+
+
+class HeartbeatHandler:
+    """Answers 34, 35, 38 and 46; tells members of a change (40)."""
+
+    def __init__(
+        self, clients: Clients, topics: Topics, groups: Groups, settings: BrokerSettings
+    ) -> None:
+        self._clients, self._topics, self._groups = clients, topics, groups
+        self._settings = settings
+        clients.on_members = self.tell_members
+
+    def heartbeat(self, request: Command, peer: Peer) -> Reply:
+        """Note the client in all its groups."""
+        try:
+            beat = decode_heartbeat(request.body)
+        except ProtocolError as error:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"no heartbeat: {error}") from error
+        is_light, is_new = beat.without_sub, not beat.heartbeat_fingerprint
+        for consumer in beat.consumers:
+            if not self._prepare(consumer):
+                continue
+            if beat.heartbeat_fingerprint:
+                is_new |= self._clients.is_fingerprint_new(
+                    consumer.group_name, beat.heartbeat_fingerprint
+                )
+            self._clients.add_consumer(consumer, beat.client_id, peer, keep_subscriptions=is_light)
+        for group in beat.producer_groups:
+            self._clients.add_producer(group, beat.client_id, peer)
+        return Reply(
+            header=HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=is_new)
+        )
+
+    def unregister(self, request: Command, peer: Peer) -> Reply:
+        """Take the connection out of a producer group, a consumer group, or both."""
+        header = UnregisterClientRequestHeader.decode(request.ext)
+        if header.producer_group:
+            self._clients.remove("producer", header.producer_group, peer)
+        if header.consumer_group:
+            self._clients.remove("consumer", header.consumer_group, peer)
+        return Reply()
+
+    def consumer_list(self, request: Command, _peer: Peer) -> Reply:
+        """Tell the ids of a group's members."""
+        name = GetConsumerListByGroupRequestHeader.decode(request.ext).consumer_group
+        group = self._clients.consumers.get(name)
+        if group is None:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+        return Reply(body=encode_consumer_list(group.client_ids()))
+
+    def check_client(self, request: Command, _peer: Peer) -> Reply:
+        """Tell whether the broker would take a subscription."""
+        check = decode_check_client(request.body)
+        if not tags.is_tag_type(check.subscription.expression_type):
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                "this broker does not filter by SQL92; subscribe with tags",
+            )
+        return Reply()
+
+    def tell_members(self, group: str) -> None:
+        """Ask all members of a group to rebalance (40), the newest included."""
+        members = self._clients.consumers.get(group)
+        config = self._groups.get(group)
+        if members is None or not self._settings.notify_consumer_ids_changed_enable:
+            return
+        if config and not config.notify_consumer_ids_changed_enable:
+            return
+        if members.message_model is MessageModel.BROADCASTING:
+            return
+        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group)
+        for member in members.members:
+            code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+            member.oneway(new_request(code, 0, header, oneway=True))
+
+    def _prepare(self, consumer: ConsumerData) -> bool:
+        """Make the group and its retry topic; False where the group may not be."""
+        try:
+            config = self._groups.admit(consumer.group_name)
+        except Reject:
+            return False
+        topic = retry_topic_of(consumer.group_name)
+        if self._topics.get(topic) is None and config.retry_queue_nums > 0:
+            order = any(
+                found.order
+                for sub in consumer.subscriptions
+                if (found := self._topics.get(sub.topic)) is not None
+            )
+            flag = _UNIT_SUBSCRIBED if consumer.unit_mode else 0
+            self._topics.ensure(topic, config.retry_queue_nums, order=order, sys_flag=flag)
+        return True

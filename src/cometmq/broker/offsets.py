@@ -1,0 +1,175 @@
+"""How far each group has come in each queue.
+
+Owns the committed offsets, kept in config/consumerOffset.json every 5 s and at the stop; the pulled
+ones and the pending resets, both in memory. The last writer wins, a lower offset as well.
+Invariant: while a reset is pending, commits of that queue change nothing: the consumer has yet to
+fetch its new place. Java: ConsumerOffsetManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from cometmq.model.topic import DataVersion
+from cometmq.wire.bodies.topic import version_fields, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cometmq.store.json_file import JsonFile
+
+NONE = -1
+"""What is answered where a group has no offset."""
+
+VERSION_STEP = 500
+"""The data version moves once in so many commits."""
+
+ENTRIES_MAX = 2_000_000
+"""Queues of groups that are kept; commits of more are ignored."""
+
+
+class Offsets:
+    """The offsets of all groups. Belongs to the broker's loop."""
+
+    def __init__(self, file: JsonFile, now_ms: Callable[[], int]) -> None:
+        self._file, self._now_ms = file, now_ms
+        self._committed: dict[str, dict[int, int]] = {}
+        self._pulled: dict[str, dict[int, int]] = {}
+        self._resets: dict[str, dict[int, int]] = {}
+        self._commits = 0
+        self._is_dirty = False
+        self._entries = 0
+        self.version = DataVersion()
+        self._load(file.load())
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Remember the next offset to read, unless a reset of the queue is pending."""
+        key = f"{topic}@{group}"
+        if self._resets and queue_id in self._resets.get(key, ()):
+            return
+        self._set(key, queue_id, offset)
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int:
+        """The committed offset (a pending reset counts), or NONE."""
+        key = f"{topic}@{group}"
+        reset = self._resets.get(key, {}).get(queue_id)
+        if reset is not None:
+            return reset
+        return self._committed.get(key, {}).get(queue_id, NONE)
+
+    def pulled(self, group: str, topic: str, queue_id: int) -> int:
+        """Where the group's last pull ended, or what it committed, or NONE."""
+        pulled = self._pulled.get(f"{topic}@{group}", {}).get(queue_id)
+        return self.committed(group, topic, queue_id) if pulled is None else pulled
+
+    def note_pull(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """Remember where a pull ended."""
+        key = f"{topic}@{group}"
+        queues = self._pulled.get(key)
+        if queues is None:
+            queues = self._pulled[key] = {}
+        queues[queue_id] = next_offset
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Move the group: committed at once, fetched by the queue's next pull."""
+        key = f"{topic}@{group}"
+        self._resets.setdefault(key, {})[queue_id] = offset
+        self._set(key, queue_id, offset)
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The pending reset of the queue, which is then no longer pending."""
+        if not self._resets:
+            return None
+        key = f"{topic}@{group}"
+        queues = self._resets.get(key)
+        if queues is None:
+            return None
+        offset = queues.pop(queue_id, None)
+        if not queues:
+            del self._resets[key]
+        return offset
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics the group has committed offsets of."""
+        return [topic for topic, name, _ in self._items() if name == group]
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups that have committed offsets of the topic."""
+        return [group for name, group, _ in self._items() if name == topic]
+
+    def queues_of(self, group: str, topic: str) -> dict[int, int]:
+        """All committed offsets of the group in the topic, by queue id."""
+        return dict(self._committed.get(f"{topic}@{group}", {}))
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop every group's offsets of a topic that is gone."""
+        self._forget([f"{name}@{group}" for name, group, _ in self._items() if name == topic])
+
+    def forget_group(self, group: str) -> None:
+        """Drop all offsets of a group that is gone."""
+        self._forget([f"{topic}@{name}" for topic, name, _ in self._items() if name == group])
+
+    def snapshot(self) -> dict[str, dict[int, int]]:
+        """All committed offsets by `topic@group` and queue id; a copy."""
+        return {key: dict(queues) for key, queues in self._committed.items()}
+
+    def save(self) -> bool:
+        """Write the file if anything changed since the last time; True when it was written."""
+        if not self._is_dirty:
+            return False
+        self._is_dirty = False
+        self._file.save(self.to_json())
+        return True
+
+    async def save_aside(self) -> None:
+        """Do as `save`, with the writing in a thread."""
+        if self._is_dirty:
+            self._is_dirty = False
+            data = self._file.encode(self.to_json())
+            await asyncio.to_thread(self._file.write, data)
+
+    def to_json(self) -> dict[str, Any]:
+        """The file's content, in the order RocketMQ writes it."""
+        topics: dict[str, list[str]] = {}
+        for topic, group, _ in self._items():
+            topics.setdefault(group, []).append(topic)
+        return {
+            "dataVersion": version_fields(self.version),
+            "groupTopicMap": topics,
+            "offsetTable": self.snapshot(),
+        }
+
+    def _items(self) -> Iterator[tuple[str, str, dict[int, int]]]:
+        for key, queues in self._committed.items():
+            topic, at, group = key.partition("@")
+            if at and "@" not in group:
+                yield topic, group, queues
+
+    def _set(self, key: str, queue_id: int, offset: int) -> None:
+        queues = self._committed.get(key)
+        if queues is None:
+            queues = self._committed[key] = {}
+        if queue_id not in queues:
+            if self._entries >= ENTRIES_MAX:
+                return
+            self._entries += 1
+        queues[queue_id] = offset
+        self._is_dirty = True
+        self._commits += 1
+        if self._commits % VERSION_STEP == 0:
+            self.version = self.version.next(self._now_ms())
+
+    def _forget(self, keys: list[str]) -> None:
+        for key in keys:
+            self._entries -= len(self._committed.pop(key, ()))
+            self._pulled.pop(key, None)
+            self._resets.pop(key, None)
+            self._is_dirty = True
+
+    def _load(self, value: Any) -> None:
+        stored = value if isinstance(value, dict) else {}
+        self.version = version_of(stored.get("dataVersion"))
+        for key, queues in (stored.get("offsetTable") or {}).items():
+            self._committed[key] = {int(queue): int(offset) for queue, offset in queues.items()}
+            self._entries += len(queues)

@@ -1,0 +1,123 @@
+"""What the broker says to name servers: registered at the start, again and again, and gone.
+
+Owns the registration (103) to every name server side by side, every period and at once after a
+change of topics, and the farewell (104). Refuses to know topics' rules. A name server that is away
+is tried again with the next registration and holds nobody up.
+Java: BrokerOuterAPI, BrokerController.registerBrokerAll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from cometmq.errors import CometError
+from cometmq.wire.bodies.topic import Registration, TopicTable, encode_registration
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import request
+from cometmq.wire.headers.namesrv import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cometmq.net.pool import ChannelPool
+    from cometmq.settings.broker import BrokerSettings
+    from cometmq.wire.command import Command
+
+log = logging.getLogger(__name__)
+
+FAREWELL_S = 3.0
+"""How long a name server may take to hear that the broker stops."""
+
+_PERIOD_S = (10.0, 60.0)
+
+
+class Outbound:
+    """Talks to the name servers. Belongs to the broker's loop."""
+
+    def __init__(
+        self,
+        pool: ChannelPool,
+        settings: BrokerSettings,
+        name_servers: Sequence[str],
+        topics: Callable[[], TopicTable],
+    ) -> None:
+        self._pool, self._settings, self._topics = pool, settings, topics
+        self._name_servers = tuple(name_servers)
+        self._address = ""
+        self._is_changed = asyncio.Event()
+        self._away: set[str] = set()
+
+    def announce(self, address: str) -> None:
+        """Say from now on that the broker is reached at `address`."""
+        self._address = address
+
+    def changed(self, _topic: str = "") -> None:
+        """Register soon: the topics changed. Several changes of one tick make one registration."""
+        self._is_changed.set()
+
+    async def run(self) -> None:
+        """Register every period and after every change, for ever."""
+        least_s, most_s = _PERIOD_S
+        period_s = self._settings.register_name_server_period_ms / 1000
+        while True:
+            try:
+                async with asyncio.timeout(min(max(period_s, least_s), most_s)):
+                    await self._is_changed.wait()
+            except TimeoutError:
+                pass
+            await self.register()
+
+    async def register(self) -> int:
+        """Register with all name servers; returns how many heard it."""
+        self._is_changed.clear()
+        settings = self._settings
+        header = RegisterBrokerRequestHeader(
+            broker_name=settings.broker_name,
+            broker_addr=self._address,
+            cluster_name=settings.broker_cluster_name,
+            ha_server_addr=self._address,
+            broker_id=settings.broker_id,
+        )
+        body = encode_registration(Registration(self._topics(), []))
+        command = request(RequestCode.REGISTER_BROKER, 0, header, body)
+        return await self._tell_all(command, settings.register_broker_timeout_ms / 1000)
+
+    async def unregister(self) -> int:
+        """Say farewell to all name servers; returns how many heard it."""
+        settings = self._settings
+        header = UnRegisterBrokerRequestHeader(
+            broker_name=settings.broker_name,
+            broker_addr=self._address,
+            cluster_name=settings.broker_cluster_name,
+            broker_id=settings.broker_id,
+        )
+        return await self._tell_all(request(RequestCode.UNREGISTER_BROKER, 0, header), FAREWELL_S)
+
+    async def _tell_all(self, command: Command, timeout_s: float) -> int:
+        heard = await asyncio.gather(
+            *(self._tell(addr, command, timeout_s) for addr in self._name_servers)
+        )
+        return sum(heard)
+
+    async def _tell(self, addr: str, command: Command, timeout_s: float) -> bool:
+        try:
+            channel = await self._pool.channel(addr)
+            again = request(command.code, 0, None, command.body)
+            again.ext = dict(command.ext)
+            answer = await channel.call(again, timeout_s)
+        except CometError as error:
+            return self._failed(addr, str(error))
+        if answer.code != 0:
+            return self._failed(addr, f"it answered {answer.code}: {answer.remark}")
+        if addr in self._away:
+            self._away.discard(addr)
+            log.info("the name server %s is back", addr)
+        return True
+
+    def _failed(self, addr: str, why: str) -> bool:
+        if addr not in self._away:  # once, not with every period
+            self._away.add(addr)
+            log.warning("the name server %s did not take our registration: %s", addr, why)
+        return False

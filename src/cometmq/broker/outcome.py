@@ -1,0 +1,39 @@
+"""What the store's verdicts mean on the wire: put and get statuses as response codes.
+
+Owns the two tables, each total. Refuses to know requests.
+Java: SendMessageProcessor.handlePutMessageResult, PullMessageProcessor.
+"""
+
+from __future__ import annotations
+
+from cometmq.store.results import GetStatus, PutStatus
+from cometmq.wire.codes import ResponseCode
+
+CODE_OF_PUT = {
+    PutStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
+}
+
+REMARK_OF_PUT = {
+    PutStatus.FLUSH_DISK_TIMEOUT: "the message is stored, but it could not be flushed in time",
+    PutStatus.MESSAGE_ILLEGAL: "the message is too large, or its topic's name is too long",
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: "the properties take more than 32767 bytes",
+    PutStatus.SERVICE_NOT_AVAILABLE: "the store takes no messages now: closed, or the disk is full",
+    PutStatus.OS_PAGE_CACHE_BUSY: "[PC_SYNCHRONIZED] the disk does not keep up; try again later",
+}
+
+CODE_OF_GET = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+"""For an empty queue this holds at offset 0; at others the answer is PULL_OFFSET_MOVED."""

@@ -1,0 +1,145 @@
+"""CONSUMER_SEND_MSG_BACK (36): a message that could not be consumed comes again later, or never.
+
+Owns the copy that goes to the group's retry topic by way of a delay level, or to its dead letters
+after the last attempt. Refuses to know consumers; the original stays where it is.
+Invariant: answered with 0 means the copy is as safe as a send would be.
+Java: AbstractSendMessageProcessor.consumerSendMsgBack.
+"""
+
+from __future__ import annotations
+
+from random import randrange
+from typing import TYPE_CHECKING
+
+from cometmq.broker.dead_letters import REASON_CHARS_MAX
+from cometmq.broker.groups import missing
+from cometmq.broker.send import MAX_RECONSUME_SINCE
+from cometmq.errors import Reject
+from cometmq.model import topic as names
+from cometmq.net.edge import Reply
+from cometmq.rules import permission
+from cometmq.rules.delay import retry_level
+from cometmq.store.results import Draft, PutStatus
+from cometmq.wire import msg_id, properties, stored
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.broker.dead_letters import DeadLetters
+    from cometmq.broker.delay import Delays
+    from cometmq.broker.groups import Groups
+    from cometmq.broker.stats import Stats
+    from cometmq.broker.topics import Topics
+    from cometmq.net.peer import Peer
+    from cometmq.settings.broker import BrokerSettings
+    from cometmq.store.message_store import MessageStore
+    from cometmq.store.results import Placed
+    from cometmq.wire.command import Command
+    from cometmq.wire.stored import Stored
+
+_UNIT_SUBSCRIBED = 2
+
+
+class SendBackHandler:
+    """Answers 36."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        delays: Delays,
+        dead_letters: DeadLetters,
+        stats: Stats,
+        settings: BrokerSettings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store, self._topics, self._groups = store, topics, groups
+        self._delays, self._dead_letters, self._stats = delays, dead_letters, stats
+        self._settings, self._now_ms = settings, now_ms
+
+    def __call__(self, request: Command, _peer: Peer) -> Reply:
+        """Store the next attempt; raises Reject."""
+        header = ConsumerSendMsgBackRequestHeader.decode(request.ext)
+        group = self._groups.get(header.group)
+        if group is None:
+            raise missing(header.group)
+        if not permission.is_writable(self._settings.broker_permission):
+            raise Reject(ResponseCode.NO_PERMISSION, "this broker does not let anyone write")
+        if group.retry_queue_nums <= 0:
+            return Reply()
+        retry_topic = names.retry_topic_of(header.group)
+        sys_flag = _UNIT_SUBSCRIBED if header.unit_mode else 0
+        config = self._topics.ensure(retry_topic, group.retry_queue_nums, sys_flag=sys_flag)
+        if not permission.is_writable(config.perm):
+            raise Reject(ResponseCode.NO_PERMISSION, f"the topic {retry_topic} may not be written")
+        record = self._record(header.offset)
+        draft = self._next_attempt(record, header, request.ext.get("dlqReason"))
+        times_max = group.retry_max_times
+        if request.version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
+            times_max = header.max_reconsume_times
+        if record.reconsume_times >= times_max or header.delay_level < 0:
+            placed = self._bury(header.group, record, draft)
+        else:
+            level = retry_level(header.delay_level, record.reconsume_times)
+            draft.properties = _with(draft.properties, b"DELAY", str(level).encode())
+            draft.topic, draft.queue_id = retry_topic, randrange(group.retry_queue_nums)
+            self._delays.hold_back(draft)
+            placed = self._store.put(draft)
+        if placed.status is not PutStatus.PUT_OK:
+            raise Reject(ResponseCode.SYSTEM_ERROR, placed.status.name)
+        self._stats.sent_back(header.group, record.topic)
+        return Reply(durable=True)
+
+    def _record(self, phy_offset: int) -> Stored:
+        record = self._store.record_at(phy_offset) if phy_offset >= 0 else None
+        if record is None:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR, f"no message lies at {phy_offset}; it may be deleted"
+            )
+        return stored.decode(record)
+
+    def _next_attempt(
+        self, record: Stored, header: ConsumerSendMsgBackRequestHeader, reason: str | None
+    ) -> Draft:
+        raw = stored.shown_properties(record.properties)
+        if properties.find(raw, b"RETRY_TOPIC") is None:
+            raw = properties.append(raw, b"RETRY_TOPIC", record.topic.encode())
+        if properties.find(raw, b"ORIGIN_MESSAGE_ID") is None:
+            origin = msg_id.offset_id(record.store_host, record.phy_offset)
+            raw = properties.append(raw, b"ORIGIN_MESSAGE_ID", origin.encode())
+        if reason:
+            raw = _with(raw, b"DLQ_REASON", _clean(reason))
+        return Draft(
+            names.retry_topic_of(header.group),
+            0,
+            record.body,
+            raw,
+            flag=record.flag,
+            sys_flag=record.sys_flag,
+            born_ms=record.born_ms,
+            born_host=record.born_host,
+            reconsume_times=record.reconsume_times + 1,
+        )
+
+    def _bury(self, group: str, record: Stored, draft: Draft) -> Placed:
+        raw = _with(draft.properties, b"DELAY", b"0")
+        for key, value in (
+            (b"DLQ_ATTEMPTS", record.reconsume_times + 1),
+            (b"DLQ_FAILED_AT", self._now_ms()),
+        ):
+            raw = _with(raw, key, str(value).encode())
+        draft.properties, draft.topic = raw, record.topic
+        return self._dead_letters.bury(group, draft)
+
+
+def _with(raw: bytes, key: bytes, value: bytes) -> bytes:
+    return properties.append(properties.remove(raw, key), key, value) if value else raw
+
+
+def _clean(reason: str) -> bytes:
+    """A reason as a property: short enough, without the separators."""
+    text = reason[:REASON_CHARS_MAX].replace("\x01", " ").replace("\x02", " ")
+    return text.encode("utf-8", "replace")

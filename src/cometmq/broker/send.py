@@ -1,0 +1,295 @@
+"""Hot. SEND_MESSAGE, its short form and batches (10, 310, 320): admit, complete, put, answer.
+
+Owns the checks of a sender, in RocketMQ's order and with its codes, and the properties a broker
+adds. Refuses to know files: the store places the record, and the edge holds the answer until it is
+as safe as promised. Delays and dead letters have rooms of their own.
+Invariant: a message that was answered with 0, 10, 11 or 12 lies in the log, any other does not.
+Java: SendMessageProcessor, AbstractSendMessageProcessor.
+"""
+
+from __future__ import annotations
+
+from random import randrange
+from typing import TYPE_CHECKING
+
+from cometmq.broker.outcome import CODE_OF_PUT, REMARK_OF_PUT
+from cometmq.broker.tag_codes import delay_level
+from cometmq.errors import ProtocolError, Reject
+from cometmq.model import topic as names
+from cometmq.net.edge import Reply
+from cometmq.rules import permission
+from cometmq.rules.names import topic_problem
+from cometmq.store.results import Draft, PutStatus
+from cometmq.wire import batch, msg_id, properties, sysflag
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.headers.send import (
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.broker.dead_letters import DeadLetters
+    from cometmq.broker.delay import Delays
+    from cometmq.broker.groups import Groups
+    from cometmq.broker.locks import QueueLocks
+    from cometmq.broker.stats import Stats
+    from cometmq.broker.topics import Topics
+    from cometmq.model.topic import TopicConfig
+    from cometmq.net.peer import Peer
+    from cometmq.settings.broker import BrokerSettings
+    from cometmq.store.message_store import MessageStore
+    from cometmq.store.results import Placed
+    from cometmq.wire.command import Command
+
+MAX_RECONSUME_SINCE = 121
+"""Clients of this version and later say themselves how often a message may be tried."""
+
+_TIMER_MARK = b"TIMER_DEL"
+_TRANSIENT_MARK = b"__RMQ.TRANSIENT."
+
+
+class SendHandler:
+    """Answers 10, 310 and 320."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        locks: QueueLocks,
+        delays: Delays,
+        dead_letters: DeadLetters,
+        stats: Stats,
+        settings: BrokerSettings,
+        next_key: Callable[[], str],
+        store_host: bytes,
+    ) -> None:
+        self._store, self._topics, self._groups = store, topics, groups
+        self._locks, self._delays, self._dead_letters = locks, delays, dead_letters
+        self._stats, self._settings = stats, settings
+        self._next_key, self.store_host = next_key, store_host
+        self._region = {"MSG_REGION": settings.region_id, "TRACE_ON": "true"}
+        self._tail = properties.encode({**self._region, "CLUSTER": settings.broker_cluster_name})
+
+    def __call__(self, request: Command, peer: Peer) -> Reply:
+        """Store what the request carries and answer where it lies."""
+        v1 = request.code == RequestCode.SEND_MESSAGE
+        header = (SendMessageRequestHeader if v1 else SendMessageRequestHeaderV2).decode(
+            request.ext
+        )
+        try:
+            config = self.admit(header)
+            if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
+                return self._send_batch(header, config, request.body, peer)
+            return self._send_one(header, config, request, peer)
+        except Reject as refusal:
+            return Reply(refusal.code, remark=refusal.remark, ext=self._region)
+
+    def admit(self, header: SendMessageRequestHeader) -> TopicConfig:
+        """The topic to send to, created where that is allowed; raises Reject."""
+        name = header.topic
+        config = self._topics.get(name)
+        if config and config.order and not permission.is_writable(self._settings.broker_permission):
+            raise Reject(ResponseCode.NO_PERMISSION, "this broker does not let anyone write")
+        if config is None and (problem := topic_problem(name)):
+            raise Reject(ResponseCode.INVALID_PARAMETER, problem)
+        if name in names.SEND_FORBIDDEN_TOPICS:
+            raise Reject(ResponseCode.NO_PERMISSION, f"clients may not send to the topic {name}")
+        if config is None:
+            config = self._topics.create_for_send(
+                name,
+                header.default_topic,
+                header.default_topic_queue_nums,
+                unit_mode=bool(header.unit_mode),
+            )
+        if config is None:
+            raise Reject(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"the topic {name} does not exist on this broker and may not be created by a send",
+            )
+        queues = max(config.write_queue_nums, config.read_queue_nums)
+        if header.queue_id >= queues:
+            raise Reject(
+                ResponseCode.INVALID_PARAMETER,
+                f"queue {header.queue_id} of {name} does not exist; there are {queues}, from 0",
+            )
+        return config
+
+    def complete(self, raw: bytes) -> bytes:
+        """A sender's properties as they are stored: without WAIT, with what a broker adds."""
+        if b"WAIT\x01" in raw:
+            raw = properties.remove(raw, b"WAIT")
+        if b"MSG_REGION\x01" in raw or b"CLUSTER\x01" in raw:
+            for key in (b"MSG_REGION", b"TRACE_ON", b"CLUSTER"):
+                raw = properties.remove(raw, key)
+        if b"POP_CK\x01" in raw:
+            raw = properties.remove(raw, b"POP_CK")
+        if b"__CRC32#\x01" in raw:
+            raw = properties.remove(raw, b"__CRC32#")
+        if _TRANSIENT_MARK in raw:
+            raw = _without_transient(raw)
+        if properties.find(raw, b"UNIQ_KEY") is None:
+            raw = properties.append(raw, b"UNIQ_KEY", self._next_key().encode())
+        elif raw[-1] != 2:
+            raw += b"\x02"
+        return raw + self._tail
+
+    def _send_one(
+        self, header: SendMessageRequestHeader, config: TopicConfig, request: Command, peer: Peer
+    ) -> Reply:
+        queue_id = _pick_queue(header.queue_id, config)
+        raw = self.complete((header.properties or "").encode())
+        draft = Draft(
+            header.topic,
+            queue_id,
+            request.body,
+            raw,
+            flag=header.flag,
+            sys_flag=_sys_flag(header.sys_flag, config),
+            born_ms=header.born_timestamp,
+            born_host=peer.host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        self._check_content(draft)
+        if names.is_retry_topic(draft.topic) and self._is_given_up(header, request.version):
+            return self._give_up(draft)
+        self._delays.hold_back(draft)
+        placed = self._store.put(draft)
+        if placed.status is PutStatus.PUT_OK:
+            self._stats.put(header.topic, 1, placed.size)
+        return self._answer(placed.status, [placed], queue_id, raw)
+
+    def _send_batch(
+        self, header: SendMessageRequestHeader, config: TopicConfig, body: bytes, peer: Peer
+    ) -> Reply:
+        if len(header.topic) > names.TOPIC_NAME_MAX or names.is_retry_topic(header.topic):
+            raise _illegal(
+                "a batch goes neither to a retry topic nor to one of more than 127 bytes"
+            )
+        if len(body) > self._settings.max_message_size:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                f"the batch has {len(body)} bytes, the limit is {self._settings.max_message_size}",
+            )
+        try:
+            items = batch.decode(body)
+        except ProtocolError as error:
+            raise _illegal(str(error)) from error
+        if not items:
+            raise _illegal("the batch holds no message")
+        queue_id = _pick_queue(header.queue_id, config)
+        flags, times = _sys_flag(header.sys_flag, config), header.reconsume_times or 0
+        drafts = [
+            Draft(
+                header.topic,
+                queue_id,
+                item.body,
+                self.complete(item.properties),
+                flag=item.flag,
+                sys_flag=flags,
+                born_ms=header.born_timestamp,
+                born_host=peer.host,
+                reconsume_times=times,
+            )
+            for item in items
+        ]
+        for draft in drafts:
+            self._check_content(draft)
+            if delay_level(draft.properties) > 0:
+                raise _illegal("a batch holds a message with a delay; send that one by itself")
+        placed = self._store.put_batch(drafts)
+        status = placed[0].status
+        if status is PutStatus.PUT_OK:
+            self._stats.put(header.topic, len(placed), sum(place.size for place in placed))
+        return self._answer(status, placed, queue_id, (header.properties or "").encode())
+
+    def _check_content(self, draft: Draft) -> None:
+        raw, settings = draft.properties, self._settings
+        if not draft.body:
+            raise _illegal("the body is empty")
+        if len(draft.body) > settings.max_message_size:
+            raise _illegal(
+                f"the body has {len(draft.body)} bytes, the limit is {settings.max_message_size}"
+            )
+        if draft.sys_flag & sysflag.INNER_BATCH:
+            raise _illegal("a batch in one record needs a topic of batches, which is not supported")
+        if draft.sys_flag & sysflag.TRANSACTION_PREPARED or b"TRAN_MSG\x01" in raw:
+            self._refuse_half_message(draft)
+        if _TIMER_MARK in raw and delay_level(raw) <= 0:
+            _refuse_timer(raw)
+
+    def _refuse_half_message(self, draft: Draft) -> None:
+        prepared = properties.find(draft.properties, b"TRAN_MSG") or b""
+        is_retry = draft.reconsume_times > 0 and delay_level(draft.properties) > 0
+        if draft.sys_flag & sysflag.TRANSACTION_PREPARED or (
+            prepared.lower() == b"true" and not is_retry
+        ):
+            raise Reject(
+                ResponseCode.NO_PERMISSION,
+                "transactional messages are not supported by this broker",
+            )
+
+    def _is_given_up(self, header: SendMessageRequestHeader, version: int) -> bool:
+        group = header.topic.removeprefix(names.RETRY_PREFIX)
+        config = self._groups.get(group)
+        if config is None:
+            raise Reject(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"the group {group} does not exist on this broker",
+            )
+        times_max = config.retry_max_times
+        if version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
+            times_max = header.max_reconsume_times
+        return (header.reconsume_times or 0) > times_max or self._locks.is_any_held(group)
+
+    def _give_up(self, draft: Draft) -> Reply:
+        group = draft.topic.removeprefix(names.RETRY_PREFIX)
+        raw = properties.remove(draft.properties, b"DELAY")
+        draft.properties = properties.append(raw, b"DELAY", b"-1")
+        placed = self._dead_letters.bury(group, draft)
+        return self._answer(placed.status, [placed], draft.queue_id, draft.properties)
+
+    def _answer(self, status: PutStatus, placed: list[Placed], queue_id: int, raw: bytes) -> Reply:
+        code = CODE_OF_PUT[status]
+        if status is not PutStatus.PUT_OK:
+            return Reply(code, remark=REMARK_OF_PUT[status], ext=self._region)
+        host = self.store_host
+        uniq_key = properties.find(raw, b"UNIQ_KEY")
+        header = SendMessageResponseHeader(
+            msg_id=",".join([msg_id.offset_id(host, place.phy_offset) for place in placed]),
+            queue_id=queue_id,
+            queue_offset=placed[0].queue_offset,
+            transaction_id=uniq_key.decode("utf-8", "replace") if uniq_key else None,
+            msg_region=self._settings.region_id,
+            trace_on=True,
+        )
+        return Reply(code, header, durable=True)
+
+
+def _pick_queue(queue_id: int, config: TopicConfig) -> int:
+    return queue_id if queue_id >= 0 else randrange(max(1, config.write_queue_nums))
+
+
+def _sys_flag(sys_flag: int, config: TopicConfig) -> int:
+    return sys_flag | sysflag.MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else sys_flag
+
+
+def _refuse_timer(raw: bytes) -> None:
+    for key in (b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC", b"TIMER_DEL_UNIQKEY"):
+        if properties.find(raw, key):
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                "messages at arbitrary times are not supported by this broker; use a delay level",
+            )
+
+
+def _without_transient(raw: bytes) -> bytes:
+    kept = [item for item in raw.split(b"\x02") if item and not item.startswith(_TRANSIENT_MARK)]
+    return b"".join([item + b"\x02" for item in kept])
+
+
+def _illegal(remark: str) -> Reject:
+    return Reject(ResponseCode.MESSAGE_ILLEGAL, remark)

@@ -1,0 +1,82 @@
+"""Which handler answers which request code. The whole list of what this broker does.
+
+Owns nothing but the list. A code that is missing here is answered 'not supported', as are the ones
+named at the end, whose answer says why.
+Java: BrokerController.registerProcessor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.net.edge import Reply
+from cometmq.wire.codes import RequestCode as Code
+from cometmq.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cometmq.broker.heartbeat import HeartbeatHandler
+    from cometmq.broker.order import LockHandler
+    from cometmq.broker.positions import PositionHandler
+    from cometmq.broker.pull import PullHandler
+    from cometmq.broker.retry import SendBackHandler
+    from cometmq.broker.send import SendHandler
+    from cometmq.broker.view import ViewHandler
+    from cometmq.net.edge import Handler
+    from cometmq.net.peer import Peer
+    from cometmq.wire.command import Command
+
+
+def table(
+    *,
+    send: SendHandler,
+    pull: PullHandler,
+    positions: PositionHandler,
+    heartbeat: HeartbeatHandler,
+    order: LockHandler,
+    send_back: SendBackHandler,
+    view: ViewHandler,
+    admin: Mapping[int, Handler],
+) -> dict[int, Handler]:
+    """The table the edge works with."""
+    return {
+        Code.SEND_MESSAGE: send,
+        Code.SEND_MESSAGE_V2: send,
+        Code.SEND_BATCH_MESSAGE: send,
+        Code.PULL_MESSAGE: pull,
+        Code.LITE_PULL_MESSAGE: pull,
+        Code.QUERY_CONSUMER_OFFSET: positions.query,
+        Code.UPDATE_CONSUMER_OFFSET: positions.update,
+        Code.SEARCH_OFFSET_BY_TIMESTAMP: positions.search,
+        Code.GET_MAX_OFFSET: positions.max_offset,
+        Code.GET_MIN_OFFSET: positions.min_offset,
+        Code.GET_EARLIEST_MSG_STORETIME: positions.earliest_time,
+        Code.VIEW_MESSAGE_BY_ID: view.by_offset,
+        Code.QUERY_MESSAGE: view.by_key,
+        Code.HEART_BEAT: heartbeat.heartbeat,
+        Code.UNREGISTER_CLIENT: heartbeat.unregister,
+        Code.GET_CONSUMER_LIST_BY_GROUP: heartbeat.consumer_list,
+        Code.CHECK_CLIENT_CONFIG: heartbeat.check_client,
+        Code.CONSUMER_SEND_MSG_BACK: send_back,
+        Code.LOCK_BATCH_MQ: order.lock,
+        Code.UNLOCK_BATCH_MQ: order.unlock,
+        Code.END_TRANSACTION: _no_transactions,
+        **admin,
+    }
+
+
+def unsupported(request: Command, _peer: Peer) -> Reply:
+    """Answer a code that is not in the table."""
+    known = request.code in Code._value2member_map_
+    name = f"{Code(request.code).name} ({request.code})" if known else str(request.code)
+    return Reply(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"request type {name} not supported"
+    )
+
+
+def _no_transactions(_request: Command, _peer: Peer) -> Reply:
+    return Reply(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        remark="transactional messages are not supported by this broker",
+    )

@@ -1,0 +1,185 @@
+"""The topics of this broker: their shapes, how they come to be, and where that is kept.
+
+Owns the table of topics, its version (a name server takes topics only when it differs) and
+config/topics.json, written before a change is answered. Refuses to know name servers: whoever must
+tell them subscribes to changes. Invariant: the system topics always exist.
+Java: TopicConfigManager, TopicValidator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cometmq.model import topic as names
+from cometmq.model.topic import DataVersion, TopicConfig
+from cometmq.rules import permission
+from cometmq.wire.bodies.topic import topic_fields, topic_of, version_fields, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cometmq.store.json_file import JsonFile
+
+TOPICS_MAX = 200_000
+"""Topics of one broker; beyond it none is created."""
+
+_UNIT = 1
+_UNIT_SUBSCRIBED = 2
+
+
+class Topics:
+    """All topics by name. Reading is a dict lookup; changes are on disk when they return."""
+
+    def __init__(
+        self,
+        file: JsonFile,
+        now_ms: Callable[[], int],
+        system: Sequence[TopicConfig] = (),
+        *,
+        auto_create: bool = True,
+    ) -> None:
+        self._file, self._now_ms, self._auto_create = file, now_ms, auto_create
+        self.table: dict[str, TopicConfig] = {}
+        self.version = DataVersion()
+        self.generation = 0
+        """Counts changes since the start; what was derived from a topic is stale when it moved."""
+        self.system = frozenset(config.topic_name for config in system) | names.SYSTEM_TOPICS
+        self.on_change: list[Callable[[str], None]] = []
+        """Called with the topic's name after each change."""
+        self._load(file.load(), system)
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """The topic's shape, or None."""
+        return self.table.get(topic)
+
+    def is_system(self, topic: str) -> bool:
+        """Whether the topic belongs to the broker itself."""
+        return topic in self.system or topic.startswith(names.SYSTEM_PREFIX)
+
+    def put(self, config: TopicConfig) -> bool:
+        """Create or change a topic; False when it is the same already."""
+        if self.table.get(config.topic_name) == config:
+            return False
+        self.table[config.topic_name] = config
+        self._changed(config.topic_name)
+        return True
+
+    def delete(self, topic: str) -> bool:
+        """Forget a topic's shape; False when there was none."""
+        if self.table.pop(topic, None) is None:
+            return False
+        self._changed(topic)
+        return True
+
+    def ensure(
+        self, topic: str, queue_nums: int, *, order: bool = False, sys_flag: int = 0
+    ) -> TopicConfig:
+        """The topic, created readable and writable with `queue_nums` queues where it is missing."""
+        config = self.table.get(topic)
+        if config is None:
+            config = TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                order=order,
+                topic_sys_flag=sys_flag,
+            )
+            self.put(config)
+        return config
+
+    def create_for_send(
+        self, topic: str, default_topic: str, queue_nums: int, *, unit_mode: bool
+    ) -> TopicConfig | None:
+        """Create a topic on its first send, after the one that lends its shape; None if it may not.
+
+        It gets the lesser of `queue_nums` and the lender's write queues, and the lender's
+        permissions but for the inherit bit. An unknown retry topic gets one queue in any case.
+        """
+        lender = self.table.get(default_topic)
+        if default_topic == names.DEFAULT_TOPIC and not self._auto_create:
+            lender = None
+        if len(self.table) >= TOPICS_MAX:
+            return None
+        if lender and permission.is_inherited(lender.perm):
+            queues = max(0, min(queue_nums, lender.write_queue_nums))
+            config = replace(
+                lender,
+                topic_name=topic,
+                read_queue_nums=queues,
+                write_queue_nums=queues,
+                perm=lender.perm & ~names.PERM_INHERIT,
+                topic_sys_flag=_UNIT if unit_mode else 0,
+                attributes={},
+            )
+            self.put(config)
+            return config
+        if names.is_retry_topic(topic):
+            return self.ensure(topic, 1, sys_flag=_UNIT_SUBSCRIBED if unit_mode else 0)
+        return None
+
+    def save(self) -> None:
+        """Write the table to its file."""
+        self._file.save(
+            {
+                "dataVersion": version_fields(self.version),
+                "topicConfigTable": {
+                    name: topic_fields(config) for name, config in self.table.items()
+                },
+            }
+        )
+
+    def _load(self, value: Any, system: Sequence[TopicConfig]) -> None:
+        stored = value if isinstance(value, dict) else {}
+        self.version = version_of(stored.get("dataVersion"))
+        for name, fields in (stored.get("topicConfigTable") or {}).items():
+            self.table[name] = topic_of(fields, name)
+        missing = [config for config in system if config.topic_name not in self.table]
+        for config in missing:
+            self.table[config.topic_name] = config
+        if missing:
+            self._changed(missing[0].topic_name)
+
+    def _changed(self, topic: str) -> None:
+        self.version = self.version.next(self._now_ms())
+        self.generation += 1
+        self.save()
+        for tell in self.on_change:
+            tell(topic)
+
+
+def system_topics(
+    *,
+    cluster: str,
+    broker_name: str,
+    levels: int,
+    auto_create: bool = True,
+    default_queue_nums: int = 8,
+    cluster_topic: bool = True,
+    broker_topic: bool = True,
+    trace_topic: str | None = None,
+) -> list[TopicConfig]:
+    """The topics a broker makes at its start. `levels` is the number of delay levels."""
+    read_write, inherit = permission.READ_WRITE, permission.READ_WRITE | names.PERM_INHERIT
+    shapes = [
+        (names.SELF_TEST_TOPIC, 1, read_write),
+        (names.BENCHMARK_TOPIC, 1024, read_write),
+        (cluster, 16, inherit if cluster_topic else names.PERM_INHERIT),
+        (broker_name, 1, inherit if broker_topic else names.PERM_INHERIT),
+        (names.OFFSET_MOVED_TOPIC, 1, read_write),
+        (names.SCHEDULE_TOPIC, max(levels, 18), read_write),
+        (cluster + names.REPLY_TOPIC_SUFFIX, 1, read_write),
+        (names.REVIVE_TOPIC_PREFIX + cluster, 8, read_write),
+        ("rmq_sys_SYNC_BROKER_MEMBER_" + broker_name, 1, names.PERM_INHERIT),
+        (names.HALF_TOPIC, 1, read_write),
+        (names.OP_HALF_TOPIC, 1, read_write),
+        (names.TIMER_TOPIC, 1, read_write),
+    ]
+    if auto_create:
+        shapes.append((names.DEFAULT_TOPIC, default_queue_nums, inherit))
+    if trace_topic:
+        shapes.append((trace_topic, 1, read_write))
+    return [
+        TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+        for name, queues, perm in shapes
+    ]
