@@ -148,7 +148,7 @@ def _typed_decoder() -> Decoder | None:
         gc=False,
     )
     read: Callable[[bytes], Any] = msgspec.json.Decoder(shape).decode
-    refusal = (msgspec.MsgspecError, ValueError)
+    refusal = (msgspec.MsgspecError, ValueError, RecursionError)
 
     def decode_typed(header: bytes) -> HeaderFields:
         try:
