@@ -187,9 +187,7 @@ async def connect(
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_s):
-            _, channel = await loop.create_connection(
-                lambda: Channel(addr, on_request), host, port
-            )
+            _, channel = await loop.create_connection(lambda: Channel(addr, on_request), host, port)
     except TimeoutError as error:
         raise ConnectFailed(f"no connection to {addr} within {timeout_s:.3g} s") from error
     except OSError as error:

@@ -99,7 +99,9 @@ class ChannelPool:
         return channel
 
     def _pause(self, addr: str, why: str) -> None:
-        pause_s = min(self._refused.get(addr, (0.0, 0.0, ""))[1] * 2 or _PAUSE_FIRST_S, _PAUSE_MOST_S)
+        pause_s = min(
+            self._refused.get(addr, (0.0, 0.0, ""))[1] * 2 or _PAUSE_FIRST_S, _PAUSE_MOST_S
+        )
         self._refused[addr] = (asyncio.get_running_loop().time() + pause_s, pause_s, why)
 
     def _attempted(self, addr: str, task: asyncio.Task[Channel]) -> None:

@@ -25,7 +25,9 @@ class Allocate(Protocol):
 
     def __call__(
         self, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
-    ) -> list[MessageQueue]: ...
+    ) -> list[MessageQueue]:
+        """Return the queues that `client_id` gets; it is one of the clients."""
+        ...
 
 
 def share_of(
@@ -59,7 +61,9 @@ def consistent_hash(
     client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
 ) -> list[MessageQueue]:
     """CONSISTENT_HASH: a ring with ten places per member, so a change moves few queues."""
-    ring = sorted((_md5(f"{client}-{n}"), client) for client in clients for n in range(_VIRTUAL_NODES))
+    ring = sorted(
+        (_md5(f"{client}-{n}"), client) for client in clients for n in range(_VIRTUAL_NODES)
+    )
     places = [place for place, _ in ring]
     return [
         queue

@@ -1,0 +1,158 @@
+"""Many messages at once: grouped by queue, framed, one frame under way per queue.
+
+Owns grouping, framing and the order within a queue; refuses to know retries (`delivery`).
+Invariant: the frames of one queue leave one after the other, across calls too, and none leaves
+before the one before it was stored; so a queue holds the messages in the order they were given.
+Java: DefaultMQProducer.send(Collection), ProduceAccumulator
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cometmq.client import validation
+from cometmq.client.lanes import Lanes
+from cometmq.client.outgoing import batch_size_of, outgoing, outgoing_batch
+from cometmq.errors import CometError, PartlySent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cometmq.client.choice import QueueChoice
+    from cometmq.client.core import Core
+    from cometmq.client.delivery import Choose, Delivery
+    from cometmq.client.options import ProducerOptions
+    from cometmq.model.message import Message
+    from cometmq.model.queue import MessageQueue
+    from cometmq.model.results import SendResult
+
+FRAME_MESSAGES_MAX = 512
+FRAME_BYTES_MAX = 1024 * 1024
+_ATTEMPT_S = 5.0
+_RUN = 32
+"""How many messages without key go to one queue before the next one has its turn."""
+
+
+class Bulk:
+    """Sends lists of messages for one producer. One loop owns it."""
+
+    def __init__(
+        self, core: Core, delivery: Delivery, choice: QueueChoice, options: ProducerOptions
+    ) -> None:
+        self._core, self._delivery, self._choice = core, delivery, choice
+        self._options = options
+        self._lanes = Lanes()
+
+    async def send(
+        self, messages: list[Message], timeout_s: float, retries: int, *, is_spread: bool
+    ) -> list[SendResult]:
+        """Send all; one result each, in order. Raises PartlySent when some could not be sent.
+
+        `is_spread`: messages without key are dealt over the queues, else they share one queue.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        for message in messages:
+            validation.check_message(message, self._options.body_bytes_max)
+        plan = await self._plan(messages, deadline, is_spread=is_spread)
+        results: list[SendResult | None] = [None] * len(messages)
+        errors = await asyncio.gather(
+            *(
+                self._queue(queue, indexes, messages, results, retries, deadline)
+                for queue, indexes in plan.items()
+            )
+        )
+        first = next((error for error in errors if error is not None), None)
+        if first is None:
+            return [result for result in results if result is not None]
+        if len(plan) == 1 and not any(results):
+            raise first
+        raise PartlySent(results, first) from first
+
+    async def _plan(
+        self, messages: list[Message], deadline: float, *, is_spread: bool
+    ) -> dict[MessageQueue, list[int]]:
+        """Which messages, by their index, go to which queue."""
+        routes: dict[str, list[MessageQueue]] = {}
+        plan: dict[MessageQueue, list[int]] = {}
+        unkeyed: dict[str, tuple[MessageQueue | None, int]] = {}
+        for index, message in enumerate(messages):
+            topic = message.topic
+            if topic not in routes:
+                routes[topic] = await self._queues(topic, deadline)
+            if message.sharding_key is not None:
+                queue = self._choice.by_key(routes[topic], message.sharding_key)
+            else:
+                last, count = unkeyed.get(topic, (None, 0))
+                if last is None or (is_spread and count >= _RUN):
+                    last, count = self._choice.in_turn(topic, routes[topic]), 0
+                unkeyed[topic] = (last, count + 1)
+                queue = last
+            plan.setdefault(queue, []).append(index)
+        return plan
+
+    async def _queues(self, topic: str, deadline: float) -> list[MessageQueue]:
+        validation.check_topic(topic)
+        while True:
+            try:
+                return await self._core.routes.publish_queues(
+                    topic, self._options.default_topic_queues
+                )
+            except CometError as error:
+                loop = asyncio.get_running_loop()
+                if not error.retriable or loop.time() + 1.0 >= deadline:
+                    raise
+                await asyncio.sleep(0.5)
+
+    async def _queue(
+        self,
+        queue: MessageQueue,
+        indexes: list[int],
+        messages: list[Message],
+        results: list[SendResult | None],
+        retries: int,
+        deadline: float,
+    ) -> CometError | None:
+        """Send one queue's share frame by frame; stops at the first error and returns it."""
+
+        async def choose(failed_broker: str | None) -> MessageQueue:
+            del failed_broker  # another queue would break the order
+            return queue
+
+        try:
+            async with self._lanes.enter(queue, deadline):
+                for part in self._frames(indexes, messages):
+                    frame = [messages[index] for index in part]
+                    found = await self._frame(frame, choose, retries, deadline)
+                    for index, result in zip(part, found, strict=True):
+                        results[index] = result
+        except CometError as error:
+            return error
+        return None
+
+    async def _frame(
+        self, frame: list[Message], choose: Choose, retries: int, deadline: float
+    ) -> list[SendResult]:
+        core, now_ms = self._core, self._core.clock.now_ms()
+        if len(frame) == 1:
+            alone = outgoing(frame[0], self._options, core.uniq_keys, now_ms)
+            return [await self._delivery.one(alone, choose, retries, deadline, _ATTEMPT_S)]
+        sent = outgoing_batch(frame, core.uniq_keys, now_ms)
+        return await self._delivery.batch(sent, choose, retries, deadline, _ATTEMPT_S)
+
+    def _frames(self, indexes: list[int], messages: list[Message]) -> Iterator[list[int]]:
+        """Cut a queue's share into frames, bounded by count and bytes."""
+        bytes_max = min(FRAME_BYTES_MAX, self._options.body_bytes_max)
+        frame: list[int] = []
+        size = 0
+        for index in indexes:
+            more = batch_size_of(messages[index])
+            if messages[index].delay_level > 0:
+                more = bytes_max  # a batch has no delay: this one goes alone
+            if frame and (len(frame) >= FRAME_MESSAGES_MAX or size + more > bytes_max):
+                yield frame
+                frame, size = [], 0
+            frame.append(index)
+            size += more
+        if frame:
+            yield frame

@@ -1,0 +1,149 @@
+"""Gets one message, or one batch, to a broker: attempt, answer, next attempt, deadline.
+
+Owns retries and their pauses; refuses to know lanes, validation and how frames are built.
+Invariant: a whole call, all attempts and pauses together, ends at its deadline; every attempt
+carries the same UNIQ_KEY.
+Java: DefaultMQProducerImpl.sendDefaultImpl
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from cometmq.client import outgoing as frames
+from cometmq.errors import CometError, RemotingTimeout
+from cometmq.rules.retry import backoff_s
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from cometmq.client.core import Core
+    from cometmq.client.options import ProducerOptions
+    from cometmq.client.outgoing import Outgoing, OutgoingBatch
+    from cometmq.model.queue import MessageQueue
+    from cometmq.model.results import SendResult
+
+    Choose = Callable[[str | None], Awaitable[MessageQueue]]
+
+T = TypeVar("T")
+_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 1.0
+UNTIL_DEADLINE = 1_000_000_000
+"""A number of retries that only the deadline ends."""
+
+
+class Delivery:
+    """Sends for one producer group over one core. One loop owns it."""
+
+    def __init__(self, core: Core, options: ProducerOptions) -> None:
+        self._core, self._options = core, options
+
+    async def one(
+        self,
+        message: Outgoing,
+        choose: Choose,
+        retries: int,
+        deadline: float,
+        attempt_s: float | None = None,
+    ) -> SendResult:
+        """Send one message to the queue that `choose` names, given the broker that failed last.
+
+        One attempt is bounded by `attempt_s`, all together by `deadline` (the loop's time). Raises
+        the error of the last attempt.
+        """
+        result: SendResult = await self._try(
+            message.topic,
+            choose,
+            lambda queue, left_s: self._send(message, queue, min(left_s, attempt_s or left_s)),
+            retries,
+            deadline,
+        )
+        return result
+
+    async def batch(
+        self,
+        sent: OutgoingBatch,
+        choose: Choose,
+        retries: int,
+        deadline: float,
+        attempt_s: float | None = None,
+    ) -> list[SendResult]:
+        """Send one batch frame; otherwise like `one`."""
+        results: list[SendResult] = await self._try(
+            sent.topic,
+            choose,
+            lambda queue, left_s: self._send_batch(sent, queue, min(left_s, attempt_s or left_s)),
+            retries,
+            deadline,
+        )
+        return results
+
+    async def oneway(self, message: Outgoing, queue: MessageQueue) -> None:
+        """Write one message to the queue's broker; nobody says whether it arrived."""
+        addr = self._core.routes.master(queue.broker_name)
+        channel = await self._core.pool.channel(addr)
+        channel.oneway(
+            frames.send_request(
+                message,
+                self._options.group,
+                queue,
+                self._options.default_topic_queues,
+                oneway=True,
+            )
+        )
+
+    async def _try(
+        self,
+        topic: str,
+        choose: Choose,
+        attempt: Callable[[MessageQueue, float], Awaitable[T]],
+        retries: int,
+        deadline: float,
+    ) -> T:
+        failures, failed_broker, left_s = 0, None, self._left_s(deadline)
+        while True:
+            queue = None
+            try:
+                queue = await choose(failed_broker)
+                return await attempt(queue, left_s)
+            except CometError as error:
+                failures += 1
+                if not error.retriable or failures > retries:
+                    raise
+                if error.stale_route:
+                    self._core.routes.spoil(topic)
+                left_s = await self._rest(error, failures, deadline)
+            failed_broker = queue.broker_name if queue else None
+
+    async def _rest(self, error: CometError, failures: int, deadline: float) -> float:
+        """Pause before the next attempt; raises the error when the deadline comes first."""
+        pause_s = backoff_s(failures, _PAUSE_FIRST_S, _PAUSE_MOST_S)
+        if self._left_s(deadline) <= pause_s:
+            raise error
+        await asyncio.sleep(pause_s)
+        return self._left_s(deadline)
+
+    def _left_s(self, deadline: float) -> float:
+        return deadline - asyncio.get_running_loop().time()
+
+    async def _send(self, message: Outgoing, queue: MessageQueue, left_s: float) -> SendResult:
+        addr = self._core.routes.master(queue.broker_name)
+        options = self._options
+        command = frames.send_request(message, options.group, queue, options.default_topic_queues)
+        answer = await self._core.call(addr, command, _positive(left_s))
+        return frames.result_of(answer, addr, queue, message.msg_id)
+
+    async def _send_batch(
+        self, sent: OutgoingBatch, queue: MessageQueue, left_s: float
+    ) -> list[SendResult]:
+        addr = self._core.routes.master(queue.broker_name)
+        options = self._options
+        command = frames.batch_request(sent, options.group, queue, options.default_topic_queues)
+        answer = await self._core.call(addr, command, _positive(left_s))
+        return frames.batch_results_of(answer, addr, queue, sent.msg_ids)
+
+
+def _positive(left_s: float) -> float:
+    if left_s <= 0:
+        raise RemotingTimeout("the time given for the call is over before it was sent")
+    return left_s

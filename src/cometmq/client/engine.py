@@ -1,0 +1,166 @@
+"""The works of a push consumer, put together: what calls what, what starts and stops when.
+
+Owns the wiring and the order; refuses to decide anything itself. Invariant: stop is start in
+reverse, and locks are renewed until the last handler is done.
+Java: DefaultMQPushConsumerImpl.start, shutdown
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from cometmq.client.choice import QueueChoice
+from cometmq.client.consume_concurrent import ConcurrentConsume
+from cometmq.client.consume_orderly import OrderlyConsume
+from cometmq.client.core import Core
+from cometmq.client.delivery import Delivery
+from cometmq.client.inbound import Inbound
+from cometmq.client.offset_store import OffsetStore
+from cometmq.client.options import ProducerOptions
+from cometmq.client.pull_loop import PullLoop
+from cometmq.client.queue_locks import QueueLocks
+from cometmq.client.rebalance import Rebalance
+from cometmq.client.send_back import SendBack
+from cometmq.client.workers import Tasks, Threads
+from cometmq.errors import CometError
+from cometmq.model.group import INNER_PRODUCER_GROUP
+from cometmq.model.subscription import ConsumeFromWhere, ConsumerData
+from cometmq.rules.retry import reconsume_times_max
+from cometmq.world.background import Background
+
+if TYPE_CHECKING:
+    from cometmq.client.options import ClientOptions, ConsumerOptions
+    from cometmq.client.subscriptions import Subscriptions
+    from cometmq.model.queue import MessageQueue
+    from cometmq.world.ports import Clock
+
+log = logging.getLogger(__name__)
+
+
+class Engine:
+    """One running push consumer. Belongs to the loop it was made on."""
+
+    def __init__(
+        self,
+        client_options: ClientOptions,
+        options: ConsumerOptions,
+        subscriptions: Subscriptions,
+        clock: Clock,
+    ) -> None:
+        self._options, self._subscriptions = options, subscriptions
+        self._core = core = Core(client_options, clock)
+        subscriptions.fix(clock.now_ms())
+        self._rounds = Background(f"{core.client_id} rebalance")
+        self._threads = Threads(options.consume_threads, f"cometmq-{options.group}")
+        self._tasks = Tasks(options.consume_threads)
+        self._offsets = OffsetStore(
+            core, options.group, options.consume_from, options.consume_timestamp_ms
+        )
+        self._locks = (
+            QueueLocks(core, options.group, options.lock_valid_s) if options.orderly else None
+        )
+        self._rebalance = Rebalance(core, options, subscriptions, self._offsets, self._locks)
+        consume = self._consume(self._send_back())
+        pulls = PullLoop(core, options, subscriptions, self._offsets, consume, self._rebalance)
+        self._rebalance.use(consume, pulls)
+        self._inbound = Inbound(core, options, subscriptions, self._rebalance)
+        self._lost: set[str] = set()
+
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers know this member."""
+        return self._core.client_id
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues in work, in order."""
+        return sorted(self._rebalance.table)
+
+    async def start(self) -> None:
+        """Join the group; the first round of rebalance follows at once."""
+        core, options = self._core, self._options
+        core.be_consumer(self._consumer_data)
+        core.lost_listeners.append(self._on_lost)
+        core.greet_listeners.append(self._on_greet)
+        self._inbound.listen()
+        for topic in self._subscriptions.topics:
+            try:
+                await core.routes.subscribe_queues(topic)
+            except CometError as error:
+                log.warning("the route of %s is not known yet: %s", topic, error)
+        await core.heartbeat()
+        core.start()
+        core.background.every(options.persist_s, self._persist, name="offsets")
+        if self._locks is not None:
+            core.background.every(options.lock_renew_s, self._renew, name="locks")
+        self._rebalance.wake()
+        self._rounds.every(1.0, self._rebalance.run, name="rounds", first_s=0.0)
+
+    async def stop(self) -> None:
+        """Finish, commit, leave."""
+        await self._rounds.stop()
+        await self._rebalance.stop()
+        self._tasks.close()
+        self._threads.close()
+        await self._core.stop()
+
+    def _send_back(self) -> SendBack:
+        options, core = self._options, self._core
+        times_max = reconsume_times_max(options.max_attempts, orderly=options.orderly)
+        delivery = Delivery(core, ProducerOptions(group=INNER_PRODUCER_GROUP))
+        return SendBack(core, delivery, QueueChoice(os.getpid()), options.group, times_max)
+
+    def _consume(self, send_back: SendBack) -> ConcurrentConsume | OrderlyConsume:
+        options, subscriptions = self._options, self._subscriptions
+        if self._locks is None:
+            return ConcurrentConsume(
+                options,
+                subscriptions,
+                self._threads,
+                self._tasks,
+                send_back,
+                self._offsets,
+                self._core.background,
+            )
+        return OrderlyConsume(
+            options,
+            subscriptions,
+            self._threads,
+            send_back,
+            self._offsets,
+            self._locks,
+            self._rebalance.give_up,
+        )
+
+    def _consumer_data(self) -> ConsumerData:
+        return ConsumerData(
+            group_name=self._options.group,
+            consume_from_where=ConsumeFromWhere(self._options.consume_from.value),
+            subscriptions=self._subscriptions.data(),
+        )
+
+    def _persist(self) -> None:
+        table = self._rebalance.table
+        self._offsets.persist(
+            queue for queue, assigned in table.items() if not assigned.has_lost_lock
+        )
+
+    async def _renew(self) -> None:
+        if self._locks is not None:
+            await self._locks.renew(self._rebalance.held)
+
+    def _on_lost(self, addr: str) -> None:
+        """A broker may have gone with its locks: nothing of it is handled until they are back."""
+        self._lost.add(addr)
+        if self._locks is not None:
+            names = self._core.routes.broker_names_at(addr)
+            for assigned in self._rebalance.held:
+                if assigned.queue.broker_name in names:
+                    assigned.lose_lock()
+
+    def _on_greet(self, addr: str) -> None:
+        if addr in self._lost:
+            self._lost.discard(addr)
+            self._rebalance.rejoin(self._options.rejoin_grace_s)

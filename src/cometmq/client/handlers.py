@@ -1,0 +1,104 @@
+"""Runs a user's handler and turns whatever happens into an outcome.
+
+Owns the meaning of a handler's return and raise; refuses to know queues and retries. One of the
+few places that catch everything: a handler's error is news about messages, never the client's end.
+Returning means done, raising means later; RocketMQ's status values are understood; any other value
+counts as a failure and is logged.
+Java: MessageListenerConcurrently, MessageListenerOrderly (there, null means later)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import iscoroutinefunction
+from typing import NamedTuple
+
+from cometmq.model.message import MessageExt
+from cometmq.model.results import ConsumeStatus
+from cometmq.rules.retry import reason_of
+
+log = logging.getLogger(__name__)
+
+Verdict = ConsumeStatus | None
+SyncHandler = Callable[[Sequence[MessageExt]], Verdict]
+AsyncHandler = Callable[[Sequence[MessageExt]], Awaitable[Verdict]]
+Handler = SyncHandler | AsyncHandler
+"""What `subscribe` takes: a plain or async function of a list of messages, oldest first."""
+
+
+class RetryLater(Exception):  # noqa: N818 - named as handlers read it: raise RetryLater
+    """Raised by a handler: give me these messages again, later, without a word in the log.
+
+    `delay_level` is for concurrent consumers (1 is 1 s with the default table, 0 lets the broker
+    choose: 10 s, then longer); `suspend_ms` is for orderly ones (None: the consumer's own).
+    """
+
+    def __init__(
+        self, reason: str = "", *, delay_level: int = 0, suspend_ms: int | None = None
+    ) -> None:
+        self.delay_level, self.suspend_ms = delay_level, suspend_ms
+        super().__init__(reason)
+
+
+class Outcome(NamedTuple):
+    """What became of one call of a handler."""
+
+    is_done: bool
+    reason: str = ""
+    delay_level: int = 0
+    suspend_ms: int | None = None
+
+
+DONE = Outcome(is_done=True)
+
+
+def is_async(handler: Handler) -> bool:
+    """Whether the handler is an async function (or an object whose call is one)."""
+    return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
+
+
+def run(handler: SyncHandler, messages: Sequence[MessageExt]) -> Outcome:
+    """Call a plain handler; never raises."""
+    try:
+        verdict = handler(messages)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the runner of handlers
+        return _failure(error, messages)
+    return DONE if verdict is None else _judged(verdict, messages)
+
+
+async def run_async(handler: AsyncHandler, messages: Sequence[MessageExt]) -> Outcome:
+    """Call an async handler; never raises but for its own cancellation."""
+    try:
+        verdict = await handler(messages)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the runner of handlers
+        return _failure(error, messages)
+    return DONE if verdict is None else _judged(verdict, messages)
+
+
+def _judged(verdict: object, messages: Sequence[MessageExt]) -> Outcome:
+    if isinstance(verdict, ConsumeStatus):
+        return DONE if verdict.is_done else Outcome(is_done=False, reason=verdict.value)
+    log.error(
+        "the handler of %s returned %r, which is no verdict: return nothing when the messages are "
+        "done and raise when they should come again; they will come again",
+        messages[0].topic,
+        verdict,
+    )
+    return Outcome(is_done=False, reason=f"the handler returned {type(verdict).__name__}")
+
+
+def _failure(error: BaseException, messages: Sequence[MessageExt]) -> Outcome:
+    reason = reason_of(type(error).__name__, str(error))
+    if isinstance(error, RetryLater):
+        return Outcome(False, reason, error.delay_level, error.suspend_ms)
+    first = messages[0]
+    log.warning(
+        "the handler failed on %d message(s) of %s, the first at offset %d: %s",
+        len(messages),
+        first.message_queue,
+        first.queue_offset,
+        reason,
+        exc_info=error,
+    )
+    return Outcome(is_done=False, reason=reason)

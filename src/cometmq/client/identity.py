@@ -1,0 +1,46 @@
+"""Who this client is on the wire: its address, its id, and the keys it gives to messages.
+
+Owns what is read from the machine once; refuses to know connections and groups. Invariant: two
+clients of one process, and two processes of one host, have different ids.
+Java: ClientConfig.buildMQClientId, MessageClientIDSetter
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from itertools import count
+
+from cometmq.wire.msg_id import UniqKeys
+
+_instances = count()
+_uniq_keys: dict[int, UniqKeys] = {}
+
+
+def local_ip(peer: tuple[str, int]) -> str:
+    """The address this machine uses towards `peer`; nothing is sent. Loopback if none is found."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(peer)
+            except OSError:
+                continue
+            return str(probe.getsockname()[0])
+    return "127.0.0.1"
+
+
+def client_id(ip: str, instance_name: str | None) -> str:
+    """The client id `ip@instance`; without a name given it is unlike that of any other client."""
+    name = instance_name or f"{os.getpid()}#{time.monotonic_ns()}.{next(_instances)}"
+    return f"{ip}@{name}"
+
+
+def uniq_keys(ip: str) -> UniqKeys:
+    """The maker of UNIQ_KEYs of this process; a forked child gets its own."""
+    pid = os.getpid()
+    if pid not in _uniq_keys:
+        family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+        _uniq_keys.clear()
+        _uniq_keys[pid] = UniqKeys(socket.inet_pton(family, ip), pid, time.monotonic_ns() >> 8)
+    return _uniq_keys[pid]

@@ -1,0 +1,72 @@
+"""Asks one name server, and the next one when that fails.
+
+Owns the choice of the server and the reading of routes; refuses to cache anything. Invariant: the
+server that answered last is asked again until it fails.
+Java: NettyRemotingClient.getAndCreateNameserverChannel, MQClientAPIImpl
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.errors import BrokerError, ConnectFailed, RemotingError
+from cometmq.wire.bodies.lists import decode_topic_list
+from cometmq.wire.bodies.route import decode_cluster_info, decode_route
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request
+from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cometmq.model.route import ClusterInfo, TopicRouteData
+    from cometmq.net.pool import ChannelPool
+    from cometmq.wire.command import Command
+
+
+class NameServers:
+    """The name servers of one client; `first` is the index of the one to begin with."""
+
+    def __init__(
+        self, addrs: Sequence[str], pool: ChannelPool, timeout_s: float, first: int = 0
+    ) -> None:
+        self._addrs, self._pool, self._timeout_s = addrs, pool, timeout_s
+        self._current = first % len(addrs)
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """The route of a topic, or None when the name server knows none.
+
+        Raises RemotingError when no name server answers, BrokerError for other refusals.
+        """
+        header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+        answer = await self._ask(lambda: request(RequestCode.GET_ROUTEINFO_BY_TOPIC, 0, header))
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        return decode_route(self._checked(answer).body)
+
+    async def topics(self) -> list[str]:
+        """All topics the name server knows, system topics included."""
+        code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        return decode_topic_list(self._checked(await self._ask(lambda: request(code, 0))).body)
+
+    async def clusters(self) -> ClusterInfo:
+        """All brokers and the clusters they belong to."""
+        code = RequestCode.GET_BROKER_CLUSTER_INFO
+        return decode_cluster_info(self._checked(await self._ask(lambda: request(code, 0))).body)
+
+    async def _ask(self, make: Callable[[], Command]) -> Command:
+        problems = []
+        for _ in self._addrs:
+            addr = self._addrs[self._current]
+            try:
+                channel = await self._pool.channel(addr)
+                return await channel.call(make(), self._timeout_s)
+            except RemotingError as error:
+                problems.append(str(error))
+                self._current = (self._current + 1) % len(self._addrs)
+        raise ConnectFailed(f"no name server answers: {'; '.join(problems)}")
+
+    def _checked(self, answer: Command) -> Command:
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, self._addrs[self._current])
+        return answer

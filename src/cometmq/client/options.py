@@ -1,0 +1,134 @@
+"""What a producer, a consumer or an admin can be told, with RocketMQ's defaults and ranges.
+
+Owns the settings and their checks; refuses to know what uses them. Invariant: an object of this
+file is valid, or was never made.
+Java: ClientConfig, DefaultMQProducer, DefaultMQPushConsumer (their fields)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cometmq.errors import SettingsError
+from cometmq.model.results import ConsumeFrom
+from cometmq.rules.allocate import STRATEGIES
+from cometmq.rules.flow import FlowLimits
+from cometmq.rules.names import group_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cometmq.rules.allocate import Allocate
+
+NAMESRV_VARIABLE = "NAMESRV_ADDR"
+_FORBIDDEN_GROUPS = {"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """What every client has: where to ask, and how often to look."""
+
+    namesrv: tuple[str, ...]
+    instance_name: str | None = None
+    connect_timeout_s: float = 3.0
+    call_timeout_s: float = 3.0
+    route_refresh_s: float = 30.0
+    heartbeat_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerOptions:
+    """How a producer sends."""
+
+    group: str
+    retries: int = 2
+    compress_over_bytes: int = 4096
+    compress_level: int = 5
+    body_bytes_max: int = 4 * 1024 * 1024
+    default_topic_queues: int = 4
+    pending_max: int = 65_535
+
+    def __post_init__(self) -> None:
+        """Refuse what RocketMQ's producers refuse."""
+        check_group(self.group)
+        _check_range("retries", self.retries, 0, 1000)
+        _check_range("compress_level", self.compress_level, 0, 9)
+        _check_range("body_bytes_max", self.body_bytes_max, 1, 1 << 30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """How a push consumer pulls, runs its handlers and commits."""
+
+    group: str
+    orderly: bool = False
+    consume_threads: int = 20
+    batch_size: int = 1
+    pull_batch_size: int = 32
+    pull_batch_bytes: int = 262_144
+    max_attempts: int | None = None
+    suspend_ms: int = 1000
+    retry_in_place_s: float = 5.0
+    consume_from: ConsumeFrom = ConsumeFrom.LAST
+    consume_timestamp_ms: int | None = None
+    allocate: Allocate = field(default=STRATEGIES["AVG"])
+    flow: FlowLimits = field(default_factory=FlowLimits)
+    persist_s: float = 5.0
+    rebalance_s: float = 20.0
+    lock_renew_s: float = 20.0
+    lock_valid_s: float = 30.0
+    rejoin_grace_s: float = 2.0
+    stop_timeout_s: float = 30.0
+    poll_suspend_s: float = 15.0
+
+    def __post_init__(self) -> None:
+        """Refuse what RocketMQ's consumers refuse."""
+        check_group(self.group)
+        _check_range("consume_threads", self.consume_threads, 1, 1000)
+        _check_range("batch_size", self.batch_size, 1, 1024)
+        _check_range("pull_batch_size", self.pull_batch_size, 1, 1024)
+        _check_range("flow.count", self.flow.count, 1, 65_535)
+        _check_range("flow.span", self.flow.span, 1, 65_535)
+        _check_range("flow.size_mib", self.flow.size_mib, 1, 1024)
+        if self.max_attempts is not None:
+            _check_range("max_attempts", self.max_attempts, 1, 1_000_000)
+        if not 0 < self.lock_renew_s < self.lock_valid_s:
+            raise SettingsError(
+                f"lock_renew_s is {self.lock_renew_s} and lock_valid_s {self.lock_valid_s}: "
+                "a lock must be renewed before it runs out"
+            )
+        if self.consume_from is ConsumeFrom.TIMESTAMP and self.consume_timestamp_ms is None:
+            raise SettingsError(
+                "consume_from is TIMESTAMP: say which with consume_timestamp_ms (epoch ms)"
+            )
+
+
+def name_servers(
+    namesrv: str | Sequence[str] | None, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The name servers given as "host:port;host:port" or a list, else those of NAMESRV_ADDR."""
+    given = environ.get(NAMESRV_VARIABLE, "") if namesrv is None else namesrv
+    parts = given.replace(",", ";").split(";") if isinstance(given, str) else given
+    found = tuple(part.strip() for part in parts if part.strip())
+    if not found:
+        raise SettingsError("no name server is known: pass namesrv='host:9876' or set NAMESRV_ADDR")
+    for addr in found:
+        host, _, port = addr.rpartition(":")
+        if not host or not port.isdecimal():
+            raise SettingsError(f"the name server {addr!r} is no address; write host:port")
+    return found
+
+
+def check_group(group: str) -> None:
+    """Raise SettingsError unless RocketMQ allows the group's name."""
+    problem = group_problem(group)
+    if problem is None and group in _FORBIDDEN_GROUPS:
+        problem = f"the group {group} is reserved; choose a name of your own"
+    if problem:
+        raise SettingsError(problem)
+
+
+def _check_range(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise SettingsError(f"{name} is {value}; it must be within {least} and {most}")

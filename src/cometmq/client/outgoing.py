@@ -1,0 +1,201 @@
+"""A message on its way out: its properties, its body as sent, and the requests that carry it.
+
+Owns the translation from messages to SEND requests and from their answers to results; refuses to
+know which queue and how often. Invariant: the UNIQ_KEY is given once, so retries repeat it.
+Java: DefaultMQProducerImpl.sendKernelImpl, MQClientAPIImpl.processSendResponse
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.client.validation import check_properties_size
+from cometmq.errors import BrokerError
+from cometmq.model.message import Property
+from cometmq.model.queue import MessageQueue
+from cometmq.model.results import SendResult, SendStatus
+from cometmq.model.topic import DEFAULT_TOPIC, is_retry_topic
+from cometmq.wire import batch, properties, sysflag
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import request
+from cometmq.wire.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cometmq.client.options import ProducerOptions
+    from cometmq.model.message import Message
+    from cometmq.wire.command import Command
+    from cometmq.wire.msg_id import UniqKeys
+
+_STATUS = {status.value: status for status in SendStatus}
+
+
+class Outgoing(NamedTuple):
+    """One message ready to be sent to any queue of its topic, as often as needed."""
+
+    topic: str
+    body: bytes
+    sys_flag: int
+    flag: int
+    properties: str
+    msg_id: str
+    born_ms: int
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
+
+
+def pairs_of(message: Message, uniq_key: str) -> dict[str, str]:
+    """All properties of a message as they go out."""
+    pairs = dict(message.properties) if message.properties else {}
+    if message.keys:
+        pairs[Property.KEYS] = message.keys
+    pairs[Property.UNIQ_KEY] = uniq_key
+    pairs[Property.WAIT] = "true" if message.wait_store_ok else "false"
+    if message.tags:
+        pairs[Property.TAGS] = message.tags
+    if message.sharding_key:
+        pairs[Property.SHARDING_KEY] = message.sharding_key
+    if message.delay_level > 0:
+        pairs[Property.DELAY] = str(message.delay_level)
+    return pairs
+
+
+def outgoing(
+    message: Message, options: ProducerOptions, uniq_keys: UniqKeys, now_ms: int
+) -> Outgoing:
+    """Prepare one checked message: properties encoded, a large body deflated if that helps."""
+    uniq_key = uniq_keys.take(now_ms)
+    raw = properties.encode(pairs_of(message, uniq_key))
+    check_properties_size(raw)
+    body, sys_flag = message.body, 0
+    if len(body) >= options.compress_over_bytes:
+        deflated = zlib.compress(body, options.compress_level)
+        if len(deflated) < len(body):
+            body, sys_flag = deflated, sysflag.COMPRESSED_ZLIB
+    return Outgoing(message.topic, body, sys_flag, message.flag, raw.decode(), uniq_key, now_ms)
+
+
+def again(group_topic: str, body: bytes, pairs: dict[str, str], flag: int, now_ms: int) -> Outgoing:
+    """Prepare a message for a retry topic; the counts of attempts move from pairs to the header."""
+    pairs = dict(pairs)
+    times = int(pairs.pop(Property.RECONSUME_TIME, "0"))
+    most = pairs.pop(Property.MAX_RECONSUME_TIMES, None)
+    raw = properties.encode(pairs)
+    check_properties_size(raw)
+    return Outgoing(
+        group_topic,
+        body,
+        0,
+        flag,
+        raw.decode(),
+        pairs.get(Property.UNIQ_KEY, ""),
+        now_ms,
+        times,
+        None if most is None else int(most),
+    )
+
+
+def send_request(
+    message: Outgoing, group: str, queue: MessageQueue, default_queues: int, *, oneway: bool = False
+) -> Command:
+    """The SEND_MESSAGE_V2 request that puts the message into the queue."""
+    header = SendMessageRequestHeaderV2(
+        producer_group=group,
+        topic=message.topic,
+        default_topic=DEFAULT_TOPIC,
+        default_topic_queue_nums=default_queues,
+        queue_id=queue.queue_id,
+        sys_flag=message.sys_flag,
+        born_timestamp=message.born_ms,
+        flag=message.flag,
+        properties=message.properties,
+        reconsume_times=message.reconsume_times,
+        unit_mode=False,
+        max_reconsume_times=message.max_reconsume_times if is_retry_topic(message.topic) else None,
+        batch=False,
+        broker_name=queue.broker_name,
+    )
+    return request(RequestCode.SEND_MESSAGE_V2, 0, header, message.body, oneway=oneway)
+
+
+def result_of(answer: Command, addr: str, queue: MessageQueue, msg_id: str) -> SendResult:
+    """What the answer to a send says; raises BrokerError when the message was not stored."""
+    status = _STATUS.get(answer.code)
+    if status is None:
+        raise BrokerError(answer.code, answer.remark, addr)
+    header = SendMessageResponseHeader.decode(answer.ext)
+    stored_in = MessageQueue(queue.topic, queue.broker_name, header.queue_id)
+    return SendResult(
+        status, msg_id, stored_in, header.queue_offset, header.msg_id, header.transaction_id
+    )
+
+
+class OutgoingBatch(NamedTuple):
+    """Several messages for one queue, as one frame's body."""
+
+    topic: str
+    body: bytes
+    msg_ids: list[str]
+    properties: str
+    born_ms: int
+
+
+def outgoing_batch(messages: Sequence[Message], uniq_keys: UniqKeys, now_ms: int) -> OutgoingBatch:
+    """Prepare checked messages of one topic, in their order."""
+    take, encode = uniq_keys.take, properties.encode
+    msg_ids, items = [], []
+    for message in messages:
+        msg_id = take(now_ms)
+        raw = encode(pairs_of(message, msg_id))
+        check_properties_size(raw)
+        msg_ids.append(msg_id)
+        items.append(batch.BatchItem(message.flag, message.body, raw))
+    own = {Property.UNIQ_KEY: take(now_ms), Property.WAIT: "true"}
+    topic = messages[0].topic
+    return OutgoingBatch(topic, batch.encode(items), msg_ids, encode(own).decode(), now_ms)
+
+
+def batch_request(
+    sent: OutgoingBatch, group: str, queue: MessageQueue, default_queues: int
+) -> Command:
+    """The SEND_BATCH_MESSAGE request that puts the messages into the queue."""
+    header = SendMessageRequestHeaderV2(
+        producer_group=group,
+        topic=sent.topic,
+        default_topic=DEFAULT_TOPIC,
+        default_topic_queue_nums=default_queues,
+        queue_id=queue.queue_id,
+        sys_flag=0,
+        born_timestamp=sent.born_ms,
+        flag=0,
+        properties=sent.properties,
+        reconsume_times=0,
+        unit_mode=False,
+        batch=True,
+        broker_name=queue.broker_name,
+    )
+    return request(RequestCode.SEND_BATCH_MESSAGE, 0, header, sent.body)
+
+
+def batch_results_of(
+    answer: Command, addr: str, queue: MessageQueue, msg_ids: Sequence[str]
+) -> list[SendResult]:
+    """One result for each message of a batch; raises BrokerError when it was not stored."""
+    whole = result_of(answer, addr, queue, "")
+    ids = whole.offset_msg_id.split(",")
+    if len(ids) != len(msg_ids):
+        ids = [whole.offset_msg_id] * len(msg_ids)
+    return [
+        SendResult(whole.status, msg_id, whole.queue, whole.queue_offset + at, ids[at])
+        for at, msg_id in enumerate(msg_ids)
+    ]
+
+
+def batch_size_of(message: Message) -> int:
+    """About how many bytes a message takes in a batch; never less than it really takes."""
+    text = sum(len(value) for value in (message.tags, message.keys, message.sharding_key) if value)
+    if message.properties:
+        text += sum(len(name) + len(value) + 2 for name, value in message.properties.items())
+    return len(message.body) + 4 * text + 256

@@ -1,0 +1,116 @@
+"""The one thread and event loop of a process that all blocking clients share.
+
+Owns the life of the thread: started by the first client, ended by the last one, and made anew in
+a forked child. Refuses to know what runs on the loop. Invariant: at most one portal thread per
+process, and none without a client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, TypeVar
+
+from cometmq.errors import CometError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_shared: dict[int, Portal] = {}
+
+
+class Portal:
+    """A loop in a daemon thread. `enter` and `leave` count the clients that use it."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="cometmq-portal", daemon=True)
+        self._calls: deque[Callable[[], None]] = deque()
+        self._is_woken = False
+        self._thread.start()
+
+    @staticmethod
+    def enter() -> Portal:
+        """Return this process's portal, started if need be; pair it with `leave`."""
+        with _lock:
+            portal = _shared.get(os.getpid())
+            if portal is None:
+                _shared.clear()  # what a parent process left behind has no thread here
+                portal = _shared[os.getpid()] = Portal()
+            portal._users += 1
+            return portal
+
+    def leave(self) -> None:
+        """Give the portal back; the last one to do so ends its thread."""
+        with _lock:
+            self._users -= 1
+            is_last = self._users == 0 and _shared.get(os.getpid()) is self
+            if is_last:
+                del _shared[os.getpid()]
+        if is_last:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def call(self, coroutine: Coroutine[object, object, T]) -> T:
+        """Run a coroutine on the loop and wait for what it returns or raises.
+
+        An interrupt of the caller (Ctrl-C) cancels the coroutine.
+        """
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def begin(self, start: Callable[[], asyncio.Future[T]]) -> Future[T]:
+        """Call `start` on the loop, soon and in the order of the calls; return its result's future.
+
+        Many calls share one wake-up of the loop.
+        """
+        outside: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                inside = start()
+            except CometError as error:
+                outside.set_exception(error)
+                return
+            inside.add_done_callback(lambda done: _pass_on(done, outside))
+
+        self._calls.append(run)
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon_threadsafe(self._drain)
+        return outside
+
+    def _drain(self) -> None:
+        self._is_woken = False  # before looking: who appends later wakes the loop again
+        for _ in range(len(self._calls)):
+            self._calls.popleft()()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+
+def _pass_on(done: asyncio.Future[T], outside: Future[T]) -> None:
+    if not outside.set_running_or_notify_cancel():
+        return
+    if done.cancelled():
+        outside.set_exception(CancelledError())
+    elif error := done.exception():
+        outside.set_exception(error)
+    else:
+        outside.set_result(done.result())

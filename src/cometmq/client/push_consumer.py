@@ -1,0 +1,166 @@
+"""AsyncPushConsumer: messages come to a handler, shared among the members of a group.
+
+Owns the public methods and the start and stop order; the parts are put together in `engine`.
+Invariant: on a clean stop everything in hand is finished and committed before the group hears that
+this member has left.
+Java: DefaultMQPushConsumer
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Self
+
+from cometmq.client.engine import Engine
+from cometmq.client.options import ClientOptions, ConsumerOptions, name_servers
+from cometmq.client.subscriptions import Subscriptions
+from cometmq.client.validation import check_topic
+from cometmq.errors import ClientError
+from cometmq.model.results import ConsumeFrom
+from cometmq.rules.allocate import STRATEGIES
+from cometmq.rules.flow import FlowLimits
+from cometmq.world.system import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cometmq.client.handlers import Handler
+    from cometmq.model.queue import MessageQueue
+    from cometmq.rules.allocate import Allocate
+
+
+class AsyncPushConsumer:
+    """A member of a consumer group, in clustering mode: each message goes to one member.
+
+    A handler is a plain function (run in threads) or an async one (run as a task). It gets a list
+    of 1 to `batch_size` messages of one queue, oldest first. Returning means they are done, raising
+    means they shall come again later; RocketMQ's status values are understood as well. Delivery is
+    at least once: after a crash or a hand-over messages may come again.
+
+    `orderly`: each queue is handled in its order, one batch at a time, under a lock at the broker
+    that is renewed every `lock_renew_s`; a failure stops its queue for `suspend_ms` (10 to 30,000),
+    and a batch that fails is handled one message at a time. Otherwise up to `consume_threads`
+    handlers run at once and a failed message comes back by way of the group's retry topic.
+    `max_attempts` is how often a message may be handled before it becomes a dead letter of the
+    group; by default 17 (the first and 16 more), when orderly for ever.
+    `consume_from` says where a group without committed offset begins (TIMESTAMP: at
+    `consume_timestamp_ms`). `flow` bounds what is held of each queue. `allocate` shares the queues
+    out (see `cometmq.rules.allocate`). Offsets are committed every `persist_s` and at stop.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        namesrv: str | Sequence[str] | None = None,
+        orderly: bool = False,
+        consume_threads: int = 20,
+        batch_size: int = 1,
+        pull_batch_size: int = 32,
+        max_attempts: int | None = None,
+        suspend_ms: int = 1000,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        consume_timestamp_ms: int | None = None,
+        allocate: Allocate = STRATEGIES["AVG"],
+        flow: FlowLimits | None = None,
+        persist_s: float = 5.0,
+        rebalance_s: float = 20.0,
+        lock_renew_s: float = 20.0,
+        lock_valid_s: float = 30.0,
+        heartbeat_s: float = 30.0,
+        stop_timeout_s: float = 30.0,
+        instance_name: str | None = None,
+    ) -> None:
+        self._options = ConsumerOptions(
+            group=group,
+            orderly=orderly,
+            consume_threads=consume_threads,
+            batch_size=batch_size,
+            pull_batch_size=pull_batch_size,
+            max_attempts=max_attempts,
+            suspend_ms=suspend_ms,
+            consume_from=consume_from,
+            consume_timestamp_ms=consume_timestamp_ms,
+            allocate=allocate,
+            flow=flow or FlowLimits(),
+            persist_s=persist_s,
+            rebalance_s=rebalance_s,
+            lock_renew_s=lock_renew_s,
+            lock_valid_s=lock_valid_s,
+            stop_timeout_s=stop_timeout_s,
+        )
+        self._client_options = ClientOptions(
+            namesrv=name_servers(namesrv, os.environ),
+            instance_name=instance_name,
+            heartbeat_s=heartbeat_s,
+        )
+        self._subscriptions = Subscriptions(group)
+        self._engine: Engine | None = None
+        self._stopped: asyncio.Event | None = None
+
+    def subscribe(self, topic: str, expression: str = "*", handler: Handler | None = None) -> None:
+        """Let `handler` have the messages of `topic` whose tag the expression names.
+
+        The expression is "*" for all, or tags joined by "||" as in "PAID || SHIPPED". All members
+        of a group must subscribe to the same. Raises ClientError without a handler and once the
+        consumer has started, InvalidMessage for a bad topic.
+        """
+        if handler is None:
+            raise ClientError(f"subscribe to {topic}: the handler is missing")
+        if self._engine is not None:
+            raise ClientError("subscribe before the consumer is started")
+        check_topic(topic)
+        self._subscriptions.add(topic, expression, handler)
+
+    async def start(self) -> None:
+        """Join the group and begin to receive. Waits for nothing: brokers may come later.
+
+        Raises ClientError when there is no subscription.
+        """
+        if self._engine is None:
+            engine = Engine(self._client_options, self._options, self._subscriptions, SystemClock())
+            self._stopped = asyncio.Event()
+            self._engine = engine
+            await engine.start()
+
+    async def stop(self) -> None:
+        """Take no new messages, finish those in hand, commit, leave the group.
+
+        Waits at most `stop_timeout_s` for handlers; what they have not finished comes again.
+        """
+        if self._engine is not None:
+            engine, self._engine = self._engine, None
+            await engine.stop()
+            if self._stopped is not None:
+                self._stopped.set()
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the consumer is stopped, or `timeout_s` is over; whether it is stopped."""
+        if self._stopped is None:
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._stopped.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop."""
+        await self.stop()
+
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers know this member; empty before start."""
+        return self._engine.client_id if self._engine else ""
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues this member works on now, retry queues included, in order."""
+        return self._engine.assigned if self._engine else []

@@ -1,0 +1,252 @@
+"""Which queues of the group are ours: asked, computed, taken and given away.
+
+Owns the table of queues in work; refuses to know pulls and handlers beyond begin and drain.
+Invariants: a queue given away is committed, then unlocked, before anybody else can have it in
+order; what cannot be asked for leaves the table as it is; rounds never overlap.
+Java: RebalanceImpl, RebalancePushImpl, RebalanceService
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from cometmq.client.assigned import Assigned
+from cometmq.errors import BrokerError, CometError, RemotingError
+from cometmq.rules.allocate import share_of
+from cometmq.wire.bodies.lists import decode_consumer_list
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import request
+from cometmq.wire.headers.client import GetConsumerListByGroupRequestHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable
+
+    from cometmq.client.core import Core
+    from cometmq.client.offset_store import OffsetStore
+    from cometmq.client.options import ConsumerOptions
+    from cometmq.client.queue_locks import QueueLocks
+    from cometmq.client.subscriptions import Subscriptions
+    from cometmq.model.queue import MessageQueue
+
+log = logging.getLogger(__name__)
+
+_UNBALANCED_S = 0.5
+_GIVE_AWAY_S = 30.0
+
+
+class Begins(Protocol):
+    """Who starts work on a queue."""
+
+    def begin(self, assigned: Assigned) -> None:
+        """Start; ends by itself once the queue is dropped."""
+
+
+class Works(Begins, Protocol):
+    """Who runs handlers."""
+
+    async def drain(self, assigned: Assigned, timeout_s: float) -> None:
+        """Wait until no handler has a message of the queue."""
+
+
+class Rebalance:
+    """The share of one member of a group. One loop owns it."""
+
+    def __init__(
+        self,
+        core: Core,
+        options: ConsumerOptions,
+        subscriptions: Subscriptions,
+        offsets: OffsetStore,
+        locks: QueueLocks | None,
+    ) -> None:
+        self._core, self._options, self._subscriptions = core, options, subscriptions
+        self._offsets, self._locks = offsets, locks
+        self.table: dict[MessageQueue, Assigned] = {}
+        """The queues in work."""
+        self._leaving: dict[MessageQueue, Assigned] = {}
+        self._awake = asyncio.Event()
+        self._not_before = 0.0
+        self._problem = ""
+        self._consume: Works
+        self._pulls: Begins
+
+    def use(self, consume: Works, pulls: Begins) -> None:
+        """Name who works on queues; needed once before `run`."""
+        self._consume, self._pulls = consume, pulls
+
+    def wake(self) -> None:
+        """Have a round soon: something about the group has changed."""
+        self._awake.set()
+
+    def rejoin(self, grace_s: float) -> None:
+        """Have a round after a pause: a broker came back, and its members are still coming.
+
+        A round at once would see only those who were faster and share their queues out again.
+        """
+        self._not_before = asyncio.get_running_loop().time() + grace_s
+        self._awake.set()
+
+    @property
+    def held(self) -> list[Assigned]:
+        """All queues whose lock is still needed: those in work and those being given away."""
+        return [*self.table.values(), *self._leaving.values()]
+
+    async def run(self) -> None:
+        """Have rounds for ever: when woken, and every now and then."""
+        is_balanced = False
+        while True:
+            await self._wait(self._options.rebalance_s if is_balanced else _UNBALANCED_S)
+            try:
+                is_balanced = await self._round()
+            except CometError as error:
+                is_balanced = False
+                self._say(str(error))
+
+    def give_up(self, assigned: Assigned) -> None:
+        """Drop a queue without committing anything; the next round begins it anew."""
+        assigned.drop()
+        if self.table.get(assigned.queue) is assigned:
+            del self.table[assigned.queue]
+        self._offsets.forget(assigned.queue)
+        self._leave(assigned, self._wait_for_hands(assigned))
+        self.wake()
+
+    def restart(self, assigned: Assigned, offset: int) -> None:
+        """Drop a queue and begin it anew at `offset`, which is committed."""
+        self.give_up(assigned)
+        self._offsets.reset(assigned.queue, offset)
+        self._offsets.persist([assigned.queue])
+
+    async def stop(self) -> None:
+        """Give all queues back, finished and committed; bounded by the stop timeout."""
+        table = list(self.table.values())
+        for assigned in table:
+            assigned.drop()
+        timeout_s = self._options.stop_timeout_s
+        await asyncio.gather(*(self._release(assigned, timeout_s) for assigned in table))
+
+    async def _wait(self, pause_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._awake.wait()
+        except TimeoutError:
+            pass
+        self._awake.clear()
+        while self.table and (left_s := self._not_before - loop.time()) > 0:
+            await asyncio.sleep(left_s)
+
+    async def _round(self) -> bool:
+        """Settle all topics; False when something is still open and needs a round soon."""
+        is_balanced = True
+        for topic in self._subscriptions.topics:
+            queues = await self._core.routes.subscribe_queues(topic)
+            if not queues:
+                self._core.routes.spoil(topic)
+                self._say(f"no name server knows the topic {topic} yet")
+                is_balanced = False
+                continue
+            members = await self._members(queues)
+            if members is None:
+                is_balanced = False
+                continue
+            mine = share_of(self._options.allocate, self._core.client_id, queues, members)
+            is_balanced &= await self._settle(topic, mine)
+        if is_balanced:
+            self._problem = ""
+        return is_balanced
+
+    async def _members(self, queues: Iterable[MessageQueue]) -> list[str] | None:
+        """Who is in the group; None when no broker says so, or none has heard of us yet."""
+        header = GetConsumerListByGroupRequestHeader(consumer_group=self._options.group)
+        for broker_name in sorted({queue.broker_name for queue in queues}):
+            command = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, 0, header)
+            try:
+                addr = self._core.routes.reader(broker_name, 0)
+                answer = await self._core.ask(addr, command)
+            except (RemotingError, BrokerError) as error:
+                self._say(f"broker {broker_name} does not tell the group's members: {error}")
+                continue
+            members = decode_consumer_list(answer.body)
+            if self.table and asyncio.get_running_loop().time() < self._not_before:
+                return None
+            if self._core.client_id in members:
+                return members
+            await self._core.heartbeat()
+        return None
+
+    async def _settle(self, topic: str, mine: list[MessageQueue]) -> bool:
+        """Give away what is no longer ours and take what is; False when some is still missing."""
+        wanted = set(mine)
+        for queue, assigned in list(self.table.items()):
+            if queue.topic == topic and queue not in wanted:
+                log.info("giving %s away", queue)
+                del self.table[queue]
+                assigned.drop()
+                self._leave(assigned, self._release(assigned, _GIVE_AWAY_S))
+        new = [queue for queue in mine if queue not in self.table]
+        ready = [queue for queue in new if queue not in self._leaving]
+        locked = await self._locked(ready)
+        begun = await asyncio.gather(*(self._begin(queue, until) for queue, until in locked))
+        return all(begun) and len(begun) == len(new)
+
+    async def _locked(self, queues: list[MessageQueue]) -> list[tuple[MessageQueue, float]]:
+        if self._locks is None or not queues:
+            return [(queue, 0.0) for queue in queues]
+        return [
+            (queue, until) for queue, until in (await self._locks.take(queues)).items() if until
+        ]
+
+    async def _begin(self, queue: MessageQueue, lock_until: float) -> bool:
+        try:
+            offset = await self._offsets.start_offset(queue)
+        except (RemotingError, BrokerError) as error:
+            self._say(f"where to begin in {queue} is not known: {error}")
+            return False
+        log.info("taking %s from offset %d", queue, offset)
+        assigned = self.table[queue] = Assigned(queue, offset)
+        assigned.lock_until = lock_until
+        self._consume.begin(assigned)
+        self._pulls.begin(assigned)
+        return True
+
+    def _leave(self, assigned: Assigned, work: Coroutine[object, object, None]) -> None:
+        """Do what is left of a dropped queue; until then nobody here begins it anew."""
+        self._leaving[assigned.queue] = assigned
+        self._core.background.spawn(self._left(assigned.queue, work), name="give away")
+
+    async def _left(self, queue: MessageQueue, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        finally:
+            self._leaving.pop(queue, None)
+            self.wake()
+
+    async def _wait_for_hands(self, assigned: Assigned) -> None:
+        if self._options.orderly:
+            await self._consume.drain(assigned, _GIVE_AWAY_S)
+
+    async def _release(self, assigned: Assigned, timeout_s: float) -> None:
+        """Finish what is in hand, commit, unlock."""
+        is_stopping = timeout_s is not _GIVE_AWAY_S
+        if self._options.orderly or is_stopping:
+            await self._consume.drain(assigned, timeout_s)
+        queue, offset = assigned.queue, assigned.window.commit_offset
+        try:
+            if not assigned.has_lost_lock:
+                await self._offsets.commit(queue, offset)
+        except (RemotingError, BrokerError) as error:
+            log.warning(
+                "the offset %d of %s was not committed at leaving: %s", offset, queue, error
+            )
+        self._offsets.forget(queue)
+        if self._locks is not None and not assigned.in_hand:
+            await self._locks.give_back(queue)
+
+    def _say(self, problem: str) -> None:
+        """Log a problem once until it changes."""
+        if problem != self._problem:
+            self._problem = problem
+            log.warning("%s (group %s)", problem, self._options.group)

@@ -1,0 +1,84 @@
+"""What a message must be like before it is sent, by RocketMQ's rules.
+
+Owns the checks and their sentences; refuses to change the message. Invariant: what passes here no
+broker of RocketMQ refuses for its form.
+Java: Validators.checkMessage, Message.putUserProperty, MessageBatch.generateFromList
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.errors import InvalidMessage
+from cometmq.model.message import RESERVED_PROPERTIES
+from cometmq.model.topic import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
+from cometmq.rules.names import topic_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cometmq.model.message import Message
+
+PROPERTIES_BYTES_MAX = 32_767
+
+
+def check_topic(topic: str) -> None:
+    """Raise InvalidMessage unless a message may be sent to the topic."""
+    problem = topic_problem(topic) if isinstance(topic, str) else f"the topic {topic!r} is no text"
+    if problem is None and topic in SEND_FORBIDDEN_TOPICS:
+        problem = f"the topic {topic} belongs to RocketMQ itself; nothing may be sent to it"
+    if problem:
+        raise InvalidMessage(problem)
+
+
+def check_message(message: Message, body_bytes_max: int) -> None:
+    """Raise InvalidMessage unless the message may be sent; its topic is checked elsewhere."""
+    body = message.body
+    if not isinstance(body, bytes):
+        raise InvalidMessage(f"the body is {type(body).__name__}; it must be bytes")
+    if not body:
+        raise InvalidMessage(f"the body of a message for {message.topic} is empty")
+    if len(body) > body_bytes_max:
+        raise InvalidMessage(
+            f"the body of a message for {message.topic} has {len(body)} bytes; "
+            f"the limit is {body_bytes_max}"
+        )
+    if message.properties:
+        for name, value in message.properties.items():
+            _check_property(name, value)
+    for name, text in (("tags", message.tags), ("sharding_key", message.sharding_key)):
+        if text is not None:
+            _check_text(name, text)
+    if message.keys:
+        _check_text("keys", message.keys)
+
+
+def check_batch(messages: Sequence[Message]) -> None:
+    """Raise InvalidMessage unless the messages may travel in one batch frame."""
+    for message in messages:
+        if message.delay_level > 0:
+            raise InvalidMessage("a message with a delay level cannot be sent in a batch")
+        if message.topic.startswith(RETRY_PREFIX):
+            raise InvalidMessage("messages for a retry topic cannot be sent in a batch")
+
+
+def check_properties_size(properties: bytes) -> None:
+    """Raise InvalidMessage when the encoded properties are longer than the record can hold."""
+    if len(properties) > PROPERTIES_BYTES_MAX:
+        raise InvalidMessage(
+            f"the properties take {len(properties)} bytes; the limit is {PROPERTIES_BYTES_MAX}"
+        )
+
+
+def _check_property(name: str, value: str) -> None:
+    if name in RESERVED_PROPERTIES:
+        raise InvalidMessage(f"the property name {name} is reserved by RocketMQ")
+    _check_text("a property's name", name)
+    _check_text(f"the property {name}", value)
+
+
+def _check_text(what: str, text: str) -> None:
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidMessage(f"{what} must be a text that is not blank, not {text!r}")
+    if "\x01" in text or "\x02" in text:
+        raise InvalidMessage(f"{what} holds the character 1 or 2, which separate properties")

@@ -1,0 +1,107 @@
+"""Where handlers run: plain ones in threads, async ones as tasks, a bounded number of either.
+
+Owns threads, tasks and the way back to the loop; refuses to know messages and outcomes. Invariant:
+results come back on the loop, many with one wake-up, each job's exactly once.
+Java: the executor of ConsumeMessageConcurrentlyService and ConsumeMessageOrderlyService
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    Job = Callable[[], None]
+
+
+class Threads:
+    """Threads that run plain jobs. The caller bounds the number of jobs. One loop owns it."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._count, self._name = count, name
+        self._jobs: SimpleQueue[tuple[Job, Job] | None] = SimpleQueue()
+        self._finished: deque[Job] = deque()
+        self._threads: list[Thread] = []
+        self._open = 0
+        self._is_woken = False
+
+    def submit(self, job: Job, done: Job) -> None:
+        """Run `job`, which must not raise, in a thread; then call `done` on the loop."""
+        self._open += 1
+        if self._open > len(self._threads) < self._count:
+            self._threads.append(
+                Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
+            )
+            self._threads[-1].start()
+        self._jobs.put((job, done))
+
+    def close(self) -> None:
+        """Let each thread end once the jobs given before are done; waits for none."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        self._threads.clear()
+
+    def _work(self) -> None:
+        while (task := self._jobs.get()) is not None:
+            job, done = task
+            job()
+            self._finished.append(done)
+            if not self._is_woken:
+                self._is_woken = True
+                self._wake()
+
+    def _wake(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._collect)
+        except RuntimeError:
+            self._finished.clear()  # the loop has ended: nobody waits any more
+
+    def _collect(self) -> None:
+        self._is_woken = False  # before looking: who appends later wakes the loop again
+        for _ in range(len(self._finished)):
+            self._open -= 1
+            self._finished.popleft()()
+
+
+class Tasks:
+    """Tasks that run async jobs, `count` at a time; the rest waits its turn. One loop owns it."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._waiting: deque[Coroutine[object, object, None]] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+
+    def submit(self, job: Coroutine[object, object, None]) -> None:
+        """Run a coroutine as soon as fewer than `count` others are running."""
+        self._waiting.append(job)
+        self._next()
+
+    def close(self) -> None:
+        """Drop the jobs that have not begun and cancel the others."""
+        for job in self._waiting:
+            job.close()
+        self._waiting.clear()
+        for task in self._running:
+            task.cancel()
+
+    def _next(self) -> None:
+        while self._waiting and len(self._running) < self._count:
+            task = asyncio.get_running_loop().create_task(_run(self._waiting.popleft()))
+            self._running.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            raise error
+        self._next()
+
+
+async def _run(job: Coroutine[object, object, None]) -> None:
+    await job
