@@ -31,12 +31,11 @@ def encode_route(route: TopicRouteData, *, strict: bool = False) -> bytes:
 def decode_route(data: bytes) -> TopicRouteData:
     """Read a route."""
     obj = shape.load_object(data)
-    servers = shape.table(obj, "filterServerTable", list)
     return TopicRouteData(
         broker_datas=tuple(shape.items(obj, "brokerDatas", _broker_of)),
         queue_datas=tuple(shape.items(obj, "queueDatas", _queue_of)),
         order_topic_conf=shape.text_or_none(obj, "orderTopicConf"),
-        filter_server_table=servers,
+        filter_server_table=shape.text_lists(obj, "filterServerTable"),
     )
 
 
@@ -51,10 +50,9 @@ def encode_cluster_info(info: ClusterInfo) -> bytes:
 def decode_cluster_info(data: bytes) -> ClusterInfo:
     """Read all brokers and clusters."""
     obj = shape.load_object(data)
-    clusters = shape.object_of(obj.get("clusterAddrTable"), "clusterAddrTable")
     return ClusterInfo(
         broker_addr_table=shape.table(obj, "brokerAddrTable", _broker_of),
-        cluster_addr_table={name: shape.texts(clusters, name) for name in clusters},
+        cluster_addr_table=shape.text_lists(obj, "clusterAddrTable"),
     )
 
 

@@ -136,6 +136,12 @@ def text_table(obj: Json, key: str) -> dict[str, str]:
     return table(obj, key, lambda value: as_text(value, key))
 
 
+def text_lists(obj: Json, key: str) -> dict[str, list[str]]:
+    """Return a table of lists of texts."""
+    entries = object_of(obj.get(key), key)
+    return {name: texts(entries, name) for name in entries}
+
+
 def queue_table(obj: Json, key: str, read: Callable[[Any], _T]) -> dict[MessageQueue, _T]:
     """Return a table whose keys are queues, as raw objects or as texts that hold one."""
     entries = object_of(obj.get(key), key).items()
