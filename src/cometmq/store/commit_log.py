@@ -1,0 +1,183 @@
+"""Hot. The log: every record of every topic, one after the other, in files of one size.
+
+A record gets its place at once and waits in memory for `write`, which hands all of them to the
+system in one call a file. A file ends with a blank, so a record is followed by at least 8 bytes.
+Invariants: first <= flushed <= written <= tail; bytes below `written` are in the files, below
+`flushed` they survive a power cut; a failed `write` leaves the log as if nothing had been placed.
+Java: CommitLog.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from cometmq.wire import stored
+
+if TYPE_CHECKING:
+    from cometmq.store.file_row import FileRow, Segment
+    from cometmq.store.results import Draft
+
+_encode = stored.encode
+_HEAD_BYTES = 56
+_PREFIX = Struct(">iI")
+_OFFSETS = Struct(">qqi")
+_TIME = Struct(">q")
+_MAGICS = (stored.MAGIC_V1, stored.MAGIC_V2)
+
+
+class CommitLog:
+    """The run of records. One loop owns it; only `Segment.pin`ned files are synced elsewhere."""
+
+    __slots__ = (
+        "_file_bytes",
+        "_pending",
+        "_room",
+        "_row",
+        "store_host",
+        "_torn",
+        "_with_crc",
+        "flushed",
+        "tail",
+        "written",
+    )
+
+    def __init__(self, row: FileRow, store_host: bytes, *, with_crc: bool) -> None:
+        self._row = row
+        self._file_bytes = row.file_bytes
+        self.store_host = store_host
+        self._with_crc = with_crc
+        self._pending: list[bytes] = []
+        self._torn = False
+        self.begin_at(row.first)
+
+    def begin_at(self, tail: int) -> None:
+        """Take `tail` as the end of what is in the files and durable."""
+        self.tail = self.written = self.flushed = tail
+        self._room = self._file_bytes - tail % self._file_bytes
+
+    @property
+    def first(self) -> int:
+        """The offset of the oldest byte still there."""
+        return self._row.first
+
+    @property
+    def unflushed(self) -> int:
+        """Bytes placed and not yet durable."""
+        return self.tail - self.flushed
+
+    def fits(self, size: int) -> bool:
+        """Whether so many bytes of records can lie in one file."""
+        return size + 8 <= self._file_bytes
+
+    def make_room(self, size: int) -> None:
+        """End the current file with a blank unless `size` bytes and a blank still fit."""
+        if self._room < size + 8:
+            self._pending.append(stored.BLANK.pack(self._room, stored.MAGIC_BLANK))
+            self.tail += self._room
+            self._room = self._file_bytes
+
+    def place(
+        self, draft: Draft, properties: bytes, sys_flag: int, queue_offset: int, now_ms: int
+    ) -> tuple[int, int]:
+        """Put a record at the tail, still in memory; its phy_offset and size come back.
+
+        Only after `make_room` for it.
+        """
+        phy_offset = self.tail
+        record = _encode(
+            draft.topic,
+            draft.queue_id,
+            draft.flag,
+            queue_offset,
+            phy_offset,
+            sys_flag,
+            draft.born_ms,
+            draft.born_host,
+            now_ms,
+            self.store_host,
+            draft.reconsume_times,
+            draft.prepared_offset,
+            draft.body,
+            properties,
+            self._with_crc,
+        )
+        self._pending.append(record)
+        size = len(record)
+        self.tail = phy_offset + size
+        self._room -= size
+        return phy_offset, size
+
+    def write(self) -> None:
+        """Hand everything placed to the system; OSError: nothing of it was kept."""
+        pending = self._pending
+        if not pending:
+            return
+        self._pending = []
+        start, end = self.written, self.tail
+        try:
+            if self._torn:
+                self._mend(start)
+            if start // self._file_bytes == (end - 1) // self._file_bytes:
+                self._row.write(start, b"".join(pending))
+            else:
+                self._write_over_files(pending)
+        except OSError:
+            self.tail = start
+            self._room = self._file_bytes - start % self._file_bytes
+            self._torn = True
+            self._mend(start)
+            raise
+        self.written = end
+
+    def _mend(self, start: int) -> None:
+        """Wipe out what a failed write left behind; tried again before the next write."""
+        self._row.cut(start)
+        self._torn = False
+
+    def _write_over_files(self, pending: list[bytes]) -> None:
+        """Write pieces that reach over a file's end: the blank is the last piece of each."""
+        at, first = self.written, 0
+        room = self._file_bytes - at % self._file_bytes
+        for index, piece in enumerate(pending):
+            if len(piece) == 8:
+                self._row.write(at, b"".join(pending[first : index + 1]))
+                at += room
+                first, room = index + 1, self._file_bytes
+        if first < len(pending):
+            self._row.write(at, b"".join(pending[first:]))
+
+    def read(self, at: int, length: int) -> bytes:
+        """Copy bytes of one file out."""
+        return self._row.read(at, length)
+
+    def record_at(self, phy_offset: int) -> bytes | None:
+        """The record that begins there; None when none does."""
+        size = self.size_at(phy_offset)
+        return self._row.read(phy_offset, size) if size else None
+
+    def size_at(self, phy_offset: int) -> int:
+        """The size of the record that begins there; 0 when none does."""
+        if not self._row.first <= phy_offset < self.written:
+            return 0
+        head = self._row.read(phy_offset, _HEAD_BYTES)
+        if len(head) < _HEAD_BYTES:
+            return 0
+        size, magic = _PREFIX.unpack_from(head)
+        if magic not in _MAGICS or size < stored.FIXED_BYTES:
+            return 0
+        if _OFFSETS.unpack_from(head, 20)[1] != phy_offset or phy_offset + size > self.written:
+            return 0
+        return int(size)
+
+    def store_time(self, phy_offset: int) -> int:
+        """When the record that begins there was stored, ms; -1 when none does."""
+        if not self.size_at(phy_offset):
+            return -1
+        head = self._row.read(phy_offset, 76)
+        is_v6 = _OFFSETS.unpack_from(head, 20)[2] & 0x10
+        return int(_TIME.unpack_from(head, 68 if is_v6 else 56)[0])
+
+    def segments(self, start: int, end: int) -> list[Segment]:
+        """The files that hold bytes of [start, end)."""
+        return self._row.between(start, end)

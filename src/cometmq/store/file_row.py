@@ -1,0 +1,203 @@
+"""A row of files of one size that together are one long run of bytes.
+
+A file is named by the offset of its first byte, 20 decimal digits. Files are opened when they are
+first touched and closed again when too many are open; nobody above sees that. Refuses to know
+what the bytes mean. Invariant: a read or write lies within one file.
+Java: MappedFileQueue, DefaultMappedFile.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import deque
+from typing import TYPE_CHECKING
+
+from cometmq.errors import NotAStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.world.ports import Files, OpenFile
+
+
+class OpenFiles:
+    """The bound on files kept open; the ones not used lately are closed first."""
+
+    __slots__ = ("_limit", "_ring")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._ring: deque[Segment] = deque()
+
+    def add(self, segment: Segment) -> None:
+        """Count a segment that was just opened, and close others if it is one too many."""
+        ring = self._ring
+        for _ in range(2 * len(ring)):
+            if len(ring) < self._limit:
+                break
+            oldest = ring.popleft()
+            if oldest.used or oldest.pins:
+                oldest.used = False
+                ring.append(oldest)
+            else:
+                oldest.sleep()
+        ring.append(segment)
+
+    def forget(self, segment: Segment) -> None:
+        """Close a segment now."""
+        if segment.file is not None:
+            self._ring.remove(segment)
+            segment.sleep()
+
+    def __len__(self) -> int:
+        """How many files are open."""
+        return len(self._ring)
+
+
+class Segment:
+    """One file of a row, open or not."""
+
+    __slots__ = ("base", "file", "pins", "row", "used")
+
+    def __init__(self, row: FileRow, base: int) -> None:
+        self.row, self.base = row, base
+        self.file: OpenFile | None = None
+        self.used = False
+        self.pins = 0
+
+    def wake(self) -> OpenFile:
+        """The open file, opened now if it is not."""
+        if self.file is None:
+            row = self.row
+            self.file = row.files.open(row.path_of(self.base), row.file_bytes, mapped=row.mapped)
+            row.open_files.add(self)
+        self.used = True
+        return self.file
+
+    def pin(self) -> OpenFile:
+        """Open the file and keep it open until `unpin`: another thread is about to use it."""
+        file = self.wake()
+        self.pins += 1
+        return file
+
+    def unpin(self) -> None:
+        """Allow the file to be closed again."""
+        self.pins -= 1
+
+    def sleep(self) -> None:
+        """Close the file; the next use opens it again."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+class FileRow:
+    """All files of one directory, in the order of their offsets."""
+
+    __slots__ = ("bases", "directory", "file_bytes", "files", "mapped", "open_files", "segments")
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        file_bytes: int,
+        open_files: OpenFiles,
+        *,
+        mapped: bool = False,
+    ) -> None:
+        self.files, self.directory, self.file_bytes = files, directory, file_bytes
+        self.open_files, self.mapped = open_files, mapped
+        self.bases: list[int] = []
+        self.segments: dict[int, Segment] = {}
+
+    def load(self) -> None:
+        """Find the files that are there; NotAStore when one cannot belong to this row."""
+        for name in self.files.names(self.directory):
+            path = self.directory / name
+            if not (name.isdecimal() and len(name) >= 20):
+                if (stat := self.files.stat(path)) and stat.size >= 0:
+                    raise NotAStore(f"{path} is no store file: its name should be 20 digits")
+                continue
+            base = int(name)
+            if base % self.file_bytes:
+                raise NotAStore(
+                    f"{path} does not begin at a multiple of {self.file_bytes} bytes: "
+                    "the store was written with another file size; set that one"
+                )
+            self.bases.append(base)
+            self.segments[base] = Segment(self, base)
+
+    def path_of(self, base: int) -> Path:
+        """The file that begins at this offset."""
+        return self.directory / f"{base:020d}"
+
+    @property
+    def first(self) -> int:
+        """The offset of the first byte of the first file; 0 when there is none."""
+        return self.bases[0] if self.bases else 0
+
+    @property
+    def end(self) -> int:
+        """The offset after the last byte of the last file; 0 when there is none."""
+        return self.bases[-1] + self.file_bytes if self.bases else 0
+
+    def base_of(self, at: int) -> int:
+        """The first offset of the file that holds this one."""
+        return at - at % self.file_bytes
+
+    def read(self, at: int, length: int) -> bytes:
+        """Copy bytes out of the one file that holds `at`; empty when that file is not there."""
+        file_offset = at % self.file_bytes
+        segment = self.segments.get(at - file_offset)
+        if segment is None:
+            return b""
+        return segment.wake().read(file_offset, length)
+
+    def segment(self, base: int) -> Segment:
+        """The file that begins at `base`, made durably when it is missing."""
+        segment = self.segments.get(base)
+        if segment is None:
+            segment = Segment(self, base)
+            self.files.make_dir(self.directory)
+            try:
+                segment.wake().sync()
+                self.files.sync_dir(self.directory)
+            except OSError:
+                self.open_files.forget(segment)
+                self.files.delete(self.path_of(base))
+                raise
+            insort(self.bases, base)
+            self.segments[base] = segment
+        return segment
+
+    def write(self, at: int, data: bytes) -> None:
+        """Write within the file that holds `at`, made when missing; OSError: perhaps in part."""
+        file_offset = at % self.file_bytes
+        self.segment(at - file_offset).wake().write(file_offset, data)
+
+    def cut(self, at: int) -> None:
+        """Drop everything from `at` on: zeros in its file, later files deleted."""
+        for base in [base for base in self.bases if base >= at]:
+            self.remove(base)
+        file_offset = at % self.file_bytes
+        if file_offset and (segment := self.segments.get(at - file_offset)):
+            segment.wake().cut(file_offset)
+
+    def remove(self, base: int) -> None:
+        """Delete one file."""
+        segment = self.segments.pop(base)
+        self.bases.remove(base)
+        self.open_files.forget(segment)
+        self.files.delete(self.path_of(base))
+
+    def between(self, start: int, end: int) -> list[Segment]:
+        """The files that hold bytes of [start, end)."""
+        at = max(bisect_right(self.bases, start) - 1, 0)
+        return [
+            self.segments[b] for b in self.bases[at:] if b < end and b + self.file_bytes > start
+        ]
+
+    def close(self) -> None:
+        """Close all files."""
+        for segment in self.segments.values():
+            self.open_files.forget(segment)

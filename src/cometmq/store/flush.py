@@ -1,0 +1,125 @@
+"""Making the log durable: one flush at a time, off the loop, for all who wait meanwhile.
+
+Whoever joins while a flush is under way is in the next one. A failed flush fails its group and
+stops the log, because nobody can say any more what the disk holds.
+Invariant: bytes of a group are in the files before its flush begins; `log.flushed` grows only when
+one has succeeded. Java: GroupCommitService, FlushRealTimeService.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cometmq.store.results import PutStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.store.commit_log import CommitLog
+    from cometmq.store.consume_queue import ConsumeQueue
+    from cometmq.store.file_row import Segment
+    from cometmq.world.ports import Worker
+
+    Entry = tuple[ConsumeQueue, int, int, int]
+    Done = Callable[[PutStatus], None]
+
+
+class Group:
+    """Messages and askers of one flush."""
+
+    __slots__ = ("asked", "entries", "store_ms", "timer", "upto")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.asked: list[Done] = []
+        self.upto = 0
+        self.store_ms = 0
+        self.timer: asyncio.TimerHandle | None = None
+
+    def settle(self, status: PutStatus) -> None:
+        """Tell all who asked and have not been told."""
+        asked, self.asked = self.asked, []
+        for done in asked:
+            done(status)
+
+
+class LogFlush:
+    """Flushes the log in groups. Belongs to the store's loop."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        worker: Worker,
+        timeout_s: float,
+        flushed: Callable[[Group], None],
+    ) -> None:
+        """`flushed`: called with each group that is durable, before its askers are told."""
+        self._log, self._worker, self._timeout_s = log, worker, timeout_s
+        self._flushed = flushed
+        self._next: Group | None = None
+        self._busy = False
+        self._idle: list[asyncio.Future[None]] = []
+        self.broken: OSError | None = None
+        """The error that stopped the log, if one did."""
+
+    def join(self, entries: list[Entry], asked: list[Done], store_ms: int) -> None:
+        """Flush what has been written so far; then show `entries` and answer `asked`."""
+        group = self._next
+        if group is None:
+            group = self._next = Group()
+            if asked:
+                loop = asyncio.get_running_loop()
+                group.timer = loop.call_later(self._timeout_s, self._late, group)
+        group.entries += entries
+        group.asked += asked
+        group.upto = self._log.written
+        group.store_ms = store_ms
+        if not self._busy:
+            self._start()
+
+    async def idle(self) -> None:
+        """Wait until nothing is under way."""
+        if self._busy:
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(ended)
+            await ended
+
+    def _late(self, group: Group) -> None:
+        group.settle(PutStatus.FLUSH_DISK_TIMEOUT)
+
+    def _start(self) -> None:
+        group, self._next = self._next, None
+        if group is None:
+            return
+        self._busy = True
+        segments = self._log.segments(self._log.flushed, group.upto)
+        files = [segment.pin() for segment in segments]
+
+        def job() -> None:
+            for file in files:
+                file.sync()
+
+        self._worker.submit(job, lambda problem: self._ended(group, segments, problem))
+
+    def _ended(self, group: Group, segments: list[Segment], problem: OSError | None) -> None:
+        for segment in segments:
+            segment.unpin()
+        if group.timer is not None:
+            group.timer.cancel()
+        self._busy = False
+        if problem is not None or self.broken is not None:
+            self.broken = self.broken or problem
+            group.settle(PutStatus.SERVICE_NOT_AVAILABLE)
+        else:
+            self._log.flushed = group.upto
+        # The next flight leaves before the answers of this one are written.
+        self._start()
+        if self.broken is None:
+            self._flushed(group)
+            group.settle(PutStatus.PUT_OK)
+        if not self._busy:
+            idle, self._idle = self._idle, []
+            for ended in idle:
+                if not ended.done():
+                    ended.set_result(None)

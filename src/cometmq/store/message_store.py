@@ -1,0 +1,432 @@
+"""The door of the store: put messages, get them back, know what is safe.
+
+A put gets its offsets at once; the bytes of all puts of one turn of the loop leave in one write at
+its end, and then readers see them (SYNC_FLUSH: once they are on disk). `settle` says when.
+Refuses to know requests, topics' settings and consumers.
+Invariant: what was answered PUT_OK is found again after any crash that flushDiskType covers.
+Java: DefaultMessageStore.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from cometmq.store.checkpoint import Checkpoint
+from cometmq.store.commit_log import CommitLog
+from cometmq.store.fetch import Fetch
+from cometmq.store.file_row import FileRow, OpenFiles
+from cometmq.store.flush import Group, LogFlush
+from cometmq.store.json_file import JsonFile
+from cometmq.store.layout import Layout
+from cometmq.store.queues import Queues
+from cometmq.store.recovery import Last, Recovery
+from cometmq.store.results import Draft, GetStatus, Got, Placed, PutStatus
+from cometmq.store.retention import Retention
+from cometmq.store.time_search import offset_by_time
+from cometmq.store.upkeep import Upkeep
+from cometmq.wire import properties, stored, sysflag
+from cometmq.world.system import ThreadWorker, ram_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cometmq.settings.store import StoreSettings
+    from cometmq.store.flush import Done, Entry
+    from cometmq.world.ports import Clock, Files, Worker
+
+__all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "PutStatus"]
+
+log = logging.getLogger(__name__)
+_HOST_BITS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
+_NO_PLACE = -1
+
+
+def _nobody(topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+    """Nobody waits for arrivals yet."""
+
+
+class MessageStore:
+    """One broker's messages. Everything but `open` runs on one loop."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        settings: StoreSettings,
+        clock: Clock,
+        files: Files,
+        tags_code: Callable[[str, bytes, int], int],
+        store_host: bytes,
+        workers: tuple[Worker, Worker],
+        ram: int,
+    ) -> None:
+        """For `open`, which is the way to a store."""
+        self._layout, self._settings, self._clock = layout, settings, clock
+        self._tags_code, self._workers = tags_code, workers
+        self._is_sync = settings.is_sync_flush
+        self._with_crc = settings.append_crc
+        self._properties_max = properties.BYTES_MAX - (21 if settings.append_crc else 0)
+        self._host_bits = sysflag.with_hosts(0, b"", store_host)
+        opened = OpenFiles(settings.open_files_max)
+        size = settings.commit_log_file_bytes
+        self._row = FileRow(files, layout.commit_log, size, opened, mapped=True)
+        self._queues = Queues(
+            files, layout.consume_queue, settings.consume_queue_file_bytes, opened
+        )
+        self._row.load()
+        self._log = CommitLog(self._row, store_host, with_crc=self._with_crc)
+        self._checkpoint = Checkpoint(files, layout.checkpoint)
+        self._ends = JsonFile(layout.config / "consumeQueueEnds.json", files)
+        self._fetch = Fetch(self._log, settings, ram)
+        timeout_s = settings.sync_flush_timeout_ms / 1000
+        self._flush = LogFlush(self._log, workers[0], timeout_s, self._show)
+        self._retention = Retention(settings, clock, files, self._row, self._queues)
+        self._upkeep = Upkeep(
+            settings,
+            clock,
+            self._log,
+            self._queues,
+            self._checkpoint,
+            self._flush,
+            self._retention,
+            workers[1],
+        )
+        self.on_arrival: Callable[[str, int, int, int], None] = _nobody
+        """(topic, queue_id, new max offset, tags code), called once a message is visible."""
+        self._asked: list[Done] = []
+        self._placed: list[Entry] = []
+        self._tick_ms = self._last_ms = 0
+        self._is_ticking = self._is_stopped = False
+        self._is_write_failing = False
+
+    @classmethod
+    def open(
+        cls,
+        root: Path,
+        settings: StoreSettings,
+        *,
+        clock: Clock,
+        files: Files,
+        tags_code: Callable[[str, bytes, int], int],
+        store_host: bytes,
+        worker: Callable[[str], Worker] = ThreadWorker,
+        ram: int | None = None,
+    ) -> MessageStore:
+        """Lock the directory (made when missing), mend what a crash left, and open it.
+
+        `tags_code(topic, raw properties, store_ms)` gives the number a consumer's filter sees;
+        `store_host` is the packed address written into records; `ram`, the bytes of memory, decides
+        which messages count as fresh. Raises StoreLocked, NotAStore, StoreCorrupt; blocks while it
+        reads.
+        """
+        layout = Layout(files, root)
+        layout.check()
+        layout.take()
+        try:
+            workers = worker("store-flush"), worker("store-queues")
+            memory = ram_bytes() if ram is None else ram
+            store = cls(layout, settings, clock, files, tags_code, store_host, workers, memory)
+            store._recover()
+        except BaseException:
+            layout.release()
+            raise
+        return store
+
+    def _recover(self) -> None:
+        self._checkpoint.load()
+        was_stopped = self._layout.was_stopped
+        recovered = Recovery(
+            self._row,
+            self._log,
+            self._queues,
+            self._checkpoint,
+            self._tags_code,
+            check_crc=self._settings.check_crc_on_recover,
+        ).run(was_stopped=was_stopped, ends=self._ends_of_queues())
+        self._last_ms = recovered.last.store_ms
+        self._upkeep.shown = recovered.last
+        self._upkeep.vouch_now()
+        self._layout.mark_running(f"{os.getpid()}\n")
+        if not was_stopped:
+            log.warning(
+                "the store %s was not stopped in order: %d messages read again, up to byte %d",
+                self._layout.root,
+                recovered.records,
+                self._log.tail,
+            )
+
+    # ---- putting
+
+    def put(self, draft: Draft) -> Placed:
+        """Give a message its place; its bytes leave at the end of the turn, `settle` says when.
+
+        A status other than PUT_OK means that nothing was kept. Must be called on the loop.
+        """
+        if not self._is_ticking:
+            self._is_ticking = True
+            asyncio.get_running_loop().call_soon(self._end_tick)
+        if status := self._refusal():
+            return Placed(status, _NO_PLACE, 0, _NO_PLACE, 0)
+        raw, sys_flag, size, status = self._measure(draft)
+        if status is not None:
+            return Placed(status, _NO_PLACE, 0, _NO_PLACE, 0)
+        self._log.make_room(size)
+        return self._place(draft, raw, sys_flag)
+
+    def put_batch(self, drafts: list[Draft]) -> list[Placed]:
+        """Give messages of one queue places side by side in one file: all of them or none."""
+        if not self._is_ticking:
+            self._is_ticking = True
+            asyncio.get_running_loop().call_soon(self._end_tick)
+        measured = [self._measure(draft) for draft in drafts]
+        status = self._refusal() or next((m[3] for m in measured if m[3] is not None), None)
+        room = sum([m[2] for m in measured])
+        if status is None and not self._log.fits(room):
+            status = PutStatus.MESSAGE_ILLEGAL
+        if status is not None:
+            return [Placed(status, _NO_PLACE, 0, _NO_PLACE, 0)] * len(drafts)
+        self._log.make_room(room)
+        return [
+            self._place(draft, raw, sys_flag)
+            for draft, (raw, sys_flag, _, _) in zip(drafts, measured, strict=True)
+        ]
+
+    def _refusal(self) -> PutStatus | None:
+        """Why nothing at all can be put now, if so."""
+        commit_log, upkeep = self._log, self._upkeep
+        if self._is_stopped or self._flush.broken or upkeep.is_full or self._retention.is_disk_full:
+            return PutStatus.SERVICE_NOT_AVAILABLE
+        safe = commit_log.flushed if self._is_sync else commit_log.written
+        if commit_log.tail - safe > self._settings.unwritten_bytes_max:
+            return PutStatus.OS_PAGE_CACHE_BUSY
+        return None
+
+    def _measure(self, draft: Draft) -> tuple[bytes, int, int, PutStatus | None]:
+        """Properties and flag as they will be stored, the record's size, and what is wrong."""
+        raw, topic, body = draft.properties, draft.topic, draft.body
+        if properties.CRC32_KEY in raw:
+            raw = properties.remove(raw, properties.CRC32_KEY)
+        if len(raw) > self._properties_max:
+            return raw, 0, 0, PutStatus.PROPERTIES_SIZE_EXCEEDED
+        if len(body) > self._settings.max_message_bytes or not _is_topic(topic):
+            return raw, 0, 0, PutStatus.MESSAGE_ILLEGAL
+        sys_flag = draft.sys_flag & ~_HOST_BITS | self._host_bits
+        if len(draft.born_host) > 8:
+            sys_flag |= sysflag.BORN_HOST_V6
+        size = stored.size_of(topic, body, raw, sys_flag, self._with_crc)
+        if not self._log.fits(size):
+            return raw, 0, 0, PutStatus.MESSAGE_ILLEGAL
+        return raw, sys_flag, size, None
+
+    def _place(self, draft: Draft, raw: bytes, sys_flag: int) -> Placed:
+        now = self._tick_ms or self._begin_tick()
+        if not sysflag.is_queued(sys_flag):
+            phy_offset, size = self._log.place(draft, raw, sys_flag, 0, now)
+            return Placed(PutStatus.PUT_OK, phy_offset, size, 0, now)
+        queue = self._queues.of(draft.topic, draft.queue_id)
+        queue_offset = queue.next_offset
+        phy_offset, size = self._log.place(draft, raw, sys_flag, queue_offset, now)
+        queue.next_offset = queue_offset + 1
+        code = self._tags_code(draft.topic, raw, now)
+        self._placed.append((queue, phy_offset, size, code))
+        return Placed(PutStatus.PUT_OK, phy_offset, size, queue_offset, now)
+
+    def _begin_tick(self) -> int:
+        """The time of this turn; never before that of an earlier one."""
+        self._tick_ms = self._last_ms = max(self._clock.now_ms(), self._last_ms, 1)
+        return self._tick_ms
+
+    def settle(self, done: Callable[[PutStatus], None]) -> None:
+        """Have `done` called on the loop once all that was put before is as safe as promised.
+
+        That is: written (ASYNC_FLUSH), or durable (SYNC_FLUSH; after syncFlushTimeout it is called
+        with FLUSH_DISK_TIMEOUT). SERVICE_NOT_AVAILABLE: it could not be kept.
+        """
+        if not self._is_ticking:
+            self._is_ticking = True
+            asyncio.get_running_loop().call_soon(self._end_tick)
+        self._asked.append(done)
+
+    def _end_tick(self) -> None:
+        """Write what this turn put; then show and answer, at once or after the flush."""
+        self._is_ticking = False
+        self._tick_ms = 0
+        asked, self._asked = self._asked, []
+        placed, self._placed = self._placed, []
+        try:
+            self._log.write()
+        except OSError as problem:
+            self._give_up(placed, asked, problem)
+            return
+        if self._is_write_failing and placed:
+            self._is_write_failing = False
+            log.warning("the log %s is written again", self._row.directory)
+        if self._is_sync and (self._log.flushed < self._log.written or self._flush.broken):
+            self._flush.join(placed, asked, self._last_ms)
+            return
+        group = Group()
+        group.entries, group.asked = placed, asked
+        self._show(group)
+        group.settle(PutStatus.PUT_OK)
+
+    def _give_up(self, placed: list[Entry], asked: list[Done], problem: OSError) -> None:
+        """Take back what could not be written: its offsets will be given again."""
+        for queue, _, _, _ in placed:
+            queue.next_offset -= 1
+        if not self._is_write_failing:
+            self._is_write_failing = True
+            log.warning(
+                "the log %s cannot be written, sends are refused: %s", self._row.directory, problem
+            )
+        for done in asked:
+            done(PutStatus.SERVICE_NOT_AVAILABLE)
+
+    def _show(self, group: Group) -> None:
+        """Let readers see messages, then tell who waits for them."""
+        entries = group.entries
+        if not entries:
+            return
+        append = self._queues.append
+        for queue, phy_offset, size, code in entries:
+            append(queue, phy_offset, size, code)
+        _, phy_offset, size, _ = entries[-1]
+        self._upkeep.shown = Last(phy_offset, size, group.store_ms or self._last_ms)
+        arrived = self.on_arrival
+        for queue, _, _, code in entries:
+            arrived(queue.topic, queue.queue_id, queue.max_offset, code)
+
+    # ---- getting
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int,
+        max_bytes: int,
+        match: Callable[[int], bool] | None = None,
+    ) -> Got:
+        """Records of a queue from `queue_offset` on, one after the other, as they are on disk.
+
+        At most `max_count` messages and `max_bytes` (the first comes whatever its size), and no
+        more than the transfer limits of the settings. `match` sees a tags code and says whether the
+        message is wanted. `next_offset` is where to go on, or where the queue begins or ends.
+        """
+        queue = self._queues.find(topic, queue_id)
+        return self._fetch.get(queue, queue_offset, max_count, max_bytes, match)
+
+    def record_at(self, phy_offset: int) -> bytes | None:
+        """The record that begins at a byte of the log; None when none does that readers may see."""
+        record = self._log.record_at(phy_offset)
+        if record is None or (self._is_sync and phy_offset >= self._log.flushed):
+            return None
+        return record
+
+    def entry(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
+        """(phy_offset, size, tags_code) of a visible message; None when there is none."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not 0 <= queue_offset < queue.max_offset:
+            return None
+        return queue.entry(queue_offset)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first offset of a queue whose message is still there; 0 for a queue never used."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.min_offset(self._log.first)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The offset after the newest visible message of a queue; 0 for a queue never used."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def offset_by_time(self, topic: str, queue_id: int, ms: int, upper: bool = False) -> int:
+        """The first message stored at or after `ms`; with `upper` the last at or before it."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else offset_by_time(queue, self._log, ms, upper=upper)
+
+    def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When a message was stored, ms; -1 when there is none at this offset."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not 0 <= queue_offset < queue.max_offset:
+            return -1
+        return self._log.store_time(queue.entry(queue_offset)[0])
+
+    def queues(self) -> list[tuple[str, int]]:
+        """(topic, queue_id) of every queue that was ever put to."""
+        return [(queue.topic, queue.queue_id) for queue in self._queues]
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete the queues of a topic; its records stay in the log until their file goes."""
+        for queue in self._queues:
+            if queue.topic == topic:
+                self._queues.remove(queue)
+
+    @property
+    def min_phy_offset(self) -> int:
+        """The first byte of the log that is still there."""
+        return self._log.first
+
+    @property
+    def max_phy_offset(self) -> int:
+        """The byte after the newest record in the files."""
+        return self._log.written
+
+    # ---- living
+
+    def move_to(self, store_host: bytes) -> None:
+        """Write this packed address into records from now on: the port came to be known."""
+        self._host_bits = sysflag.with_hosts(0, b"", store_host)
+        self._log.store_host = store_host
+
+    async def start(self) -> None:
+        """Begin the background work: flushing, writing queue entries, cleaning."""
+        self._upkeep.start()
+
+    async def stop(self) -> None:
+        """Write and flush everything, say that the stop was in order, give the directory back."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        await self._upkeep.stop()
+        self._end_tick()
+        self._flush.join([], [], self._last_ms)
+        await self._flush.idle()
+        try:
+            if self._flush.broken is None:
+                self._upkeep.vouch_now()
+                self._save_ends()
+                self._layout.mark_stopped()
+        except OSError as problem:
+            log.error("the store %s could not be stopped in order: %s", self._layout.root, problem)
+        self._close()
+
+    def _close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+        self._checkpoint.close()
+        self._queues.close()
+        self._row.close()
+        self._layout.release()
+
+    def _save_ends(self) -> None:
+        ends = [[queue.topic, queue.queue_id, queue.max_offset] for queue in self._queues]
+        self._ends.save({"dispatched": self._checkpoint.dispatched, "ends": ends})
+
+    def _ends_of_queues(self) -> list[tuple[str, int, int]] | None:
+        """How long the queues were at the last clean stop, if nobody else used the store since."""
+        found = self._ends.load()
+        if not isinstance(found, dict) or self._checkpoint.dispatched < 0:
+            return None
+        if found.get("dispatched") != self._checkpoint.dispatched:
+            return None
+        return [(topic, queue_id, end) for topic, queue_id, end in found["ends"]]
+
+
+def _is_topic(topic: str) -> bool:
+    """Whether a record can hold the name; only retry and dead-letter topics may be long."""
+    if len(topic) <= 127:
+        return bool(topic)
+    return len(topic) <= 255 and topic.startswith(("%RETRY%", "%DLQ%"))

@@ -1,0 +1,169 @@
+"""All consume queues of a store: finding, making, writing and flushing them.
+
+Knows the directory layout consumequeue/<topic>/<queue id>/<20 digits>. Keeps the list of queues
+with unwritten entries and of files with unflushed ones.
+Invariant: a queue once made stays the same object until its topic is deleted.
+Java: ConsumeQueueStore.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cometmq.store.consume_queue import ConsumeQueue
+from cometmq.store.file_row import FileRow, OpenFiles, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cometmq.world.ports import Files, Worker
+
+_SLICE = 64
+"""Queues written, or files flushed, between two turns of the loop."""
+
+
+class Queues:
+    """The consume queues of one store."""
+
+    def __init__(
+        self, files: Files, directory: Path, file_bytes: int, open_files: OpenFiles
+    ) -> None:
+        self._files, self._directory = files, directory
+        self._file_bytes, self._open_files = file_bytes, open_files
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._dirty: set[ConsumeQueue] = set()
+        self._unflushed: dict[Segment, None] = {}
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, or None when nothing was ever put in it."""
+        return self._queues.get((topic, queue_id))
+
+    def of(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made when it is new; its directory comes with its first entry."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            row = FileRow(
+                self._files,
+                self._directory / topic / str(queue_id),
+                self._file_bytes,
+                self._open_files,
+            )
+            queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, row)
+        return queue
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        """All queues there are now."""
+        return iter(list(self._queues.values()))
+
+    def __len__(self) -> int:
+        """How many queues there are."""
+        return len(self._queues)
+
+    def load(self) -> None:
+        """Make an object for each queue that has a directory; their ends are not known yet."""
+        for topic in self._files.names(self._directory):
+            for name in self._files.names(self._directory / topic):
+                if name.isdecimal():
+                    self.of(topic, int(name)).row.load()
+
+    def append(self, queue: ConsumeQueue, phy_offset: int, size: int, tags_code: int) -> None:
+        """Show one message more of a queue and remember that it is to be written."""
+        queue.append(phy_offset, size, tags_code)
+        self._dirty.add(queue)
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether any queue has entries that are in memory only."""
+        return bool(self._dirty)
+
+    def spill_all(self) -> None:
+        """Write all waiting entries now. OSError: those not written still wait."""
+        for queue in list(self._dirty):
+            self._spill(queue)
+
+    async def spill(self) -> None:
+        """Write the entries that wait now, a few queues a turn of the loop."""
+        for index, queue in enumerate(list(self._dirty)):
+            self._spill(queue)
+            if index % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+
+    def _spill(self, queue: ConsumeQueue) -> None:
+        for base in queue.spill():
+            self._unflushed[queue.row.segments[base]] = None
+        self._dirty.discard(queue)
+
+    def flush_all(self) -> None:
+        """Make all written entries durable, here and now."""
+        for segment in list(self._unflushed):
+            segment.wake().sync()
+            del self._unflushed[segment]
+
+    async def flush(self, worker: Worker) -> None:
+        """Make the entries written so far durable, in the worker."""
+        waiting = list(self._unflushed)
+        for start in range(0, len(waiting), _SLICE):
+            group = [s for s in waiting[start : start + _SLICE] if s in self._unflushed]
+            await _sync(group, worker)
+            for segment in group:
+                self._unflushed.pop(segment, None)
+
+    def remove(self, queue: ConsumeQueue) -> None:
+        """Forget a queue and delete its files."""
+        self._queues.pop((queue.topic, queue.queue_id), None)
+        self._dirty.discard(queue)
+        self.cut(queue, 0)
+        self._files.delete(queue.row.directory)
+
+    def cut(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        """Drop the entries from `queue_offset` on, on disk as well."""
+        queue.row.cut(queue_offset * 20)
+        queue.begin_at(queue_offset)
+        self._dirty.discard(queue)
+        alive = set(queue.row.segments.values())
+        for segment in [s for s in self._unflushed if s.row is queue.row and s not in alive]:
+            del self._unflushed[segment]
+
+    def drop_expired(self, log_first: int) -> int:
+        """Delete queue files whose last entry's record has left the log; how many went."""
+        gone = 0
+        for queue in self:
+            row = queue.row
+            for base in row.bases[:-1]:
+                last = (base + row.file_bytes) // 20 - 1
+                if last >= queue.written_offset or queue.entry(last)[0] >= log_first:
+                    break
+                self._unflushed.pop(row.segments[base], None)
+                row.remove(base)
+                gone += 1
+        return gone
+
+    def close(self) -> None:
+        """Close all files."""
+        for queue in self._queues.values():
+            queue.row.close()
+
+
+async def _sync(segments: list[Segment], worker: Worker) -> None:
+    """Sync files in the worker and wait for it; OSError when one of them failed."""
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    opened = [segment.pin() for segment in segments]
+
+    def job() -> None:
+        for file in opened:
+            file.sync()
+
+    def done(problem: OSError | None) -> None:
+        for segment in segments:
+            segment.unpin()
+        if ended.cancelled():
+            return
+        if problem is None:
+            ended.set_result(None)
+        else:
+            ended.set_exception(problem)
+
+    worker.submit(job, done)
+    await ended

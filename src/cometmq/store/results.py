@@ -1,0 +1,104 @@
+"""What goes into the store and what comes out: drafts, places, statuses, what a pull found.
+
+Nouns only. Statuses carry RocketMQ's names, because they travel as remarks.
+Java: MessageExtBrokerInner, PutMessageStatus, GetMessageStatus, GetMessageResult.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class PutStatus(Enum):
+    """What became of a message. The two first mean that it is stored."""
+
+    PUT_OK = 0
+    FLUSH_DISK_TIMEOUT = 1
+    SERVICE_NOT_AVAILABLE = 2
+    MESSAGE_ILLEGAL = 3
+    PROPERTIES_SIZE_EXCEEDED = 4
+    OS_PAGE_CACHE_BUSY = 5
+
+
+class GetStatus(Enum):
+    """What a pull found."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MESSAGE_IN_QUEUE = 7
+
+
+class Draft:
+    """A message on its way into the log: all its fields but those the store gives it.
+
+    `born_host` is the packed IP and its port as i32, 8 or 20 bytes. `properties` are raw. The IPv6
+    bits of `sys_flag` are set by the store. `wait`: whether the sender waits for the disk.
+    """
+
+    __slots__ = (
+        "body",
+        "born_host",
+        "born_ms",
+        "flag",
+        "prepared_offset",
+        "properties",
+        "queue_id",
+        "reconsume_times",
+        "sys_flag",
+        "topic",
+        "wait",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes = b"",
+        *,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_ms: int = 0,
+        born_host: bytes = bytes(8),
+        reconsume_times: int = 0,
+        prepared_offset: int = 0,
+        wait: bool = True,
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.flag = flag
+        self.sys_flag = sys_flag
+        self.born_ms = born_ms
+        self.born_host = born_host
+        self.reconsume_times = reconsume_times
+        self.prepared_offset = prepared_offset
+        self.body = body
+        self.properties = properties
+        self.wait = wait
+
+
+class Placed(NamedTuple):
+    """Where a message went. Offsets are -1 when `status` says that it was refused."""
+
+    status: PutStatus
+    phy_offset: int
+    size: int
+    queue_offset: int
+    store_ms: int
+
+
+class Got(NamedTuple):
+    """One pull's worth: `body` holds `count` stored records, one after the other."""
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes
+    count: int  # type: ignore[assignment]  # the field's word; nobody counts in this tuple

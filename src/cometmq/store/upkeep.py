@@ -1,0 +1,152 @@
+"""What a store does beside puts and gets: flush, write queue entries, vouch for them, clean up.
+
+Holds no messages. A turn that fails for want of room is told once, and puts are refused until one
+succeeds. Invariant: the checkpoint names an offset only after every record below it is durable and
+has a durable queue entry. Java: FlushConsumeQueueService, StoreCheckpoint, CleanCommitLogService.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from cometmq.store.recovery import NOTHING, Last
+from cometmq.store.results import PutStatus
+from cometmq.world.background import Background
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.settings.store import StoreSettings
+    from cometmq.store.checkpoint import Checkpoint
+    from cometmq.store.commit_log import CommitLog
+    from cometmq.store.flush import LogFlush
+    from cometmq.store.queues import Queues
+    from cometmq.store.retention import Retention
+    from cometmq.world.ports import Clock, Worker
+
+log = logging.getLogger(__name__)
+_PAGE = 4096
+
+
+class Upkeep:
+    """The background work of one store. Belongs to the store's loop."""
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        clock: Clock,
+        commit_log: CommitLog,
+        queues: Queues,
+        checkpoint: Checkpoint,
+        flush: LogFlush,
+        retention: Retention,
+        worker: Worker,
+    ) -> None:
+        self._settings, self._clock = settings, clock
+        self._log, self._queues, self._checkpoint = commit_log, queues, checkpoint
+        self._flush, self._retention, self._worker = flush, retention, worker
+        self._background = Background("store")
+        self._flush_due_ms = self._vouch_due_ms = 0
+        self._is_told = False
+        self.shown: Last = NOTHING
+        """The newest record that readers may see."""
+        self.is_full = False
+        """Whether queue entries could not be written; they wait in memory."""
+
+    def start(self) -> None:
+        """Begin the periodic work on the running loop."""
+        settings, every = self._settings, self._background.every
+        if not settings.is_sync_flush:
+            every(settings.flush_interval_ms / 1000, self.flush_if_due, name="flush")
+        every(settings.flush_interval_consume_queue_ms / 1000, self.write_queues, name="queues")
+        every(settings.clean_interval_ms / 1000, self.clean, name="clean")
+
+    async def stop(self) -> None:
+        """End the periodic work."""
+        await self._background.stop()
+
+    def flush_if_due(self) -> None:
+        """Start a flush of the log when enough was written, or long ago."""
+        written, now = self._log.written - self._log.flushed, self._clock.now_ms()
+        is_due = now >= self._flush_due_ms
+        if written >= self._settings.flush_least_pages * _PAGE or (written and is_due):
+            self._flush.join([], [], self.shown.store_ms)
+            self._flush_due_ms = now + self._settings.flush_thorough_interval_ms
+
+    async def write_queues(self) -> None:
+        """Write waiting queue entries; now and then make them durable and say so."""
+        try:
+            if self._queues.has_unwritten:
+                await self._queues.spill()
+            if self.is_full:
+                log.warning("queue entries are written again")
+            self.is_full = False
+            now = self._clock.now_ms()
+            if now >= self._vouch_due_ms:
+                self._vouch_due_ms = now + self._settings.flush_consume_queue_thorough_interval_ms
+                await self.vouch()
+        except OSError as problem:
+            if not self.is_full:
+                log.warning("queue entries cannot be written, sends are refused: %s", problem)
+            self.is_full = True
+
+    async def vouch(self) -> None:
+        """Make all that readers see now durable, entries included, and move the checkpoint."""
+        shown = self.shown
+        if shown.end <= self._checkpoint.dispatched or shown is NOTHING:
+            return
+        if not await self._is_flushed(shown):
+            return
+        await self._queues.spill()
+        await self._queues.flush(self._worker)
+        self._promise(shown)
+        await self._run(self._checkpoint.save)
+
+    def vouch_now(self) -> None:
+        """Write and flush the queues and move the checkpoint here and now; the log is flushed."""
+        self._queues.spill_all()
+        self._queues.flush_all()
+        if self.shown is not NOTHING:
+            self._promise(self.shown)
+        self._checkpoint.save()
+
+    def _promise(self, shown: Last) -> None:
+        checkpoint = self._checkpoint
+        checkpoint.dispatched, checkpoint.newest = shown.end, shown.phy_offset
+        checkpoint.log_ms = checkpoint.queues_ms = shown.store_ms
+
+    async def clean(self) -> None:
+        """Delete what is older than it need be."""
+        try:
+            await self._retention.clean()
+        except OSError as problem:
+            log.warning("old files cannot be deleted: %s", problem)
+
+    async def _is_flushed(self, shown: Last) -> bool:
+        """Wait until the log is durable up to here; False when it did not get there in time."""
+        if self._log.flushed >= shown.end:
+            return True
+        answer: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
+
+        def done(status: PutStatus) -> None:
+            if not answer.done():
+                answer.set_result(status)
+
+        self._flush.join([], [done], shown.store_ms)
+        return await answer is PutStatus.PUT_OK
+
+    async def _run(self, job: Callable[[], None]) -> None:
+        """Run one job in the worker and wait for it."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(problem: OSError | None) -> None:
+            if not ended.done():
+                if problem is None:
+                    ended.set_result(None)
+                else:
+                    ended.set_exception(problem)
+
+        self._worker.submit(job, done)
+        await ended
