@@ -16,6 +16,7 @@ from cometmq.wire.header_json import HeaderFields
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
 from cometmq.wire.headers.send import SendMessageRequestHeaderV2
 from cometmq.wire.java_hash import java_hash, java_remainder
+from wire.goldens import read_golden as golden
 
 
 def only_frame(data):
@@ -26,7 +27,7 @@ def only_frame(data):
 
 
 @pytest.mark.parametrize("name", ["route_request_json", "route_request_rocketmq"])
-def test_a_route_request_is_read_from_either_encoding(golden, name):
+def test_a_route_request_is_read_from_either_encoding(name):
     command = Command.decode(only_frame(golden(name)))
     assert (command.code, command.opaque, command.flag) == (105, 7, 0)
     assert (command.language, command.version) == (LanguageCode.JAVA, 479)
@@ -35,11 +36,11 @@ def test_a_route_request_is_read_from_either_encoding(golden, name):
 
 
 @pytest.mark.parametrize("name", ["route_request_json", "response_with_remark"])
-def test_json_frames_are_written_back_byte_for_byte(golden, name):
+def test_json_frames_are_written_back_byte_for_byte(name):
     assert Command.decode(only_frame(golden(name))).encode() == golden(name)
 
 
-def test_the_binary_header_is_written_back_byte_for_byte(golden):
+def test_the_binary_header_is_written_back_byte_for_byte():
     header = only_frame(golden("route_request_rocketmq")).header
     assert header_rocketmq.encode(header_rocketmq.decode(header)) == header
 
@@ -51,19 +52,19 @@ def test_pop_codes_do_not_fit_the_binary_header():
         header_rocketmq.encode(HeaderFields(200050, 0, 1, VERSION, 3, None, {}))
 
 
-def test_a_response_with_a_remark_and_a_body_is_understood(golden):
+def test_a_response_with_a_remark_and_a_body_is_understood():
     command = Command.decode(only_frame(golden("response_with_remark")))
     assert command.is_response
     assert not command.is_oneway
     assert (command.code, command.remark, command.body) == (17, "no", b"\x01\x02")
 
 
-def test_our_answer_differs_from_javas_in_the_language_alone(golden):
+def test_our_answer_differs_from_javas_in_the_language_alone():
     ours = response(7, 17, remark="no", body=b"\x01\x02").encode()
     assert ours[8:].replace(b"PYTHON", b"JAVA") == golden("response_with_remark")[8:]
 
 
-def test_the_captured_send_header_is_understood(golden):
+def test_the_captured_send_header_is_understood():
     ext = json.loads(golden("send_v2_ext_fields"))
     header = SendMessageRequestHeaderV2.decode(ext)
     assert (header.producer_group, header.topic, header.default_topic) == ("PG", "T1", "TBW102")
@@ -75,7 +76,7 @@ def test_the_captured_send_header_is_understood(golden):
     assert properties.decode(header.properties.encode())["KEYS"] == "K1 K2"
 
 
-def test_the_route_is_read_and_written_back(golden):
+def test_the_route_is_read_and_written_back():
     data = golden("route_body")
     found = route.decode_route(data)
     assert found.broker_datas[0].master == "127.0.0.1:10911"
@@ -83,21 +84,21 @@ def test_the_route_is_read_and_written_back(golden):
     assert route.encode_route(found) == data
 
 
-def test_the_route_for_newer_clients_is_standard_json(golden):
+def test_the_route_for_newer_clients_is_standard_json():
     strict = route.encode_route(route.decode_route(golden("route_body")), strict=True)
     assert b'{"brokerAddrs":{"0":"127.0.0.1:10911"},' in strict
     json.loads(strict)
     assert route.decode_route(strict) == route.decode_route(golden("route_body"))
 
 
-def test_the_heartbeat_is_read_written_back_and_has_javas_fingerprint(golden):
+def test_the_heartbeat_is_read_written_back_and_has_javas_fingerprint():
     data = golden("heartbeat_body")
     beat = heartbeat.decode_heartbeat(data)
     assert heartbeat.encode_heartbeat(beat) == data
     assert heartbeat.heartbeat_fingerprint(beat) == -1761113644
 
 
-def test_consume_stats_keep_queues_as_object_keys(golden):
+def test_consume_stats_keep_queues_as_object_keys():
     data = golden("consume_stats_body")
     wanted = OffsetWrapper(broker_offset=2, consumer_offset=2, last_timestamp=2, pull_offset=2)
     assert admin.decode_consume_stats(data) == ConsumeStats(
@@ -106,14 +107,14 @@ def test_consume_stats_keep_queues_as_object_keys(golden):
     assert admin.encode_consume_stats(admin.decode_consume_stats(data)) == data
 
 
-def test_local_offsets_have_the_form_of_a_reset(golden):
+def test_local_offsets_have_the_form_of_a_reset():
     data = golden("local_offsets")
     offsets = offset.decode_reset_offset(data)
     assert offsets == {MessageQueue("T1", "b0", 0): 4}
     assert offset.encode_reset_offset(offsets) == data
 
 
-def test_the_stored_record_is_understood(golden):
+def test_the_stored_record_is_understood():
     record = stored.decode(golden("stored_record"))
     assert (record.topic, record.body, record.queue_id, record.flag) == ("T1", b"hello", 3, 9)
     assert (record.queue_offset, record.phy_offset, record.size) == (11, 1234, 108)
@@ -124,13 +125,13 @@ def test_the_stored_record_is_understood(golden):
     assert msg_id.offset_id(record.store_host, record.phy_offset) == wanted
 
 
-def test_the_batch_body_is_read_and_written_back(golden):
+def test_the_batch_body_is_read_and_written_back():
     (item,) = batch.decode(golden("batch_body"))
     assert (item.body, item.properties) == (b"b1", b"WAIT\x01true\x02TAGS\x01TagA\x02")
     assert batch.encode([item]) == golden("batch_body")
 
 
-def test_javas_deflated_bodies_inflate_and_ours_are_the_same(golden):
+def test_javas_deflated_bodies_inflate_and_ours_are_the_same():
     assert zlib.decompress(golden("zlib_hello")) == b"hello"
     assert zlib.compress(b"hello", 5) == golden("zlib_hello")
 

@@ -4,7 +4,8 @@ Refuses to know frames and what the fields mean. Reading is as tolerant as a Jav
 order, unknown keys, numbers as strings, raw numbers and booleans inside `extFields` (they become
 strings). Writing is what a Java peer writes: keys in alphabetical order, compact, raw UTF-8.
 With msgspec installed the common case is read by a typed decoder; what it refuses goes to the
-standard library, so both give the same fields or the same refusal.
+standard library. Both give the same fields or refuse, but msgspec does not look into keys that
+nobody reads.
 Java: RemotingSerializable, RemotingCommand.headerDecode.
 """
 
