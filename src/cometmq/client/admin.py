@@ -1,0 +1,228 @@
+"""AsyncAdmin: topics, their offsets, and how far groups are.
+
+Owns the questions an operator or a job asks; refuses to know messages. Works with the requests
+every RocketMQ broker answers to its clients, so it needs no statistics on the broker's side.
+Java: DefaultMQAdminExt
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Self
+
+from cometmq.client.core import Core, running
+from cometmq.client.options import ClientOptions, check_group, name_servers
+from cometmq.client.validation import check_topic
+from cometmq.errors import BrokerError, ConnectFailed, RouteNotFound
+from cometmq.model.stats import OffsetWrapper, TopicOffset
+from cometmq.model.topic import DEFAULT_TOPIC, SYSTEM_TOPICS
+from cometmq.rules.route_view import subscribe_queues
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request
+from cometmq.wire.headers.admin import CreateTopicRequestHeader
+from cometmq.wire.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    OffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from cometmq.world.system import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cometmq.model.queue import MessageQueue
+    from cometmq.model.route import ClusterInfo
+    from cometmq.wire.command import Command
+    from cometmq.wire.headers.base import Header
+
+_ROUTE_S = 10.0
+
+
+class AsyncAdmin:
+    """Asks and tells name servers and brokers what operators need.
+
+    `namesrv` is "host:port", several joined by ";" or as a list; without it the environment's
+    NAMESRV_ADDR is used. Use it as a context manager, or call start and stop. All methods raise
+    RemotingError when a peer does not answer and BrokerError when it refuses.
+    """
+
+    def __init__(
+        self, *, namesrv: str | Sequence[str] | None = None, timeout_s: float = 6.0
+    ) -> None:
+        servers = name_servers(namesrv, os.environ)
+        self._options = ClientOptions(namesrv=servers, call_timeout_s=timeout_s)
+        self._core: Core | None = None
+
+    async def start(self) -> None:
+        """Make ready. No connection is made before the first question needs it."""
+        if self._core is None:
+            self._core = Core(self._options, SystemClock())
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        if self._core is not None:
+            core, self._core = self._core, None
+            await core.stop()
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop."""
+        await self.stop()
+
+    async def clusters(self) -> ClusterInfo:
+        """All brokers and the clusters they belong to."""
+        return await self._running().servers.clusters()
+
+    async def topics(self, *, with_system: bool = False) -> list[str]:
+        """The names of all topics, sorted; RocketMQ's own only when asked for."""
+        found = await self._running().servers.topics()
+        return sorted(name for name in found if with_system or name not in SYSTEM_TOPICS)
+
+    async def create_topic(
+        self,
+        topic: str,
+        queues: int = 8,
+        *,
+        perm: int = 6,
+        order: bool = False,
+        brokers: Sequence[str] = (),
+    ) -> None:
+        """Create or change a topic on all masters, or on the brokers named; wait for its route.
+
+        `queues` is the number on each broker, `perm` 6 means read and write, 4 read only.
+        """
+        check_topic(topic)
+        core = self._running()
+        header = CreateTopicRequestHeader(
+            topic=topic,
+            default_topic=DEFAULT_TOPIC,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=perm,
+            order=order,
+        )
+        for addr in await self._masters(brokers):
+            await core.ask(addr, request(RequestCode.UPDATE_AND_CREATE_TOPIC, 0, header))
+        await self._wait_for_route(topic, queues)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""
+        found = await self._running().routes.subscribe_queues(topic)
+        if not found:
+            raise RouteNotFound(f"no name server knows the topic {topic}")
+        return found
+
+    async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
+        """The first and the next offset of each queue; their difference is what is stored."""
+        queues = await self.queues(topic)
+        found = await asyncio.gather(*(self._bounds(queue) for queue in queues))
+        return dict(zip(queues, found, strict=True))
+
+    async def group_offsets(self, group: str, topic: str) -> dict[MessageQueue, int | None]:
+        """The offset a group has committed in each queue; None where it has none."""
+        check_group(group)
+        queues = await self.queues(topic)
+        found = await asyncio.gather(*(self._committed(group, queue) for queue in queues))
+        return dict(zip(queues, found, strict=True))
+
+    async def consume_stats(self, group: str, topic: str) -> dict[MessageQueue, OffsetWrapper]:
+        """How far a group is in each queue; without a commit it counts as being at the start.
+
+        The lag of a queue is its `broker_offset - consumer_offset`.
+        """
+        bounds, offsets = await asyncio.gather(
+            self.topic_stats(topic), self.group_offsets(group, topic)
+        )
+        return {
+            queue: OffsetWrapper(
+                broker_offset=bound.max_offset,
+                consumer_offset=bound.min_offset if (at := offsets.get(queue)) is None else at,
+            )
+            for queue, bound in bounds.items()
+        }
+
+    async def set_group_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Commit offsets for a group. Its members, if any are running, will commit their own."""
+        check_group(group)
+        await asyncio.gather(*(self._commit(group, queue, at) for queue, at in offsets.items()))
+
+    def _running(self) -> Core:
+        return running(self._core, "admin")
+
+    async def _masters(self, brokers: Sequence[str]) -> list[str]:
+        known = (await self.clusters()).broker_addr_table
+        missing = sorted(set(brokers) - set(known))
+        if missing:
+            raise ConnectFailed(
+                f"no broker named {', '.join(missing)}; there are: {', '.join(sorted(known))}"
+            )
+        addrs = [data.master for name, data in known.items() if not brokers or name in brokers]
+        masters = [addr for addr in addrs if addr]
+        if not masters:
+            raise ConnectFailed("no broker has registered with the name server")
+        return masters
+
+    async def _wait_for_route(self, topic: str, queues: int) -> None:
+        """Brokers tell name servers about a new topic a moment later than they tell us."""
+        core, deadline = self._running(), asyncio.get_running_loop().time() + _ROUTE_S
+        while asyncio.get_running_loop().time() < deadline:
+            route = await core.servers.route(topic)
+            if route and len(subscribe_queues(topic, route)) >= queues:
+                core.routes.spoil(topic)
+                return
+            await asyncio.sleep(0.05)
+        raise RouteNotFound(f"the topic {topic} was created but no name server knows it yet")
+
+    async def _bounds(self, queue: MessageQueue) -> TopicOffset:
+        topic, broker, queue_id = queue
+        least, most = await asyncio.gather(
+            self._offset(
+                queue,
+                RequestCode.GET_MIN_OFFSET,
+                GetMinOffsetRequestHeader(topic=topic, queue_id=queue_id, broker_name=broker),
+            ),
+            self._offset(
+                queue,
+                RequestCode.GET_MAX_OFFSET,
+                GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id, broker_name=broker),
+            ),
+        )
+        return TopicOffset(min_offset=least or 0, max_offset=most or 0)
+
+    async def _committed(self, group: str, queue: MessageQueue) -> int | None:
+        header = QueryConsumerOffsetRequestHeader(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            broker_name=queue.broker_name,
+            consumer_group=group,
+            set_zero_if_not_found=False,
+        )
+        return await self._offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
+
+    async def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        header = UpdateConsumerOffsetRequestHeader(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            broker_name=queue.broker_name,
+            consumer_group=group,
+            commit_offset=offset,
+        )
+        addr = self._running().routes.master(queue.broker_name)
+        await self._running().ask(addr, request(RequestCode.UPDATE_CONSUMER_OFFSET, 0, header))
+
+    async def _offset(self, queue: MessageQueue, code: RequestCode, header: Header) -> int | None:
+        core = self._running()
+        addr = core.routes.master(queue.broker_name)
+        answer: Command = await core.call(addr, request(code, 0, header))
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, addr)
+        return OffsetResponseHeader.decode(answer.ext).offset
