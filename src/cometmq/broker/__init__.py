@@ -1,1 +1,1 @@
-"""The broker: everything it decides about sends, pulls, offsets, clients, locks, retry and delay."""
+"""The broker: what it decides about sends, pulls, offsets, clients, locks, retry and delay."""

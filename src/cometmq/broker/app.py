@@ -17,6 +17,10 @@ from struct import pack
 from typing import TYPE_CHECKING, Any
 
 from cometmq.broker import table as codes
+from cometmq.broker.admin.connections import ConnectionRequests
+from cometmq.broker.admin.groups import GroupRequests
+from cometmq.broker.admin.progress import ProgressRequests
+from cometmq.broker.admin.topics import TopicRequests
 from cometmq.broker.clients import Clients
 from cometmq.broker.dead_letters import DeadLetters
 from cometmq.broker.delay import Delays
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from cometmq.model.topic import TopicConfig
+    from cometmq.net.edge import Handler
     from cometmq.world.ports import Clock, Files
 
     Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
@@ -127,7 +132,7 @@ class Broker:
                 store, topics, groups, delays, dead_letters, stats, settings, now_ms
             ),
             view=ViewHandler(store),
-            admin={},
+            admin=self._admin(),
         )
         self._edge = Edge(
             table, settle=partial(_settle, store), failed=_why_not, fallback=codes.unsupported
@@ -199,7 +204,8 @@ class Broker:
         settings = self.settings
         self.port = await self._server.start(settings.bind_address, settings.listen_port)
         host = _packed(settings.broker_ip1 or settings.bind_address, self.port)
-        self.store.store_host = self._send.store_host = host
+        self.store.move_to(host)
+        self._send.store_host = host
         self._outbound.announce(self.address)
 
     async def _stop_listening(self) -> None:
@@ -235,6 +241,17 @@ class Broker:
         if self.settings.namesrv_addrs:
             await self._outbound.unregister()
         await self._pool.close()
+
+    def _admin(self) -> dict[int, Handler]:
+        store, topics, groups = self.store, self.topics, self.groups
+        clients, offsets, holds, stats = self.clients, self.offsets, self.holds, self.stats
+        name = self.settings.broker_name
+        return {
+            **TopicRequests(topics, offsets, store, lambda: self.address).table(),
+            **GroupRequests(groups, offsets).table(),
+            **ProgressRequests(store, topics, groups, clients, offsets, holds, stats, name).table(),
+            **ConnectionRequests(clients, store).table(),
+        }
 
     def _registered_topics(self) -> TopicTable:
         return TopicTable(self.topics.version, self.topics.table)

@@ -117,10 +117,11 @@ class Delays:
             entry = store.entry(SCHEDULE_TOPIC, queue_id, offset)
             if entry is None:
                 return LONGEST_SLEEP_S
-            wait_ms = entry.tags_code - self._now_ms()
+            phy_offset, _, due_ms = entry
+            wait_ms = due_ms - self._now_ms()
             if wait_ms > 0:
                 return wait_ms / 1000
-            record = store.record_at(entry.phy_offset)
+            record = store.record_at(phy_offset)
             if record is not None and not self._deliver(record):
                 return RETRY_S
             offset += 1

@@ -1,0 +1,140 @@
+"""Who is connected (203, 204), and questions handed on to a consumer (307, 309).
+
+Refuses to keep state; a consumer that does not answer within 10 s is reported as such.
+Java: AdminBrokerProcessor (getConsumerConnectionList, callConsumer).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.errors import ProtocolError, Reject, RemotingError, RemotingTimeout
+from cometmq.model.subscription import ClientConnection
+from cometmq.net.edge import Reply
+from cometmq.wire.bodies.admin import (
+    ConsumerConnections,
+    encode_consumer_connections,
+    encode_producer_connections,
+)
+from cometmq.wire.codes import LanguageCode, ResponseCode
+from cometmq.wire.codes import RequestCode as Code
+from cometmq.wire.command import request as new_request
+from cometmq.wire.headers import admin as headers
+from cometmq.wire.headers.client import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+)
+from cometmq.wire.msg_id import parse_offset_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cometmq.broker.clients import Clients, Member
+    from cometmq.net.edge import Handler
+    from cometmq.net.peer import Peer
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.command import Command
+    from cometmq.wire.headers.base import Header
+
+FORWARD_S = 10.0
+"""How long a consumer may take to answer, seconds."""
+
+_ANSWERS_SINCE = 62
+"""Clients of this version and later answer such questions."""
+
+
+class ConnectionRequests:
+    """Answers requests about connections."""
+
+    def __init__(self, clients: Clients, store: MessageStore) -> None:
+        self._clients, self._store = clients, store
+
+    def table(self) -> Mapping[int, Handler]:
+        """The codes this file answers."""
+        return {
+            Code.GET_CONSUMER_CONNECTION_LIST: self.consumers,
+            Code.GET_PRODUCER_CONNECTION_LIST: self.producers,
+            Code.GET_CONSUMER_RUNNING_INFO: self.running_info,
+            Code.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
+        }
+
+    def consumers(self, request: Command, _peer: Peer) -> Reply:
+        """Tell a consumer group's connections and subscriptions (203)."""
+        name = headers.GetConsumerConnectionListRequestHeader.decode(request.ext).consumer_group
+        group = self._clients.consumers.get(name)
+        if group is None:
+            raise Reject(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group {name} is not online"
+            )
+        found = ConsumerConnections(
+            _connections(group.members.items()),
+            group.subscriptions,
+            group.consume_type,
+            group.message_model,
+            group.consume_from_where,
+        )
+        return Reply(body=encode_consumer_connections(found))
+
+    def producers(self, request: Command, _peer: Peer) -> Reply:
+        """Tell a producer group's connections (204)."""
+        name = headers.GetProducerConnectionListRequestHeader.decode(request.ext).producer_group
+        members = self._clients.producers.get(name)
+        if not members:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"the producer group {name} is not online")
+        return Reply(body=encode_producer_connections(_connections(members.items())))
+
+    async def running_info(self, request: Command, _peer: Peer) -> Reply:
+        """Ask a consumer what it is doing (307)."""
+        header = GetConsumerRunningInfoRequestHeader.decode(request.ext)
+        return await self._ask(request, header.consumer_group, header.client_id, header)
+
+    async def consume_directly(self, request: Command, _peer: Peer) -> Reply:
+        """Have a consumer handle one stored message now (309)."""
+        header = ConsumeMessageDirectlyResultRequestHeader.decode(request.ext)
+        try:
+            _, phy_offset = parse_offset_id(header.msg_id or "")
+        except ProtocolError as error:
+            raise Reject(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        record = self._store.record_at(phy_offset)
+        if record is None:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"no message lies at {phy_offset}")
+        return await self._ask(
+            request, header.consumer_group, header.client_id or "", header, record
+        )
+
+    async def _ask(
+        self, request: Command, name: str, client_id: str, header: Header, body: bytes = b""
+    ) -> Reply:
+        group = self._clients.consumers.get(name)
+        peer = group.find(client_id) if group else None
+        if peer is None:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR, f"the consumer {name} {client_id} is not online"
+            )
+        if peer.version < _ANSWERS_SINCE:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR, f"the consumer {client_id} is too old to answer this"
+            )
+        try:
+            answer = await peer.request(new_request(request.code, 0, header, body), FORWARD_S)
+        except RemotingTimeout as error:
+            raise Reject(ResponseCode.CONSUME_MSG_TIMEOUT, str(error)) from error
+        except RemotingError as error:
+            raise Reject(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        return Reply(answer.code, body=answer.body, remark=answer.remark)
+
+
+def _connections(members: Iterable[tuple[Peer, Member]]) -> list[ClientConnection]:
+    return [
+        ClientConnection(
+            client_id=member.client_id,
+            client_addr=peer.addr,
+            language=_language(member.language),
+            version=member.version,
+        )
+        for peer, member in members
+    ]
+
+
+def _language(number: int) -> str:
+    return LanguageCode(number).name if number in LanguageCode._value2member_map_ else "OTHER"

@@ -1,0 +1,92 @@
+"""Consumer groups on demand: create and change (200, 225), delete (207), tell (201, 352).
+
+Refuses to keep state. Java: AdminBrokerProcessor (updateAndCreateSubscriptionGroup and its like).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.broker.groups import missing
+from cometmq.errors import Reject
+from cometmq.net.edge import Reply
+from cometmq.rules.names import group_problem
+from cometmq.wire.bodies.group import (
+    GroupTable,
+    decode_group_config,
+    decode_group_config_list,
+    encode_group_config,
+    encode_group_table,
+)
+from cometmq.wire.codes import RequestCode as Code
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.headers.admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cometmq.broker.groups import Groups
+    from cometmq.broker.offsets import Offsets
+    from cometmq.model.group import SubscriptionGroupConfig
+    from cometmq.net.edge import Handler
+    from cometmq.net.peer import Peer
+    from cometmq.wire.command import Command
+
+
+class GroupRequests:
+    """Answers requests about consumer groups."""
+
+    def __init__(self, groups: Groups, offsets: Offsets) -> None:
+        self._groups, self._offsets = groups, offsets
+
+    def table(self) -> Mapping[int, Handler]:
+        """The codes this file answers."""
+        return {
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_list,
+            Code.DELETE_SUBSCRIPTIONGROUP: self.delete,
+            Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.tell_all,
+            Code.GET_SUBSCRIPTIONGROUP_CONFIG: self.tell,
+        }
+
+    def update(self, request: Command, _peer: Peer) -> Reply:
+        """Create or change one group (200)."""
+        return self._put([decode_group_config(request.body)])
+
+    def update_list(self, request: Command, _peer: Peer) -> Reply:
+        """Create or change several groups (225): all of them, or none when one is wrong."""
+        return self._put(decode_group_config_list(request.body))
+
+    def delete(self, request: Command, _peer: Peer) -> Reply:
+        """Delete a group, with its offsets where that is asked for (207)."""
+        header = DeleteSubscriptionGroupRequestHeader.decode(request.ext)
+        self._groups.delete(header.group_name)
+        if header.clean_offset:
+            self._offsets.forget_group(header.group_name)
+        return Reply()
+
+    def tell_all(self, _request: Command, _peer: Peer) -> Reply:
+        """Tell all groups (201), in one answer whatever page was asked for."""
+        groups = self._groups
+        table = GroupTable(groups.version, groups.table, groups.forbidden)
+        return Reply(body=encode_group_table(table))
+
+    def tell(self, request: Command, _peer: Peer) -> Reply:
+        """Tell one group (352)."""
+        name = GetSubscriptionGroupConfigRequestHeader.decode(request.ext).group
+        config = self._groups.get(name)
+        if config is None:
+            raise missing(name)
+        return Reply(body=encode_group_config(config))
+
+    def _put(self, configs: Iterable[SubscriptionGroupConfig]) -> Reply:
+        wanted = list(configs)
+        for config in wanted:
+            if problem := group_problem(config.group_name):
+                raise Reject(ResponseCode.INVALID_PARAMETER, problem)
+        for config in wanted:
+            self._groups.put(config)
+        return Reply()

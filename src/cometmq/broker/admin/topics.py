@@ -1,0 +1,186 @@
+"""Topics on demand: create and change (17, 18), delete (215), tell (21, 305, 351).
+
+Owns the checks of a topic's name, shape and attributes. Refuses to keep state.
+Java: AdminBrokerProcessor (updateAndCreateTopic and its like), TopicAttributes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.errors import Reject
+from cometmq.model.topic import TopicConfig
+from cometmq.net.edge import Reply
+from cometmq.rules.names import topic_problem
+from cometmq.wire.bodies.lists import encode_topic_list
+from cometmq.wire.bodies.topic import (
+    TopicTable,
+    decode_topic_config_list,
+    encode_topic_config,
+    encode_topic_table,
+)
+from cometmq.wire.codes import RequestCode as Code
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.headers.admin import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicConfigRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cometmq.broker.offsets import Offsets
+    from cometmq.broker.topics import Topics
+    from cometmq.net.edge import Handler
+    from cometmq.net.peer import Peer
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.command import Command
+
+QUEUES_MAX = 65_536
+"""Queues of one topic on one broker."""
+
+_PERM_MAX = 15
+_MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION")
+
+
+class TopicRequests:
+    """Answers requests about topics."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        offsets: Offsets,
+        store: MessageStore,
+        address: Callable[[], str],
+    ) -> None:
+        self._topics, self._offsets = topics, offsets
+        self._store, self._address = store, address
+
+    def table(self) -> Mapping[int, Handler]:
+        """The codes this file answers."""
+        return {
+            Code.UPDATE_AND_CREATE_TOPIC: self.update,
+            Code.UPDATE_AND_CREATE_TOPIC_LIST: self.update_list,
+            Code.DELETE_TOPIC_IN_BROKER: self.delete,
+            Code.GET_ALL_TOPIC_CONFIG: self.tell_all,
+            Code.GET_TOPIC_CONFIG: self.tell,
+            Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.tell_system,
+        }
+
+    def update(self, request: Command, _peer: Peer) -> Reply:
+        """Create or change one topic (17)."""
+        header = CreateTopicRequestHeader.decode(request.ext)
+        self._check(header.topic)
+        present = self._topics.get(header.topic)
+        attributes = dict(present.attributes) if present else {}
+        _apply(attributes, header.attributes or "", is_new=present is None)
+        config = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=attributes,
+        )
+        _check_shape(config)
+        self._topics.put(config)
+        return Reply()
+
+    def update_list(self, request: Command, _peer: Peer) -> Reply:
+        """Create or change several topics (18): all of them, or none when one is wrong."""
+        configs = decode_topic_config_list(request.body)
+        for config in configs:
+            self._check(config.topic_name)
+            _check_shape(config)
+        for config in configs:
+            self._topics.put(config)
+        return Reply()
+
+    def delete(self, request: Command, _peer: Peer) -> Reply:
+        """Delete a topic, its queues and the offsets in it (215)."""
+        topic = DeleteTopicRequestHeader.decode(request.ext).topic
+        if not topic.strip() or self._topics.is_system(topic):
+            raise _invalid(f"the topic {topic!r} belongs to the broker and is not deleted")
+        self._topics.delete(topic)
+        self._offsets.forget_topic(topic)
+        self._store.delete_topic(topic)
+        return Reply()
+
+    def tell_all(self, _request: Command, _peer: Peer) -> Reply:
+        """Tell all topics (21), in one answer whatever page was asked for."""
+        return Reply(body=encode_topic_table(TopicTable(self._topics.version, self._topics.table)))
+
+    def tell(self, request: Command, _peer: Peer) -> Reply:
+        """Tell one topic (351)."""
+        topic = GetTopicConfigRequestHeader.decode(request.ext).topic
+        config = self._topics.get(topic)
+        if config is None:
+            raise no_topic(topic)
+        return Reply(body=encode_topic_config(config))
+
+    def tell_system(self, _request: Command, _peer: Peer) -> Reply:
+        """Tell the broker's own topics (305)."""
+        return Reply(body=encode_topic_list(self._topics.system, self._address()))
+
+    def _check(self, topic: str) -> None:
+        problem = topic_problem(topic)
+        if problem is None and self._topics.is_system(topic):
+            problem = f"the topic {topic} belongs to the broker and cannot be changed"
+        if problem is not None:
+            raise _invalid(problem)
+
+
+def no_topic(topic: str) -> Reject:
+    """The refusal of a request that names an unknown topic."""
+    return Reject(
+        ResponseCode.TOPIC_NOT_EXIST, f"the topic {topic[:64]} does not exist on this broker"
+    )
+
+
+def _check_shape(config: TopicConfig) -> None:
+    for what, queues in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
+        if not 0 <= queues <= QUEUES_MAX:
+            raise _invalid(f"{queues} {what} queues: give 0 to {QUEUES_MAX}")
+    if not 0 <= config.perm <= _PERM_MAX:
+        raise _invalid(f"the permission {config.perm} is no sum of 1, 2, 4 and 8")
+    if config.topic_filter_type not in ("SINGLE_TAG", "MULTI_TAG"):
+        raise _invalid(f"the filter type {config.topic_filter_type!r} is not SINGLE_TAG")
+
+
+def _apply(attributes: dict[str, str], text: str, *, is_new: bool) -> None:
+    """Change attributes as `+name=value,-name` says; raises Reject."""
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        sign, (name, equals, value) = item[0], item[1:].partition("=")
+        if sign == "+" and equals:
+            attributes[name] = _checked(name, value)
+        elif sign == "-" and not is_new and name in attributes:
+            del attributes[name]
+        else:
+            raise _wrong(
+                f"the attribute {item!r} is neither +name=value nor -name of one that is set"
+            )
+
+
+def _checked(name: str, value: str) -> str:
+    if name == "message.type":
+        if value == "MIXED":
+            raise _invalid("topics of mixed message types are not enabled")
+        if value not in _MESSAGE_TYPES:
+            raise _wrong(
+                f"message.type is {value!r}; it must be one of {', '.join(_MESSAGE_TYPES)}"
+            )
+        return value
+    if (name, value) in (("queue.type", "SimpleCQ"), ("cleanup.policy", "DELETE")):
+        return value
+    raise _wrong(f"the attribute {name}={value} is not supported by this broker")
+
+
+def _invalid(remark: str) -> Reject:
+    return Reject(ResponseCode.INVALID_PARAMETER, remark)
+
+
+def _wrong(remark: str) -> Reject:
+    return Reject(ResponseCode.SYSTEM_ERROR, remark)

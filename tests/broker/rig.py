@@ -1,0 +1,178 @@
+"""A real broker on a temporary store, and raw commands over real connections to it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from cometmq.broker.app import Broker
+from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
+from cometmq.net.channel import Channel, connect
+from cometmq.settings.broker import BrokerSettings
+from cometmq.settings.store import StoreSettings
+from cometmq.wire import properties, stored
+from cometmq.wire.bodies.heartbeat import encode_heartbeat
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import Command, request
+from cometmq.wire.headers.pull import PullMessageRequestHeader
+from cometmq.wire.headers.send import SendMessageRequestHeaderV2
+from cometmq.wire.java_hash import java_hash
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+    from pathlib import Path
+
+    from cometmq.wire.headers.base import Header
+
+TIMEOUT_S = 10.0
+SMALL_STORE = StoreSettings(commit_log_file_bytes=16 * 1024 * 1024)
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run one test's coroutine, with a bound."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await coroutine
+
+    asyncio.run(bounded())
+
+
+class Client:
+    """One connection that speaks raw commands."""
+
+    def __init__(self, channel: Channel, asked: asyncio.Queue[Command]) -> None:
+        self.channel, self.asked = channel, asked
+
+    async def call(
+        self, code: int, header: Header | None = None, body: bytes = b"", **ext: str
+    ) -> Command:
+        command = request(code, 0, header, body)
+        command.ext.update(ext)
+        return await self.channel.call(command, TIMEOUT_S)
+
+    async def send(self, topic: str, body: bytes = b"hello", **more: Any) -> Command:
+        return await self.call(RequestCode.SEND_MESSAGE_V2, send_header(topic, **more), body)
+
+    async def pull(self, topic: str, **more: Any) -> Command:
+        return await self.call(RequestCode.PULL_MESSAGE, pull_header(topic, **more))
+
+    async def beat(self, group: str, *topics: str, client_id: str = "c1", **more: Any) -> Command:
+        beat = heartbeat(group, *topics, client_id=client_id, **more)
+        return await self.call(RequestCode.HEART_BEAT, None, encode_heartbeat(beat))
+
+    async def asked_next(self) -> Command:
+        """The broker's next request to us."""
+        async with asyncio.timeout(TIMEOUT_S):
+            return await self.asked.get()
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+class Rig:
+    """A running broker and its clients."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._clients: list[Client] = []
+
+    async def client(self) -> Client:
+        asked: asyncio.Queue[Command] = asyncio.Queue()
+
+        def on_request(command: Command, _channel: Channel) -> None:
+            asked.put_nowait(command)
+
+        client = Client(await connect(self.broker.address, on_request=on_request), asked)
+        self._clients.append(client)
+        return client
+
+    def close_clients(self) -> None:
+        for client in self._clients:
+            client.close()
+
+
+def new_broker(root: Path, store: StoreSettings = SMALL_STORE, **settings: Any) -> Broker:
+    settings = {"broker_name": "b0", "listen_port": 0, **settings}
+    return Broker.open(BrokerSettings(store_path_root_dir=str(root), **settings), store)
+
+
+@asynccontextmanager
+async def running(
+    root: Path, store: StoreSettings = SMALL_STORE, **settings: Any
+) -> AsyncIterator[Rig]:
+    broker = new_broker(root, store, **settings)
+    await broker.start()
+    rig = Rig(broker)
+    try:
+        yield rig
+    finally:
+        rig.close_clients()
+        await broker.stop()
+
+
+def send_header(topic: str, **more: Any) -> SendMessageRequestHeaderV2:
+    pairs = {"UNIQ_KEY": "K1", "WAIT": "true", **more.pop("properties", {})}
+    fields: dict[str, Any] = {
+        "producer_group": "PG",
+        "topic": topic,
+        "default_topic": "TBW102",
+        "default_topic_queue_nums": 4,
+        "queue_id": 0,
+        "sys_flag": 0,
+        "born_timestamp": 1_700_000_000_000,
+        "flag": 0,
+        "properties": properties.encode(pairs).decode(),
+        "reconsume_times": 0,
+        "unit_mode": False,
+        "batch": False,
+    }
+    return SendMessageRequestHeaderV2(**{**fields, **more})
+
+
+def pull_header(topic: str, **more: Any) -> PullMessageRequestHeader:
+    fields: dict[str, Any] = {
+        "consumer_group": "CG",
+        "topic": topic,
+        "queue_id": 0,
+        "queue_offset": 0,
+        "max_msg_nums": 32,
+        "sys_flag": 4,
+        "commit_offset": 0,
+        "suspend_timeout_ms": 0,
+        "subscription": "*",
+        "sub_version": 0,
+        "expression_type": "TAG",
+    }
+    return PullMessageRequestHeader(**{**fields, **more})
+
+
+def subscription(topic: str, expression: str = "*", version: int = 1) -> SubscriptionData:
+    tags = [] if expression == "*" else expression.split("||")
+    return SubscriptionData(
+        topic=topic,
+        sub_string=expression,
+        tags_set=frozenset(tags),
+        code_set=frozenset(java_hash(tag) for tag in tags),
+        sub_version=version,
+    )
+
+
+def heartbeat(group: str, *topics: str, client_id: str = "c1", **more: Any) -> HeartbeatData:
+    subscriptions = more.pop("subscriptions", tuple(subscription(topic) for topic in topics))
+    beat = {
+        key: more.pop(key) for key in list(more) if key in ("heartbeat_fingerprint", "without_sub")
+    }
+    consumer = ConsumerData(group_name=group, subscriptions=subscriptions, **more)
+    return HeartbeatData(
+        client_id=client_id, consumers=(consumer,), producer_groups=("PG",), **beat
+    )
+
+
+def records(answer: Command) -> list[stored.Stored]:
+    return list(stored.iterate(answer.body))
+
+
+def properties_of(record: stored.Stored) -> dict[str, str]:
+    return properties.decode(stored.shown_properties(record.properties))
