@@ -78,7 +78,9 @@ class Requests:
     def drop_expired(self) -> None:
         """Let brokers go that gave no sign of life for too long, with their connections."""
         for live in self._routes.expired(self._clock.now_ms()):
-            log.warning("broker %s at %s is silent and expired", *live.who[1:])
+            log.warning(
+                "broker %s at %s is silent and expired", live.who.broker_name, live.who.addr
+            )
             self._routes.unregister(live.who)
             if isinstance(live.owner, Peer):
                 live.owner.close()
@@ -105,7 +107,7 @@ class Requests:
             filter_servers=body.filter_servers,
         )
         if self._routes.version_of(who.cluster, who.addr) is None:
-            log.info("broker %s at %s registers %d topics", who[1], who.addr, len(offer.topics))
+            log.info("broker %s at %s registers %d topics", *who[1::2], len(offer.topics))
         found = self._routes.register(
             offer,
             self._clock.now_ms(),
@@ -281,7 +283,7 @@ class Requests:
     def _lost(self, peer: Peer) -> None:
         self._owners.discard(peer)
         for who in self._routes.owned_by(peer):
-            log.warning("broker %s at %s is gone: its connection closed", *who[1:])
+            log.warning("broker %s at %s is gone: its connection closed", who.broker_name, who.addr)
             self._routes.unregister(who)
 
 

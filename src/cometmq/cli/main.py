@@ -1,0 +1,104 @@
+"""The `cometmq` command: which subcommands there are, and how errors are told.
+
+Imports a subcommand's file only when it is called, so `--help` is fast. Invariant: an error raised
+on purpose is one sentence on stderr and exit code 1, a wrong call is exit code 2, never a
+traceback. Java: mqadmin, mqnamesrv, mqbroker.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from typing import NamedTuple
+
+import click
+
+from cometmq.errors import CometError
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells expect it."""
+
+
+class _Command(NamedTuple):
+    module: str
+    name: str
+    help: str
+
+
+_COMMANDS = {
+    "standalone": _Command("roles", "standalone", "Name server and broker in one process."),
+    "namesrv": _Command("roles", "namesrv", "A name server."),
+    "broker": _Command("roles", "broker", "A broker."),
+    "topic": _Command("topic", "topic", "Create, list and look at topics."),
+    "store": _Command("store", "store", "Verify and dump a stopped store."),
+    "demo": _Command("demo", "demo", "Run a demonstration on real data."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and loads one when it is wanted."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return the names of all commands that this installation has."""
+        return [name for name, command in _COMMANDS.items() if _is_there(command)]
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command; None when there is none of that name."""
+        command = _COMMANDS.get(cmd_name)
+        if command is None or not _is_there(command):
+            return None
+        loaded = getattr(importlib.import_module(_module(command)), command.name)
+        assert isinstance(loaded, click.Command), cmd_name
+        return loaded
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without loading them."""
+        rows = [(name, _COMMANDS[name].help) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="cometmq")
+def cli() -> None:
+    """RocketMQ's broker, name server and client, and Spark's way to them, in Python."""
+
+
+def main() -> None:
+    """Run the command line of this process and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code; the entry of tests."""
+    try:
+        code = cli.main(arguments, prog_name="cometmq", standalone_mode=False)
+    except click.exceptions.Abort:
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except CometError as error:
+        click.echo(f"cometmq: {error}", err=True)
+        return 1
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter must not flush into it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def _is_there(command: _Command) -> bool:
+    return importlib.util.find_spec(_module(command)) is not None
+
+
+def _module(command: _Command) -> str:
+    return f"cometmq.cli.{command.module}"
+
+
+if __name__ == "__main__":
+    main()

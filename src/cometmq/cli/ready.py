@@ -1,0 +1,49 @@
+"""The file that says where a started role listens.
+
+Written in one step when everything accepts, removed at a clean stop, so whoever finds it may
+connect. Layout: JSON, {"namesrv": "host:port", "broker": "host:port", "store": path, "pid": n}.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from cometmq.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+
+class ReadyFile:
+    """One such file, or none when `path` is None."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Remove what an earlier run left; raises SettingsError when the place cannot be used."""
+        self._path = path
+        self._try(self._remove)
+
+    def write(self, facts: Mapping[str, object]) -> None:
+        """Make the file appear, whole; raises SettingsError when it cannot be written."""
+        self._try(lambda: self._write(json.dumps(facts) + "\n"))
+
+    def remove(self) -> None:
+        """Take it away: nothing listens any more."""
+        self._try(self._remove)
+
+    def _write(self, text: str) -> None:
+        if self._path is not None:
+            fresh = self._path.with_name(f".{self._path.name}.tmp")
+            fresh.write_text(text, encoding="utf-8")
+            fresh.replace(self._path)
+
+    def _remove(self) -> None:
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            raise SettingsError(f"--ready-file {self._path}: {error.strerror or error}") from error

@@ -1,0 +1,286 @@
+"""The commands that serve: standalone, namesrv, broker.
+
+Owns how files, environment and options become settings, and which defaults `standalone` changes
+because people want them on one machine. Refuses to know how roles work.
+Java: mqnamesrv, mqbroker, BrokerStartup, NamesrvStartup.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cometmq.cli.ready import ReadyFile
+from cometmq.cli.serve import Running, log_to_stderr, serve, tell
+from cometmq.errors import SettingsError
+from cometmq.settings.broker import BrokerSettings
+from cometmq.settings.keys import key_of
+from cometmq.settings.load import Given, Loaded, from_environment, from_options, from_text, load
+from cometmq.settings.namesrv import NamesrvSettings
+from cometmq.settings.net import NetSettings
+from cometmq.settings.store import StoreSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_BROKER_KINDS = (BrokerSettings, StoreSettings, NetSettings)
+_NAMESRV_KINDS = (NamesrvSettings, NetSettings)
+_WILDCARDS = ("", "0.0.0.0", "::")
+
+_STANDALONE = {
+    "brokerName": "broker-a",
+    "traceTopicEnable": "true",
+    "deadLetterDeduplicate": "true",
+}
+"""What `standalone` sets before everything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The options that all three commands have."""
+
+    config: str | None
+    host: str | None
+    sets: tuple[str, ...]
+    ready_file: Path | None
+    verbose: int
+    until_stdin_closes: bool
+
+
+_common: list[Callable[[Any], Any]] = [
+    click.option("-c", "--config", metavar="FILE", help="Settings, in RocketMQ's properties form."),
+    click.option("--host", metavar="ADDRESS", help="Address to listen on.  [default: 127.0.0.1]"),
+    click.option(
+        "--set", "sets", metavar="KEY=VALUE", multiple=True, help="One setting; may be repeated."
+    ),
+    click.option(
+        "--ready-file", type=click.Path(path_type=Path), help="Written when all accept, as JSON."
+    ),
+    click.option("-v", "--verbose", count=True, help="Log what happens; twice: everything."),
+    click.option("--until-stdin-closes", is_flag=True, hidden=True),
+]
+
+
+def _common_options(command: Any) -> Any:
+    for option in reversed(_common):
+        command = option(command)
+    return command
+
+
+_port = click.IntRange(0, 65_535)
+
+
+@click.command()
+@click.option("--store", metavar="DIR", help="Directory of the store.  [default: ~/store]")
+@click.option("--namesrv-port", type=_port, help="0: any free one.  [default: 9876]")
+@click.option("--broker-port", type=_port, help="0: any free one.  [default: 10911]")
+@_common_options
+def standalone(
+    store: str | None,
+    namesrv_port: int | None,
+    broker_port: int | None,
+    **rest: Any,
+) -> None:
+    """Start a name server and a broker in one process; Ctrl-C stops both.
+
+    The settings of FILE, of COMETMQ_... variables and of --set go to whichever of the two has them;
+    the ports only come from the options, but for the broker's, which is listenPort.
+    """
+    common = Common(**rest)
+    log_to_stderr(common.verbose)
+    given = [*_from_file(common.config), *_environment(), *_from_sets(common.sets)]
+    mine = [one for one in given if one.key not in _namesrv_only()]
+    theirs = [one for one in given if one.key in _namesrv_only()]
+    options = {"bindAddress": common.host, "listenPort": broker_port, "storePathRootDir": store}
+    loaded = _load(_BROKER_KINDS, from_options(_STANDALONE), mine, from_options(options))
+    broker_settings = loaded.of(BrokerSettings)
+    names = _load(
+        _NAMESRV_KINDS,
+        theirs,
+        from_options({"bindAddress": broker_settings.bind_address, "listenPort": namesrv_port}),
+    )
+    ready = ReadyFile(common.ready_file)
+
+    async def begin(running: Running) -> None:
+        from cometmq.namesrv.app import NameServer
+
+        name_server = NameServer.open(names.of(NamesrvSettings), loaded.of(NetSettings))
+        await running.start(name_server)
+        inward = "127.0.0.1" if broker_settings.bind_address in _WILDCARDS else None
+        own = f"{inward}:{name_server.port}" if inward else name_server.address
+        settings = replace(
+            broker_settings,
+            namesrv_addr=";".join(filter(None, (own, broker_settings.namesrv_addr))),
+        )
+        await _begin_broker(
+            running, settings, loaded, ready, {"namesrv": _shown(name_server.address)}
+        )
+
+    serve(begin, until_stdin_closes=common.until_stdin_closes)
+
+
+@click.command()
+@click.option("-p", "--port", type=_port, help="0: any free one.  [default: 9876]")
+@_common_options
+def namesrv(
+    port: int | None,
+    **rest: Any,
+) -> None:
+    """Start a name server; Ctrl-C stops it."""
+    common = Common(**rest)
+    log_to_stderr(common.verbose)
+    options = from_options({"bindAddress": common.host, "listenPort": port})
+    loaded = _load(
+        _NAMESRV_KINDS,
+        _from_file(common.config),
+        from_environment(os.environ, _NAMESRV_KINDS),
+        _from_sets(common.sets),
+        options,
+    )
+    ready = ReadyFile(common.ready_file)
+
+    async def begin(running: Running) -> None:
+        from cometmq.namesrv.app import NameServer
+
+        name_server = NameServer.open(loaded.of(NamesrvSettings), loaded.of(NetSettings))
+        await running.start(name_server)
+        address = _shown(name_server.address)
+        _announce(running, ready, {"namesrv": address})
+
+    serve(begin, until_stdin_closes=common.until_stdin_closes)
+
+
+@click.command()
+@click.option("-n", "--namesrv", metavar="HOST:PORT;...", help="Name servers to register with.")
+@click.option("-p", "--port", type=_port, help="0: any free one.  [default: 10911]")
+@click.option("--store", metavar="DIR", help="Directory of the store.  [default: ~/store]")
+@_common_options
+def broker(
+    namesrv: str | None,
+    port: int | None,
+    store: str | None,
+    **rest: Any,
+) -> None:
+    """Start a broker; Ctrl-C stops it.
+
+    Without -n the name servers come from namesrvAddr in FILE or from the variable NAMESRV_ADDR.
+    """
+    common = Common(**rest)
+    log_to_stderr(common.verbose)
+    options = {
+        "bindAddress": common.host,
+        "listenPort": port,
+        "storePathRootDir": store,
+        "namesrvAddr": namesrv,
+    }
+    base = {"brokerName": _host_name(), "namesrvAddr": os.environ.get("NAMESRV_ADDR")}
+    loaded = _load(
+        _BROKER_KINDS,
+        from_options(base),
+        _from_file(common.config),
+        from_environment(os.environ, _BROKER_KINDS),
+        _from_sets(common.sets),
+        from_options(options),
+    )
+    ready = ReadyFile(common.ready_file)
+
+    async def begin(running: Running) -> None:
+        settings = loaded.of(BrokerSettings)
+        facts = {"namesrv": settings.namesrv_addr} if settings.namesrv_addr else {}
+        await _begin_broker(running, settings, loaded, ready, facts)
+
+    serve(begin, until_stdin_closes=common.until_stdin_closes)
+
+
+async def _begin_broker(
+    running: Running,
+    settings: BrokerSettings,
+    loaded: Loaded,
+    ready: ReadyFile,
+    facts: Mapping[str, object],
+) -> None:
+    from cometmq.broker.app import Broker
+
+    if not settings.broker_ip1:
+        settings = replace(settings, broker_ip1=_outside(settings.bind_address))
+    store = Path(settings.store_path_root_dir).expanduser().absolute()
+    settings = replace(settings, store_path_root_dir=str(store))
+    served = Broker.open(settings, loaded.of(StoreSettings), loaded.of(NetSettings))
+    await running.start(served)
+    name = f"{settings.broker_name} in {settings.broker_cluster_name}"
+    _announce(
+        running, ready, {**facts, "broker": served.address, "name": name, "store": str(store)}
+    )
+
+
+def _announce(running: Running, ready: ReadyFile, facts: Mapping[str, object]) -> None:
+    width = max(map(len, facts))
+    tell(*(f"{what:<{width}}  {where}" for what, where in facts.items()), "Ctrl-C stops it.")
+    running.at_end(ready.remove)
+    ready.write({**facts, "pid": os.getpid()})
+
+
+def _load(kinds: tuple[type, ...], *layers: list[Given]) -> Loaded:
+    loaded = load(kinds, *layers)
+    for warning in loaded.warnings:
+        click.echo(f"cometmq: {warning}", err=True)
+    return loaded
+
+
+def _from_file(name: str | None) -> list[Given]:
+    if name is None:
+        return []
+    try:
+        return from_text(Path(name).read_text(encoding="utf-8", errors="replace"), name)
+    except OSError as error:
+        raise SettingsError(f"cannot read {name}: {error.strerror or error}") from error
+
+
+def _from_sets(sets: tuple[str, ...]) -> list[Given]:
+    found = []
+    for one in sets:
+        key, equals, value = one.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {one}: write KEY=VALUE")
+        found.append(Given(key.strip(), value, f"--set {one}"))
+    return found
+
+
+def _environment() -> list[Given]:
+    """Return what the environment says to the broker and, where the broker has no such key, to
+    the name server.
+    """
+    return from_environment(os.environ, (*_BROKER_KINDS, NamesrvSettings))
+
+
+def _namesrv_only() -> set[str]:
+    keys = {kind: {key_of(field) for field in fields(kind)} for kind in _BROKER_KINDS}
+    return {key_of(field) for field in fields(NamesrvSettings)}.difference(*keys.values())
+
+
+def _host_name() -> str:
+    """Return this machine's name with only what a topic's name may hold; brokers are topics."""
+    return re.sub(r"[^%|a-zA-Z0-9_-]", "-", socket.gethostname())
+
+
+def _outside(bind_address: str) -> str:
+    """Return the address that others reach us by: the one listened on, if it is one."""
+    if bind_address not in _WILDCARDS:
+        return bind_address
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing; picks the interface of the way out
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+def _shown(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    return f"{_outside(host)}:{port}"
