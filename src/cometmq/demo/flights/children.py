@@ -1,8 +1,8 @@
 """Child processes of the job: start, watch, kill, stop; and the broker as one of them.
 
-Owns processes and their logs; refuses to know what they do. Invariant: a child started here is
-gone when its owner's `stop` has returned; children have a session of their own, so Ctrl-C reaches
-only the job, which then stops them in order.
+Owns processes and their logs; refuses to know what they do. Invariant: a child started here is gone
+when its owner's `stop` has returned. Children have a session of their own, so Ctrl-C reaches only
+the job, which then stops them in order; the pipe that is their stdin ends when the job is gone.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.errors import CometError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 _POLL_S = 0.02
 _LOG_TAIL_BYTES = 2000
 
 
-class ChildFailed(CometError):
+class ChildError(CometError):
     """A process of the job ended when it should not have; the sentence has its last words."""
 
 
@@ -36,7 +36,7 @@ class Child:
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -53,24 +53,34 @@ class Child:
         return self._process.poll() is None
 
     def require_no_failure(self) -> None:
-        """Raise ChildFailed when the process has ended with an error."""
+        """Raise ChildError when the process has ended with an error."""
         code = self._process.poll()
         if code:
-            raise ChildFailed(f"{self.name} ended with {code}: {self.last_words()}")
+            raise ChildError(f"{self.name} ended with {code}: {self.last_words()}")
 
     def kill(self) -> None:
         """kill -9, and wait until the process is gone."""
         self._process.kill()
         self._process.wait()
+        self._close()
 
-    def stop(self, timeout_s: float = 15.0) -> None:
-        """Ask the process to end, and kill it when it has not after `timeout_s`."""
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM, unless the process has ended."""
         if self.is_running:
             self._process.send_signal(signal.SIGTERM)
+
+    def stop(self, timeout_s: float = 15.0) -> None:
+        """Wait until the process ends, and kill it when it has not after `timeout_s`."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self.kill()
+            self._process.kill()
+            self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        if self._process.stdin:
+            self._process.stdin.close()
 
     def last_words(self) -> str:
         """The last line of the process's log."""
@@ -82,8 +92,8 @@ class Child:
 class Broker:
     """Name server and broker in one process, over one store, on the same ports after a restart."""
 
-    def __init__(self, directory: Path, conf: Path) -> None:
-        self._directory, self._conf = directory, conf
+    def __init__(self, directory: Path, settings: Sequence[str]) -> None:
+        self._directory, self._settings = directory, tuple(settings)
         self._ready = directory / "ready.json"
         self._ports = ("0", "0")
         self._child: Child | None = None
@@ -91,16 +101,17 @@ class Broker:
         """host:port of the name server, from the first start on."""
 
     def start(self, timeout_s: float = 30.0) -> None:
-        """Start and wait until both accept; raises ChildFailed when they do not."""
+        """Start and wait until both accept; raises ChildError when they do not."""
         self._ready.unlink(missing_ok=True)
         namesrv_port, broker_port = self._ports
-        self._child = Child("the broker", "cometmq", [
+        self._child = Child("the broker", "cometmq.cli.main", [
             "standalone",
+            "--until-stdin-closes",
             "--store", str(self._directory / "store"),
             "--namesrv-port", namesrv_port,
             "--broker-port", broker_port,
             "--ready-file", str(self._ready),
-            "-c", str(self._conf),
+            *(word for setting in self._settings for word in ("--set", setting)),
         ], self._directory / "broker.log")  # fmt: skip
         addresses = self._wait(self._child, time.monotonic() + timeout_s)
         self.namesrv = addresses["namesrv"]
@@ -114,20 +125,21 @@ class Broker:
     def stop(self) -> None:
         """Stop cleanly."""
         if self._child:
+            self._child.ask_to_stop()
             self._child.stop()
 
     def require_no_failure(self) -> None:
-        """Raise ChildFailed when the broker has gone."""
+        """Raise ChildError when the broker has gone."""
         if self._child and not self._child.is_running:
-            raise ChildFailed(f"the broker has ended: {self._child.last_words()}")
+            raise ChildError(f"the broker has ended: {self._child.last_words()}")
 
     def _wait(self, child: Child, deadline_s: float) -> dict[str, str]:
         while not self._ready.is_file():
             if not child.is_running:
-                raise ChildFailed(f"the broker did not start: {child.last_words()}")
+                raise ChildError(f"the broker did not start: {child.last_words()}")
             if time.monotonic() > deadline_s:
                 child.kill()
-                raise ChildFailed(f"the broker was not ready in time: {child.last_words()}")
+                raise ChildError(f"the broker was not ready in time: {child.last_words()}")
             time.sleep(_POLL_S)
         addresses: dict[str, str] = json.loads(self._ready.read_text())
         return addresses

@@ -24,11 +24,11 @@ def tree_mib(root: int | None = None) -> float:
 
 def _children() -> dict[int, list[int]]:
     found = defaultdict(list)
-    for name in os.listdir(_PROC) if _PROC.is_dir() else ():
-        if name.isdecimal():
-            parent = _parent(int(name))
+    for entry in _PROC.iterdir() if _PROC.is_dir() else ():
+        if entry.name.isdecimal():
+            parent = _parent(int(entry.name))
             if parent:
-                found[parent].append(int(name))
+                found[parent].append(int(entry.name))
     return found
 
 

@@ -111,7 +111,10 @@ class Report:
         """The report as text, a line for each fact."""
         return [
             *self.events,
-            *(f"{'ok    ' if check.passed else 'WRONG '} {check.sentence()}" for check in self.checks),
+            *(
+                f"{'ok    ' if check.passed else 'WRONG '} {check.sentence()}"
+                for check in self.checks
+            ),
             *(
                 f"{stage.name}: {stage.messages:,} messages in {stage.seconds:.1f} s, "
                 f"{stage.per_second:,.0f} a second, {stage.repeats:,} repeats"

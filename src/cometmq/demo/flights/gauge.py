@@ -1,0 +1,51 @@
+"""What the job asks the broker: how much lies in a topic, how far a group has come.
+
+Owns the questions; refuses to know why they are asked. The answers come from the broker alone,
+never from what the processes of the job say of themselves. May be used from several threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq import Admin
+from cometmq.errors import RouteNotFound
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Gauge:
+    """A connection for asking; a context manager."""
+
+    def __init__(self, namesrv: str) -> None:
+        self._admin = Admin(namesrv=namesrv)
+
+    def __enter__(self) -> Self:
+        """Connect."""
+        self._admin.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Disconnect."""
+        self._admin.stop()
+
+    def create_topic(self, topic: str, queues: int) -> None:
+        """Make the topic and wait until it can be used."""
+        self._admin.create_topic(topic, queues)
+
+    def stored(self, topic: str) -> dict[int, int]:
+        """Messages in each queue of a topic, by queue id; none when there is no such topic."""
+        try:
+            stats = self._admin.topic_stats(topic)
+        except RouteNotFound:
+            return {}
+        return {queue.queue_id: one.max_offset - one.min_offset for queue, one in stats.items()}
+
+    def lag(self, group: str, topic: str) -> int:
+        """Messages of a topic that the group has not committed; 0 when there is no such topic."""
+        try:
+            stats = self._admin.consume_stats(group, topic)
+        except RouteNotFound:
+            return 0
+        return sum(one.broker_offset - one.consumer_offset for one in stats.values())

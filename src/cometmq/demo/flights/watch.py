@@ -1,0 +1,73 @@
+"""The job's own eyes: memory of all processes and lag of the consumer groups, once a second.
+
+Owns the sampling thread and its samples; refuses to judge them. A broker that is down gives a
+sample without lag. Bounded by `SAMPLES_MAX`: an hour.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from cometmq.demo.flights.memory import tree_mib
+from cometmq.errors import CometError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PERIOD_S = 1.0
+SAMPLES_MAX = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was seen at one moment."""
+
+    at_s: float
+    """Seconds since the watch began."""
+    memory_mib: float
+    lag: dict[str, int] = field(default_factory=dict)
+    """Messages stored and not yet committed, by group; empty while the broker is away."""
+
+
+class Watch:
+    """Samples in a thread of its own from entry to exit of the context."""
+
+    def __init__(self, lag: Callable[[], dict[str, int]]) -> None:
+        self._lag = lag
+        self._begin_s = time.monotonic()
+        self._end = Event()
+        self._thread = Thread(target=self._run, name="watch", daemon=True)
+        self.samples: list[Sample] = []
+
+    def __enter__(self) -> Watch:
+        """Begin."""
+        self._begin_s = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """End; waits for a sample that is being taken."""
+        self._end.set()
+        self._thread.join(10)
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the watch began."""
+        return time.monotonic() - self._begin_s
+
+    @property
+    def memory_peak_mib(self) -> float:
+        """The largest sum seen."""
+        return max((sample.memory_mib for sample in self.samples), default=0.0)
+
+    def _run(self) -> None:
+        while not self._end.wait(PERIOD_S) and len(self.samples) < SAMPLES_MAX:
+            at_s = self.now_s
+            try:
+                lag = self._lag()
+            except CometError:
+                lag = {}
+            self.samples.append(Sample(at_s, tree_mib(), lag))
