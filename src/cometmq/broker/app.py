@@ -30,7 +30,7 @@ from cometmq.broker.holds import Holds
 from cometmq.broker.locks import QueueLocks
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.order import LockHandler
-from cometmq.broker.outbound import Outbound
+from cometmq.broker.outbound import Announced, Outbound
 from cometmq.broker.outcome import CODE_OF_PUT, REMARK_OF_PUT
 from cometmq.broker.positions import PositionHandler
 from cometmq.broker.pull import PullHandler
@@ -134,14 +134,16 @@ class Broker:
             view=ViewHandler(store),
             admin=self._admin(),
         )
-        self._edge = Edge(
-            table, settle=partial(_settle, store), failed=_why_not, fallback=codes.unsupported
-        )
-        self._server = RemotingServer(self._edge, net)
         self._pool = ChannelPool()
         self._outbound = Outbound(
             self._pool, settings, settings.namesrv_addrs, self._registered_topics
         )
+        for code in codes.TOPIC_MAKERS:
+            table[code] = Announced(table[code], topics, self._outbound)
+        self._edge = Edge(
+            table, settle=partial(_settle, store), failed=_why_not, fallback=codes.unsupported
+        )
+        self._server = RemotingServer(self._edge, net)
         topics.on_change += [self._outbound.changed, holds.wake_topic]
         store.on_arrival = self._arrived
         self._background = Background("broker")

@@ -13,14 +13,18 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.errors import CometError
+from cometmq.net.edge import Reply
 from cometmq.wire.bodies.topic import Registration, TopicTable, encode_registration
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.namesrv import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from cometmq.broker.topics import Topics
+    from cometmq.net.edge import Answered, Handler
+    from cometmq.net.peer import Peer
     from cometmq.net.pool import ChannelPool
     from cometmq.settings.broker import BrokerSettings
     from cometmq.wire.command import Command
@@ -30,7 +34,37 @@ log = logging.getLogger(__name__)
 FAREWELL_S = 3.0
 """How long a name server may take to hear that the broker stops."""
 
+HEARD_S = 3.0
+"""How long an answer waits for name servers to hear of a topic it made."""
+
+AGAIN_S = 5.0
+"""Time to the next try while a name server is away, seconds."""
+
 _PERIOD_S = (10.0, 60.0)
+
+
+class Announced:
+    """A handler whose answer, when it made or changed a topic, waits for the name servers.
+
+    A client asks them for the topic's route as soon as it has the answer.
+    """
+
+    __slots__ = ("_handler", "_outbound", "_topics")
+
+    def __init__(self, handler: Handler, topics: Topics, outbound: Outbound) -> None:
+        self._handler, self._topics, self._outbound = handler, topics, outbound
+
+    def __call__(self, request: Command, peer: Peer) -> Answered | Awaitable[Answered]:
+        """Answer as the handler does, at once or a little later."""
+        before = self._topics.generation
+        answer = self._handler(request, peer)
+        if self._topics.generation == before or not isinstance(answer, Reply):
+            return answer
+        return self._later(answer)
+
+    async def _later(self, answer: Reply) -> Reply:
+        await self._outbound.heard()
+        return answer
 
 
 class Outbound:
@@ -46,7 +80,8 @@ class Outbound:
         self._pool, self._settings, self._topics = pool, settings, topics
         self._name_servers = tuple(name_servers)
         self._address = ""
-        self._is_changed = asyncio.Event()
+        self._is_changed, self._is_heard = asyncio.Event(), asyncio.Event()
+        self._changes = self._heard = 0
         self._away: set[str] = set()
 
     def announce(self, address: str) -> None:
@@ -55,15 +90,27 @@ class Outbound:
 
     def changed(self, _topic: str = "") -> None:
         """Register soon: the topics changed. Several changes of one tick make one registration."""
+        self._changes += 1
         self._is_changed.set()
+
+    async def heard(self, timeout_s: float = HEARD_S) -> None:
+        """Wait until the name servers know all changes made so far, `timeout_s` at most."""
+        wanted = self._changes
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._name_servers and self._heard < wanted:
+                    await self._is_heard.wait()
+        except TimeoutError:
+            return
 
     async def run(self) -> None:
         """Register every period and after every change, for ever."""
         least_s, most_s = _PERIOD_S
         period_s = self._settings.register_name_server_period_ms / 1000
         while True:
+            wait_s = AGAIN_S if self._away else min(max(period_s, least_s), most_s)
             try:
-                async with asyncio.timeout(min(max(period_s, least_s), most_s)):
+                async with asyncio.timeout(wait_s):
                     await self._is_changed.wait()
             except TimeoutError:
                 pass
@@ -72,7 +119,7 @@ class Outbound:
     async def register(self) -> int:
         """Register with all name servers; returns how many heard it."""
         self._is_changed.clear()
-        settings = self._settings
+        changes, settings = self._changes, self._settings
         header = RegisterBrokerRequestHeader(
             broker_name=settings.broker_name,
             broker_addr=self._address,
@@ -82,7 +129,11 @@ class Outbound:
         )
         body = encode_registration(Registration(self._topics(), []))
         command = request(RequestCode.REGISTER_BROKER, 0, header, body)
-        return await self._tell_all(command, settings.register_broker_timeout_ms / 1000)
+        count = await self._tell_all(command, settings.register_broker_timeout_ms / 1000)
+        self._heard = max(self._heard, changes)
+        self._is_heard.set()
+        self._is_heard = asyncio.Event()
+        return count
 
     async def unregister(self) -> int:
         """Say farewell to all name servers; returns how many heard it."""

@@ -27,6 +27,18 @@ if TYPE_CHECKING:
     from cometmq.net.peer import Peer
     from cometmq.wire.command import Command
 
+TOPIC_MAKERS = (
+    Code.SEND_MESSAGE,
+    Code.SEND_MESSAGE_V2,
+    Code.SEND_BATCH_MESSAGE,
+    Code.HEART_BEAT,
+    Code.CONSUMER_SEND_MSG_BACK,
+    Code.UPDATE_AND_CREATE_TOPIC,
+    Code.UPDATE_AND_CREATE_TOPIC_LIST,
+    Code.DELETE_TOPIC_IN_BROKER,
+)
+"""Requests that may make or change a topic."""
+
 
 def table(
     *,
