@@ -16,7 +16,12 @@ from cometmq.client.options import ClientOptions, check_group, name_servers
 from cometmq.client.validation import check_topic
 from cometmq.errors import BrokerError, ConnectFailed, RouteNotFound
 from cometmq.model.stats import OffsetWrapper, TopicOffset
-from cometmq.model.topic import DEFAULT_TOPIC, SYSTEM_TOPICS
+from cometmq.model.topic import (
+    DEFAULT_TOPIC,
+    REPLY_TOPIC_SUFFIX,
+    SYSTEM_PREFIX,
+    SYSTEM_TOPICS,
+)
 from cometmq.rules.route_view import subscribe_queues
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
@@ -81,9 +86,17 @@ class AsyncAdmin:
         return await self._running().servers.clusters()
 
     async def topics(self, *, with_system: bool = False) -> list[str]:
-        """The names of all topics, sorted; RocketMQ's own only when asked for."""
-        found = await self._running().servers.topics()
-        return sorted(name for name in found if with_system or name not in SYSTEM_TOPICS)
+        """The names of all topics, sorted; those brokers keep for themselves only when asked for.
+
+        Retry topics and dead-letter topics count as the users'.
+        """
+        servers = self._running().servers
+        found = set(await servers.topics())
+        if not with_system:
+            known = await servers.clusters()
+            found -= SYSTEM_TOPICS | set(known.cluster_addr_table) | set(known.broker_addr_table)
+            found = {name for name in found if not _is_system(name)}
+        return sorted(found)
 
     async def create_topic(
         self,
@@ -226,3 +239,7 @@ class AsyncAdmin:
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, addr)
         return OffsetResponseHeader.decode(answer.ext).offset
+
+
+def _is_system(topic: str) -> bool:
+    return topic.startswith(SYSTEM_PREFIX) or topic.endswith(REPLY_TOPIC_SUFFIX)

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 
 from cometmq.client import validation
 from cometmq.client.lanes import Lanes
-from cometmq.client.outgoing import batch_size_of, outgoing, outgoing_batch
+from cometmq.client.outgoing import OutgoingBatch, outgoing
 from cometmq.errors import CometError, PartlySent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cometmq.client.choice import QueueChoice
     from cometmq.client.core import Core
     from cometmq.client.delivery import Choose, Delivery
@@ -121,38 +119,45 @@ class Bulk:
 
         try:
             async with self._lanes.enter(queue, deadline):
-                for part in self._frames(indexes, messages):
-                    frame = [messages[index] for index in part]
-                    found = await self._frame(frame, choose, retries, deadline)
-                    for index, result in zip(part, found, strict=True):
+                at = 0
+                while at < len(indexes):
+                    part = indexes[at : at + FRAME_MESSAGES_MAX]
+                    found = await self._next(messages, part, choose, retries, deadline)
+                    for index, result in zip(part, found, strict=False):
                         results[index] = result
+                    at += len(found)
         except CometError as error:
             return error
         return None
 
-    async def _frame(
-        self, frame: list[Message], choose: Choose, retries: int, deadline: float
+    async def _next(
+        self,
+        messages: list[Message],
+        indexes: list[int],
+        choose: Choose,
+        retries: int,
+        deadline: float,
     ) -> list[SendResult]:
+        """Send as many of the first messages as one frame may hold; their results."""
         core, now_ms = self._core, self._core.clock.now_ms()
-        if len(frame) == 1:
-            alone = outgoing(frame[0], self._options, core.uniq_keys, now_ms)
-            return [await self._delivery.one(alone, choose, retries, deadline, _ATTEMPT_S)]
-        sent = outgoing_batch(frame, core.uniq_keys, now_ms)
-        return await self._delivery.batch(sent, choose, retries, deadline, _ATTEMPT_S)
+        frame = self._frame(messages, indexes, now_ms)
+        if len(frame) > 1:
+            return await self._delivery.batch(frame, choose, retries, deadline, _ATTEMPT_S)
+        first = messages[indexes[0]]
+        alone = outgoing(first, self._options, core.uniq_keys, now_ms)
+        return [await self._delivery.one(alone, choose, retries, deadline, _ATTEMPT_S)]
 
-    def _frames(self, indexes: list[int], messages: list[Message]) -> Iterator[list[int]]:
-        """Cut a queue's share into frames, bounded by count and bytes."""
+    def _frame(self, messages: list[Message], indexes: list[int], now_ms: int) -> OutgoingBatch:
+        """Put the first messages into a frame, bounded by count and bytes."""
         bytes_max = min(FRAME_BYTES_MAX, self._options.body_bytes_max)
-        frame: list[int] = []
-        size = 0
+        take = self._core.uniq_keys.take
+        frame = OutgoingBatch(messages[indexes[0]].topic, now_ms)
         for index in indexes:
-            more = batch_size_of(messages[index])
-            if messages[index].delay_level > 0:
-                more = bytes_max  # a batch has no delay: this one goes alone
-            if frame and (len(frame) >= FRAME_MESSAGES_MAX or size + more > bytes_max):
-                yield frame
-                frame, size = [], 0
-            frame.append(index)
-            size += more
-        if frame:
-            yield frame
+            message = messages[index]
+            is_alone = message.delay_level > 0  # a batch has no delay
+            if len(frame) and (is_alone or frame.body_bytes + len(message.body) > bytes_max):
+                break
+            frame.add(message, take(now_ms))
+            if is_alone:
+                break
+        return frame

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
     from cometmq.wire.msg_id import UniqKeys
 
+BATCH_ITEM_BYTES = 22
+"""What a message takes in a batch besides its body and its properties."""
 _STATUS = {status.value: status for status in SendStatus}
 
 
@@ -132,29 +134,38 @@ def result_of(answer: Command, addr: str, queue: MessageQueue, msg_id: str) -> S
     )
 
 
-class OutgoingBatch(NamedTuple):
-    """Several messages for one queue, as one frame's body."""
+class OutgoingBatch:
+    """Several messages of one topic for one queue, as one frame's body. Filled, then sent."""
 
-    topic: str
-    body: bytes
-    msg_ids: list[str]
-    properties: str
-    born_ms: int
+    __slots__ = ("_items", "body_bytes", "born_ms", "msg_ids", "topic")
 
+    def __init__(self, topic: str, born_ms: int) -> None:
+        self.topic, self.born_ms = topic, born_ms
+        self.msg_ids: list[str] = []
+        self.body_bytes = 0
+        self._items: list[batch.BatchItem] = []
 
-def outgoing_batch(messages: Sequence[Message], uniq_keys: UniqKeys, now_ms: int) -> OutgoingBatch:
-    """Prepare checked messages of one topic, in their order."""
-    take, encode = uniq_keys.take, properties.encode
-    msg_ids, items = [], []
-    for message in messages:
-        msg_id = take(now_ms)
-        raw = encode(pairs_of(message, msg_id))
+    def __len__(self) -> int:
+        """Return how many messages it holds."""
+        return len(self._items)
+
+    def add(self, message: Message, uniq_key: str) -> None:
+        """Append a checked message. Raises InvalidMessage when its properties are too long."""
+        raw = properties.encode(pairs_of(message, uniq_key))
         check_properties_size(raw)
-        msg_ids.append(msg_id)
-        items.append(batch.BatchItem(message.flag, message.body, raw))
-    own = {Property.UNIQ_KEY: take(now_ms), Property.WAIT: "true"}
-    topic = messages[0].topic
-    return OutgoingBatch(topic, batch.encode(items), msg_ids, encode(own).decode(), now_ms)
+        self._items.append(batch.BatchItem(message.flag, message.body, raw))
+        self.msg_ids.append(uniq_key)
+        self.body_bytes += BATCH_ITEM_BYTES + len(message.body) + len(raw)
+
+    def body(self) -> bytes:
+        """The body of the request."""
+        return batch.encode(self._items)
+
+    def own_properties(self) -> str:
+        """The properties of the batch itself."""
+        return properties.encode(
+            {Property.UNIQ_KEY: self.msg_ids[0], Property.WAIT: "true"}
+        ).decode()
 
 
 def batch_request(
@@ -170,13 +181,13 @@ def batch_request(
         sys_flag=0,
         born_timestamp=sent.born_ms,
         flag=0,
-        properties=sent.properties,
+        properties=sent.own_properties(),
         reconsume_times=0,
         unit_mode=False,
         batch=True,
         broker_name=queue.broker_name,
     )
-    return request(RequestCode.SEND_BATCH_MESSAGE, 0, header, sent.body)
+    return request(RequestCode.SEND_BATCH_MESSAGE, 0, header, sent.body())
 
 
 def batch_results_of(
@@ -191,11 +202,3 @@ def batch_results_of(
         SendResult(whole.status, msg_id, whole.queue, whole.queue_offset + at, ids[at])
         for at, msg_id in enumerate(msg_ids)
     ]
-
-
-def batch_size_of(message: Message) -> int:
-    """About how many bytes a message takes in a batch; never less than it really takes."""
-    text = sum(len(value) for value in (message.tags, message.keys, message.sharding_key) if value)
-    if message.properties:
-        text += sum(len(name) + len(value) + 2 for name, value in message.properties.items())
-    return len(message.body) + 4 * text + 256

@@ -337,7 +337,10 @@ class Admin:
         return self._crossing.call(self._inner.clusters())
 
     def topics(self, *, with_system: bool = False) -> list[str]:
-        """The names of all topics, sorted; RocketMQ's own only when asked for."""
+        """The names of all topics, sorted; those brokers keep for themselves only when asked for.
+
+        Retry topics and dead-letter topics count as the users'.
+        """
         return self._crossing.call(self._inner.topics(with_system=with_system))
 
     def create_topic(
