@@ -1,6 +1,7 @@
 """Headers as other houses write them, and what they must never do to us."""
 
 import json
+import sys
 
 import pytest
 from hypothesis import given
@@ -32,8 +33,10 @@ def test_msgspec_is_there_so_that_both_decoders_are_tested():
 
 
 def test_without_msgspec_the_standard_library_does(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "msgspec", None)
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    monkeypatch.setitem(sys.modules, "msgspec.json", None)
     assert header_json._typed_decoder() is None
+    assert header_json._typed_encoder() is None
 
 
 @given(int32, int32, int32, int32, languages, st.none() | texts, st.none() | exts)
@@ -67,6 +70,12 @@ def test_commands_come_back_as_they_went(opaque, ext, remark, body, flag):
     got = Command.decode(frame)
     for slot in Command.__slots__:
         assert getattr(got, slot) == getattr(sent, slot)
+
+
+@given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=6))
+def test_both_encoders_write_the_same_fields(ext):
+    plain, fast = header_json._plain_object(ext), header_json._object(ext)
+    assert json.loads(plain) == json.loads(fast)
 
 
 def test_bare_answers_are_the_same_whichever_way_they_are_made():

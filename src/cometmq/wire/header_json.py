@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from json.encoder import encode_basestring as quoted
 from typing import Any, NamedTuple
 
 from cometmq.errors import ProtocolError
@@ -76,11 +77,11 @@ def encode(
     """Return the header; `remark` and `ext` are left out when None."""
     return b'{"code":%d%b,"flag":%d,"language":"%b","opaque":%d%b%b%d}' % (
         code,
-        b"" if ext is None else b',"extFields":' + _text(ext).encode("utf-8", "replace"),
+        b"" if ext is None else b',"extFields":' + _object(ext),
         flag,
         _LANGUAGE_NAMES[language],
         opaque,
-        b"" if remark is None else b',"remark":' + _text(remark).encode("utf-8", "replace"),
+        b"" if remark is None else b',"remark":' + quoted(remark).encode("utf-8", "replace"),
         b',"serializeTypeCurrentRPC":"JSON","version":',
         version,
     )
@@ -129,6 +130,27 @@ def _refuse_half_characters(fields: HeaderFields) -> None:
         raise ProtocolError("the header holds half of a surrogate pair") from error
 
 
+def _plain_object(fields: Mapping[str, str]) -> bytes:
+    pairs = [quoted(key) + ":" + quoted(value) for key, value in fields.items()]
+    return ("{" + ",".join(pairs) + "}").encode("utf-8", "replace")
+
+
+def _typed_encoder() -> Callable[[Mapping[str, str]], bytes] | None:
+    """Return the encoder of texts by name that uses msgspec, or None where it is missing."""
+    try:
+        from msgspec.json import encode as write
+    except ImportError:
+        return None
+
+    def encode_typed(fields: Mapping[str, str]) -> bytes:
+        try:
+            return write(fields)
+        except ValueError:
+            return _plain_object(fields)
+
+    return encode_typed
+
+
 def _typed_decoder() -> Decoder | None:
     """Return the decoder that uses msgspec, or None where it is not installed."""
     try:
@@ -170,5 +192,6 @@ def _typed_decoder() -> Decoder | None:
     return decode_typed
 
 
+_object = _typed_encoder() or _plain_object
 decode: Decoder = _typed_decoder() or decode_tolerant
 """Read a header; raises ProtocolError when it is no JSON header."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
+from operator import attrgetter
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args, get_type_hints
 
 from cometmq.errors import BadHeader
 
@@ -23,9 +24,7 @@ Long = Annotated[int, 64]
 
 _is_integer = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
 _Parse = Callable[[str], Any]
-_Plan = list[tuple[str, str, _Parse, bool]]
 _MISSING = dataclasses.MISSING
-_plans: dict[type, _Plan] = {}
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -41,46 +40,74 @@ class Header:
         Fields that the class does not know are ignored.
         """
         values: dict[str, Any] = {}
-        for name, wire, parse, is_mandatory in _plan(cls):
-            text = ext.get(wire)
-            if text is None:
-                if is_mandatory:
+        wire = text = ""
+        try:
+            for name, wire, parse, is_mandatory in _plan(cls).fields:
+                found = ext.get(wire)
+                if found is not None:
+                    text = found
+                    values[name] = parse(text) if parse else text
+                elif is_mandatory:
                     raise BadHeader(wire)
-                continue
-            try:
-                values[name] = parse(text)
-            except ValueError as error:
-                raise BadHeader(wire, f"is {text[:40]!r}, which is {error}") from None
+        except ValueError as error:
+            raise BadHeader(wire, f"is {text[:40]!r}, which is {error}") from None
         return cls(**values)
 
     def encode(self) -> dict[str, str]:
         """Return the fields as they go out; those that are None are left out."""
         fields: dict[str, str] = {}
-        for name, wire, _, _ in _plan(type(self)):
-            value = getattr(self, name)
+        plan = _plan(type(self))
+        for wire, value in zip(plan.wire_names, plan.values_of(self), strict=True):
             if value is None:
                 continue
-            if value is True or value is False:
+            kind = type(value)
+            if kind is str:
+                fields[wire] = value
+            elif kind is bool:
                 fields[wire] = "true" if value else "false"
             else:
                 fields[wire] = str(value)
         return fields
 
 
+class _Plan(NamedTuple):
+    """How one class goes to the wire and comes from it."""
+
+    fields: list[tuple[str, str, _Parse | None, bool]]
+    """Name, wire name, parser (None for texts), whether mandatory."""
+    wire_names: list[str]
+    values_of: Callable[[Header], tuple[Any, ...]]
+
+
+_plans: dict[type, _Plan] = {}
+
+
 def _plan(cls: type[Header]) -> _Plan:
     plan = _plans.get(cls)
     if plan is None:
-        hints = get_type_hints(cls, include_extras=True)
-        plan = _plans[cls] = [
-            (
-                field.name,
-                cls.wire_names.get(field.name) or camel_case(field.name),
-                _parser(hints[field.name]),
-                field.default is _MISSING and field.default_factory is _MISSING,
-            )
-            for field in dataclasses.fields(cls)
-        ]
+        plan = _plans[cls] = _make_plan(cls)
     return plan
+
+
+def _make_plan(cls: type[Header]) -> _Plan:
+    hints = get_type_hints(cls, include_extras=True)
+    fields = [
+        (
+            field.name,
+            cls.wire_names.get(field.name) or camel_case(field.name),
+            _parser(hints[field.name]),
+            field.default is _MISSING and field.default_factory is _MISSING,
+        )
+        for field in dataclasses.fields(cls)
+    ]
+    names = [name for name, _, _, _ in fields]
+    return _Plan(fields, [wire for _, wire, _, _ in fields], _values_getter(names))
+
+
+def _values_getter(names: list[str]) -> Callable[[Header], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda header: tuple([getattr(header, name) for name in names])
 
 
 def camel_case(name: str) -> str:
@@ -89,7 +116,7 @@ def camel_case(name: str) -> str:
     return first + "".join(word.capitalize() for word in others)
 
 
-def _parser(hint: object) -> _Parse:
+def _parser(hint: object) -> _Parse | None:
     for kind in (hint, *get_args(hint)):
         if kind == Long:
             return _int64
@@ -98,11 +125,9 @@ def _parser(hint: object) -> _Parse:
     raise TypeError(f"no wire form for {hint!r}")
 
 
-def _str(text: str) -> str:
-    return text
-
-
 def _int32(text: str) -> int:
+    if len(text) < 10 and text.isdigit() and text.isascii():
+        return int(text)
     value = _integer(text)
     if not -0x80000000 <= value <= 0x7FFFFFFF:
         raise ValueError("no 32-bit number")
@@ -110,6 +135,8 @@ def _int32(text: str) -> int:
 
 
 def _int64(text: str) -> int:
+    if len(text) < 19 and text.isdigit() and text.isascii():
+        return int(text)
     value = _integer(text)
     if not -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
         raise ValueError("no 64-bit number")
@@ -133,4 +160,4 @@ def _float(text: str) -> float:
         raise ValueError("no number") from None
 
 
-_PARSERS: dict[object, _Parse] = {str: _str, int: _int32, bool: _bool, float: _float}
+_PARSERS: dict[object, _Parse | None] = {str: None, int: _int32, bool: _bool, float: _float}
