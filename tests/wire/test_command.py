@@ -14,6 +14,7 @@ from cometmq.wire.command import Command, encode_answer, request, response
 from cometmq.wire.frame import Frame, FrameDecoder
 from cometmq.wire.header_json import HeaderFields
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
+from cometmq.wire.headers.send import SendMessageRequestHeaderV2
 
 DECODERS = {"typed": header_json.decode, "tolerant": header_json.decode_tolerant}
 int32 = st.integers(-0x80000000, 0x7FFFFFFF)
@@ -121,6 +122,26 @@ def test_numbers_may_be_texts(decode):
 def test_raw_values_in_the_fields_become_texts(decode):
     data = b'{"code":310,"extFields":{"d":4,"k":false,"m":true,"f":1.5,"n":null,"o":{"a":[1]}}}'
     assert decode(data).ext == {"d": "4", "k": "false", "m": "true", "f": "1.5", "o": '{"a":[1]}'}
+
+
+def test_a_node_clients_send_is_read_with_its_raw_numbers(decode):
+    data = (
+        b'{"code":310,"flag":0,"language":"JAVA","opaque":1,"version":121,"extFields":{'
+        b'"a":"P","b":"T","c":"TBW102","d":4,"e":0,"f":0,"g":1795237145786,"h":0,"i":"",'
+        b'"j":0,"k":false}}'
+    )
+    header = SendMessageRequestHeaderV2.decode(decode(data).ext)
+    assert (header.default_topic_queue_nums, header.queue_id) == (4, 0)
+    assert (header.born_timestamp, header.unit_mode) == (1795237145786, False)
+    assert (header.batch, header.broker_name) == (None, None)
+
+
+def test_a_go_clients_empty_remark_is_no_error(decode):
+    data = (
+        b'{"code":105,"language":"GO","version":317,"opaque":1,"flag":0,"remark":"",'
+        b'"extFields":{"topic":"T"}}'
+    )
+    assert decode(data) == HeaderFields(105, 0, 1, 317, LanguageCode.GO, "", {"topic": "T"})
 
 
 @pytest.mark.parametrize(
