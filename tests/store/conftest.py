@@ -1,0 +1,113 @@
+"""A store on real files, opened and left in every way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cometmq.settings.store import StoreSettings
+from cometmq.store.message_store import Draft, GetStatus, MessageStore, Placed, PutStatus
+from cometmq.testing.sim_files import SimClock
+from cometmq.wire import properties, stored
+from cometmq.world.system import SystemFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.world.ports import Files
+
+HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
+
+
+class Shop:
+    """Opens stores in one directory and does the usual errands. Everything on one loop."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "store"
+        self.clock = SimClock()
+        self.files: Files = SystemFiles()
+        self.settings = small()
+        self.store: MessageStore
+
+    def open(self, **changes: object) -> MessageStore:
+        if changes:
+            self.settings = small(**changes)
+        self.store = MessageStore.open(
+            self.root,
+            self.settings,
+            clock=self.clock,
+            files=self.files,
+            tags_code=tags_code,
+            store_host=HOST,
+            ram=1 << 30,
+        )
+        return self.store
+
+    async def put(self, body: bytes = b"x", topic: str = "T", queue_id: int = 0) -> Placed:
+        placed = self.store.put(Draft(topic, queue_id, body, b"TAGS\x01a\x02", born_ms=1))
+        assert await self.settled() is PutStatus.PUT_OK
+        return placed
+
+    async def settled(self) -> PutStatus:
+        answer: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
+        self.store.settle(answer.set_result)
+        return await asyncio.wait_for(answer, 10)
+
+    def bodies(self, topic: str = "T", queue_id: int = 0, offset: int | None = None) -> list[bytes]:
+        store, found = self.store, []
+        offset = store.min_offset(topic, queue_id) if offset is None else offset
+        while (got := store.get(topic, queue_id, offset, 32, 1 << 30)).status is GetStatus.FOUND:
+            found += [record.body for record in stored.iterate(got.body)]
+            offset = got.next_offset
+        return found
+
+    async def crash(self) -> None:
+        """Leave the store as a killed process does: what was not written is gone."""
+        store = self.store
+        await store._upkeep.stop()
+        store._end_tick = lambda: None  # type: ignore[method-assign]
+        store._close()
+
+    async def stop(self) -> None:
+        await self.store.stop()
+
+    def log_files(self) -> list[Path]:
+        return sorted((self.root / "commitlog").iterdir())
+
+
+def small(**changes: object) -> StoreSettings:
+    given = {"commit_log_file_bytes": 16384, "consume_queue_file_bytes": 400} | changes
+    return StoreSettings(**given)
+
+
+def tags_code(topic: str, raw: bytes, store_ms: int) -> int:
+    tags = properties.find(raw, b"TAGS")
+    return 0 if tags is None else sum(tags)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+Story = Callable[[Shop], Awaitable[None]]
+
+
+@pytest.fixture
+def tell(shop: Shop) -> Callable[[Story], None]:
+    """Run an async story with a shop, and close what it leaves open."""
+
+    def run(story: Story) -> None:
+        async def whole() -> None:
+            try:
+                await asyncio.wait_for(story(shop), 60)
+            finally:
+                if hasattr(shop, "store"):
+                    await shop.store.stop()
+
+        asyncio.run(whole())
+
+    return run

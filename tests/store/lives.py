@@ -1,0 +1,189 @@
+"""Stories of a store on the simulated disk: puts, stops, kills, power cuts; then the reckoning."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from random import Random
+
+from cometmq.settings.store import StoreSettings
+from cometmq.store.message_store import Draft, GetStatus, MessageStore, PutStatus
+from cometmq.testing.sim_files import SimClock, SimFiles, SimWorker
+from cometmq.wire import stored
+
+ROOT = Path("/store")
+HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
+Queue = tuple[str, int]
+
+
+class LossError(AssertionError):
+    """Something that was acknowledged is gone, or something was invented."""
+
+
+def small(flush: str = "SYNC_FLUSH", **more: object) -> StoreSettings:
+    given = {"commit_log_file_bytes": 8192, "consume_queue_file_bytes": 320, "open_files_max": 8}
+    return StoreSettings(flush_disk_type=flush, **(given | more))
+
+
+class Life:
+    """One seed's story. `acked` and `tried` outlive every crash; the store does not."""
+
+    def __init__(self, seed: int, flush: str = "SYNC_FLUSH") -> None:
+        self.rng = Random(seed)
+        self.clock = SimClock()
+        self.files = SimFiles(self.rng, self.clock)
+        self.settings = small(flush, append_crc=self.rng.random() < 0.8)
+        self.acked: dict[Queue, dict[int, bytes]] = {}
+        self.tried: dict[Queue, dict[int, set[bytes]]] = {}
+        self.workers: list[SimWorker] = []
+        self.store = self.open()
+        self._number = 0
+
+    def open(self) -> MessageStore:
+        self.store = MessageStore.open(
+            ROOT,
+            self.settings,
+            clock=self.clock,
+            files=self.files,
+            tags_code=lambda topic, raw, ms: len(raw),
+            store_host=HOST,
+            worker=self._worker,
+            ram=1 << 30,
+        )
+        return self.store
+
+    def _worker(self, name: str) -> SimWorker:
+        worker = SimWorker(self.rng)
+        self.workers.append(worker)
+        return worker
+
+    def put(self) -> None:
+        rng, queue = self.rng, (self.rng.choice(("A", "B")), self.rng.randint(0, 2))
+        drafts = []
+        for _ in range(rng.choice((1, 1, 1, 3))):
+            self._number += 1
+            body = b"%d:" % self._number + bytes(rng.choice((0, 5, 90, 700)))
+            drafts.append(Draft(*queue, body, b"TAGS\x01a\x02", born_ms=1))
+        placed = self.store.put_batch(drafts) if len(drafts) > 1 else [self.store.put(drafts[0])]
+        for draft, place in zip(drafts, placed, strict=True):
+            if place.status is PutStatus.PUT_OK:
+                tried = self.tried.setdefault(queue, {})
+                tried.setdefault(place.queue_offset, set()).add(draft.body)
+        life = self.files.life
+
+        def done(status: PutStatus) -> None:
+            if status is PutStatus.PUT_OK and life == self.files.life:
+                for draft, place in zip(drafts, placed, strict=True):
+                    self.acked.setdefault(queue, {})[place.queue_offset] = draft.body
+
+        if placed[0].status is PutStatus.PUT_OK:
+            self.store.settle(done)
+
+    async def act(self, steps: int) -> None:
+        rng = self.rng
+        chores: list[asyncio.Task[None]] = []
+        for _ in range(steps):
+            for _ in range(rng.randint(1, 4)):
+                self.put()
+            self.clock.ms += rng.choice((0, 1, 400, 20_000))
+            if rng.random() < 0.2:
+                self.store._upkeep.flush_if_due()
+            if rng.random() < 0.3 and all(chore.done() for chore in chores):
+                chores.append(asyncio.create_task(self.store._upkeep.write_queues()))
+            for _ in range(rng.randint(0, 4)):
+                await asyncio.sleep(0)
+        for chore in chores:
+            chore.cancel()
+        await asyncio.gather(*chores, return_exceptions=True)
+
+    def die(self) -> None:
+        """Nothing of the old process may do anything any more."""
+        for worker in self.workers:
+            worker.is_dead = True
+        self.workers.clear()
+        self.store._end_tick = lambda: None  # type: ignore[method-assign]
+
+    async def end(self) -> str:
+        how = self.rng.choice(("cut", "cut", "cut", "kill", "stop", "stop and cut"))
+        if how.startswith("stop"):
+            await self.store.stop()
+        self.die()
+        await asyncio.sleep(0)
+        if how.endswith("cut"):
+            self.files.power_cut()
+        else:
+            self.files.kill()
+        return how
+
+    def reckon(self) -> None:
+        """What was acknowledged is there; what is there was put there; nothing changed places."""
+        for queue, acked in self.acked.items():
+            if acked and self.store.max_offset(*queue) <= max(acked):
+                raise LossError(
+                    f"{queue} ends at {self.store.max_offset(*queue)}, not {max(acked)}"
+                )
+        for queue in set(self.tried) | set(self.store.queues()):
+            found = self.read(queue)
+            tried, acked = self.tried.get(queue, {}), self.acked.get(queue, {})
+            if sorted(found) != list(range(len(found))):
+                raise LossError(f"{queue} has holes: {sorted(found)}")
+            for offset, body in found.items():
+                if body not in tried.get(offset, ()):
+                    raise LossError(f"{queue} {offset} was invented: {body[:20]!r}")
+                if acked.get(offset, body) != body:
+                    raise LossError(f"{queue} {offset} was acknowledged as something else")
+            if missing := set(acked) - set(found):
+                raise LossError(f"{queue} lost {missing}")
+            # Later lives go on from what was found: what was found stays.
+            self.acked[queue] = dict(found)
+
+    def read(self, queue: Queue) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        offset = 0
+        while True:
+            got = self.store.get(*queue, offset, 32, 1 << 20)
+            if got.status is not GetStatus.FOUND:
+                return found
+            records = list(stored.iterate(got.body))
+            if len(records) != got.count:
+                raise LossError(f"{queue} {offset}: {len(records)} records of {got.count}")
+            for record in records:
+                if (record.topic, record.queue_id) != queue:
+                    raise LossError(
+                        f"{queue} {offset}: a record of {record.topic} {record.queue_id}"
+                    )
+                found[record.queue_offset] = record.body
+            offset = got.next_offset
+
+
+async def live(
+    seed: int, *, flush: str = "SYNC_FLUSH", syncs: bool = True, names: bool = True
+) -> list[str]:
+    """Play one seed; raises LossError. How each of its lives ended comes back."""
+    life = Life(seed, flush)
+    life.files.syncs, life.files.syncs_names = syncs, names
+    ends = []
+    for _ in range(life.rng.randint(1, 3)):
+        await life.act(life.rng.randint(1, 12))
+        ends.append(await life.end())
+        if flush != "SYNC_FLUSH" and ends[-1] == "cut":
+            life.acked.clear()
+        life.open()
+        life.reckon()
+    await life.store.stop()
+    return ends
+
+
+def play(seeds: range, **how: object) -> None:
+    """Play many seeds; AssertionError names the first that lost something."""
+
+    async def all_seeds() -> None:
+        for seed in seeds:
+            try:
+                await live(seed, **how)  # type: ignore[arg-type]
+            except LossError as loss:
+                raise LossError(f"seed {seed}: {loss}") from loss
+
+    logging.getLogger("cometmq.store").setLevel(logging.ERROR)
+    asyncio.run(all_seeds())
