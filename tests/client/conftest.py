@@ -1,0 +1,54 @@
+"""One broker for the tests that leave it alive, and one of its own for each that kills it."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+
+from client.served import Served
+from cometmq import Admin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    running = Served(tmp_path_factory.mktemp("served"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def mortal(tmp_path: pytest.TempPathFactory) -> Iterator[Served]:
+    """A broker that the test may kill."""
+    running = Served(tmp_path)  # type: ignore[arg-type]
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def topic(served: Served) -> str:
+    return new_topic(served)
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{next(_numbers)}"
+
+
+def new_topic(served: Served, queues: int = 4) -> str:
+    """Create a topic of a name never used before."""
+    name = f"topic-{next(_numbers)}"
+    with Admin(namesrv=served.namesrv) as admin:
+        admin.create_topic(name, queues=queues)
+    return name
+
+
+@pytest.fixture
+def make_topic() -> Callable[..., str]:
+    return new_topic

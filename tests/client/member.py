@@ -1,0 +1,46 @@
+"""A member of a group in a process of its own: writes what its handler saw, line by line.
+
+Called with one JSON argument; ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from threading import Lock
+
+from cometmq import ConsumeFrom, MessageExt, PushConsumer
+
+
+def main() -> None:
+    told = json.loads(sys.argv[1])
+    lock = Lock()
+    with Path(told["seen"]).open("a", buffering=1) as seen:
+
+        def note(messages: list[MessageExt]) -> None:
+            with lock:
+                for message in messages:
+                    entry = [time.time(), message.queue_id, message.queue_offset]
+                    seen.write(json.dumps([*entry, message.body.decode()]) + "\n")
+            time.sleep(told["pause_s"])
+
+        consumer = PushConsumer(
+            told["group"],
+            namesrv=told["namesrv"],
+            orderly=told["orderly"],
+            consume_from=ConsumeFrom.FIRST,
+            batch_size=told["batch_size"],
+            rebalance_s=2.0,
+            lock_renew_s=0.5,
+            lock_valid_s=2.0,
+            persist_s=0.5,
+        )
+        consumer.subscribe(told["topic"], "*", note)
+        with consumer:
+            sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
