@@ -36,6 +36,7 @@ from cometmq.broker.positions import PositionHandler
 from cometmq.broker.pull import PullHandler
 from cometmq.broker.retry import SendBackHandler
 from cometmq.broker.send import SendHandler
+from cometmq.broker.send_fast import FastSend
 from cometmq.broker.stats import SAMPLE_S, Stats
 from cometmq.broker.tag_codes import TagCodes
 from cometmq.broker.topics import Topics, system_topics
@@ -141,7 +142,11 @@ class Broker:
         for code in codes.TOPIC_MAKERS:
             table[code] = Announced(table[code], topics, self._outbound)
         self._edge = Edge(
-            table, settle=partial(_settle, store), failed=_why_not, fallback=codes.unsupported
+            table,
+            settle=partial(_settle, store),
+            failed=_why_not,
+            fallback=codes.unsupported,
+            fast=FastSend(store, topics, self._send, stats, settings),
         )
         self._server = RemotingServer(self._edge, net)
         topics.on_change += [self._outbound.changed, holds.wake_topic]

@@ -118,6 +118,17 @@ class SendHandler:
             )
         return config
 
+    def sys_flag_of(self, header: SendMessageRequestHeader, config: TopicConfig) -> int:
+        """The flag a message is stored with; raises Reject for kinds that are not supported."""
+        sys_flag = header.sys_flag
+        if sys_flag & sysflag.INNER_BATCH:
+            raise _illegal("a batch in one record needs a topic of batches, which is not supported")
+        if sys_flag & sysflag.TRANSACTION_PREPARED:
+            raise _no_transactions()
+        return (
+            sys_flag | sysflag.MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else sys_flag
+        )
+
     def complete(self, raw: bytes) -> bytes:
         """A sender's properties as they are stored: without WAIT, with what a broker adds."""
         if b"WAIT\x01" in raw:
@@ -148,7 +159,7 @@ class SendHandler:
             request.body,
             raw,
             flag=header.flag,
-            sys_flag=_sys_flag(header.sys_flag, config),
+            sys_flag=self.sys_flag_of(header, config),
             born_ms=header.born_timestamp,
             born_host=peer.host,
             reconsume_times=header.reconsume_times or 0,
@@ -181,7 +192,7 @@ class SendHandler:
         if not items:
             raise _illegal("the batch holds no message")
         queue_id = _pick_queue(header.queue_id, config)
-        flags, times = _sys_flag(header.sys_flag, config), header.reconsume_times or 0
+        flags, times = self.sys_flag_of(header, config), header.reconsume_times or 0
         drafts = [
             Draft(
                 header.topic,
@@ -214,9 +225,7 @@ class SendHandler:
             raise _illegal(
                 f"the body has {len(draft.body)} bytes, the limit is {settings.max_message_size}"
             )
-        if draft.sys_flag & sysflag.INNER_BATCH:
-            raise _illegal("a batch in one record needs a topic of batches, which is not supported")
-        if draft.sys_flag & sysflag.TRANSACTION_PREPARED or b"TRAN_MSG\x01" in raw:
+        if b"TRAN_MSG\x01" in raw:
             self._refuse_half_message(draft)
         if _TIMER_MARK in raw and delay_level(raw) <= 0:
             _refuse_timer(raw)
@@ -224,13 +233,8 @@ class SendHandler:
     def _refuse_half_message(self, draft: Draft) -> None:
         prepared = properties.find(draft.properties, b"TRAN_MSG") or b""
         is_retry = draft.reconsume_times > 0 and delay_level(draft.properties) > 0
-        if draft.sys_flag & sysflag.TRANSACTION_PREPARED or (
-            prepared.lower() == b"true" and not is_retry
-        ):
-            raise Reject(
-                ResponseCode.NO_PERMISSION,
-                "transactional messages are not supported by this broker",
-            )
+        if prepared.lower() == b"true" and not is_retry:
+            raise _no_transactions()
 
     def _is_given_up(self, header: SendMessageRequestHeader, version: int) -> bool:
         group = header.topic.removeprefix(names.RETRY_PREFIX)
@@ -269,12 +273,13 @@ class SendHandler:
         return Reply(code, header, durable=True)
 
 
+def is_plain(raw: bytes) -> bool:
+    """Whether nothing in a sender's properties asks for more than storing the message."""
+    return not (b"DELAY\x01" in raw or b"TRAN_MSG\x01" in raw or _TIMER_MARK in raw)
+
+
 def _pick_queue(queue_id: int, config: TopicConfig) -> int:
     return queue_id if queue_id >= 0 else randrange(max(1, config.write_queue_nums))
-
-
-def _sys_flag(sys_flag: int, config: TopicConfig) -> int:
-    return sys_flag | sysflag.MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else sys_flag
 
 
 def _refuse_timer(raw: bytes) -> None:
@@ -289,6 +294,12 @@ def _refuse_timer(raw: bytes) -> None:
 def _without_transient(raw: bytes) -> bytes:
     kept = [item for item in raw.split(b"\x02") if item and not item.startswith(_TRANSIENT_MARK)]
     return b"".join([item + b"\x02" for item in kept])
+
+
+def _no_transactions() -> Reject:
+    return Reject(
+        ResponseCode.NO_PERMISSION, "transactional messages are not supported by this broker"
+    )
 
 
 def _illegal(remark: str) -> Reject:

@@ -8,10 +8,10 @@ Java: BrokerStatsManager, StoreStatsService.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 SAMPLE_S = 10
 """Time between samples, seconds."""
@@ -50,32 +50,36 @@ class Stats:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self.boot_ms = now_ms()
-        self.puts, self.gets = Counter(), Counter()
+        self._other = Counter()
         self._puts: dict[str, Counter] = {}
         self._gets: dict[tuple[str, str], Counter] = {}
         self._sent_back: dict[tuple[str, str], Counter] = {}
         self._buried: dict[tuple[str, str], Counter] = {}
+        self.puts, self.gets = Counter(), Counter()
+        """Totals, as of the last sample."""
         self._day = -1
         self.puts_at_midnight, self.gets_at_midnight = [0, 0], [0, 0]
         """Totals at the midnight before yesterday's and today's, as Java shows them."""
 
     def put(self, topic: str, count: int, size: int) -> None:
         """Count messages stored by clients."""
-        self.puts.add(count, size)
-        _of(self._puts, topic).add(count, size)
+        self.counter_of_puts(topic).add(count, size)
+
+    def counter_of_puts(self, topic: str) -> Counter:
+        """The counter of messages stored by clients in the topic, for who counts by itself."""
+        return _of(self._puts, topic, self._other)
 
     def got(self, group: str, topic: str, count: int, size: int) -> None:
         """Count messages pulled."""
-        self.gets.add(count, size)
-        _of(self._gets, (topic, group)).add(count, size)
+        _of(self._gets, (topic, group), self._other).add(count, size)
 
     def sent_back(self, group: str, topic: str) -> None:
         """Count a message sent back."""
-        _of(self._sent_back, (topic, group)).add(1, 0)
+        _of(self._sent_back, (topic, group), self._other).add(1, 0)
 
     def buried(self, group: str, topic: str) -> None:
         """Count a dead letter."""
-        _of(self._buried, (topic, group)).add(1, 0)
+        _of(self._buried, (topic, group), self._other).add(1, 0)
 
     def topic_rate(self, topic: str) -> float:
         """Messages a second sent to the topic, over the last minute."""
@@ -89,25 +93,30 @@ class Stats:
 
     def sample(self) -> None:
         """Remember the counts; called every `SAMPLE_S` seconds."""
-        for table in (self._puts, self._gets, self._sent_back, self._buried):
+        for table in self._tables():
             for counter in table.values():
                 counter.samples.append(counter.count)
-        for counter in (self.puts, self.gets):
-            counter.samples.append(counter.count)
+        for total, table in ((self.puts, self._puts), (self.gets, self._gets)):
+            total.count = sum(counter.count for counter in table.values())
+            total.bytes = sum(counter.bytes for counter in table.values())
+            total.samples.append(total.count)
         day = self._now_ms() // 86_400_000
         if day != self._day:
             self._day = day
             self.puts_at_midnight = [self.puts_at_midnight[1], self.puts.count]
             self.gets_at_midnight = [self.gets_at_midnight[1], self.gets.count]
 
+    def _tables(self) -> Iterable[dict[Any, Counter]]:
+        return self._puts, self._gets, self._sent_back, self._buried
+
 
 _K = TypeVar("_K")
 
 
-def _of(table: dict[_K, Counter], key: _K) -> Counter:
+def _of(table: dict[_K, Counter], key: _K, other: Counter) -> Counter:
     counter = table.get(key)
     if counter is None:
-        counter = Counter()
-        if len(table) < KEYS_MAX:
-            table[key] = counter
+        if len(table) >= KEYS_MAX:
+            return other
+        counter = table[key] = Counter()
     return counter

@@ -1,0 +1,175 @@
+"""Hot. The short way of a send whose header was seen before: no JSON, no objects, one put.
+
+Owns what is decided once for all sends of one header layout, and forgets it when any topic changes.
+Whatever is out of the ordinary (a delay, a transaction, a retry topic, a batch, a one-way send, any
+refusal) is left to `broker/send`, whose checks are used here to decide.
+Invariant: a send taken here is stored and answered exactly as `broker/send` would have.
+Java: none.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from cometmq.errors import Reject
+from cometmq.model import topic as names
+from cometmq.wire import properties, sysflag
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import VERSION, Command
+from cometmq.wire.frame import JSON, Frame
+from cometmq.wire.send_template import SendTemplates
+
+if TYPE_CHECKING:
+    from cometmq.broker.send import SendHandler
+    from cometmq.broker.stats import Counter, Stats
+    from cometmq.broker.tag_codes import TagCodes
+    from cometmq.net.edge import Failed
+    from cometmq.net.peer import Peer
+    from cometmq.store.lane import Lane
+    from cometmq.store.message_store import MessageStore
+    from cometmq.store.results import PutStatus
+    from cometmq.wire.send_template import SendLayout
+
+QUEUES_MAX = 1024
+"""Sends to topics with more queues take the long way."""
+
+_head = Struct(">II").pack
+_SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
+_MARK = b"7E57AB1E" * 4
+_UNUSUAL = (b"DELAY\x01", b"TRAN_MSG\x01", b"TIMER_DEL")
+_UNUSUAL_FLAGS = sysflag.TRANSACTION_MASK | sysflag.INNER_BATCH
+_ANSWER = (
+    b'{"code":0,"extFields":{"MSG_REGION":"%b","TRACE_ON":"true","msgId":"%b%%016X",'
+    b'"queueId":"%%d","queueOffset":"%%d","transactionId":"%%b"},"flag":1,"language":"PYTHON",'
+    b'"opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
+)
+
+
+class Plan:
+    """What is decided once for a header layout."""
+
+    __slots__ = ("answer", "code", "counter", "head", "lane", "queue_count", "tail", "topic")
+
+    def __init__(self, topic: str, lane: Lane, queue_count: int, counter: Counter) -> None:
+        self.topic, self.lane, self.queue_count, self.counter = topic, lane, queue_count, counter
+        self.head = self.tail = self.answer = b""
+        self.code = 0
+
+
+class FastSend:
+    """The edge's first look at a frame; True: stored, and answered at the end of the turn."""
+
+    def __init__(
+        self,
+        send: SendHandler,
+        store: MessageStore,
+        stats: Stats,
+        tag_codes: TagCodes,
+        failed: Failed,
+    ) -> None:
+        self._send, self._store, self._stats = send, store, stats
+        self._tag_codes, self._failed = tag_codes, failed
+        self._body_max = send.body_bytes_max
+        self._templates: dict[Peer, SendTemplates] = {}
+        self._turn = -1
+        self._peer: Peer | None = None
+        self._answers: list[bytes] = []
+        self._group: list[tuple[Peer, list[bytes]]] = []
+        self._bytes = 0
+
+    def __call__(self, frame: Frame, peer: Peer) -> bool:
+        """Take the frame if it is an ordinary send of a known layout."""
+        kind, header, body = frame
+        templates = self._templates.get(peer) or self._welcome(peer)
+        fields = templates.see(header) if kind == JSON else None
+        if fields is None:
+            return False
+        layout, queue_id, born_ms, opaque, unique = fields
+        plan: Plan | None = layout.plan
+        if plan is None:
+            plan = layout.plan = self._plan(layout, peer)
+        if plan is False or queue_id >= plan.queue_count or not 0 < len(body) <= self._body_max:
+            return False
+        if layout.is_steady:
+            raw, code = plan.head + unique + plan.tail, plan.code
+        elif found := self._complete(plan, unique):
+            raw, code, unique = found
+        else:
+            return False
+        store = self._store
+        if (store.turn != self._turn or peer is not self._peer) and not self._begin(peer):
+            return False
+        placed = store.put_in(plan.lane, queue_id, born_ms, body, raw, code)
+        if placed is None:
+            return False
+        phy_offset, queue_offset, size = placed
+        answer = plan.answer % (phy_offset, queue_id, queue_offset, unique, opaque)
+        length = len(answer)
+        self._answers.append(_head(length + 4, length) + answer)
+        peer.owe()
+        counter = plan.counter
+        counter.count += 1
+        counter.bytes += size
+        self._bytes += size
+        return True
+
+    def forget(self, _topic: str = "") -> None:
+        """Decide anew: a topic changed."""
+        self._templates = {peer: SendTemplates() for peer in self._templates}
+
+    def _welcome(self, peer: Peer) -> SendTemplates:
+        templates = self._templates[peer] = SendTemplates()
+        peer.on_close(self._farewell)
+        return templates
+
+    def _farewell(self, peer: Peer) -> None:
+        self._templates.pop(peer, None)
+        self._peer = None
+
+    def _begin(self, peer: Peer) -> bool:
+        """Begin the answers of a connection, and the group of a turn; False when it is full."""
+        if peer.is_full:
+            return False
+        store = self._store
+        if store.turn != self._turn:
+            self._turn, self._group, self._bytes = store.turn, [], 0
+            store.settle(partial(self._settled, self._group))
+        self._peer, self._answers = peer, []
+        self._group.append((peer, self._answers))
+        return True
+
+    def _settled(self, group: list[tuple[Peer, list[bytes]]], status: PutStatus) -> None:
+        """All sends of a turn are as safe as promised, or none is: answer."""
+        if status:
+            group = [(peer, [self._unsafe(one, status) for one in each]) for peer, each in group]
+        for peer, answers in group:
+            peer.deliver(answers)
+
+    def _unsafe(self, answer: bytes, status: PutStatus) -> bytes:
+        command = Command.decode(Frame(JSON, answer[8:], b""))
+        command.code, command.remark = self._failed(status)
+        return command.encode()
+
+    def _complete(self, plan: Plan, raw: bytes) -> tuple[bytes, int, bytes] | None:
+        """Properties that change from message to message: completed, tags code, UNIQ_KEY."""
+        for unusual in _UNUSUAL:
+            if unusual in raw:
+                return None
+        unique = properties.find(raw, b"UNIQ_KEY")
+        if unique is None or not unique.isalnum():
+            return None
+        raw = self._send.complete(raw)
+        return raw, self._tag_codes(plan.topic, raw, 0), unique
+
+    def _plan(self, layout: SendLayout, peer: Peer) -> Plan | bool:
+        """Decide how sends of this layout go; False: the long way."""
+        header, send = layout.header, self._send
+        if layout.code not in _SENDS or layout.flag or header.batch:
+            return False
+        if names.is_retry_topic(header.topic) or header.sys_flag & _UNUSUAL_FLAGS:
+            return False
+        if send.find(header.topic) is None:
+            return False
+        ...
