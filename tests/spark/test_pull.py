@@ -57,7 +57,7 @@ def test_a_connection_that_breaks_again_and_again_loses_and_repeats_nothing() ->
     with Peer(script) as peer:
         found = offsets_of(peer.options(), Range("broker-a", 0, 0, 900))
     assert found == [(0, at) for at in range(900)]
-    assert script.pulls > 900 / 32 + 3
+    assert script.codes.count(105) >= 3
 
 
 def test_whoever_stops_early_leaves_no_answer_behind() -> None:

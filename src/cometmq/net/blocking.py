@@ -25,6 +25,7 @@ from cometmq.wire.command import Command, request
 from cometmq.wire.frame import FrameDecoder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from cometmq.wire.headers.base import Header
@@ -63,17 +64,27 @@ class BlockingChannel:
 
     def post(self, code: int, header: Header | None = None, body: bytes = b"") -> int:
         """Send a request and return its number, for `wait` or `forget`."""
-        if len(self._wanted) + len(self._answers) >= OUTSTANDING_MAX:
-            raise TooManyRequests(f"{OUTSTANDING_MAX} requests to {self.addr} wait for answers")
-        self._opaque = opaque = self._opaque + 1 & 0x7FFFFFFF
-        self._send(request(code, opaque, header, body).encode())
-        self._wanted.add(opaque)
+        (opaque,) = self.post_all(code, [header], body)
         return opaque
+
+    def post_all(
+        self, code: int, headers: Sequence[Header | None], body: bytes = b""
+    ) -> Sequence[int]:
+        """Send several requests of one kind in one write and return their numbers."""
+        if len(self._wanted) + len(self._answers) + len(headers) > OUTSTANDING_MAX:
+            raise TooManyRequests(f"{OUTSTANDING_MAX} requests to {self.addr} wait for answers")
+        opaques = [self._next_opaque() for _ in headers]
+        frames = [
+            request(code, opaque, header, body).encode()
+            for opaque, header in zip(opaques, headers, strict=True)
+        ]
+        self._send(b"".join(frames))
+        self._wanted.update(opaques)
+        return opaques
 
     def oneway(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
         """Send a request that gets no answer."""
-        self._opaque = opaque = self._opaque + 1 & 0x7FFFFFFF
-        self._send(request(code, opaque, header, body, oneway=True).encode())
+        self._send(request(code, self._next_opaque(), header, body, oneway=True).encode())
 
     def wait(self, opaque: int, timeout_s: float | None = None) -> Command:
         """Wait for the answer to the request with this number.
@@ -113,6 +124,10 @@ class BlockingChannel:
     ) -> None:
         """Close the connection."""
         self.close()
+
+    def _next_opaque(self) -> int:
+        self._opaque = self._opaque + 1 & 0x7FFFFFFF
+        return self._opaque
 
     def _send(self, data: bytes) -> None:
         try:

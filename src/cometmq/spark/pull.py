@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from cometmq.spark.options import SourceOptions
     from cometmq.wire.command import Command
 
-LANES = 8
-"""How many pulls may be under way at once (performance.md, 6.3: three times the rate of one)."""
+LANES = 16
+"""How many pulls may be under way at once; they are asked for by the half of it, in one write."""
 _ASK_MIN, _ASK_MAX = 32, 1024
 _FULL_BEFORE_GROWTH = 16
 
@@ -84,7 +84,7 @@ def _waits(patience: Patience, error: QueueShrank, options: SourceOptions) -> bo
 class _Window:
     at: int
     hi: int
-    opaque: int
+    opaque: int = 0
 
 
 class _Pulls:
@@ -113,21 +113,32 @@ class _Pulls:
         self._learn(window, after)
         window.at = min(after, window.hi)
         if window.at < window.hi:
-            window.opaque = self._post(window.at, window.hi)
+            self._post(window)
         else:
             self._windows.popleft()
         return data, window.hi, window.at
 
     def _fill(self) -> bool:
-        """Open windows until all lanes are busy; False when the range is done."""
-        while self._next < self._range.hi and len(self._windows) < LANES:
-            hi = min(self._next + self._ask, self._range.hi)
-            self._windows.append(_Window(self._next, hi, self._post(self._next, hi)))
-            self._next = hi
+        """Open windows when half of the lanes are free; False when the range is done."""
+        if len(self._windows) <= LANES // 2 and self._next < self._range.hi:
+            fresh: list[_Window] = []
+            while self._next < self._range.hi and len(self._windows) + len(fresh) < LANES:
+                hi = min(self._next + self._ask, self._range.hi)
+                fresh.append(_Window(self._next, hi))
+                self._next = hi
+            self._post(*fresh)
+            self._windows += fresh
         return bool(self._windows)
 
-    def _post(self, at: int, hi: int) -> int:
-        header = PullMessageRequestHeader(
+    def _post(self, *windows: _Window) -> None:
+        """Ask for what these windows still lack, in one write."""
+        headers = [self._header(window.at, window.hi) for window in windows]
+        opaques = self._channel.post_all(RequestCode.PULL_MESSAGE, headers)
+        for window, opaque in zip(windows, opaques, strict=True):
+            window.opaque = opaque
+
+    def _header(self, at: int, hi: int) -> PullMessageRequestHeader:
+        return PullMessageRequestHeader(
             consumer_group=self._options.group,
             topic=self._options.topic,
             queue_id=self._range.queue_id,
@@ -140,7 +151,6 @@ class _Pulls:
             sub_version=0,
             expression_type="TAG",
         )
-        return self._channel.post(RequestCode.PULL_MESSAGE, header)
 
     def _learn(self, window: _Window, after: int) -> None:
         """Follow what the broker is willing to give: a window should be about one pull."""

@@ -1,0 +1,149 @@
+"""How fast a topic becomes rows in Spark: a broker of its own, one batch read, its parts apart.
+
+    .venv/bin/python bench/spark_read.py --messages 1000000 --body 128
+
+Prints rows a second of: decoding alone (ns a row), pulling and decoding without Spark in one
+process, and the whole batch read into Spark's noop sink (after one small warm-up read).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from cometmq.net.blocking import BlockingChannel
+from cometmq.spark import options as source_options
+from cometmq.spark.cluster import cluster_of
+from cometmq.spark.columns import DEFAULT
+from cometmq.spark.offsets import Range, plan_ranges
+from cometmq.spark.options import EARLIEST, LATEST
+from cometmq.spark.pull import chunks_of
+from cometmq.spark.reader import batches_of
+from cometmq.spark.rows import Chunk, Gather
+from cometmq.spark.session import spark_session
+from cometmq.wire import batch, properties
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.headers.send import SendMessageRequestHeaderV2
+
+TOPIC, QUEUES, BATCH, WINDOW = "SparkRead", 8, 256, 16
+
+
+def start(root: Path) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
+    ready = root / "ready.json"
+    code = "from cometmq.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "standalone", "--store", str(root / "store")]
+    command += ["--namesrv-port", "0", "--broker-port", "0", "--ready-file", str(ready)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    while not ready.exists():
+        if process.poll() is not None:
+            raise SystemExit("the broker did not start")
+        time.sleep(0.05)
+    return process, json.loads(ready.read_text())
+
+
+def fill(broker: str, count: int, size: int) -> None:
+    """Batches to every queue in turn, a window of them unanswered."""
+    with BlockingChannel(broker) as channel:
+        window: list[int] = []
+        for number, at in enumerate(range(0, count, BATCH)):
+            now_ms = time.time_ns() // 1_000_000
+            header = SendMessageRequestHeaderV2(
+                producer_group="bench",
+                topic=TOPIC,
+                default_topic="TBW102",
+                default_topic_queue_nums=QUEUES,
+                queue_id=number % QUEUES if number else 0,
+                sys_flag=0,
+                born_timestamp=now_ms,
+                flag=0,
+                batch=True,
+            )
+            items = [item(at + index, size) for index in range(min(BATCH, count - at))]
+            window.append(channel.post(RequestCode.SEND_BATCH_MESSAGE, header, batch.encode(items)))
+            if number == 0 or len(window) >= WINDOW:
+                answer = channel.wait(window.pop(0))
+                if answer.code != ResponseCode.SUCCESS:
+                    raise SystemExit(f"a batch was refused: {answer}")
+        for opaque in window:
+            channel.wait(opaque)
+
+
+def item(number: int, size: int) -> batch.BatchItem:
+    pairs = {"UNIQ_KEY": f"7F00000100002A9F0000{number:012X}", "KEYS": f"k{number}", "TAGS": "A"}
+    return batch.BatchItem(0, b"x" * size, properties.encode(pairs))
+
+
+def rate(rows: int, seconds: float) -> str:
+    return f"{rows:>9,} rows  {seconds:6.2f} s  {rows / seconds:>10,.0f} rows/s"
+
+
+def ranges_of(parsed: source_options.SourceOptions) -> list[Range]:
+    cluster = cluster_of(parsed)
+    start, end = cluster.resolve(EARLIEST, "earliest"), cluster.resolve(LATEST, "latest")
+    return plan_ranges(start, end)
+
+
+def decoded(chunks: list[Chunk]) -> int:
+    gather, rows = Gather(TOPIC, DEFAULT), 0
+    for chunk in chunks:
+        made = gather.add(chunk)
+        rows += made.num_rows if made is not None else 0
+    made = gather.finish()
+    return rows + (made.num_rows if made is not None else 0)
+
+
+def without_spark(parsed: source_options.SourceOptions) -> None:
+    ranges = ranges_of(parsed)
+    chunks = [chunk for one in ranges for chunk in chunks_of(cluster_of(parsed), one)][:8_000]
+    decoded(chunks)
+    began = time.perf_counter()
+    rows = decoded(chunks)
+    spent = time.perf_counter() - began
+    print(f"decode alone       {rate(rows, spent)}  {spent / rows * 1e9:.0f} ns a row")
+    began, cpu = time.perf_counter(), time.process_time()
+    rows = sum(made.num_rows for made in batches_of(parsed, ranges))
+    spent, cpu = time.perf_counter() - began, time.process_time() - cpu
+    print(f"pull and decode    {rate(rows, spent)}  {cpu / spent:.0%} of a core")
+
+
+def with_spark(given: dict[str, str], rows: int) -> None:
+    spark = spark_session("bench", heap_mb=1024)
+    reader = spark.read.format("rocketmq")
+    reader.options(**given, columns="queue_offset").load().count()
+    for extra in ({}, {"includeProperties": "true"}, {"columns": "body"}):
+        began = time.perf_counter()
+        frame = spark.read.format("rocketmq").options(**given, **extra).load()
+        frame.write.format("noop").mode("overwrite").save()
+        name = ",".join(extra) or "default columns"
+        print(f"Spark, {name:<18} {rate(rows, time.perf_counter() - began)}")
+    spark.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--body", type=int, default=128)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        broker, ready = start(Path(directory))
+        try:
+            began = time.perf_counter()
+            fill(ready["broker"], asked.messages, asked.body)
+            print(f"fill               {rate(asked.messages, time.perf_counter() - began)}")
+            given = {"namesrv": ready["namesrv"], "topic": TOPIC, "slots": str(os.cpu_count())}
+            without_spark(source_options.parse(given))
+            with_spark(given, asked.messages)
+        finally:
+            broker.send_signal(signal.SIGTERM)
+            broker.wait(30)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""What only Spark itself and a real broker show. One session and one broker for all of it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+from cometmq.spark.options import SLOTS_VARIABLE
+from cometmq.spark.session import spark_session
+from spark.live import Live
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
+]
+
+WAIT_S = 60
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    broker = Live(tmp_path_factory.mktemp("live"))
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = spark_session(
+        "tests",
+        cores=2,
+        heap_mb=768,
+        conf={
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topic(live: Live) -> str:
+    return live.make_topic(f"Topic{next(_numbers)}", 2)
+
+
+@pytest.fixture
+def load(spark: SparkSession, live: Live, topic: str) -> Callable[..., DataFrame]:
+    def load(**more: str) -> DataFrame:
+        given = {"namesrv": live.namesrv, "topic": topic, **more}
+        return spark.read.format("rocketmq").options(**given).load()
+
+    return load
+
+
+class Stream:
+    """A query over a topic with a checkpoint of its own; it can be started again and again."""
+
+    def __init__(self, spark: SparkSession, options: dict[str, str], root: Path) -> None:
+        self._spark, self._options = spark, options
+        self._checkpoint = str(root / "checkpoint")
+        self.batches: list[tuple[int, list[str]]] = []
+        self.on_batch: Callable[[int], None] = lambda batch: None
+
+    def run(self, *, once: bool = True, **more: str) -> StreamingQuery:
+        """Start it; with `once` let it take what is available, and end."""
+        frame = self._spark.readStream.format("rocketmq").options(**{**self._options, **more})
+        writer = frame.load().writeStream.foreachBatch(self._take)
+        writer = writer.option("checkpointLocation", self._checkpoint)
+        if not once:
+            return writer.start()
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(WAIT_S)
+        return query
+
+    def _take(self, frame: DataFrame, batch: int) -> None:
+        table = frame.select("body").toArrow()
+        self.batches.append((batch, [body.as_py().decode() for body in table["body"]]))
+        self.on_batch(batch)
+
+    @property
+    def bodies(self) -> list[str]:
+        return [body for _, bodies in self.batches for body in bodies]
+
+
+@pytest.fixture
+def stream(spark: SparkSession, live: Live, topic: str, tmp_path: Path) -> Stream:
+    options = {"namesrv": live.namesrv, "topic": topic, "startingOffsets": "earliest"}
+    return Stream(spark, options, tmp_path)
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not is_true():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.05)
+
+
+def texts(*numbers: int) -> list[bytes]:
+    return [b"%d" % number for number in range(*numbers)]
+
+
+def said(error: pytest.ExceptionInfo[PySparkException]) -> str:
+    return " ".join(str(error.value).split())
+
+
+def test_the_session_runs_our_interpreter_and_tells_workers_how_many_tasks_run(
+    spark: SparkSession,
+) -> None:
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ[SLOTS_VARIABLE] == "2"
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_spark_finds_the_format_by_its_name_and_reads_every_message_once(
+    live: Live, topic: str, load: Callable[..., DataFrame]
+) -> None:
+    live.send(topic, 0, texts(0, 2000), {"TAGS": "low", "KEYS": "k", "colour": "red"})
+    live.send(topic, 1, texts(2000, 3000), {"TAGS": "high"})
+    frame = load(includeProperties="true")
+    assert frame.rdd.getNumPartitions() == 2
+    rows = frame.orderBy("queue_id", "queue_offset").collect()
+    assert [row.body for row in rows] == texts(0, 3000)
+    assert [row.queue_offset for row in rows] == [*range(2000), *range(1000)]
+    first: Any = rows[0]
+    assert (first.topic, first.tags, first["keys"], first.reconsume_times) == (topic, "low", "k", 0)
+    assert first.properties["colour"] == "red"
+    assert not any(key.startswith("__CRC32") for key in first.properties)
+    assert abs(first.store_ts.timestamp() - time.time()) < 86_400
+    assert len({row.msg_id for row in rows}) == 3000
+
+
+def test_tags_columns_and_bounds_are_the_readers_business(
+    live: Live, topic: str, load: Callable[..., DataFrame]
+) -> None:
+    live.send(topic, 0, texts(0, 50), {"TAGS": "old"})
+    time.sleep(0.05)
+    between = str(time.time_ns() // 1_000_000)
+    time.sleep(0.05)
+    live.send(topic, 0, texts(50, 60), {"TAGS": "new"})
+    assert load(tags="new || other").count() == 10
+    assert load(startingOffsets=between).count() == 10
+    assert load(endingOffsets=between).count() == 50
+    broker = load().first().broker
+    exact = load(
+        columns="body,queue_offset",
+        startingOffsets=f'{{"{broker}:0": 48}}',
+        endingOffsets=f'{{"{broker}:0": 52}}',
+    )
+    assert exact.columns == ["queue_offset", "body"]
+    assert [row.body for row in exact.orderBy("queue_offset").collect()] == texts(48, 52)
+
+
+def test_a_batch_frame_is_a_snapshot_and_filters_of_one_query_leave_others_alone(
+    live: Live, topic: str, load: Callable[..., DataFrame]
+) -> None:
+    live.send(topic, 0, texts(5))
+    live.send(topic, 1, texts(7))
+    frame = load()
+    assert frame.where("queue_id = 1").count() == 7
+    assert frame.where("queue_id = 0").count() == 5
+    assert frame.where("queue_id = 1").union(frame).count() == 19
+    live.send(topic, 0, texts(3))
+    assert frame.count() == 12
+    assert load().count() == 15
+
+
+def test_views_and_schemas_of_ones_own(spark: SparkSession, live: Live, topic: str) -> None:
+    live.send(topic, 1, texts(4))
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW readings USING rocketmq "
+        f"OPTIONS (namesrv '{live.namesrv}', topic '{topic}')"
+    )
+    assert spark.sql("SELECT sum(queue_offset) FROM readings").first()[0] == 6
+    reader = spark.read.format("rocketmq").options(namesrv=live.namesrv, topic=topic)
+    assert reader.schema("body binary, queue_id int").load().columns == ["body", "queue_id"]
+    with pytest.raises(PySparkException) as wrong:
+        reader.schema("body string").load().count()
+    assert 'the schema given to format("rocketmq") is wrong: body is binary' in said(wrong)
+
+
+def test_an_empty_topic_has_no_rows_and_a_missing_one_is_a_sentence(
+    load: Callable[..., DataFrame],
+) -> None:
+    assert load().count() == 0
+    assert load(topic="Nowhere", failOnMissingTopic="false").count() == 0
+    with pytest.raises(PySparkException) as missing:
+        load(topic="Nowhere", retryForMs="0").count()
+    assert "topic Nowhere does not exist: the name server" in said(missing)
+    with pytest.raises(AnalysisException) as unknown:
+        load(startingOffset="latest")
+    assert "has no option startingoffset: did you mean startingOffsets" in said(unknown)
+
+
+def test_a_batch_that_failed_is_replayed_with_the_same_range(
+    live: Live, topic: str, stream: Stream
+) -> None:
+    live.send(topic, 0, texts(0, 300))
+
+    def fail(batch: int) -> None:
+        if batch == 1:
+            raise RuntimeError("the sink is away")
+
+    stream.on_batch = fail
+    with pytest.raises(PySparkException, match="the sink is away"):
+        stream.run(maxOffsetsPerTrigger="100")
+    live.send(topic, 0, texts(300, 400))
+    stream.on_batch = lambda batch: None
+    stream.run(maxOffsetsPerTrigger="1000")
+    numbers, bodies = zip(*stream.batches, strict=True)
+    assert numbers == (0, 1, 1, 2)
+    assert bodies[1] == bodies[2]
+    assert len(bodies[1]) == 100
+    assert [*bodies[0], *bodies[1], *bodies[3]] == [body.decode() for body in texts(0, 400)]
+
+
+def test_available_now_ends_where_the_topic_ended_when_it_started_and_obeys_the_limit(
+    live: Live, topic: str, stream: Stream
+) -> None:
+    live.send(topic, 0, texts(0, 90))
+    live.send(topic, 1, texts(90, 100))
+    stream.on_batch = lambda batch: live.send(topic, 0, texts(100, 150)) if batch == 0 else None
+    query = stream.run(maxOffsetsPerTrigger="30")
+    assert [len(bodies) for _, bodies in stream.batches] == [30, 30, 30, 10]
+    assert sorted(map(int, stream.bodies)) == list(range(100))
+    source = query.recentProgress[-1]["sources"][0]
+    assert source["numInputRows"] == 10
+    assert set(source["endOffset"].values() if isinstance(source["endOffset"], dict) else []) <= {
+        90,
+        10,
+    }
+    stream.on_batch = lambda batch: None
+    stream.run()
+    assert sorted(map(int, stream.bodies)) == list(range(150))
+
+
+def test_queues_that_appear_later_are_read_from_their_first_message(
+    live: Live, topic: str, stream: Stream
+) -> None:
+    live.send(topic, 0, texts(0, 10))
+    stream.run()
+    live.make_topic(topic, 4)
+    live.send(topic, 3, texts(10, 20))
+    stream.run()
+    stream.run()
+    assert sorted(map(int, stream.bodies)) == list(range(20))
+
+
+def test_a_stream_outlives_a_broker_that_is_killed_and_started_again(
+    live: Live, topic: str, stream: Stream
+) -> None:
+    live.send(topic, 0, texts(0, 500))
+    query = stream.run(once=False, startingOffsets="earliest")
+    try:
+        wait_until(lambda: len(stream.bodies) == 500)
+        live.kill()
+        time.sleep(0.5)
+        live.start()
+        live.send(topic, 1, texts(500, 700))
+        wait_until(lambda: len(stream.bodies) >= 700)
+        assert query.isActive
+    finally:
+        query.stop()
+    assert sorted(map(int, stream.bodies)) == list(range(700))
