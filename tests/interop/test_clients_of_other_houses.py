@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cometmq import Message, Producer, PushConsumer
+from cometmq import ConsumeFrom, Message, Producer, PushConsumer
 from cometmq.testing.cluster import LocalCluster
 
 Run = Callable[..., list[str]]
@@ -98,7 +98,7 @@ def python_reads(namesrv: str, topic: str, group: str, count: int) -> list[str]:
         if len(bodies) >= count:
             complete.set()
 
-    consumer = PushConsumer(group, namesrv=namesrv, consume_from="first")
+    consumer = PushConsumer(group, namesrv=namesrv, consume_from=ConsumeFrom.FIRST)
     consumer.subscribe(topic, "*", read)
     with consumer:
         assert complete.wait(60), f"only {len(bodies)} of {count} messages came"
