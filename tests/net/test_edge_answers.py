@@ -1,0 +1,289 @@
+"""Every two-way request gets exactly one answer, whatever its handler does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cometmq.errors import BadHeader, ProtocolError, Reject
+from cometmq.net.edge import PARKED, Reply, finish
+from cometmq.settings.net import NetSettings
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.command import Command, encode_answer
+from cometmq.wire.frame import ROCKETMQ, encode_frame
+from net.listening import run, serving, until
+
+if TYPE_CHECKING:
+    from cometmq.net.peer import Peer
+
+ECHO, PARK, SLOW, BOOM, REJECT, BAD, RAW, DURABLE = range(1, 9)
+
+
+def echo(command: Command, _peer: Peer) -> Reply:
+    return Reply(body=command.body)
+
+
+def raising(error: Exception) -> Any:
+    def handler(_command: Command, _peer: Peer) -> Reply:
+        raise error
+
+    return handler
+
+
+def test_answers_of_one_chunk_come_in_order_and_in_one_write() -> None:
+    async def story() -> None:
+        async with serving({ECHO: echo}) as served:
+            raw = await served.connect()
+            for opaque in range(100):
+                raw.ask(ECHO, opaque, b"%d" % opaque)
+            first = await raw.reader.read(1 << 20)
+            expected = b"".join(encode_answer(opaque, 0, b"%d" % opaque) for opaque in range(100))
+            assert first == expected
+
+    run(story())
+
+
+def test_what_a_handler_raises_becomes_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    table = {
+        REJECT: raising(Reject(ResponseCode.NO_PERMISSION, "not you")),
+        BAD: raising(BadHeader("topic")),
+        BOOM: raising(ZeroDivisionError("division by zero")),
+        RAW: raising(ProtocolError("no list")),
+    }
+
+    async def story() -> None:
+        async with serving(table) as served:
+            raw = await served.connect()
+            answers = [await raw.call(code) for code in (REJECT, BAD, BOOM, RAW)]
+        assert [(answer.code, answer.remark) for answer in answers] == [
+            (16, "not you"),
+            (1, "the header field topic is missing"),
+            (1, "ZeroDivisionError: division by zero"),
+            (1, "no list"),
+        ]
+
+    with caplog.at_level(logging.ERROR):
+        run(story())
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+def test_an_unknown_code_is_not_supported_and_the_connection_lives_on() -> None:
+    async def story() -> None:
+        async with serving({ECHO: echo}) as served:
+            raw = await served.connect()
+            answer = await raw.call(12345, opaque=7)
+            assert (answer.code, answer.opaque) == (3, 7)
+            assert answer.remark == "request type 12345 not supported"
+            assert (await raw.call(ECHO, body=b"still here")).body == b"still here"
+
+    run(story())
+
+
+def test_a_fallback_gets_what_the_table_does_not_know() -> None:
+    async def story() -> None:
+        async with serving({}, fallback=lambda c, _p: Reply(9, remark=str(c.code))) as served:
+            raw = await served.connect()
+            answer = await raw.call(77)
+            assert (answer.code, answer.remark) == (9, "77")
+
+    run(story())
+
+
+def test_one_way_requests_are_handled_and_never_answered() -> None:
+    seen: list[int] = []
+
+    def note(command: Command, _peer: Peer) -> Reply:
+        seen.append(command.opaque)
+        return Reply(body=b"nobody wants this")
+
+    async def later(command: Command, _peer: Peer) -> Reply:
+        seen.append(command.opaque)
+        return Reply()
+
+    table = {ECHO: echo, RAW: note, SLOW: later, BOOM: raising(ValueError("x")), PARK: _park}
+
+    async def story() -> None:
+        async with serving(table) as served:
+            raw = await served.connect()
+            for opaque, code in enumerate((RAW, SLOW, BOOM, PARK, 999), start=10):
+                raw.ask(code, opaque, oneway=True)
+            raw.ask(ECHO, 99)
+            assert (await raw.next()).opaque == 99
+            await until(lambda: len(seen) == 2)
+            assert (await raw.call(ECHO, 100)).opaque == 100
+            assert served.server.in_flight == 0
+        assert seen == [10, 11]
+
+    run(story())
+
+
+def _park(_command: Command, _peer: Peer) -> Any:
+    return PARKED
+
+
+def test_a_parked_request_is_answered_once_by_finish() -> None:
+    parked: list[tuple[Peer, Command]] = []
+
+    def park(command: Command, peer: Peer) -> Any:
+        parked.append((peer, command))
+        return PARKED
+
+    async def story() -> None:
+        async with serving({PARK: park, ECHO: echo}) as served:
+            raw = await served.connect()
+            raw.ask(PARK, 1)
+            raw.ask(PARK, 2)
+            assert (await raw.call(ECHO, 3)).opaque == 3
+            assert served.server.in_flight == 2
+            finish(*parked[1], Reply(19))
+            finish(*parked[0], encode_answer(1, 20))
+            got = [await raw.next(), await raw.next()]
+            assert [(answer.opaque, answer.code) for answer in got] == [(2, 19), (1, 20)]
+            assert served.server.in_flight == 0
+            with pytest.raises(AssertionError, match="answered already"):
+                finish(*parked[0], Reply())
+
+    run(story())
+
+
+def test_the_debts_of_a_closed_connection_are_forgotten() -> None:
+    parked: list[tuple[Peer, Command]] = []
+
+    def park(command: Command, peer: Peer) -> Any:
+        parked.append((peer, command))
+        return PARKED
+
+    async def story() -> None:
+        async with serving({PARK: park, ECHO: echo}) as served:
+            raw, other = await served.connect(), await served.connect()
+            raw.ask(PARK, 1)
+            await until(lambda: parked)
+            other.ask(PARK, 1)
+            await until(lambda: len(parked) == 2)
+            await raw.close()
+            await until(lambda: served.server.in_flight == 1)
+            finish(*parked[0], Reply())
+            finish(*parked[1], Reply(7))
+            assert (await other.next()).code == 7
+            assert served.server.in_flight == 0
+
+    run(story())
+
+
+def test_awaiting_handlers_answer_when_they_are_done() -> None:
+    gate: asyncio.Event
+
+    async def slow(command: Command, _peer: Peer) -> Reply:
+        await gate.wait()
+        if command.body == b"bad":
+            raise Reject(8, "no")
+        return Reply(body=command.body)
+
+    async def story() -> None:
+        nonlocal gate
+        gate = asyncio.Event()
+        async with serving({SLOW: slow, ECHO: echo}) as served:
+            raw = await served.connect()
+            raw.ask(SLOW, 1, b"a")
+            raw.ask(SLOW, 2, b"bad")
+            assert (await raw.call(ECHO, 3)).opaque == 3
+            gate.set()
+            got = {answer.opaque: answer for answer in (await raw.next(), await raw.next())}
+            assert (got[1].code, got[1].body, got[2].code, got[2].remark) == (0, b"a", 8, "no")
+            assert served.server.in_flight == 0
+
+    run(story())
+
+
+def test_durable_answers_wait_for_the_store_and_say_when_it_failed() -> None:
+    waiting: list[Any] = []
+
+    async def story() -> None:
+        def failed(status: object) -> tuple[int, str]:
+            return 10, f"flush: {status}"
+
+        table = {DURABLE: lambda _c, _p: Reply(body=b"kept", durable=True), ECHO: echo}
+        async with serving(table, settle=waiting.append, failed=failed) as served:
+            raw = await served.connect()
+            raw.ask(DURABLE, 1)
+            raw.ask(DURABLE, 2)
+            assert (await raw.call(ECHO, 3)).opaque == 3
+            assert served.server.in_flight == 2
+            waiting[0](None)
+            waiting[1]("disk full")
+            good, bad = await raw.next(), await raw.next()
+            assert (good.opaque, good.code, good.body) == (1, 0, b"kept")
+            assert (bad.opaque, bad.code, bad.remark, bad.body) == (2, 10, "flush: disk full", b"")
+            assert served.server.in_flight == 0
+
+    run(story())
+
+
+def test_a_durable_answer_to_a_closed_connection_is_dropped() -> None:
+    waiting: list[Any] = []
+
+    async def story() -> None:
+        table = {DURABLE: lambda _c, _p: Reply(durable=True)}
+        async with serving(table, settle=waiting.append) as served:
+            raw = await served.connect()
+            raw.ask(DURABLE, 1)
+            await until(lambda: waiting)
+            await raw.close()
+            await until(lambda: not served.server.connections)
+            waiting[0](None)
+            assert served.server.in_flight == 0
+
+    run(story())
+
+
+def test_a_fast_hook_sees_frames_before_they_are_decoded() -> None:
+    async def story() -> None:
+        def fast(frame: Any, peer: Peer) -> bool:
+            if b'"code":1,' not in frame.header:
+                return False
+            peer.send(encode_answer(1, 42))
+            return True
+
+        async with serving({ECHO: echo, RAW: echo}, fast=fast) as served:
+            raw = await served.connect()
+            assert (await raw.call(ECHO)).code == 42
+            assert (await raw.call(RAW)).code == 0
+
+    run(story())
+
+
+def test_too_many_unanswered_requests_are_refused_per_connection_and_in_all() -> None:
+    net = NetSettings(in_flight_max=2, in_flight_total_max=3)
+
+    async def story() -> None:
+        async with serving({PARK: _park}, net=net) as served:
+            first, second = await served.connect(), await served.connect()
+            for opaque in (1, 2, 3):
+                first.ask(PARK, opaque)
+            busy = await first.next()
+            assert (busy.opaque, busy.code) == (3, ResponseCode.SYSTEM_BUSY)
+            second.ask(PARK, 1)
+            second.ask(PARK, 2)
+            busy = await second.next()
+            assert (busy.opaque, busy.code) == (2, ResponseCode.SYSTEM_BUSY)
+            assert served.server.in_flight == 3
+            await first.close()
+            await until(lambda: served.server.in_flight == 1)
+
+    run(story())
+
+
+def test_both_header_forms_are_understood_and_answered_in_json() -> None:
+    header = bytes.fromhex("0001 00 01df 00000007 00000000 00000000 00000000".replace(" ", ""))
+
+    async def story() -> None:
+        async with serving({ECHO: echo}) as served:
+            raw = await served.connect()
+            raw.writer.write(encode_frame(header, b"binary", ROCKETMQ))
+            answer = await raw.next()
+            assert (answer.opaque, answer.body) == (7, b"binary")
+
+    run(story())

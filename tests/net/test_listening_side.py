@@ -1,0 +1,288 @@
+"""The listening socket under friendly, slow and hostile peers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cometmq.errors import RemotingTimeout, SendFailed, SettingsError, TooManyRequests
+from cometmq.net.edge import PARKED, Edge, Reply
+from cometmq.net.server import RemotingServer
+from cometmq.settings.net import NetSettings
+from cometmq.wire.command import Command, request, response
+from net.listening import run, serving, until
+
+if TYPE_CHECKING:
+    from cometmq.net.peer import Peer
+
+ECHO, BIG, PARK = 1, 2, 3
+GARBAGE = [
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"\xff" * 64,
+    b"\x00\x00\x00\x04\x00\x00\xff\xff",
+    b"\x00\x00\x00\x06\x00\x00\x00\x02{]",
+    b"\x00\x00\x00\x06\x07\x00\x00\x02{}",
+]
+
+
+def echo(command: Command, _peer: Peer) -> Reply:
+    return Reply(body=command.body)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_malformed_frame_ends_its_connection_and_no_other(garbage: bytes) -> None:
+    async def story() -> None:
+        async with serving({ECHO: echo}) as served:
+            good, bad = await served.connect(), await served.connect()
+            bad.ask(ECHO, 5, b"before")
+            bad.writer.write(garbage)
+            assert (await bad.next()).body == b"before"
+            assert await bad.end() == b""
+            assert (await good.call(ECHO, body=b"alive")).body == b"alive"
+            await until(lambda: len(served.server.connections) == 1)
+
+    run(story())
+
+
+def test_frames_behind_a_malformed_one_are_not_looked_at() -> None:
+    seen: list[int] = []
+
+    def note(command: Command, _peer: Peer) -> Reply:
+        seen.append(command.opaque)
+        return Reply()
+
+    async def story() -> None:
+        async with serving({ECHO: note}) as served:
+            raw = await served.connect()
+            frames = [request(ECHO, 1).encode(), GARBAGE[4], request(ECHO, 2).encode()]
+            raw.writer.write(b"".join(frames))
+            assert (await raw.next()).opaque == 1
+            assert await raw.end() == b""
+        assert seen == [1]
+
+    run(story())
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 200), max_size=8), st.binary(max_size=300))
+def test_however_the_stream_is_cut_the_answers_are_the_same(cuts: list[int], body: bytes) -> None:
+    stream = b"".join(request(ECHO, opaque, body=body).encode() for opaque in (1, 2, 3))
+
+    async def story() -> None:
+        async with serving({ECHO: echo}) as served:
+            raw = await served.connect()
+            at = 0
+            for cut in [*cuts, len(stream)]:
+                raw.writer.write(stream[at : at + cut])
+                at += cut
+                await asyncio.sleep(0)
+            got = [await raw.next() for _ in range(3)]
+            assert [(one.opaque, one.body) for one in got] == [(i, body) for i in (1, 2, 3)]
+
+    run(story())
+
+
+def test_a_frame_above_the_bound_ends_the_connection_before_it_is_read() -> None:
+    async def story() -> None:
+        async with serving({ECHO: echo}, net=NetSettings(frame_bytes_max=2048)) as served:
+            raw = await served.connect()
+            assert len((await raw.call(ECHO, body=bytes(1500))).body) == 1500
+            raw.writer.write(request(ECHO, 2, body=bytes(4000)).encode()[:64])
+            assert await raw.end() == b""
+
+    run(story())
+
+
+def test_who_does_not_read_its_answers_is_not_read_either() -> None:
+    net = NetSettings(write_buffer_bytes_max=64 * 1024)
+    handled = 0
+
+    def big(_command: Command, _peer: Peer) -> Reply:
+        nonlocal handled
+        handled += 1
+        return Reply(body=bytes(256 * 1024))
+
+    async def story() -> None:
+        async with serving({BIG: big, ECHO: echo}, net=net) as served:
+            slow, quick = await served.connect(), await served.connect()
+            slow.writer.transport.pause_reading()
+            count = 400
+            for opaque in range(count):
+                slow.ask(BIG, opaque)
+            await until(lambda: served.peers and served.peers[0].is_blocked)
+            at_rest = -1
+            while at_rest != handled:
+                at_rest = handled
+                assert (await quick.call(ECHO, body=b"x")).body == b"x"
+                await asyncio.sleep(0.02)
+            assert handled < count, "the slow peer's requests were all handled at once"
+            slow.writer.transport.resume_reading()
+            got = [(await slow.next()).opaque for _ in range(count)]
+            assert got == list(range(count))
+
+    run(story())
+
+
+def test_who_never_reads_is_cut_when_we_have_more_to_tell_than_the_bound() -> None:
+    net = NetSettings(write_buffer_bytes_max=16 * 1024, unsent_bytes_max=1024 * 1024)
+
+    async def story() -> None:
+        async with serving({PARK: echo}, net=net) as served:
+            raw = await served.connect()
+            await raw.call(PARK)
+            raw.writer.transport.pause_reading()
+            (peer,) = served.peers
+            for _ in range(100_000):
+                if peer.is_closed:
+                    break
+                peer.oneway(request(40, 0, body=bytes(64 * 1024), oneway=True))
+                await asyncio.sleep(0)
+            assert peer.is_closed
+
+    run(story())
+
+
+def test_silent_connections_are_closed_and_talking_ones_are_not() -> None:
+    async def story() -> None:
+        async with serving({ECHO: echo}, net=NetSettings(idle_s=0.3)) as served:
+            silent, talking = await served.connect(), await served.connect()
+            ended = asyncio.ensure_future(silent.end())
+            while not ended.done():
+                assert (await talking.call(ECHO, body=b"x")).body == b"x"
+                await asyncio.sleep(0.02)
+            assert (await talking.call(ECHO, body=b"y")).body == b"y"
+
+    run(story())
+
+
+def test_one_connection_too_many_is_refused_and_the_others_stay() -> None:
+    async def story() -> None:
+        async with serving({ECHO: echo}, net=NetSettings(connections_max=2)) as served:
+            raws = [await served.connect() for _ in range(2)]
+            await raws[0].call(ECHO)
+            await raws[1].call(ECHO)
+            third = await served.connect()
+            assert await third.end() == b""
+            assert (await raws[0].call(ECHO, body=b"x")).body == b"x"
+
+    run(story())
+
+
+def test_a_port_in_use_is_one_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(SettingsError, match=rf"127\.0\.0\.1:{port} is in use: stop"):
+            run(_start("127.0.0.1", port))
+
+
+def test_an_address_that_is_not_ours_is_one_sentence() -> None:
+    with pytest.raises(SettingsError, match=r"cannot listen on 192\.0\.2\.1:0"):
+        run(_start("192.0.2.1", 0))
+
+
+async def _start(host: str, port: int) -> None:
+    await RemotingServer(Edge({}), NetSettings()).start(host, port)
+
+
+def test_we_may_ask_the_client_over_its_own_connection() -> None:
+    async def story() -> None:
+        async with serving({ECHO: echo}) as served:
+            raw = await served.connect()
+            await raw.call(ECHO, opaque=1)
+            (peer,) = served.peers
+            asked = [peer.request(request(220, 0), 5), peer.request(request(221, 0), 5)]
+            first, second = await raw.next(), await raw.next()
+            assert (first.code, second.code) == (220, 221)
+            assert 0 not in {first.opaque, second.opaque}
+            assert first.opaque != second.opaque
+            raw.send(response(second.opaque, 7), response(first.opaque, 6), response(999, 1))
+            assert [answer.code for answer in await asyncio.gather(*asked)] == [6, 7]
+
+    run(story())
+
+
+def test_our_requests_fail_in_time_at_the_close_and_above_the_bound() -> None:
+    async def story() -> None:
+        async with serving({ECHO: echo}, net=NetSettings(calls_max=1)) as served:
+            raw = await served.connect()
+            await raw.call(ECHO)
+            (peer,) = served.peers
+            slow = peer.request(request(220, 0), 0.05)
+            with pytest.raises(TooManyRequests):
+                await peer.request(request(220, 0), 5)
+            with pytest.raises(RemotingTimeout):
+                await slow
+            pending = peer.request(request(220, 0), 5)
+            await raw.close()
+            with pytest.raises(SendFailed):
+                await pending
+            with pytest.raises(SendFailed):
+                await peer.request(request(220, 0), 5)
+
+    run(story())
+
+
+def test_a_close_is_told_once_to_all_who_asked_even_late() -> None:
+    told: list[Any] = []
+
+    async def story() -> None:
+        async with serving({ECHO: echo}) as served:
+            raw = await served.connect()
+            await raw.call(ECHO)
+            (peer,) = served.peers
+            peer.on_close(told.append)
+            await raw.close()
+            await until(lambda: told)
+            peer.on_close(told.append)
+            await until(lambda: len(told) == 2)
+            peer.send(b"nobody hears this")
+            peer.oneway(request(40, 0, oneway=True))
+            peer.close()
+        assert told == [peer, peer]
+
+    run(story())
+
+
+def test_the_peer_knows_who_it_is() -> None:
+    async def story() -> None:
+        async with serving({ECHO: echo}) as served:
+            raw = await served.connect()
+            await raw.call(ECHO)
+            (peer,) = served.peers
+            port = raw.writer.get_extra_info("sockname")[1]
+            assert peer.addr == f"127.0.0.1:{port}"
+            assert peer.host == bytes([127, 0, 0, 1]) + port.to_bytes(4, "big")
+            assert (peer.language, peer.version) == (3, 479)
+
+    run(story())
+
+
+def test_stop_closes_everything_and_lets_answers_out() -> None:
+    async def story() -> None:
+        server = RemotingServer(Edge({BIG: _big, PARK: lambda _c, _p: PARKED}), NetSettings())
+        port = await server.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request(BIG, 1).encode() + request(PARK, 2).encode())
+        await until(lambda: server.in_flight == 1)
+        reading = asyncio.ensure_future(reader.read())
+        await server.stop()
+        assert len(await reading) > 1 << 20
+        writer.close()
+        await writer.wait_closed()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        await server.stop()
+
+    run(story())
+
+
+def _big(_command: Command, _peer: Peer) -> Reply:
+    return Reply(body=bytes(1 << 20))
