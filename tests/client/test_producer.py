@@ -6,6 +6,7 @@ import zlib
 
 import pytest
 
+from client.served import until
 from cometmq import Admin, AsyncProducer, Message, MessageQueue, Producer, SendStatus
 from cometmq.errors import (
     BrokerError,
@@ -17,7 +18,6 @@ from cometmq.errors import (
     SettingsError,
 )
 from cometmq.wire.java_hash import java_hash
-from client.served import until
 
 
 @pytest.fixture
@@ -172,9 +172,7 @@ def test_a_message_that_breaks_the_rules_is_refused_before_it_is_sent(producer, 
 
 def test_a_queue_that_does_not_exist_is_an_error_at_once(producer, topic):
     with pytest.raises(BrokerError):
-        producer.send(
-            Message(topic, b"x"), queue=producer.queues(topic)[0]._replace(queue_id=99)
-        )
+        producer.send(Message(topic, b"x"), queue=producer.queues(topic)[0]._replace(queue_id=99))
     nowhere = MessageQueue(topic, "no-such-broker", 0)
     with pytest.raises(ConnectFailed, match="no-such-broker"):
         producer.send(Message(topic, b"x"), queue=nowhere)

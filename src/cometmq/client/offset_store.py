@@ -84,6 +84,8 @@ class OffsetStore:
             queue_id=queue.queue_id,
             broker_name=queue.broker_name,
             consumer_group=self._group,
+            # unless told not to, brokers start a new group of a young queue at its beginning
+            set_zero_if_not_found=False if self._from is ConsumeFrom.TIMESTAMP else None,
         )
         addr = self._core.routes.master(queue.broker_name)
         command = request(RequestCode.QUERY_CONSUMER_OFFSET, 0, header)
