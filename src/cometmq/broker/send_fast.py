@@ -9,13 +9,17 @@ Java: none.
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from cometmq.broker.outcome import CODE_OF_PUT, REMARK_OF_PUT
+from cometmq.broker.send import is_plain
 from cometmq.errors import Reject
 from cometmq.model import topic as names
-from cometmq.wire import properties, sysflag
+from cometmq.store.results import PutStatus
+from cometmq.wire import properties
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import VERSION, Command
 from cometmq.wire.frame import JSON, Frame
@@ -24,12 +28,11 @@ from cometmq.wire.send_template import SendTemplates
 if TYPE_CHECKING:
     from cometmq.broker.send import SendHandler
     from cometmq.broker.stats import Counter, Stats
-    from cometmq.broker.tag_codes import TagCodes
-    from cometmq.net.edge import Failed
+    from cometmq.broker.topics import Topics
     from cometmq.net.peer import Peer
+    from cometmq.settings.broker import BrokerSettings
     from cometmq.store.lane import Lane
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.results import PutStatus
     from cometmq.wire.send_template import SendLayout
 
 QUEUES_MAX = 1024
@@ -38,13 +41,13 @@ QUEUES_MAX = 1024
 _head = Struct(">II").pack
 _SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
 _MARK = b"7E57AB1E" * 4
-_UNUSUAL = (b"DELAY\x01", b"TRAN_MSG\x01", b"TIMER_DEL")
-_UNUSUAL_FLAGS = sysflag.TRANSACTION_MASK | sysflag.INNER_BATCH
 _ANSWER = (
-    b'{"code":0,"extFields":{"MSG_REGION":"%b","TRACE_ON":"true","msgId":"%b%%016X",'
-    b'"queueId":"%%d","queueOffset":"%%d","transactionId":"%%b"},"flag":1,"language":"PYTHON",'
+    b'{"code":0,"extFields":{"msgId":"%b%%016X","queueId":"%%d","queueOffset":"%%d",'
+    b'"transactionId":"%%b","MSG_REGION":"%b","TRACE_ON":"true"},"flag":1,"language":"PYTHON",'
     b'"opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
 )
+_LONG_WAY = object()
+"""Kept as the plan of a layout that the short way does not take."""
 
 
 class Plan:
@@ -63,21 +66,21 @@ class FastSend:
 
     def __init__(
         self,
-        send: SendHandler,
         store: MessageStore,
+        topics: Topics,
+        send: SendHandler,
         stats: Stats,
-        tag_codes: TagCodes,
-        failed: Failed,
+        settings: BrokerSettings,
     ) -> None:
-        self._send, self._store, self._stats = send, store, stats
-        self._tag_codes, self._failed = tag_codes, failed
-        self._body_max = send.body_bytes_max
+        self._store, self._topics, self._send, self._stats = store, topics, send, stats
+        self._body_max = settings.max_message_size
+        self._region = _escaped(settings.region_id)
         self._templates: dict[Peer, SendTemplates] = {}
         self._turn = -1
         self._peer: Peer | None = None
         self._answers: list[bytes] = []
         self._group: list[tuple[Peer, list[bytes]]] = []
-        self._bytes = 0
+        topics.on_change.append(self._forget)
 
     def __call__(self, frame: Frame, peer: Peer) -> bool:
         """Take the frame if it is an ordinary send of a known layout."""
@@ -87,10 +90,10 @@ class FastSend:
         if fields is None:
             return False
         layout, queue_id, born_ms, opaque, unique = fields
-        plan: Plan | None = layout.plan
+        plan: Any = layout.plan
         if plan is None:
-            plan = layout.plan = self._plan(layout, peer)
-        if plan is False or queue_id >= plan.queue_count or not 0 < len(body) <= self._body_max:
+            plan = layout.plan = self._plan(layout, peer) or _LONG_WAY
+        if plan is _LONG_WAY or queue_id >= plan.queue_count or not 0 < len(body) <= self._body_max:
             return False
         if layout.is_steady:
             raw, code = plan.head + unique + plan.tail, plan.code
@@ -112,10 +115,9 @@ class FastSend:
         counter = plan.counter
         counter.count += 1
         counter.bytes += size
-        self._bytes += size
         return True
 
-    def forget(self, _topic: str = "") -> None:
+    def _forget(self, _topic: str) -> None:
         """Decide anew: a topic changed."""
         self._templates = {peer: SendTemplates() for peer in self._templates}
 
@@ -134,7 +136,7 @@ class FastSend:
             return False
         store = self._store
         if store.turn != self._turn:
-            self._turn, self._group, self._bytes = store.turn, [], 0
+            self._turn, self._group = store.turn, []
             store.settle(partial(self._settled, self._group))
         self._peer, self._answers = peer, []
         self._group.append((peer, self._answers))
@@ -142,34 +144,64 @@ class FastSend:
 
     def _settled(self, group: list[tuple[Peer, list[bytes]]], status: PutStatus) -> None:
         """All sends of a turn are as safe as promised, or none is: answer."""
-        if status:
+        if status is not PutStatus.PUT_OK:
             group = [(peer, [self._unsafe(one, status) for one in each]) for peer, each in group]
         for peer, answers in group:
             peer.deliver(answers)
 
-    def _unsafe(self, answer: bytes, status: PutStatus) -> bytes:
+    @staticmethod
+    def _unsafe(answer: bytes, status: PutStatus) -> bytes:
         command = Command.decode(Frame(JSON, answer[8:], b""))
-        command.code, command.remark = self._failed(status)
+        command.code, command.remark = CODE_OF_PUT[status], REMARK_OF_PUT[status]
         return command.encode()
 
     def _complete(self, plan: Plan, raw: bytes) -> tuple[bytes, int, bytes] | None:
         """Properties that change from message to message: completed, tags code, UNIQ_KEY."""
-        for unusual in _UNUSUAL:
-            if unusual in raw:
-                return None
-        unique = properties.find(raw, b"UNIQ_KEY")
+        unique = properties.find(raw, b"UNIQ_KEY") if is_plain(raw) else None
         if unique is None or not unique.isalnum():
             return None
         raw = self._send.complete(raw)
-        return raw, self._tag_codes(plan.topic, raw, 0), unique
+        return raw, self._store.tags_code(plan.topic, raw, 0), unique
 
-    def _plan(self, layout: SendLayout, peer: Peer) -> Plan | bool:
-        """Decide how sends of this layout go; False: the long way."""
-        header, send = layout.header, self._send
-        if layout.code not in _SENDS or layout.flag or header.batch:
+    def _plan(self, layout: SendLayout, peer: Peer) -> Plan | None:
+        """Decide how sends of this layout go; None: the long way."""
+        header, topic = layout.header, layout.header.topic
+        config = self._topics.get(topic)
+        if config is None or layout.code not in _SENDS or layout.flag or header.batch:
+            return None
+        queue_count = max(config.write_queue_nums, config.read_queue_nums)
+        if names.is_retry_topic(topic) or queue_count > QUEUES_MAX:
+            return None
+        try:
+            self._send.admit(header)
+            sys_flag = self._send.sys_flag_of(header, config)
+        except Reject:
+            return None
+        lane = self._store.lane(
+            topic,
+            queue_count,
+            flag=header.flag,
+            sys_flag=sys_flag,
+            born_host=peer.host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        plan = Plan(topic, lane, queue_count, self._stats.counter_of_puts(topic))
+        if layout.is_steady and not self._split(plan, layout.head + _MARK + layout.tail):
+            return None
+        host = self._send.store_host.hex().upper().encode()
+        plan.answer = _ANSWER % (host, self._region, VERSION)
+        return plan
+
+    def _split(self, plan: Plan, sample: bytes) -> bool:
+        """Complete the properties around the value of UNIQ_KEY; False when they are unusual."""
+        found = self._complete(plan, sample)
+        if found is None or found[0].count(_MARK) != 1:
             return False
-        if names.is_retry_topic(header.topic) or header.sys_flag & _UNUSUAL_FLAGS:
-            return False
-        if send.find(header.topic) is None:
-            return False
-        ...
+        plan.head, _, plan.tail = found[0].partition(_MARK)
+        plan.code = found[1]
+        return True
+
+
+def _escaped(region: str) -> bytes:
+    """Text as JSON inside a template for `%`."""
+    return json.dumps(region)[1:-1].encode().replace(b"%", b"%%")

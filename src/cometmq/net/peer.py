@@ -120,6 +120,17 @@ class Peer:
             self.open -= 1
             self._in_flight.total -= 1
 
+    def deliver(self, answers: list[bytes]) -> None:
+        """Write the answers to so many requests that were owed, at once; nothing when closed."""
+        if self.is_closed:
+            return
+        count = len(answers)
+        self.open -= count
+        self._in_flight.total -= count
+        self._out += answers
+        if not self._is_marked:  # else whoever marked it flushes it soon
+            self.flush()
+
     @property
     def is_full(self) -> bool:
         """Whether a request that may stay open must be refused."""

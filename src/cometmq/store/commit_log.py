@@ -34,10 +34,10 @@ class CommitLog:
         "_pending",
         "_room",
         "_row",
-        "store_host",
         "_torn",
         "_with_crc",
         "flushed",
+        "store_host",
         "tail",
         "written",
     )
@@ -107,6 +107,12 @@ class CommitLog:
         self.tail = phy_offset + size
         self._room -= size
         return phy_offset, size
+
+    def add(self, record: bytes, size: int) -> None:
+        """Put a whole record at the tail, still in memory. Only after `make_room` for it."""
+        self._pending.append(record)
+        self.tail += size
+        self._room -= size
 
     def write(self) -> None:
         """Hand everything placed to the system; OSError: nothing of it was kept."""

@@ -20,6 +20,7 @@ from cometmq.store.fetch import Fetch
 from cometmq.store.file_row import FileRow, OpenFiles
 from cometmq.store.flush import Group, LogFlush
 from cometmq.store.json_file import JsonFile
+from cometmq.store.lane import Lane
 from cometmq.store.layout import Layout
 from cometmq.store.queues import Queues
 from cometmq.store.recovery import Last, Recovery
@@ -65,10 +66,11 @@ class MessageStore:
     ) -> None:
         """For `open`, which is the way to a store."""
         self._layout, self._settings, self._clock = layout, settings, clock
-        self._tags_code, self._workers = tags_code, workers
+        self.tags_code, self._workers = tags_code, workers
         self._is_sync = settings.is_sync_flush
         self._with_crc = settings.append_crc
         self._properties_max = properties.BYTES_MAX - (21 if settings.append_crc else 0)
+        self._lane_bytes_max = min(settings.max_message_bytes, settings.commit_log_file_bytes - 8)
         self._host_bits = sysflag.with_hosts(0, b"", store_host)
         opened = OpenFiles(settings.open_files_max)
         size = settings.commit_log_file_bytes
@@ -100,6 +102,8 @@ class MessageStore:
         self._placed: list[Entry] = []
         self._tick_ms = self._last_ms = 0
         self._is_ticking = self._is_stopped = False
+        self.turn = 0
+        """Counts the turns of the loop in which something was put or asked."""
         self._is_write_failing = False
 
     @classmethod
@@ -143,7 +147,7 @@ class MessageStore:
             self._log,
             self._queues,
             self._checkpoint,
-            self._tags_code,
+            self.tags_code,
             check_crc=self._settings.check_crc_on_recover,
         ).run(was_stopped=was_stopped, ends=self._ends_of_queues())
         self._last_ms = recovered.last.store_ms
@@ -194,6 +198,62 @@ class MessageStore:
             for draft, (raw, sys_flag, _, _) in zip(drafts, measured, strict=True)
         ]
 
+    def lane(
+        self,
+        topic: str,
+        queue_count: int,
+        *,
+        flag: int,
+        sys_flag: int,
+        born_host: bytes,
+        reconsume_times: int,
+    ) -> Lane:
+        """Work out once what `put_in` needs for messages of one topic from one sender."""
+        store_host = self._log.store_host
+        return Lane(
+            topic,
+            self._queues.of,
+            queue_count,
+            flag=flag,
+            sys_flag=sysflag.with_hosts(sys_flag, born_host, store_host),
+            born_host=born_host,
+            store_host=store_host,
+            reconsume_times=reconsume_times,
+            with_crc=self._with_crc,
+        )
+
+    def put_in(
+        self, lane: Lane, queue_id: int, born_ms: int, body: bytes, raw: bytes, code: int
+    ) -> tuple[int, int, int] | None:
+        """Put a message of a lane; (phy_offset, queue_offset, size), or None where `put` must say.
+
+        `raw` ends with a separator, holds no checksum and stands for a message that consumers see;
+        `code` is its tags code. None: nothing was kept.
+        """
+        now = self._tick_ms or self._begin_lane_tick()
+        size = lane.fixed_bytes + len(body) + len(raw)
+        commit_log = self._log
+        if not now or len(raw) > self._properties_max or size > self._lane_bytes_max:
+            return None
+        commit_log.make_room(size)
+        queue = lane.queues[queue_id] or lane.open(queue_id)
+        phy_offset, queue_offset = commit_log.tail, queue.next_offset
+        commit_log.add(
+            lane.record(size, queue_id, queue_offset, phy_offset, born_ms, now, body, raw), size
+        )
+        queue.next_offset = queue_offset + 1
+        self._placed.append((queue, phy_offset, size, code))
+        return phy_offset, queue_offset, size
+
+    def _begin_lane_tick(self) -> int:
+        """Look once a turn whether anything may be put; 0 when not."""
+        if self._refusal():
+            return 0
+        if not self._is_ticking:
+            self._is_ticking = True
+            asyncio.get_running_loop().call_soon(self._end_tick)
+        return self._begin_tick()
+
     def _refusal(self) -> PutStatus | None:
         """Why nothing at all can be put now, if so."""
         commit_log, upkeep = self._log, self._upkeep
@@ -230,7 +290,7 @@ class MessageStore:
         queue_offset = queue.next_offset
         phy_offset, size = self._log.place(draft, raw, sys_flag, queue_offset, now)
         queue.next_offset = queue_offset + 1
-        code = self._tags_code(draft.topic, raw, now)
+        code = self.tags_code(draft.topic, raw, now)
         self._placed.append((queue, phy_offset, size, code))
         return Placed(PutStatus.PUT_OK, phy_offset, size, queue_offset, now)
 
@@ -254,6 +314,7 @@ class MessageStore:
         """Write what this turn put; then show and answer, at once or after the flush."""
         self._is_ticking = False
         self._tick_ms = 0
+        self.turn += 1
         asked, self._asked = self._asked, []
         placed, self._placed = self._placed, []
         try:

@@ -79,6 +79,11 @@ def topic_part(topic: str) -> tuple[int, bytes]:
     return MAGIC_V1, bytes((len(raw),)) + raw
 
 
+def head_of(sys_flag: int) -> Struct:
+    """The layout of all fields before the body, which depends on the IPv6 bits."""
+    return _HEADS[sys_flag & 0x30]
+
+
 def size_of(topic: str, body: bytes, properties: bytes, sys_flag: int, with_crc: bool) -> int:
     """How many bytes `encode` will return for these; the IPv6 bits of `sys_flag` must be right."""
     room = len(properties)
