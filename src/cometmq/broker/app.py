@@ -71,89 +71,94 @@ HOUSEKEEPING_S = 10
 """Time between looks for clients that fell silent, seconds."""
 
 
+class State:
+    """All that the broker remembers, each piece with one owner. Read from disk when it is made."""
+
+    def __init__(
+        self, store: MessageStore, levels: DelayLevels, settings: BrokerSettings, world: World
+    ) -> None:
+        now_ms, file = world.clock.now_ms, world.config_file
+        self.topics = Topics(
+            file("topics.json"),
+            now_ms,
+            _system_topics(settings, levels),
+            auto_create=settings.auto_create_topic_enable,
+        )
+        self.groups = Groups(
+            file("subscriptionGroup.json"),
+            now_ms,
+            auto_create=settings.auto_create_subscription_group,
+        )
+        self.offsets = Offsets(file("consumerOffset.json"), now_ms)
+        self.delays = Delays(store, levels, file("delayOffset.json"), now_ms)
+        self.clients = Clients(now_ms, settings.channel_expired_timeout_ms)
+        self.locks = QueueLocks(now_ms, settings.queue_lock_expire_ms)
+        self.holds = Holds(settings.parked_pulls_max)
+        self.stats = Stats(now_ms)
+        self.dead_letters = DeadLetters(
+            store, self.topics, self.stats, deduplicate=settings.dead_letter_deduplicate
+        )
+
+
+class World:
+    """The clock, the files, and where the broker keeps its tables."""
+
+    def __init__(self, clock: Clock, files: Files, root: Path) -> None:
+        self.clock, self.files, self.root = clock, files, root
+
+    def config_file(self, name: str) -> JsonFile:
+        """One table under config/."""
+        return JsonFile(self.root / "config" / name, self.files)
+
+
 class Broker:
     """A broker. Belongs to the loop that starts it; `open` makes it."""
 
     def __init__(
         self,
         settings: BrokerSettings,
-        store_settings: StoreSettings,
+        store: MessageStore,
+        state: State,
         net: NetSettings,
-        clock: Clock,
-        files: Files,
+        world: World,
     ) -> None:
-        root = Path(settings.store_path_root_dir).expanduser()
-        now_ms, levels = clock.now_ms, DelayLevels.parse(settings.message_delay_level)
-        host = _packed(settings.broker_ip1 or settings.bind_address, settings.listen_port)
-        self.settings = settings
-        self.store = store = MessageStore.open(
-            root,
-            store_settings,
-            clock=clock,
-            files=files,
-            tags_code=TagCodes(levels),
-            store_host=host,
-        )
-
-        def json_file(name: str) -> JsonFile:
-            return JsonFile(root / "config" / name, files)
-
-        self.topics = topics = Topics(
-            json_file("topics.json"),
-            now_ms,
-            _system_topics(settings, levels),
-            auto_create=settings.auto_create_topic_enable,
-        )
-        self.groups = groups = Groups(
-            json_file("subscriptionGroup.json"),
-            now_ms,
-            auto_create=settings.auto_create_subscription_group,
-        )
-        self.offsets = offsets = Offsets(json_file("consumerOffset.json"), now_ms)
-        self.delays = delays = Delays(store, levels, json_file("delayOffset.json"), now_ms)
-        self.clients = clients = Clients(now_ms, settings.channel_expired_timeout_ms)
-        self.locks = locks = QueueLocks(now_ms, settings.queue_lock_expire_ms)
-        self.holds = holds = Holds(settings.parked_pulls_max)
-        self.stats = stats = Stats(now_ms)
-        dead_letters = DeadLetters(
-            store, topics, stats, deduplicate=settings.dead_letter_deduplicate
-        )
-        keys = UniqKeys(host[:-4], os.getpid(), id(self))
-        self._send = SendHandler(
-            store, topics, groups, locks, delays, dead_letters, stats, settings,
-            lambda: keys.take(now_ms()), host,
-        )  # fmt: skip
-        table = codes.table(
-            send=self._send,
-            pull=PullHandler(store, topics, groups, clients, offsets, holds, stats, settings),
-            positions=PositionHandler(store, topics, groups, offsets),
-            heartbeat=HeartbeatHandler(clients, topics, groups, settings),
-            order=LockHandler(locks),
-            send_back=SendBackHandler(
-                store, topics, groups, delays, dead_letters, stats, settings, now_ms
-            ),
-            view=ViewHandler(store),
-            admin=self._admin(),
-        )
+        self.settings, self.store, self.state = settings, store, state
+        self.port = 0
+        """The port listened on, once started."""
         self._pool = ChannelPool()
         self._outbound = Outbound(
             self._pool, settings, settings.namesrv_addrs, self._registered_topics
         )
+        now_ms, host = world.clock.now_ms, _packed(_told_host(settings), settings.listen_port)
+        keys = UniqKeys(host[:-4], os.getpid(), id(self))
+        self._send = SendHandler(
+            store,
+            state.topics,
+            state.groups,
+            state.locks,
+            state.delays,
+            state.dead_letters,
+            state.stats,
+            settings,
+            lambda: keys.take(now_ms()),
+            host,
+        )
+        fast = FastSend(store, state.topics, self._send, state.stats, settings)
+        table = self._table(now_ms)
         for code in codes.TOPIC_MAKERS:
-            table[code] = Announced(table[code], topics, self._outbound)
+            table[code] = Announced(table[code], state.topics, self._outbound)
         self._edge = Edge(
             table,
             settle=partial(_settle, store),
             failed=_why_not,
             fallback=codes.unsupported,
-            fast=FastSend(store, topics, self._send, stats, settings),
+            fast=fast,
         )
         self._server = RemotingServer(self._edge, net)
-        topics.on_change += [self._outbound.changed, holds.wake_topic]
-        store.on_arrival = self._arrived
         self._background = Background("broker")
         self._started: list[Step] = []
-        self.port = 0
+        state.topics.on_change += [self._outbound.changed, state.holds.wake_topic]
+        store.on_arrival = self._arrived
 
     @classmethod
     def open(
@@ -169,13 +174,24 @@ class Broker:
 
         Raises SettingsError, StoreLocked, NotAStore or StoreCorrupt.
         """
-        broker = cls(
-            settings or BrokerSettings(),
+        settings = settings or BrokerSettings()
+        root = Path(settings.store_path_root_dir).expanduser()
+        world = World(clock or SystemClock(), files or SystemFiles(), root)
+        levels = DelayLevels.parse(settings.message_delay_level)
+        opened = MessageStore.open(
+            root,
             store or StoreSettings(),
-            net or NetSettings(),
-            clock or SystemClock(),
-            files or SystemFiles(),
+            clock=world.clock,
+            files=world.files,
+            tags_code=TagCodes(levels),
+            store_host=_packed(_told_host(settings), settings.listen_port),
         )
+        try:
+            state = State(opened, levels, settings, world)
+            broker = cls(settings, opened, state, net or NetSettings(), world)
+        except BaseException:
+            opened.abandon()
+            raise
         gc.collect()
         gc.freeze()  # nothing read at the start is garbage later
         return broker
@@ -183,7 +199,7 @@ class Broker:
     @property
     def address(self) -> str:
         """Where clients reach the broker, "host:port"."""
-        host = self.settings.broker_ip1 or self.settings.bind_address
+        host = _told_host(self.settings)
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     async def start(self) -> None:
@@ -210,34 +226,36 @@ class Broker:
     async def _listen(self) -> None:
         settings = self.settings
         self.port = await self._server.start(settings.bind_address, settings.listen_port)
-        host = _packed(settings.broker_ip1 or settings.bind_address, self.port)
+        host = _packed(_told_host(settings), self.port)
         self.store.move_to(host)
         self._send.store_host = host
         self._outbound.announce(self.address)
 
     async def _stop_listening(self) -> None:
-        self.holds.close()
+        self.state.holds.close()
         self._edge.stop()
         await self._server.stop()
 
     async def _start_background(self) -> None:
         settings, every = self.settings, self._background.every
-        self._background.spawn(self.delays.run(), name="delivery of delayed messages")
+        self._background.spawn(self.state.delays.run(), name="delivery of delayed messages")
         offsets_s = settings.flush_consumer_offset_interval_ms / 1000
-        every(offsets_s, self.offsets.save_aside, name="consumer offsets")
+        every(offsets_s, self.state.offsets.save_aside, name="consumer offsets")
         every(
-            settings.flush_delay_offset_interval_ms / 1000, self.delays.save, name="delay offsets"
+            settings.flush_delay_offset_interval_ms / 1000,
+            self.state.delays.save,
+            name="delay offsets",
         )
         every(HOUSEKEEPING_S, self._close_silent_clients, name="housekeeping of clients")
-        every(SAMPLE_S, self.stats.sample, name="statistics")
+        every(SAMPLE_S, self.state.stats.sample, name="statistics")
 
     async def _stop_background(self) -> None:
         await self._background.stop()
-        self.delays.save()
+        self.state.delays.save()
         safe = asyncio.get_running_loop().create_future()
         self.store.settle(safe.set_result)
         await safe
-        self.offsets.save()
+        self.state.offsets.save()
 
     async def _register(self) -> None:
         if self.settings.namesrv_addrs:
@@ -249,27 +267,43 @@ class Broker:
             await self._outbound.unregister()
         await self._pool.close()
 
-    def _admin(self) -> dict[int, Handler]:
-        store, topics, groups = self.store, self.topics, self.groups
-        clients, offsets, holds, stats = self.clients, self.offsets, self.holds, self.stats
-        name = self.settings.broker_name
-        return {
-            **TopicRequests(topics, offsets, store, lambda: self.address).table(),
-            **GroupRequests(groups, offsets).table(),
-            **ProgressRequests(store, topics, groups, clients, offsets, holds, stats, name).table(),
-            **ConnectionRequests(clients, store).table(),
-        }
+    def _table(self, now_ms: Callable[[], int]) -> dict[int, Handler]:
+        settings, store, state = self.settings, self.store, self.state
+        topics, groups, clients = state.topics, state.groups, state.clients
+        offsets, holds, stats = state.offsets, state.holds, state.stats
+        pull = PullHandler(store, topics, groups, clients, offsets, holds, stats, settings)
+        send_back = SendBackHandler(
+            store, topics, groups, state.delays, state.dead_letters, stats, settings, now_ms
+        )
+        progress = ProgressRequests(
+            store, topics, groups, clients, offsets, holds, stats, settings.broker_name
+        )
+        return codes.table(
+            send=self._send,
+            pull=pull,
+            positions=PositionHandler(store, topics, groups, offsets),
+            heartbeat=HeartbeatHandler(clients, topics, groups, settings),
+            order=LockHandler(state.locks),
+            send_back=send_back,
+            view=ViewHandler(store),
+            admin={
+                **TopicRequests(topics, offsets, store, lambda: self.address).table(),
+                **GroupRequests(groups, offsets).table(),
+                **progress.table(),
+                **ConnectionRequests(clients, store).table(),
+            },
+        )
 
     def _registered_topics(self) -> TopicTable:
-        return TopicTable(self.topics.version, self.topics.table)
+        return TopicTable(self.state.topics.version, self.state.topics.table)
 
     def _arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
         if topic == SCHEDULE_TOPIC:
-            self.delays.arrived()
-        self.holds.arrived(topic, queue_id, max_offset, tags_code)
+            self.state.delays.arrived()
+        self.state.holds.arrived(topic, queue_id, max_offset, tags_code)
 
     def _close_silent_clients(self) -> None:
-        for peer in self.clients.sweep():
+        for peer in self.state.clients.sweep():
             peer.close()
 
 
@@ -292,6 +326,10 @@ def _system_topics(settings: BrokerSettings, levels: DelayLevels) -> list[TopicC
         broker_topic=settings.broker_topic_enable,
         trace_topic=settings.msg_trace_topic_name if settings.trace_topic_enable else None,
     )
+
+
+def _told_host(settings: BrokerSettings) -> str:
+    return settings.broker_ip1 or settings.bind_address
 
 
 def _packed(host: str, port: int) -> bytes:

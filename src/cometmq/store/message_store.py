@@ -19,7 +19,6 @@ from cometmq.store.commit_log import CommitLog
 from cometmq.store.fetch import Fetch
 from cometmq.store.file_row import FileRow, OpenFiles
 from cometmq.store.flush import Group, LogFlush
-from cometmq.store.json_file import JsonFile
 from cometmq.store.lane import Lane
 from cometmq.store.layout import Layout
 from cometmq.store.queues import Queues
@@ -81,7 +80,6 @@ class MessageStore:
         self._row.load()
         self._log = CommitLog(self._row, store_host, with_crc=self._with_crc)
         self._checkpoint = Checkpoint(files, layout.checkpoint)
-        self._ends = JsonFile(layout.config / "consumeQueueEnds.json", files)
         self._fetch = Fetch(self._log, settings, ram)
         timeout_s = settings.sync_flush_timeout_ms / 1000
         self._flush = LogFlush(self._log, workers[0], timeout_s, self._show)
@@ -149,9 +147,10 @@ class MessageStore:
             self._checkpoint,
             self.tags_code,
             check_crc=self._settings.check_crc_on_recover,
-        ).run(was_stopped=was_stopped, ends=self._ends_of_queues())
+        ).run(was_stopped=was_stopped)
         self._last_ms = recovered.last.store_ms
         self._upkeep.shown = recovered.last
+        self._upkeep.entries = sum(queue.max_offset for queue in self._queues)
         self._upkeep.vouch_now()
         self._layout.mark_running(f"{os.getpid()}\n")
         if not was_stopped:
@@ -353,6 +352,7 @@ class MessageStore:
         append = self._queues.append
         for queue, phy_offset, size, code in entries:
             append(queue, phy_offset, size, code)
+        self._upkeep.entries += len(entries)
         _, phy_offset, size, _ = entries[-1]
         self._upkeep.shown = Last(phy_offset, size, group.store_ms or self._last_ms)
         arrived = self.on_arrival
@@ -423,6 +423,7 @@ class MessageStore:
         """Delete the queues of a topic; its records stay in the log until their file goes."""
         for queue in self._queues:
             if queue.topic == topic:
+                self._upkeep.entries -= queue.max_offset
                 self._queues.remove(queue)
 
     @property
@@ -458,10 +459,14 @@ class MessageStore:
         try:
             if self._flush.broken is None:
                 self._upkeep.vouch_now()
-                self._save_ends()
                 self._layout.mark_stopped()
         except OSError as problem:
             log.error("the store %s could not be stopped in order: %s", self._layout.root, problem)
+        self._close()
+
+    def abandon(self) -> None:
+        """Give the directory back at once, as after a crash: nothing is flushed or marked."""
+        self._is_stopped = True
         self._close()
 
     def _close(self) -> None:
@@ -471,19 +476,6 @@ class MessageStore:
         self._queues.close()
         self._row.close()
         self._layout.release()
-
-    def _save_ends(self) -> None:
-        ends = [[queue.topic, queue.queue_id, queue.max_offset] for queue in self._queues]
-        self._ends.save({"dispatched": self._checkpoint.dispatched, "ends": ends})
-
-    def _ends_of_queues(self) -> list[tuple[str, int, int]] | None:
-        """How long the queues were at the last clean stop, if nobody else used the store since."""
-        found = self._ends.load()
-        if not isinstance(found, dict) or self._checkpoint.dispatched < 0:
-            return None
-        if found.get("dispatched") != self._checkpoint.dispatched:
-            return None
-        return [(topic, queue_id, end) for topic, queue_id, end in found["ends"]]
 
 
 def _is_topic(topic: str) -> bool:
