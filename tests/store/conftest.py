@@ -59,7 +59,8 @@ class Shop:
     def bodies(self, topic: str = "T", queue_id: int = 0, offset: int | None = None) -> list[bytes]:
         store, found = self.store, []
         offset = store.min_offset(topic, queue_id) if offset is None else offset
-        while (got := store.get(topic, queue_id, offset, 32, 1 << 30)).status is GetStatus.FOUND:
+        going_on = (GetStatus.FOUND, GetStatus.MESSAGE_WAS_REMOVING)
+        while (got := store.get(topic, queue_id, offset, 32, 1 << 30)).status in going_on:
             found += [record.body for record in stored.iterate(got.body)]
             offset = got.next_offset
         return found

@@ -3,8 +3,8 @@
 Layout, 4096 bytes, big-endian: i64 each at 0 store time of the newest flushed record, 8 of the
 newest flushed queue entry, 16 of the newest full index file, 24 master's flushed offset, 32 confirm
 offset; Java uses no more. At 64 ours: i64 offset below which every record has a durable queue
-entry, i64 where the newest of them begins, then u32 CRC of bytes 0-40 and 64-80: it counts only
-while Java has not written since.
+entry, i64 where the newest of them begins, i64 the sum of the queues' ends then, u32 CRC of bytes
+0-40 and 64-88: it counts only while Java has not written since.
 All of it lies within one sector, hence is written whole or not at all.
 Java: StoreCheckpoint.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 4096
 _JAVA = Struct(">qqqqq")
-_OURS = Struct(">qqI")
+_OURS = Struct(">qqqI")
 _OURS_AT = 64
 _BACK_MS = 3_000
 
@@ -39,6 +39,8 @@ class Checkpoint:
         """Every record below this offset has a durable queue entry; -1: not known."""
         self.newest = -1
         """Where the newest of those records begins; -1: there is none."""
+        self.entries = 0
+        """The sum of the max offsets of all queues at that time: none may be missing."""
         self._others = (0, 0)
         self._file: OpenFile | None = None
         self._saved = b""
@@ -49,9 +51,9 @@ class Checkpoint:
         raw = raw.ljust(_OURS_AT + _OURS.size, b"\0")
         self.log_ms, self.queues_ms, self.index_ms, *others = _JAVA.unpack_from(raw)
         self._others = (others[0], others[1])
-        dispatched, newest, crc = _OURS.unpack_from(raw, _OURS_AT)
-        if crc == crc32(raw[_OURS_AT : _OURS_AT + 16], crc32(raw[: _JAVA.size])):
-            self.dispatched, self.newest = dispatched, newest
+        *ours, crc = _OURS.unpack_from(raw, _OURS_AT)
+        if crc == crc32(raw[_OURS_AT : _OURS_AT + 24], crc32(raw[: _JAVA.size])):
+            self.dispatched, self.newest, self.entries = ours
 
     @property
     def safe_ms(self) -> int:
@@ -61,9 +63,8 @@ class Checkpoint:
     def encode(self) -> bytes:
         """The bytes up to the end of our part."""
         java = _JAVA.pack(self.log_ms, self.queues_ms, self.index_ms, *self._others)
-        ours = _OURS.pack(self.dispatched, self.newest, 0)[:16]
-        crc = crc32(ours, crc32(java))
-        return java.ljust(_OURS_AT, b"\0") + _OURS.pack(self.dispatched, self.newest, crc)
+        ours = _OURS.pack(self.dispatched, self.newest, self.entries, 0)[:24]
+        return java.ljust(_OURS_AT, b"\0") + ours + crc32(ours, crc32(java)).to_bytes(4)
 
     def save(self) -> None:
         """Write and make durable what changed since the last save."""

@@ -111,7 +111,8 @@ class ConsumeQueue:
         while low < high:
             middle = (low + high) // 2
             phy_offset, size, _ = self.entry(middle)
-            if phy_offset < log_first or size == queue_entry.FILLER_SIZE:
+            # A filler with an offset stands for a lost message between others, not before them.
+            if phy_offset < log_first or (size == queue_entry.FILLER_SIZE and not phy_offset):
                 low = middle + 1
             else:
                 high = middle

@@ -8,6 +8,7 @@ Java: MappedFileQueue, DefaultMappedFile.
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right, insort
 from collections import deque
 from typing import TYPE_CHECKING
@@ -127,6 +128,13 @@ class FileRow:
             self.bases.append(base)
             self.segments[base] = Segment(self, base)
 
+    def missing(self) -> Path | None:
+        """The first file that should stand between two others and does not."""
+        for base, following in itertools.pairwise(self.bases):
+            if following != base + self.file_bytes:
+                return self.path_of(base + self.file_bytes)
+        return None
+
     def path_of(self, base: int) -> Path:
         """The file that begins at this offset."""
         return self.directory / f"{base:020d}"
@@ -176,19 +184,21 @@ class FileRow:
         self.segment(at - file_offset).wake().write(file_offset, data)
 
     def cut(self, at: int) -> None:
-        """Drop everything from `at` on: zeros in its file, later files deleted."""
-        for base in [base for base in self.bases if base >= at]:
+        """Drop everything from `at` on: zeros in its file, later files deleted, the last first."""
+        for base in [base for base in reversed(self.bases) if base >= at]:
             self.remove(base)
         file_offset = at % self.file_bytes
         if file_offset and (segment := self.segments.get(at - file_offset)):
             segment.wake().cut(file_offset)
 
     def remove(self, base: int) -> None:
-        """Delete one file."""
+        """Delete one file; of a mapped row durably, lest it be back after a power cut."""
         segment = self.segments.pop(base)
         self.bases.remove(base)
         self.open_files.forget(segment)
         self.files.delete(self.path_of(base))
+        if self.mapped:
+            self.files.sync_dir(self.directory)
 
     def between(self, start: int, end: int) -> list[Segment]:
         """The files that hold bytes of [start, end)."""

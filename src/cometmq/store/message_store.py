@@ -14,6 +14,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from cometmq.errors import StoreCorrupt
 from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.fetch import Fetch
@@ -78,6 +79,10 @@ class MessageStore:
             files, layout.consume_queue, settings.consume_queue_file_bytes, opened
         )
         self._row.load()
+        if missing := self._row.missing():
+            raise StoreCorrupt(
+                f"{missing} is missing; bring it back, or move away the files before"
+            )
         self._log = CommitLog(self._row, store_host, with_crc=self._with_crc)
         self._checkpoint = Checkpoint(files, layout.checkpoint)
         self._fetch = Fetch(self._log, settings, ram)

@@ -33,7 +33,7 @@ class Queues:
         self._files, self._directory = files, directory
         self._file_bytes, self._open_files = file_bytes, open_files
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
-        self._dirty: set[ConsumeQueue] = set()
+        self._dirty: dict[ConsumeQueue, None] = {}
         self._unflushed: dict[Segment, None] = {}
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -71,7 +71,7 @@ class Queues:
     def append(self, queue: ConsumeQueue, phy_offset: int, size: int, tags_code: int) -> None:
         """Show one message more of a queue and remember that it is to be written."""
         queue.append(phy_offset, size, tags_code)
-        self._dirty.add(queue)
+        self._dirty[queue] = None
 
     @property
     def has_unwritten(self) -> bool:
@@ -93,7 +93,7 @@ class Queues:
     def _spill(self, queue: ConsumeQueue) -> None:
         for base in queue.spill():
             self._unflushed[queue.row.segments[base]] = None
-        self._dirty.discard(queue)
+        self._dirty.pop(queue, None)
 
     def flush_all(self) -> None:
         """Make all written entries durable, here and now."""
@@ -113,7 +113,7 @@ class Queues:
     def remove(self, queue: ConsumeQueue) -> None:
         """Forget a queue and delete its files."""
         self._queues.pop((queue.topic, queue.queue_id), None)
-        self._dirty.discard(queue)
+        self._dirty.pop(queue, None)
         self.cut(queue, 0)
         self._files.delete(queue.row.directory)
 
@@ -121,7 +121,7 @@ class Queues:
         """Drop the entries from `queue_offset` on, on disk as well."""
         queue.row.cut(queue_offset * 20)
         queue.begin_at(queue_offset)
-        self._dirty.discard(queue)
+        self._dirty.pop(queue, None)
         alive = set(queue.row.segments.values())
         for segment in [s for s in self._unflushed if s.row is queue.row and s not in alive]:
             del self._unflushed[segment]

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from cometmq.store.queues import Queues
     from cometmq.wire.stored import Stored
 
-    QueueEnds = list[tuple[str, int, int]]
     TagsCode = Callable[[str, bytes, int], int]
 
 log = logging.getLogger(__name__)
@@ -85,29 +84,44 @@ class Recovery:
         self._from_first = False
         self._records = 0
         self._last = NOTHING
+        self._trusted = 0
 
-    def run(self, *, was_stopped: bool, ends: QueueEnds | None) -> Recovered:
-        """Mend the store; afterwards log and queues begin where the last good record ends.
-
-        `ends`: how long the queues were at the last clean stop, where that is known.
-        """
+    def run(self, *, was_stopped: bool) -> Recovered:
+        """Mend the store; afterwards log and queues begin where the last good record ends."""
         self._queues.load()
         try:
-            start = self._end_of_queues(ends) if was_stopped else self._start_after_crash()
+            start = self._vouched()
+            is_vouched = start >= 0
+            if not is_vouched:
+                start = self._end_of_queues() if was_stopped else self._start_by_time()
             end = self._replay(start)
+            self._meet_others(end)
+            if is_vouched and self._trusted != self._checkpoint.entries:
+                raise _GapInQueue(
+                    f"they have {self._trusted} entries, not {self._checkpoint.entries}"
+                )
         except _GapInQueue as gap:
             log.warning("building the queues anew from the whole log: %s", gap)
             self._met.clear()
             end = self._replay(self._row.first)
+            self._meet_others(end)
         self._finish(end, all_queues=not was_stopped or self._from_first)
         return Recovered(self._records, self._last, self._from_first)
 
-    def _end_of_queues(self, ends: QueueEnds | None) -> int:
-        """Where the newest queued record ends, after a clean stop."""
+    def _vouched(self) -> int:
+        """The offset up to which the checkpoint vouches for log and queues; -1 when it cannot."""
+        dispatched, newest = self._checkpoint.dispatched, self._checkpoint.newest
+        if dispatched >= self._row.first and newest >= 0:
+            record = self._reader.at(newest)
+            if record is not None and newest + record.size <= dispatched:
+                self._last = Last(newest, record.size, record.store_ms)
+                return dispatched
+        return -1
+
+    def _end_of_queues(self) -> int:
+        """Where the newest queued record ends, after a clean stop of another broker."""
         for queue in self._queues:
-            self._queues_end(queue, self._row.end)
-        if ends is not None:
-            self._compare(ends)
+            self._meet_end(queue, self._row.end)
         last = self._reader.at(self._last.phy_offset) if self._last.size else None
         if last is None:
             self._met.clear()
@@ -115,25 +129,6 @@ class Recovery:
             return self._start_by_time()
         self._last = self._last._replace(store_ms=last.store_ms)
         return self._last.end
-
-    def _compare(self, ends: QueueEnds) -> None:
-        for topic, queue_id, queue_offset in ends:
-            queue = self._queues.find(topic, queue_id)
-            found = 0 if queue is None else queue.max_offset
-            if found != queue_offset:
-                raise _GapInQueue(
-                    f"{topic} queue {queue_id} has {found} entries, not {queue_offset}"
-                )
-
-    def _start_after_crash(self) -> int:
-        """Where to read again from: every record before it has a durable queue entry."""
-        dispatched, newest = self._checkpoint.dispatched, self._checkpoint.newest
-        if dispatched >= self._row.first and newest >= 0:
-            record = self._reader.at(newest)
-            if record is not None and newest + record.size <= dispatched:
-                self._last = Last(newest, record.size, record.store_ms)
-                return dispatched
-        return self._start_by_time()
 
     def _start_by_time(self) -> int:
         """The first record of the newest file that the checkpoint's times vouch for."""
@@ -196,7 +191,7 @@ class Recovery:
             if number - queue.next_offset > _GAP_MAX:
                 return False
             for _ in range(number - queue.next_offset):
-                self._append(queue, 0, FILLER_SIZE, 0)
+                self._append(queue, record.phy_offset, FILLER_SIZE, 0)
             code = self._tags_code(record.topic, record.properties, record.store_ms)
             self._append(queue, record.phy_offset, record.size, code)
         self._last = Last(record.phy_offset, record.size, record.store_ms)
@@ -212,6 +207,7 @@ class Recovery:
     def _meet(self, queue: ConsumeQueue, number: int) -> None:
         """Settle where a queue stands at its first record read again."""
         self._met.add(queue)
+        self._trusted += number
         if number == 0 or self._holds(queue, number - 1, self._row.end):
             self._queues.cut(queue, number)
         elif self._from_first:
@@ -220,7 +216,7 @@ class Recovery:
         else:
             raise _GapInQueue(f"{queue.topic} queue {queue.queue_id} lacks entry {number - 1}")
 
-    def _queues_end(self, queue: ConsumeQueue, log_end: int) -> None:
+    def _meet_end(self, queue: ConsumeQueue, log_end: int) -> None:
         """Find the end of a queue none of whose records is read again."""
         low, high = queue.row.first // SIZE, queue.row.end // SIZE
         while low < high:
@@ -231,6 +227,7 @@ class Recovery:
                 high = middle
         queue.begin_at(low)
         self._met.add(queue)
+        self._trusted += low
         if low:
             phy_offset, size, _ = _raw_entry(queue, low - 1)
             if size != FILLER_SIZE and phy_offset + size > self._last.end:
@@ -256,19 +253,22 @@ class Recovery:
             queue.topic,
         )
 
-    def _finish(self, end: int, *, all_queues: bool) -> None:
-        """Cut log and queues at their ends and make everything durable."""
+    def _meet_others(self, end: int) -> None:
+        """Settle where the queues stand none of whose records was read again."""
         for queue in self._queues:
             if queue not in self._met:
-                self._queues_end(queue, end)
-                if all_queues:
-                    self._queues.cut(queue, queue.max_offset)
+                self._meet_end(queue, end)
+
+    def _finish(self, end: int, *, all_queues: bool) -> None:
+        """Cut log and queues at their ends and make everything durable."""
         self._row.cut(end)
         self._log.begin_at(end)
         if self._records or all_queues:
             for segment in self._row.segments.values():
                 segment.wake().sync()
             self._queues.spill_all()
+            for queue in self._queues:
+                queue.row.cut(queue.max_offset * SIZE)
             self._queues.flush_all()
         if not self._row.bases:
             for queue in self._queues:

@@ -52,6 +52,8 @@ class Upkeep:
         self._is_told = False
         self.shown: Last = NOTHING
         """The newest record that readers may see."""
+        self.entries = 0
+        """The sum of the max offsets of all queues."""
         self.is_full = False
         """Whether queue entries could not be written; they wait in memory."""
 
@@ -94,14 +96,14 @@ class Upkeep:
 
     async def vouch(self) -> None:
         """Make all that readers see now durable, entries included, and move the checkpoint."""
-        shown = self.shown
+        shown, entries = self.shown, self.entries
         if shown.end <= self._checkpoint.dispatched or shown is NOTHING:
             return
         if not await self._is_flushed(shown):
             return
         await self._queues.spill()
         await self._queues.flush(self._worker)
-        self._promise(shown)
+        self._promise(shown, entries)
         await self._run(self._checkpoint.save)
 
     def vouch_now(self) -> None:
@@ -109,11 +111,12 @@ class Upkeep:
         self._queues.spill_all()
         self._queues.flush_all()
         if self.shown is not NOTHING:
-            self._promise(self.shown)
+            self._promise(self.shown, self.entries)
         self._checkpoint.save()
 
-    def _promise(self, shown: Last) -> None:
+    def _promise(self, shown: Last, entries: int) -> None:
         checkpoint = self._checkpoint
+        checkpoint.entries = entries
         checkpoint.dispatched, checkpoint.newest = shown.end, shown.phy_offset
         checkpoint.log_ms = checkpoint.queues_ms = shown.store_ms
 

@@ -197,7 +197,7 @@ class SimFiles:
                     _apply(self._disk_names, change)
         self._changes.clear()
         self._names = dict(self._disk_names)
-        for inode in set(self._names.values()):
+        for inode in dict.fromkeys(self._names.values()):
             inode.power_cut(self._rng)
         self.kill()
 
