@@ -46,7 +46,7 @@ def demo() -> None:
 )
 @click.option("--keep", is_flag=True, help="Keep the store, the tables and the logs.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def flights(messages: int | None, directory: Path, keep: bool, as_json: bool) -> None:  # noqa: FBT001
+def flights(messages: int | None, directory: Path, keep: bool, as_json: bool) -> None:
     """Send a year of flights through broker, consumers and Spark, and count them everywhere.
 
     The exit code is 0 when every count is right. The report is DIR/report.html.

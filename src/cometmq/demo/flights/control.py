@@ -23,3 +23,8 @@ DELAY_LEVELS = "1s 2s 3s"
 def violations_wanted(verdict: Verdict) -> int:
     """How many violations there must be at least: one, if anything could overtake anything."""
     return 1 if verdict.unique > 1 else 0
+
+
+def pause_every(messages: int) -> int:
+    """One in how many messages the handlers pause at: often enough for a small input too."""
+    return min(max(messages // 2000, 8), 512)

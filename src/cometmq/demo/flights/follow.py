@@ -3,9 +3,9 @@
 Owns the handler, the same for the orderly group and for the concurrent control; refuses to judge
 the order (`audit`) and to know who else is in the group. Invariant: the record of a message is
 written before the handler returns or raises, so before the message can be committed or buried.
-The handler refuses an ARRIVED without arrival time by raising. Now and then (`PAUSE_EVERY`) it
-takes a millisecond, as a handler that talks to somebody does: without that, threads would seldom
-overtake one another and the control would prove little.
+The handler refuses an ARRIVED without arrival time by raising. One in `pause_every` messages takes
+it `PAUSE_S`, as a handler that talks to somebody does: without that, threads would seldom overtake
+one another, and the control would prove little.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SUSPEND_MS = 100
 DELAY_LEVEL = 1
 PULL_BATCH = 256
 PERSIST_S, REBALANCE_S = 1.0, 2.0
-PAUSE_EVERY, PAUSE_S = 256, 0.001
+PAUSE_S = 0.03
 _KIND_OF = {name: kind for kind, name in enumerate(KINDS)}
 
 
@@ -49,6 +49,7 @@ class Order:
     journal: str
     """The file of observations."""
     threads: int
+    pause_every: int
     lock_valid_s: float
     """How long a queue lock counts here; shorter than its life at the broker."""
 
@@ -60,15 +61,15 @@ class Order:
 class Follower:
     """The handler. May be called from several threads at once."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, journal: Journal, pause_every: int) -> None:
+        self._journal, self._pause_every = journal, pause_every
 
     def __call__(self, messages: Sequence[MessageExt]) -> None:
         """Write down what came; raises RetryLater at an ARRIVED without arrival time."""
         seen: list[Observation] = []
         try:
             for message in messages:
-                seen.append(_observe(message))
+                seen.append(_observe(message, self._pause_every))
                 if seen[-1].refused:
                     raise RetryLater(
                         f"{message.keys[0]} arrived without arrival time", delay_level=DELAY_LEVEL
@@ -77,14 +78,14 @@ class Follower:
             self._journal.append(seen)
 
 
-def _observe(message: MessageExt) -> Observation:
+def _observe(message: MessageExt, pause_every: int) -> Observation:
     begin_ns = time.monotonic_ns()
     latency_ms = int(time.time() * 1000) - message.born_ms
     properties = message.properties
     kind = _KIND_OF[properties["TAGS"]]
     refused = kind == ARRIVED and not has_arrival_time(message.body)
     sequence = int(properties[SEQUENCE])
-    if (message.queue_offset + sequence) % PAUSE_EVERY == 0:
+    if (message.queue_offset + sequence) % pause_every == 0:
         time.sleep(PAUSE_S)
     return Observation(
         begin_ns,
@@ -123,7 +124,7 @@ async def follow(order: Order) -> None:
         lock_renew_s=order.lock_valid_s / 4,
         lock_valid_s=order.lock_valid_s,
     )
-    consumer.subscribe(order.topic, "*", Follower(journal))
+    consumer.subscribe(order.topic, "*", Follower(journal, order.pause_every))
     ended = _end_of_work()
     async with consumer:
         await ended.wait()

@@ -299,6 +299,7 @@ class _Job:
             orderly=orderly,
             journal=str(journals[-1]),
             threads=threads,
+            pause_every=control.pause_every(self._totals.messages),
             lock_valid_s=LOCK_VALID_S,
         )
         self._children[name] = self._child(name, follow.__name__, order.as_argument())
