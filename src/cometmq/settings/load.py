@@ -89,8 +89,18 @@ def load(kinds: Iterable[type], *layers: Iterable[Given]) -> Loaded:
 
 
 def from_text(text: str, name: str) -> list[Given]:
-    """Return what a properties file says; `name` is how to call it in messages."""
-    return [Given(key, value, f"{name}:{line}") for key, value, line in parse(text)]
+    """Return what a properties file says; `name` is how to call it in messages.
+
+    Some of RocketMQ's own files open with a licence in an XML comment, whose words would all be
+    keys: only its first line is returned, which can be none.
+    """
+    found: list[Given] = []
+    in_comment = False
+    for key, value, line in parse(text):
+        if not in_comment:
+            found.append(Given(key, value, f"{name}:{line}"))
+        in_comment = (in_comment or key.startswith("<!--")) and "-->" not in f"{key} {value}"
+    return found
 
 
 def from_environment(environment: Mapping[str, str], kinds: Iterable[type]) -> list[Given]:

@@ -1,0 +1,143 @@
+"""From the outside to settings: what is taken, what is ignored aloud, what is refused and how."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from cometmq.errors import SettingsError
+from cometmq.settings.broker import BrokerSettings
+from cometmq.settings.java_keys import JAVA_KEYS
+from cometmq.settings.keys import key_of
+from cometmq.settings.load import env_name_of, from_environment, from_options, from_text, load
+from cometmq.settings.namesrv import NamesrvSettings
+from cometmq.settings.net import NetSettings
+from cometmq.settings.store import StoreSettings
+
+BROKER = (BrokerSettings, StoreSettings, NetSettings)
+ALL = (*BROKER, NamesrvSettings)
+
+STOCK = """
+brokerClusterName = DefaultCluster
+brokerName = broker-a
+brokerId = 0
+deleteWhen = 04
+fileReservedTime = 48
+brokerRole = ASYNC_MASTER
+flushDiskType = ASYNC_FLUSH
+"""
+
+
+def test_apaches_stock_file_loads_without_a_word() -> None:
+    loaded = load(BROKER, from_text(STOCK, "broker.conf"))
+    assert loaded.warnings == ()
+    assert loaded.of(BrokerSettings).broker_name == "broker-a"
+    assert loaded.of(StoreSettings).file_reserved_hours == 48
+
+
+def test_later_layers_win_key_by_key() -> None:
+    environment = {"COMETMQ_LISTEN_PORT": "2", "COMETMQ_BROKER_NAME": "env", "PATH": "/bin"}
+    loaded = load(
+        BROKER,
+        from_text("listenPort=1\nbrokerName=file\nregionId=file", "f"),
+        from_environment(environment, BROKER),
+        from_options({"listenPort": 3, "bindAddress": None}),
+    )
+    found = loaded.of(BrokerSettings)
+    assert (found.listen_port, found.broker_name, found.region_id) == (3, "env", "file")
+    assert found.bind_address == "127.0.0.1"
+
+
+def test_one_key_reaches_every_class_that_has_it() -> None:
+    loaded = load(BROKER, from_text("maxMessageSize=1000", "f"))
+    assert loaded.of(BrokerSettings).max_message_size == 1000
+    assert loaded.of(StoreSettings).max_message_bytes == 1000
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("flushDiskTyp=x", "f.conf:3: unknown setting flushDiskTyp; did you mean flushDiskType?"),
+        ("brokerid=1", "f.conf:3: unknown setting brokerid; did you mean brokerId?"),
+        ("qqqqzzzz=1", "f.conf:3: unknown setting qqqqzzzz; no known setting is spelt like it"),
+        ("brokerId=zero", "f.conf:3: brokerId is 'zero'; it must be a whole number"),
+        ("brokerId=1", "f.conf:3: brokerId is 1; it must be 0"),
+        ("listenPort=70000", "f.conf:3: listenPort is 70000; it must be between 0 and 65535"),
+        ("longPollingEnable=si", "f.conf:3: longPollingEnable is 'si'; it must be true or false"),
+        ("brokerRole=SLAVE", "f.conf:3: brokerRole is 'SLAVE'; it must be ASYNC_MASTER"),
+        (
+            "flushDiskType=NEVER",
+            "f.conf:3: flushDiskType is 'NEVER'; it must be ASYNC_FLUSH or SYNC_FLUSH",
+        ),
+        (
+            "serverChannelMaxIdleTimeSeconds=soon",
+            "f.conf:3: serverChannelMaxIdleTimeSeconds is 'soon'; it must be a number",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(line: str, sentence: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(BROKER, from_text(f"# head\nregionId=r\n{line}\n", "f.conf"))
+    assert str(caught.value) == sentence
+
+
+def test_a_java_key_without_effect_is_one_warning_with_its_line() -> None:
+    loaded = load(BROKER, from_text("regionId=r\nsendMessageThreadPoolNums=4", "b.conf"))
+    (warning,) = loaded.warnings
+    assert warning.startswith("b.conf:2: sendMessageThreadPoolNums is a setting of Apache RocketMQ")
+
+
+def test_a_licence_in_xml_is_a_warning_and_no_error() -> None:
+    loaded = load(ALL, from_text("<!--\n  Licensed to you\n-->\nlistenPort=7\n", "n.conf"))
+    assert loaded.of(NamesrvSettings).listen_port == 7
+    assert any("<!--" in warning for warning in loaded.warnings)
+
+
+def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_none_of_ours() -> None:
+    assert from_environment({"COMETMQ_HOME": "/x", "LISTEN_PORT": "1"}, BROKER) == []
+    assert from_environment({"COMETMQ_KV_CONFIG_PATH": "/x"}, BROKER) == []
+    with pytest.raises(SettingsError, match="did you mean COMETMQ_LISTEN_PORT"):
+        from_environment({"COMETMQ_LISTN_PORT": "1"}, BROKER)
+
+
+def test_a_bad_variable_and_a_bad_option_are_named() -> None:
+    with pytest.raises(SettingsError, match="environment variable COMETMQ_BROKER_ID: brokerId is"):
+        load(BROKER, from_environment({"COMETMQ_BROKER_ID": "x"}, BROKER))
+    with pytest.raises(SettingsError, match="command line: listenPort is 'x'"):
+        load(BROKER, from_options({"listenPort": "x"}))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_field_has_a_note_a_key_and_a_variable_of_its_own(kind: type) -> None:
+    fields = dataclasses.fields(kind)
+    assert all(field.metadata["note"] for field in fields)
+    keys = [key_of(field) for field in fields]
+    assert len(set(keys)) == len(keys)
+    variables = {env_name_of(key).replace("_", "").lower() for key in keys}
+    assert len(variables) == len(keys)
+    for key in keys:
+        (given,) = from_environment({env_name_of(key): "v"}, [kind])
+        assert given.key == key
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_setting_can_be_given_as_text(kind: type) -> None:
+    defaults = kind()
+    lines = []
+    for field in dataclasses.fields(kind):
+        value = getattr(defaults, field.name)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        lines.append(f"{key_of(field)}={text}")
+    assert load([kind], from_text("\n".join(lines), "f")).of(kind) == defaults
+
+
+def test_the_list_of_java_keys_is_whole() -> None:
+    assert len(JAVA_KEYS) > 500
+    assert {"brokerName", "flushDiskType", "kvConfigPath", "serverWorkerThreads"} <= JAVA_KEYS
+    assert all(key.isidentifier() for key in JAVA_KEYS)
+
+
+def test_name_servers_are_split() -> None:
+    settings = BrokerSettings(namesrv_addr="a:1; b:2;;")
+    assert settings.namesrv_addrs == ("a:1", "b:2")
