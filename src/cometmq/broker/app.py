@@ -20,6 +20,7 @@ from cometmq.broker import table as codes
 from cometmq.broker.admin.connections import ConnectionRequests
 from cometmq.broker.admin.groups import GroupRequests
 from cometmq.broker.admin.progress import ProgressRequests
+from cometmq.broker.admin.runtime import RuntimeRequests
 from cometmq.broker.admin.topics import TopicRequests
 from cometmq.broker.clients import Clients
 from cometmq.broker.dead_letters import DeadLetters
@@ -118,6 +119,7 @@ class Broker:
         self,
         settings: BrokerSettings,
         store: MessageStore,
+        store_settings: StoreSettings,
         state: State,
         net: NetSettings,
         world: World,
@@ -145,6 +147,16 @@ class Broker:
         )
         fast = FastSend(store, state.topics, self._send, state.stats, settings)
         table = self._table(now_ms)
+        runtime = RuntimeRequests(
+            store,
+            state.topics,
+            state.stats,
+            (settings, store_settings, net),
+            world.root,
+            world.files,
+            now_ms,
+        )
+        table.update(runtime.table())
         for code in codes.TOPIC_MAKERS:
             table[code] = Announced(table[code], state.topics, self._outbound)
         self._edge = Edge(
@@ -178,9 +190,10 @@ class Broker:
         root = Path(settings.store_path_root_dir).expanduser()
         world = World(clock or SystemClock(), files or SystemFiles(), root)
         levels = DelayLevels.parse(settings.message_delay_level)
+        store_settings = store or StoreSettings()
         opened = MessageStore.open(
             root,
-            store or StoreSettings(),
+            store_settings,
             clock=world.clock,
             files=world.files,
             tags_code=TagCodes(levels),
@@ -188,7 +201,7 @@ class Broker:
         )
         try:
             state = State(opened, levels, settings, world)
-            broker = cls(settings, opened, state, net or NetSettings(), world)
+            broker = cls(settings, opened, store_settings, state, net or NetSettings(), world)
         except BaseException:
             opened.abandon()
             raise
@@ -299,7 +312,7 @@ class Broker:
 
     def _arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
         if topic == SCHEDULE_TOPIC:
-            self.state.delays.arrived()
+            self.state.delays.arrived(tags_code)
         self.state.holds.arrived(topic, queue_id, max_offset, tags_code)
 
     def _close_silent_clients(self) -> None:

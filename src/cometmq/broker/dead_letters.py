@@ -9,6 +9,7 @@ Java: AbstractSendMessageProcessor; decisions in docs/decisions.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.model.topic import dlq_topic_of
@@ -65,6 +66,7 @@ class DeadLetters:
             placed = self._put(group, draft)
             if placed.status is PutStatus.PUT_OK:
                 _remember(known, origin, placed)
+                self._store.settle(partial(_forget_unsafe, known, origin))
         return placed
 
     def _put(self, group: str, draft: Draft) -> Placed:
@@ -109,6 +111,12 @@ class DeadLetters:
 def origin_of(raw: bytes) -> bytes:
     """What makes a dead letter the same as another: the message's id as its users see it."""
     return properties.find(raw, b"UNIQ_KEY") or properties.find(raw, b"ORIGIN_MESSAGE_ID") or b""
+
+
+def _forget_unsafe(known: dict[bytes, Placed], origin: bytes, status: PutStatus) -> None:
+    """Let the message be buried again when it could not be kept."""
+    if status is PutStatus.SERVICE_NOT_AVAILABLE:
+        known.pop(origin, None)
 
 
 def _remember(known: dict[bytes, Placed], origin: bytes, placed: Placed) -> None:

@@ -10,6 +10,7 @@ Java: ScheduleMessageService, HookUtils.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cometmq.broker.tag_codes import delay_level
@@ -31,7 +32,7 @@ LONGEST_SLEEP_S = 60.0
 RETRY_S = 0.1
 """Pause after the store refused a delivery."""
 
-_BURST = 256
+_BURST = 64
 """Deliveries of one level before others get their turn."""
 
 
@@ -47,7 +48,10 @@ class Delays:
         self.delivered = 0
         self.version = DataVersion()
         self._saved: dict[int, int] = {}
-        self._is_moved = asyncio.Event()
+        self._is_moved, self._next_due_ms = asyncio.Event(), 0
+        waiting = [queue_id for topic, queue_id in store.queues() if topic == SCHEDULE_TOPIC]
+        self._levels_max = max(levels.max_level, *(queue_id + 1 for queue_id in waiting), 0)
+        """Levels looked at: also those that a shorter table left behind."""
         self._load(file.load())
 
     def hold_back(self, draft: Draft) -> None:
@@ -61,9 +65,10 @@ class Delays:
             raw = properties.append(properties.remove(raw, key), key, value.encode())
         draft.properties, draft.topic, draft.queue_id = raw, SCHEDULE_TOPIC, level - 1
 
-    def arrived(self) -> None:
-        """A message came to be held back: look when the next one is due."""
-        self._is_moved.set()
+    def arrived(self, due_ms: int) -> None:
+        """A message came to be held back until then."""
+        if due_ms < self._next_due_ms:
+            self._is_moved.set()
 
     async def run(self) -> None:
         """Deliver what is due, for ever; sleeps exactly until the next message is."""
@@ -81,7 +86,19 @@ class Delays:
 
     def deliver_due(self) -> float:
         """Deliver what is due, at most a burst of each level; return seconds until the next is."""
-        return min((self._deliver_level(level) for level in self._known_levels()), default=60.0)
+        before, delivered = dict(self.offsets), self.delivered
+        wait_s = min([self._deliver_level(level) for level in range(1, self._levels_max + 1)])
+        self._next_due_ms = self._now_ms() + int(wait_s * 1000)
+        if self.delivered != delivered:
+            self._store.settle(partial(self._settled, before))
+        return wait_s
+
+    def _settled(self, before: dict[int, int], status: PutStatus) -> None:
+        """Go back to where a turn began when what it delivered could not be kept."""
+        if status is PutStatus.SERVICE_NOT_AVAILABLE:
+            for level, offset in self.offsets.items():
+                self.offsets[level] = min(offset, before.get(level, 0))
+            asyncio.get_running_loop().call_later(RETRY_S, self._is_moved.set)
 
     def save(self) -> None:
         """Write how far each level has come, once all that was delivered before is safe."""
@@ -107,9 +124,6 @@ class Delays:
         self.version = self.version.next(self._now_ms())
         self._file.save(self.to_json(offsets))
 
-    def _known_levels(self) -> range:
-        return range(1, self._levels.max_level + 1)
-
     def _deliver_level(self, level: int) -> float:
         store, queue_id = self._store, level - 1
         offset = self._start_of(level)
@@ -119,7 +133,7 @@ class Delays:
                 return LONGEST_SLEEP_S
             phy_offset, _, due_ms = entry
             wait_ms = due_ms - self._now_ms()
-            if wait_ms > 0:
+            if wait_ms > 0 and not self._is_clock_back(level, offset, wait_ms):
                 return wait_ms / 1000
             record = store.record_at(phy_offset)
             if record is not None and not self._deliver(record):
@@ -127,6 +141,12 @@ class Delays:
             offset += 1
             self.offsets[level] = offset
         return 0.0
+
+    def _is_clock_back(self, level: int, offset: int, wait_ms: int) -> bool:
+        """Whether a message waits too long because the clock was set back after it was stored."""
+        if wait_ms <= self._levels.delay_ms(level):
+            return False
+        return self._store.store_time(SCHEDULE_TOPIC, level - 1, offset) > self._now_ms()
 
     def _start_of(self, level: int) -> int:
         """Where to go on, moved into what the queue still holds."""
@@ -157,8 +177,10 @@ class Delays:
             reconsume_times=found.reconsume_times,
             prepared_offset=found.prepared_offset,
         )
+        if self._store.put(draft).status is not PutStatus.PUT_OK:
+            return False
         self.delivered += 1
-        return self._store.put(draft).status is PutStatus.PUT_OK
+        return True
 
     def _load(self, value: Any) -> None:
         found = value if isinstance(value, dict) else {}

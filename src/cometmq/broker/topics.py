@@ -134,11 +134,19 @@ class Topics:
         self.version = version_of(stored.get("dataVersion"))
         for name, fields in (stored.get("topicConfigTable") or {}).items():
             self.table[name] = topic_of(fields, name)
-        missing = [config for config in system if config.topic_name not in self.table]
-        for config in missing:
+        short = [config for config in system if self._lacks(config)]
+        for config in short:
             self.table[config.topic_name] = config
-        if missing:
-            self._changed(missing[0].topic_name)
+        if short:
+            self._changed(short[0].topic_name)
+
+    def _lacks(self, config: TopicConfig) -> bool:
+        """Whether a system topic is missing, or has too few queues for all delay levels."""
+        present = self.table.get(config.topic_name)
+        if present is None:
+            return True
+        is_schedule = config.topic_name == names.SCHEDULE_TOPIC
+        return is_schedule and present.write_queue_nums < config.write_queue_nums
 
     def _changed(self, topic: str) -> None:
         self.version = self.version.next(self._now_ms())

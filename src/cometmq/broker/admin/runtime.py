@@ -1,0 +1,177 @@
+"""The broker itself: what it is doing (28) and how it is set (26).
+
+Owns the keys that admin tools look for; missing ones make them fail, so those without a meaning
+here are told as 0. Settings are read from files at the start: changing them (25) is refused.
+Java: AdminBrokerProcessor.prepareRuntimeInfo, getBrokerConfig.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cometmq.net.edge import Reply
+from cometmq.settings.keys import key_of
+from cometmq.wire.bodies.lists import encode_kv_table
+from cometmq.wire.bodies.topic import encode_data_version
+from cometmq.wire.codes import RequestCode as Code
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.command import VERSION
+from cometmq.wire.headers.admin import GetBrokerConfigResponseHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cometmq.broker.stats import Counter, Stats
+    from cometmq.broker.topics import Topics
+    from cometmq.net.edge import Handler
+    from cometmq.net.peer import Peer
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.command import Command
+    from cometmq.world.ports import Files
+
+_ZERO = (
+    "sendThreadPoolQueueSize pullThreadPoolQueueSize litePullThreadPoolQueueSize "
+    "queryThreadPoolQueueSize ackThreadPoolQueueSize EndTransactionQueueSize "
+    "sendThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueHeadWaitTimeMills "
+    "litePullThreadPoolQueueHeadWaitTimeMills queryThreadPoolQueueHeadWaitTimeMills "
+    "ackThreadPoolQueueHeadWaitTimeMills pageCacheLockTimeMills dispatchBehindBytes "
+    "putMessageFailedTimes putMessageEntireTimeMax getMessageEntireTimeMax dispatchMaxBuffer "
+    "startAcceptSendRequestTimeStamp timerReadBehind timerOffsetBehind timerCongestNum"
+).split()
+_ZERO_RATES = ("timerEnqueueTps", "timerDequeueTps")
+_CAPACITIES = {
+    "sendThreadPoolQueueCapacity": "10000",
+    "pullThreadPoolQueueCapacity": "100000",
+    "litePullThreadPoolQueueCapacity": "100000",
+    "queryThreadPoolQueueCapacity": "20000",
+    "ackThreadPoolQueueCapacity": "100000",
+    "EndTransactionThreadPoolQueueCapacity": "100000",
+    "remainTransientStoreBufferNumbs": "2147483647",
+}
+
+
+class RuntimeRequests:
+    """Answers requests about the broker."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        stats: Stats,
+        settings: Sequence[Any],
+        store_root: Path,
+        files: Files,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store, self._topics, self._stats = store, topics, stats
+        self._settings, self._root, self._files = settings, store_root, files
+        self._now_ms = now_ms
+
+    def table(self) -> Mapping[int, Handler]:
+        """The codes this file answers."""
+        return {
+            Code.GET_BROKER_RUNTIME_INFO: self.tell,
+            Code.GET_BROKER_CONFIG: self.tell_settings,
+            Code.UPDATE_BROKER_CONFIG: self.refuse_settings,
+        }
+
+    def tell(self, _request: Command, _peer: Peer) -> Reply:
+        """Tell what the broker is doing (28)."""
+        table = dict.fromkeys(_ZERO, "0") | dict.fromkeys(_ZERO_RATES, "0.0") | _CAPACITIES
+        return Reply(body=encode_kv_table(table | self._counts() | self._disk()))
+
+    def tell_settings(self, _request: Command, _peer: Peer) -> Reply:
+        """Tell all settings as the text of a properties file (26)."""
+        version = encode_data_version(self._topics.version).decode()
+        lines = [
+            f"{key_of(field)}={_text(getattr(one, field.name))}\n"
+            for one in self._settings
+            for field in dataclasses.fields(one)
+        ]
+        return Reply(
+            header=GetBrokerConfigResponseHeader(version=version), body="".join(lines).encode()
+        )
+
+    def refuse_settings(self, _request: Command, _peer: Peer) -> Reply:
+        """Refuse to change settings while the broker runs (25)."""
+        return Reply(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            remark="changing settings of a running broker is not supported; edit broker.conf and "
+            "start it again",
+        )
+
+    def _counts(self) -> dict[str, str]:
+        stats, now_ms = self._stats, self._now_ms()
+        puts, gets = stats.puts, stats.gets
+        put_rates, get_rates = _rates(puts), _rates(gets)
+        return {
+            "brokerActive": "true",
+            "brokerVersionDesc": "V5_3_3",
+            "brokerVersion": str(VERSION),
+            "bootTimestamp": str(stats.boot_ms),
+            "runtime": _duration(now_ms - stats.boot_ms),
+            "putTps": put_rates,
+            "getTransferredTps": get_rates,
+            "getTransferedTps": get_rates,
+            "getFoundTps": get_rates,
+            "getTotalTps": get_rates,
+            "getMissTps": "0.0 0.0 0.0",
+            "putMessageTimesTotal": str(puts.count),
+            "putMessageSizeTotal": str(puts.bytes),
+            "putMessageAverageSize": str(puts.bytes / puts.count if puts.count else 0.0),
+            "putMessageDistributeTime": "",
+            "putLatency99": "0.0",
+            "putLatency999": "0.0",
+            "msgPutTotalYesterdayMorning": str(stats.puts_at_midnight[0]),
+            "msgPutTotalTodayMorning": str(stats.puts_at_midnight[1]),
+            "msgPutTotalTodayNow": str(puts.count),
+            "msgGetTotalYesterdayMorning": str(stats.gets_at_midnight[0]),
+            "msgGetTotalTodayMorning": str(stats.gets_at_midnight[1]),
+            "msgGetTotalTodayNow": str(gets.count),
+        }
+
+    def _disk(self) -> dict[str, str]:
+        space = self._files.space(self._root)
+        used = space.used / space.total if space.total else 0.0
+        free = _size(space.total - space.used)
+        store = self._store
+        return {
+            "commitLogDiskRatio": str(round(used, 4)),
+            "consumeQueueDiskRatio": str(round(used, 4)),
+            "commitLogDirCapacity": f"Total : {_size(space.total)}, Free : {free}.",
+            "commitLogMinOffset": str(store.min_phy_offset),
+            "commitLogMaxOffset": str(store.max_phy_offset),
+            "earliestMessageTimeStamp": str(self._earliest_ms()),
+            "remainHowManyDataToCommit": "0 B",
+            "remainHowManyDataToFlush": "0 B",
+        }
+
+    def _earliest_ms(self) -> int:
+        """When the oldest message of the log was stored; -1 for an empty log."""
+        record = self._store.record_at(self._store.min_phy_offset)
+        return int.from_bytes(record[56:64], "big") if record and not record[39] & 0x10 else -1
+
+
+def _rates(counter: Counter) -> str:
+    return " ".join(str(counter.rate(seconds)) for seconds in (10, 60, 600))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _duration(ms: int) -> str:
+    minutes, seconds = divmod(ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError("the last unit takes any size")
