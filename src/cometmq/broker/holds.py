@@ -13,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
-from cometmq.net.edge import finish
+from cometmq.net.edge import finish_with
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -127,11 +127,11 @@ class Holds:
     def _answer_woken(self) -> None:
         woken, self._woken = self._woken, []
         for hold in woken:
-            finish(hold.peer, hold.request, hold.again())
+            finish_with(hold.peer, hold.request, hold.again)
 
     def _expire(self, hold: Hold) -> None:
         self._take_out(hold)
-        finish(hold.peer, hold.request, hold.again())
+        finish_with(hold.peer, hold.request, hold.again)
 
     def _take_out(self, hold: Hold) -> None:
         waiting = self._queues[hold.key]

@@ -223,6 +223,15 @@ def finish(peer: Peer, request: Command, reply: Reply | bytes) -> None:
     parked[1](peer, request, reply)
 
 
+def finish_with(peer: Peer, request: Command, make: Callable[[], Reply | bytes]) -> None:
+    """Do as `finish` with what `make` returns; what it raises is answered like a handler's."""
+    try:
+        reply = make()
+    except Exception as error:  # noqa: BLE001 - the edge, for what was parked
+        reply = _reply_to(error, request, peer)
+    finish(peer, request, reply)
+
+
 def _reply_to(error: Exception, request: Command, peer: Peer) -> Reply:
     if isinstance(error, Reject):
         return Reply(error.code, remark=error.remark)

@@ -8,7 +8,7 @@ Java: AdminBrokerProcessor.prepareRuntimeInfo, getBrokerConfig.
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
+
 from typing import TYPE_CHECKING, Any
 
 from cometmq.net.edge import Reply
@@ -22,6 +22,7 @@ from cometmq.wire.headers.admin import GetBrokerConfigResponseHeader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from cometmq.broker.stats import Counter, Stats
     from cometmq.broker.topics import Topics
@@ -31,15 +32,29 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
     from cometmq.world.ports import Files
 
-_ZERO = (
-    "sendThreadPoolQueueSize pullThreadPoolQueueSize litePullThreadPoolQueueSize "
-    "queryThreadPoolQueueSize ackThreadPoolQueueSize EndTransactionQueueSize "
-    "sendThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueHeadWaitTimeMills "
-    "litePullThreadPoolQueueHeadWaitTimeMills queryThreadPoolQueueHeadWaitTimeMills "
-    "ackThreadPoolQueueHeadWaitTimeMills pageCacheLockTimeMills dispatchBehindBytes "
-    "putMessageFailedTimes putMessageEntireTimeMax getMessageEntireTimeMax dispatchMaxBuffer "
-    "startAcceptSendRequestTimeStamp timerReadBehind timerOffsetBehind timerCongestNum"
-).split()
+_ZERO = [
+    "sendThreadPoolQueueSize",
+    "pullThreadPoolQueueSize",
+    "litePullThreadPoolQueueSize",
+    "queryThreadPoolQueueSize",
+    "ackThreadPoolQueueSize",
+    "EndTransactionQueueSize",
+    "sendThreadPoolQueueHeadWaitTimeMills",
+    "pullThreadPoolQueueHeadWaitTimeMills",
+    "litePullThreadPoolQueueHeadWaitTimeMills",
+    "queryThreadPoolQueueHeadWaitTimeMills",
+    "ackThreadPoolQueueHeadWaitTimeMills",
+    "pageCacheLockTimeMills",
+    "dispatchBehindBytes",
+    "putMessageFailedTimes",
+    "putMessageEntireTimeMax",
+    "getMessageEntireTimeMax",
+    "dispatchMaxBuffer",
+    "startAcceptSendRequestTimeStamp",
+    "timerReadBehind",
+    "timerOffsetBehind",
+    "timerCongestNum",
+]
 _ZERO_RATES = ("timerEnqueueTps", "timerDequeueTps")
 _CAPACITIES = {
     "sendThreadPoolQueueCapacity": "10000",
