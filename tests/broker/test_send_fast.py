@@ -1,0 +1,192 @@
+"""The short way of a send says and stores what the long way does, or lets the long way do it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.rig import Client, Rig, records, run, running
+from cometmq.settings.store import StoreSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.wire.command import Command
+
+OFFSETS = ("queueOffset", "msgId")
+
+
+def watch(rig: Rig) -> list[bool]:
+    """What the short way says to each frame from now on."""
+    edge, said = rig.broker._edge, []
+    inner = edge.fast
+
+    def watched(frame, peer):
+        said.append(inner(frame, peer))
+        return said[-1]
+
+    edge.fast = watched
+    return said
+
+
+async def send_both_ways(rig: Rig, topic: str, **more) -> tuple[Command, Command, bool]:
+    """The answers of a connection's first send and of its second, and whether that was short."""
+    rig.broker.state.topics.ensure(topic, 4)  # a topic that is made by the first send is a change
+    said, client = watch(rig), await rig.client()
+    first = await client.send(topic, **more)
+    second = await client.send(topic, **more)
+    return first, second, said[-1]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"properties": {"TAGS": "A", "KEYS": "k1 k2"}},
+        {"properties": {"UNIQ_KEY": "AC1100021F9018B4AAC2000000000001", "TAGS": "B"}},
+        {"properties": {"MSG_REGION": "elsewhere", "CLUSTER": "other", "x": "y"}},
+        {"flag": 7, "queue_id": 3, "reconsume_times": 2, "born_timestamp": 12},
+        {"sys_flag": 1, "body": b"\x78\x9c\x03\x00\x00\x00\x00\x01"},
+        {"body": b"x" * 70_000},
+    ],
+)
+def test_both_ways_store_and_answer_the_same(tmp_path: Path, more) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            long, short, was_short = await send_both_ways(rig, "T", **more)
+            assert was_short
+            assert long.code == short.code == 0
+            assert {k: v for k, v in long.ext.items() if k not in OFFSETS} == {
+                k: v for k, v in short.ext.items() if k not in OFFSETS
+            }
+            assert (long.ext["queueOffset"], short.ext["queueOffset"]) == ("0", "1")
+            puller = await rig.client()
+            one, two = records(await puller.pull("T", queue_id=more.get("queue_id", 0)))
+            assert two.phy_offset == int(short.ext["msgId"][16:], 16)
+            for field in one._fields:
+                if field not in ("queue_offset", "phy_offset", "store_ms", "properties"):
+                    assert getattr(one, field) == getattr(two, field), field
+            assert one.properties[:-20] == two.properties[:-20]
+
+    run(story())
+
+
+def test_properties_that_change_from_message_to_message_are_stored_as_they_came(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            rig.broker.state.topics.ensure("T", 4)
+            said, client = watch(rig), await rig.client()
+            for number in range(20):
+                pairs = {"UNIQ_KEY": f"K{number:031d}", "KEYS": "k" * (number + 1), "TAGS": "A"}
+                answer = await client.send("T", b"%d" % number, properties=pairs)
+                assert answer.ext["transactionId"] == f"K{number:031d}"
+            assert sum(said) >= 8  # the first few of each width of opaque are learned from
+            found = records(await client.pull("T"))
+            assert [record.body for record in found] == [b"%d" % n for n in range(20)]
+            assert [b"KEYS\x01" + b"k" * (n + 1) in r.properties for n, r in enumerate(found)] == [
+                True
+            ] * 20
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"properties": {"DELAY": "3"}},
+        {"properties": {"TRAN_MSG": "true"}},
+        {"properties": {"TIMER_DELAY_MS": "3"}},
+        {"properties": {"UNIQ_KEY": "with space"}},
+        {"sys_flag": 4},
+        {"queue_id": 99},
+        {"body": b""},
+        {"body": b"x" * 200, "topic": "%RETRY%nobody"},
+        {"batch": True},
+    ],
+)
+def test_what_is_out_of_the_ordinary_goes_the_long_way(tmp_path: Path, more) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            await client.send("T")
+            fields = {"topic": "T", **more}
+            first, second, was_short = await send_both_ways(rig, fields.pop("topic"), **fields)
+            assert not was_short
+            assert first.code == second.code
+
+    run(story())
+
+
+def test_a_deleted_topic_is_not_written_to_by_what_was_learned(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, auto_create_topic_enable=False) as rig:
+            rig.broker.state.topics.ensure("T", 4)
+            _, answer, was_short = await send_both_ways(rig, "T")
+            assert (answer.code, was_short) == (0, True)
+            client = await learned(rig)
+            rig.broker.state.topics.delete("T")
+            rig.broker.store.delete_topic("T")
+            assert (await client.send("T")).code == 17
+            rig.broker.state.topics.ensure("T", 4)
+            for number in range(3):
+                assert (await client.send("T")).ext["queueOffset"] == str(number)
+
+    run(story())
+
+
+async def learned(rig: Rig) -> Client:
+    rig.broker.state.topics.ensure("T", 4)
+    client = await rig.client()
+    for _ in range(2):
+        assert (await client.send("T")).code == 0
+    return client
+
+
+def test_under_sync_flush_an_answer_waits_for_the_disk(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = StoreSettings(commit_log_file_bytes=1 << 24, flush_disk_type="SYNC_FLUSH")
+        async with running(tmp_path, store) as rig:
+            long, short, was_short = await send_both_ways(rig, "T")
+            assert (long.code, short.code, was_short) == (0, 0, True)
+            at = int(short.ext["msgId"][16:], 16)
+            assert rig.broker.store._log.flushed > at
+
+    run(story())
+
+
+def test_a_store_that_takes_nothing_is_answered_as_by_the_long_way(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await learned(rig)
+            rig.broker.store._flush.broken = OSError("no space left")
+            short = await client.send("T")
+            long = await (await rig.client()).send("T")
+            assert short.code == long.code == 14
+            assert short.remark == long.remark
+            rig.broker.store._flush.broken = None
+
+    run(story())
+
+
+def test_a_write_that_fails_is_told_to_the_sender_and_leaves_no_gap(
+    tmp_path: Path, monkeypatch
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await learned(rig)
+
+            def refuse(*_args: object) -> int:
+                raise OSError(28, "no space left on device")
+
+            with monkeypatch.context() as broken:
+                broken.setattr("os.pwrite", refuse)
+                answers = [await client.send("T") for _ in range(3)]
+                assert {answer.code for answer in answers} == {14}
+            said = watch(rig)
+            assert (await client.send("T")).ext["queueOffset"] == "2"
+            assert said == [True]
+
+    run(story())
