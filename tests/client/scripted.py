@@ -1,0 +1,173 @@
+"""A peer on a real socket that answers as it is told: a broker and its name server in one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+from cometmq.model.queue import MessageQueue
+from cometmq.model.route import BrokerData, QueueData, TopicRouteData
+from cometmq.wire.bodies.lists import encode_consumer_list
+from cometmq.wire.bodies.heartbeat import decode_heartbeat
+from cometmq.wire.bodies.lock import decode_lock_request, encode_locked
+from cometmq.wire.bodies.route import encode_route
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import Command, response
+from cometmq.wire.frame import FrameDecoder
+from cometmq.wire.headers.offset import OffsetResponseHeader
+from cometmq.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from cometmq.wire.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Answer = Callable[[Command], Command | None]
+
+TOPIC, BROKER = "scripted", "b0"
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, peer: ScriptedPeer) -> None:
+        self._peer, self._decoder = peer, FrameDecoder()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._peer.connections.append(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._peer.connections.remove(self._transport)
+        self._peer.clients.discard(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._decoder.feed(data):
+            command = Command.decode(frame)
+            self._peer.received.append(command)
+            if command.code == RequestCode.HEART_BEAT:
+                self._peer.clients.add(self._transport)
+            if not command.is_response:
+                answer = self._peer.answers[command.code](command)
+                if answer is not None and not command.is_oneway:
+                    self._transport.write(answer.encode())
+
+
+class ScriptedPeer:
+    """Serves on a thread of its own; `answers` may be changed at any time.
+
+    Out of the box: one topic with one queue, a group whose members are whoever sent a heartbeat,
+    locks and sends that succeed, pulls that find nothing.
+    """
+
+    def __init__(self) -> None:
+        self.received: list[Command] = []
+        self.connections: list[asyncio.BaseTransport] = []
+        self.clients: set[asyncio.BaseTransport] = set()
+        self.members: list[str] = []
+        self.refused_locks: set[MessageQueue] = set()
+        self.committed = 0
+        self.answers: dict[int, Answer] = {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
+            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.fine,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.fine,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.group,
+            RequestCode.LOCK_BATCH_MQ: self.lock,
+            RequestCode.UNLOCK_BATCH_MQ: self.fine,
+            RequestCode.QUERY_CONSUMER_OFFSET: self.offset,
+            RequestCode.PULL_MESSAGE: self.nothing_new,
+            RequestCode.SEND_MESSAGE_V2: self.stored,
+        }
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._server = self._do(self._serve())
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        self.addr = f"127.0.0.1:{self.port}"
+
+    def of(self, code: int) -> list[Command]:
+        """What was received of one code."""
+        return [command for command in list(self.received) if command.code == code]
+
+    def ask(self, command: Command) -> None:
+        """Send a request to all clients that said who they are."""
+
+        async def write() -> None:
+            for connection in self.clients:
+                connection.write(command.encode())
+
+        self._do(write())
+
+    def hang_up(self) -> None:
+        """Break all connections."""
+
+        async def abort() -> None:
+            for connection in list(self.connections):
+                connection.abort()
+
+        self._do(abort())
+
+    def close(self) -> None:
+        """Stop serving."""
+
+        async def stop() -> None:
+            self._server.close()
+            for connection in list(self.connections):
+                connection.abort()
+            await asyncio.sleep(0)
+
+        self._do(stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def fine(self, command: Command) -> Command:
+        return response(command.opaque, ResponseCode.SUCCESS)
+
+    def route(self, command: Command) -> Command:
+        broker = BrokerData(cluster="c", broker_name=BROKER, broker_addrs={0: self.addr})
+        queues = QueueData(broker_name=BROKER, read_queue_nums=1, write_queue_nums=1, perm=6)
+        route = TopicRouteData(broker_datas=(broker,), queue_datas=(queues,))
+        return response(command.opaque, 0, body=encode_route(route, strict=True))
+
+    def heartbeat(self, command: Command) -> Command:
+        beat = decode_heartbeat(command.body)
+        if beat.consumers and beat.client_id not in self.members:
+            self.members.append(beat.client_id)
+        return self.fine(command)
+
+    def group(self, command: Command) -> Command:
+        return response(command.opaque, 0, body=encode_consumer_list(self.members))
+
+    def lock(self, command: Command) -> Command:
+        wanted = set(decode_lock_request(command.body).queues) - self.refused_locks
+        return response(command.opaque, 0, body=encode_locked(wanted))
+
+    def offset(self, command: Command) -> Command:
+        return response(command.opaque, 0, header=OffsetResponseHeader(offset=self.committed))
+
+    def nothing_new(self, command: Command) -> Command | None:
+        return None  # parked
+
+    def stored(self, command: Command) -> Command:
+        asked = SendMessageRequestHeaderV2.decode(command.ext)
+        header = SendMessageResponseHeader(msg_id="0" * 32, queue_id=asked.queue_id, queue_offset=0)
+        return response(command.opaque, 0, header=header)
+
+    async def _serve(self) -> asyncio.Server:
+        return await self._loop.create_server(lambda: _Connection(self), "127.0.0.1", 0)
+
+    def _do(self, coroutine):  # type: ignore[no-untyped-def]
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+
+
+def pulled(command: Command, records: list[bytes], next_offset: int | None = None) -> Command:
+    """The answer to a pull that brings records (or none: not found)."""
+    asked = PullMessageRequestHeader.decode(command.ext)
+    header = PullMessageResponseHeader(
+        suggest_which_broker_id=0,
+        next_begin_offset=asked.queue_offset + len(records) if next_offset is None else next_offset,
+        min_offset=0,
+        max_offset=1_000_000,
+    )
+    code = ResponseCode.SUCCESS if records else ResponseCode.PULL_NOT_FOUND
+    return response(command.opaque, code, header=header, body=b"".join(records))

@@ -1,0 +1,345 @@
+"""What brokers ask clients, locks that are lost, offsets that are refused: against a scripted peer."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from client.scripted import BROKER, TOPIC, ScriptedPeer, pulled
+from client.served import until
+from cometmq import ConsumeFrom, Message, MessageQueue, Producer, PushConsumer
+from cometmq.errors import BrokerError, RemotingTimeout
+from cometmq.wire import stored
+from cometmq.wire.bodies.admin import decode_directly_result, decode_running_info
+from cometmq.wire.bodies.offset import decode_consumer_status, encode_reset_offset
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request, response
+from cometmq.wire.headers.admin import ResetOffsetRequestHeader
+from cometmq.wire.headers.client import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+)
+from cometmq.wire.headers.offset import UpdateConsumerOffsetRequestHeader
+from cometmq.wire.headers.pull import PullMessageRequestHeader
+
+GROUP = "asked"
+QUEUE = MessageQueue(TOPIC, BROKER, 0)
+HOST = b"\x7f\0\0\1\0\0\0\1"
+
+
+@pytest.fixture
+def peer():
+    running = ScriptedPeer()
+    yield running
+    running.close()
+
+
+def record(offset, body=b"x", topic=TOPIC):
+    return stored.encode(topic, 0, 0, offset, offset * 100, 0, 1, HOST, 2, HOST, 0, 0, body, b"")
+
+
+@pytest.fixture
+def listening(peer):
+    """A consumer that has its queue; `seen` keeps the offsets its handler got."""
+    seen = []
+    consumer = PushConsumer(GROUP, namesrv=peer.addr, consume_from=ConsumeFrom.FIRST)
+    consumer.subscribe(TOPIC, "*", lambda messages: seen.extend(m.queue_offset for m in messages))
+    consumer.seen = seen
+    with consumer:
+        until(lambda: TOPIC in {pull.topic for pull in pulls(peer)})
+        yield consumer
+
+
+def answer_to(peer, code, header, body=b""):
+    command = request(code, 77_777, header, body)
+    peer.ask(command)
+    found = lambda: [c for c in list(peer.received) if c.is_response and c.opaque == 77_777]
+    until(found)
+    return found()[0]
+
+
+def pulls(peer):
+    return [PullMessageRequestHeader.decode(c.ext) for c in peer.of(RequestCode.PULL_MESSAGE)]
+
+
+def test_an_unknown_request_is_answered_not_supported_and_the_connection_stays(peer, listening):
+    before = list(peer.connections)
+    answer = answer_to(peer, 4_711, None)
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert "4711" in answer.remark
+    assert peer.connections == before
+
+
+def test_a_change_of_members_leads_to_a_round_at_once(peer, listening):
+    peer.members.append("zzz")
+    header = NotifyConsumerIdsChangedRequestHeader(consumer_group=GROUP)
+    asked = len(peer.of(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+    peer.ask(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, 1, header, oneway=True))
+    until(lambda: len(peer.of(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) > asked)
+    assert QUEUE in listening.assigned  # one queue, and we come first
+
+
+def test_a_reset_moves_the_queue_and_commits_the_new_offset(peer, listening):
+    header = ResetOffsetRequestHeader(topic=TOPIC, group=GROUP, timestamp=-1)
+    body = encode_reset_offset({QUEUE: 500})
+    peer.ask(request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, 1, header, body, oneway=True))
+    until(lambda: 500 in {pull.queue_offset for pull in pulls(peer)})
+    commits = [
+        UpdateConsumerOffsetRequestHeader.decode(c.ext).commit_offset
+        for c in peer.of(RequestCode.UPDATE_CONSUMER_OFFSET)
+    ]
+    assert 500 in commits
+
+
+def test_a_consumer_tells_its_offsets(peer, listening):
+    header = GetConsumerStatusRequestHeader(topic=TOPIC, group=GROUP)
+    answer = answer_to(peer, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
+    own, by_client = decode_consumer_status(answer.body)
+    assert own == {QUEUE: 0}
+    assert by_client == {listening.client_id: {QUEUE: 0}}
+
+
+def test_a_consumer_tells_what_it_is_doing(peer, listening):
+    header = GetConsumerRunningInfoRequestHeader(
+        consumer_group=GROUP, client_id=listening.client_id
+    )
+    answer = answer_to(peer, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+    info = decode_running_info(answer.body)
+    assert QUEUE in info.mq_table
+    assert info.properties["PROP_CONSUMEORDERLY"] == "false"
+    assert {one.topic for one in info.subscriptions} == {TOPIC, f"%RETRY%{GROUP}"}
+
+
+def test_a_question_about_another_group_is_refused(peer, listening):
+    header = GetConsumerRunningInfoRequestHeader(consumer_group="other", client_id="x")
+    answer = answer_to(peer, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "other" in answer.remark
+
+
+def test_a_consumer_handles_one_message_when_told(peer, listening):
+    header = ConsumeMessageDirectlyResultRequestHeader(consumer_group=GROUP, broker_name=BROKER)
+    answer = answer_to(peer, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, record(123))
+    assert decode_directly_result(answer.body).consume_result == "CR_SUCCESS"
+    assert listening.seen == [123]
+    broken = answer_to(peer, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, b"no record")
+    assert broken.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS)
+
+
+def test_an_offset_outside_the_queue_is_corrected_and_committed(peer):
+    def answer(command):
+        asked = PullMessageRequestHeader.decode(command.ext)
+        if asked.topic == TOPIC and asked.queue_offset == 9_000:
+            found = pulled(command, [], next_offset=40)
+            found.code = ResponseCode.PULL_OFFSET_MOVED
+            return found
+        return None
+
+    peer.committed = 9_000
+    peer.answers[RequestCode.PULL_MESSAGE] = answer
+    consumer = PushConsumer(GROUP, namesrv=peer.addr)
+    consumer.subscribe(TOPIC, "*", lambda messages: None)
+    with consumer:
+        until(lambda: 40 in {pull.queue_offset for pull in pulls(peer) if pull.topic == TOPIC})
+    commits = {
+        UpdateConsumerOffsetRequestHeader.decode(c.ext).commit_offset
+        for c in peer.of(RequestCode.UPDATE_CONSUMER_OFFSET)
+    }
+    assert 40 in commits
+
+
+def test_a_repeated_answer_is_not_handled_twice(peer):
+    seen = []
+
+    def answer(command):
+        asked = PullMessageRequestHeader.decode(command.ext)
+        if asked.topic != TOPIC or asked.queue_offset > 6:
+            return None
+        # every answer overlaps the one before
+        start = max(asked.queue_offset - 2, 0)
+        return pulled(
+            command,
+            [record(n) for n in range(start, asked.queue_offset + 3)],
+            next_offset=asked.queue_offset + 3,
+        )
+
+    peer.answers[RequestCode.PULL_MESSAGE] = answer
+    consumer = PushConsumer(GROUP, namesrv=peer.addr, orderly=True)
+    consumer.subscribe(TOPIC, "*", lambda messages: seen.extend(m.queue_offset for m in messages))
+    with consumer:
+        until(lambda: len(seen) >= 9)
+    assert seen == list(range(9))
+
+
+class Slow:
+    """A handler of an orderly consumer that notes when it ran."""
+
+    def __init__(self):
+        self.begun, self.seen = threading.Event(), []
+
+    def __call__(self, messages):
+        self.begun.set()
+        time.sleep(0.05)
+        self.seen.append(messages[0].queue_offset)
+
+
+@pytest.fixture
+def orderly(peer):
+    handler = Slow()
+    sent = []
+
+    def answer(command):
+        asked = PullMessageRequestHeader.decode(command.ext)
+        if asked.topic != TOPIC or asked.queue_offset >= 200:
+            return None
+        sent.append(asked.queue_offset)
+        return pulled(command, [record(asked.queue_offset + n) for n in range(10)])
+
+    peer.answers[RequestCode.PULL_MESSAGE] = answer
+    consumer = PushConsumer(
+        GROUP, namesrv=peer.addr, orderly=True, lock_renew_s=0.1, lock_valid_s=0.5
+    )
+    consumer.subscribe(TOPIC, "*", handler)
+    consumer.handler = handler
+    with consumer:
+        until(handler.begun.is_set)
+        yield consumer
+
+
+def test_an_orderly_consumer_stops_when_somebody_else_has_its_lock(peer, orderly):
+    peer.refused_locks.add(QUEUE)
+    asked = len(peer.of(RequestCode.LOCK_BATCH_MQ))
+    until(lambda: len(peer.of(RequestCode.LOCK_BATCH_MQ)) > asked + 3)
+    count = len(orderly.handler.seen)
+    time.sleep(0.4)
+    assert len(orderly.handler.seen) <= count + 1
+    peer.refused_locks.clear()
+    until(lambda: len(orderly.handler.seen) > count + 3)
+    assert orderly.handler.seen == list(range(len(orderly.handler.seen)))
+
+
+def test_an_orderly_consumer_starts_anew_where_somebody_else_has_gone_on(peer, orderly):
+    peer.refused_locks.add(QUEUE)
+    asked = len(peer.of(RequestCode.LOCK_BATCH_MQ))
+    until(lambda: len(peer.of(RequestCode.LOCK_BATCH_MQ)) > asked + 3)
+    peer.committed = 150
+    peer.refused_locks.clear()
+    until(lambda: 150 in orderly.handler.seen)
+    own = [offset for offset in orderly.handler.seen if offset < 150]
+    assert own == list(range(len(own)))
+
+
+def test_a_broken_connection_counts_as_a_lost_lock_until_it_is_taken_again(peer, orderly):
+    asked = len(peer.of(RequestCode.LOCK_BATCH_MQ))
+    peer.hang_up()
+    until(lambda: len(peer.of(RequestCode.LOCK_BATCH_MQ)) > asked)
+    count = len(orderly.handler.seen)
+    until(lambda: len(orderly.handler.seen) > count + 3)
+    assert orderly.handler.seen == list(range(len(orderly.handler.seen)))
+
+
+def test_locks_are_returned_after_the_commit_at_stop(peer, orderly):
+    orderly.stop()
+    order = [
+        command.code
+        for command in list(peer.received)
+        if not command.is_oneway
+        and command.code
+        in (
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            RequestCode.UNLOCK_BATCH_MQ,
+            RequestCode.UNREGISTER_CLIENT,
+        )
+    ]
+    first_unlock = order.index(RequestCode.UNLOCK_BATCH_MQ)
+    assert RequestCode.UPDATE_CONSUMER_OFFSET in order[:first_unlock]
+    assert order[-1] == RequestCode.UNREGISTER_CLIENT
+    commits = [
+        UpdateConsumerOffsetRequestHeader.decode(command.ext)
+        for command in peer.of(RequestCode.UPDATE_CONSUMER_OFFSET)
+    ]
+    last = [commit.commit_offset for commit in commits if commit.topic == TOPIC][-1]
+    assert last == len(orderly.handler.seen)
+
+
+def test_a_send_is_tried_again_with_the_same_key_after_errors_that_may_pass(peer):
+    remaining = [ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR]
+
+    def answer(command):
+        if remaining:
+            return response(command.opaque, remaining.pop(), remark="busy")
+        return peer.stored(command)
+
+    peer.answers[RequestCode.SEND_MESSAGE_V2] = answer
+    with Producer("p", namesrv=peer.addr) as producer:
+        result = producer.send(Message(TOPIC, b"x"))
+    sent = peer.of(RequestCode.SEND_MESSAGE_V2)
+    assert len(sent) == 3
+    assert all(f"UNIQ_KEY\x01{result.msg_id}\x02" in command.ext["i"] for command in sent)
+
+
+def test_a_send_gives_up_after_its_retries_and_at_once_when_retrying_is_no_use(peer):
+    def refusing(code):
+        return lambda command: response(command.opaque, code, remark="no")
+
+    with Producer("p", namesrv=peer.addr) as producer:
+        peer.answers[RequestCode.SEND_MESSAGE_V2] = refusing(ResponseCode.SYSTEM_BUSY)
+        with pytest.raises(BrokerError, match="no"):
+            producer.send(Message(TOPIC, b"x"))
+        assert len(peer.of(RequestCode.SEND_MESSAGE_V2)) == 3
+        peer.answers[RequestCode.SEND_MESSAGE_V2] = refusing(ResponseCode.MESSAGE_ILLEGAL)
+        with pytest.raises(BrokerError):
+            producer.send(Message(TOPIC, b"x"))
+        assert len(peer.of(RequestCode.SEND_MESSAGE_V2)) == 4
+
+
+def test_the_next_send_of_a_key_waits_for_the_retries_of_the_one_before(peer):
+    held = threading.Event()
+
+    def answer(command):
+        body = command.body
+        if body == b"first" and len(peer.of(RequestCode.SEND_MESSAGE_V2)) < 3:
+            return response(command.opaque, ResponseCode.SYSTEM_BUSY, remark="busy")
+        if body == b"first":
+            held.set()
+        return peer.stored(command)
+
+    peer.answers[RequestCode.SEND_MESSAGE_V2] = answer
+    with Producer("p", namesrv=peer.addr) as producer:
+        first = producer.send_async(Message(TOPIC, b"first", sharding_key="k"))
+        second = producer.send_async(Message(TOPIC, b"second", sharding_key="k"))
+        other = producer.send_async(Message(TOPIC, b"other", sharding_key="another"))
+        for future in (first, second, other):
+            future.result(10)
+    bodies = [command.body for command in peer.of(RequestCode.SEND_MESSAGE_V2)]
+    assert bodies.index(b"second") > max(at for at, b in enumerate(bodies) if b == b"first")
+    assert bodies.index(b"other") < bodies.index(b"second")
+
+
+def test_a_peer_that_never_answers_ends_the_call_at_its_deadline(peer):
+    peer.answers[RequestCode.SEND_MESSAGE_V2] = lambda command: None
+    with Producer("p", namesrv=peer.addr) as producer:
+        began = time.monotonic()
+        with pytest.raises(RemotingTimeout):
+            producer.send(Message(TOPIC, b"x"), timeout_s=0.3)
+        assert 0.25 < time.monotonic() - began < 2
+
+
+def test_a_cancelled_send_leaves_no_trace(peer):
+    from cometmq import AsyncProducer
+
+    async def story():
+        peer.answers[RequestCode.SEND_MESSAGE_V2] = lambda command: None
+        async with AsyncProducer("p", namesrv=peer.addr) as producer:
+            task = producer.send_async(Message(TOPIC, b"x", sharding_key="k"))
+            await asyncio.to_thread(until, lambda: peer.of(RequestCode.SEND_MESSAGE_V2))
+            task.cancel()
+            peer.answers[RequestCode.SEND_MESSAGE_V2] = peer.stored
+            await producer.send(Message(TOPIC, b"y", sharding_key="k"))
+            (channel,) = producer._core.pool.open_channels()
+            assert channel._waiting == {}
+
+    asyncio.run(story())
