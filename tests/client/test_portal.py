@@ -1,0 +1,189 @@
+"""The blocking face: one thread for all, the same methods as the asyncio face, and forks."""
+
+import asyncio
+import inspect
+import os
+import threading
+
+import pytest
+
+import cometmq
+from cometmq.client.admin import AsyncAdmin
+from cometmq.client.lanes import Lanes
+from cometmq.client.portal import Portal
+from cometmq.client.producer import AsyncProducer
+from cometmq.client.push_consumer import AsyncPushConsumer
+from cometmq.client.sync import Admin, Producer, PushConsumer
+from cometmq.client.workers import Tasks, Threads
+from cometmq.errors import NotStarted, RemotingTimeout
+
+COLOURS = [(AsyncProducer, Producer), (AsyncPushConsumer, PushConsumer), (AsyncAdmin, Admin)]
+RENAMED = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
+
+
+def public(cls):
+    names = [
+        name
+        for name in vars(cls)
+        if not name.startswith("_") or name in ("__init__", *RENAMED, *RENAMED.values())
+    ]
+    return {name: inspect.getattr_static(cls, name) for name in names}
+
+
+@pytest.mark.parametrize(("async_class", "sync_class"), COLOURS)
+def test_both_faces_have_the_same_methods_arguments_and_docstrings(async_class, sync_class):
+    theirs, ours = public(async_class), public(sync_class)
+    assert {RENAMED.get(name, name) for name in theirs} == set(ours)
+    assert async_class.__doc__ == sync_class.__doc__
+    for name, theirs_one in theirs.items():
+        ours_one = ours[RENAMED.get(name, name)]
+        if isinstance(theirs_one, property):
+            theirs_one, ours_one = theirs_one.fget, ours_one.fget
+        assert theirs_one.__doc__ == ours_one.__doc__, name
+        one, other = inspect.signature(theirs_one), inspect.signature(ours_one)
+        assert one.parameters == other.parameters, name
+        if name != "send_async":  # a future of its own kind
+            assert one.return_annotation == other.return_annotation, name
+
+
+def portals():
+    return [thread for thread in threading.enumerate() if thread.name == "cometmq-portal"]
+
+
+def test_all_blocking_clients_share_one_thread_which_ends_with_the_last():
+    assert portals() == []
+    with Producer("a", namesrv="127.0.0.1:1"), Admin(namesrv="127.0.0.1:1"):
+        with Producer("b", namesrv="127.0.0.1:1"):
+            assert len(portals()) == 1
+        assert len(portals()) == 1
+    assert portals() == []
+
+
+def test_a_client_stopped_twice_or_never_started_does_no_harm():
+    producer = Producer("a", namesrv="127.0.0.1:1")
+    producer.stop()
+    producer.start()
+    producer.start()
+    producer.stop()
+    producer.stop()
+    assert portals() == []
+    with pytest.raises(NotStarted):
+        producer.queues("t")
+
+
+def test_a_forked_child_gets_a_portal_of_its_own():
+    with Admin(namesrv="127.0.0.1:1"):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                portal = Portal.enter()
+                code = 0 if portal.call(asyncio.sleep(0, 42)) == 42 else 2
+                portal.leave()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_calls_from_many_threads_begin_in_their_order_and_share_wake_ups():
+    portal, begun = Portal.enter(), []
+
+    async def work(n):
+        begun.append(n)
+        return n
+
+    def start(n):
+        return lambda: asyncio.get_running_loop().create_task(work(n))
+
+    def many(base):
+        futures = [portal.begin(start(base + n)) for n in range(1000)]
+        assert [future.result(10) for future in futures] == list(range(base, base + 1000))
+
+    threads = [threading.Thread(target=many, args=(base,)) for base in range(0, 8000, 1000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    portal.leave()
+    for base in range(0, 8000, 1000):
+        own = [n for n in begun if base <= n < base + 1000]
+        assert own == sorted(own)
+    assert len(begun) == 8000
+
+
+def test_threads_bring_every_result_back_exactly_once():
+    async def story():
+        threads, done, loop = Threads(8, "test"), [], asyncio.get_running_loop()
+        over = loop.create_future()
+
+        def finish(n):
+            done.append(n)
+            if len(done) == 5000:
+                over.set_result(None)
+
+        for n in range(5000):
+            threads.submit(lambda: None, lambda n=n: finish(n))
+        async with asyncio.timeout(20):
+            await over
+        threads.close()
+        await asyncio.sleep(0)
+        assert sorted(done) == list(range(5000))
+
+    asyncio.run(story())
+
+
+def test_no_more_tasks_run_at_once_than_there_is_room_for():
+    async def story():
+        tasks, running, most, done = Tasks(3), 0, 0, []
+
+        async def job(n):
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0)
+            running -= 1
+            done.append(n)
+
+        for n in range(50):
+            tasks.submit(job(n))
+        async with asyncio.timeout(10):
+            while len(done) < 50:
+                await asyncio.sleep(0)
+        assert most == 3
+        assert sorted(done) == list(range(50))
+        tasks.close()
+
+    asyncio.run(story())
+
+
+def test_a_lane_keeps_its_order_even_when_one_in_it_gives_up():
+    async def story():
+        lanes, entered, loop = Lanes(), [], asyncio.get_running_loop()
+
+        async def ride(name, hold_s, patience_s=10.0):
+            async with lanes.enter("key", loop.time() + patience_s):
+                entered.append(name)
+                await asyncio.sleep(hold_s)
+
+        first = loop.create_task(ride("first", 0.2))
+        await asyncio.sleep(0)
+        hasty = loop.create_task(ride("hasty", 0, patience_s=0.05))
+        await asyncio.sleep(0)
+        last = loop.create_task(ride("last", 0))
+        with pytest.raises(RemotingTimeout):
+            await hasty
+        assert entered == ["first"]
+        await first
+        await last
+        assert entered == ["first", "last"]
+        assert lanes._last == {}
+
+    asyncio.run(story())
+
+
+def test_every_public_name_can_be_had_and_an_unknown_one_is_an_attribute_error():
+    for name in cometmq.__all__:
+        assert getattr(cometmq, name).__name__ == name
+    assert set(cometmq.__all__) <= set(dir(cometmq))
+    with pytest.raises(AttributeError, match="Konsumer"):
+        cometmq.Konsumer  # noqa: B018
