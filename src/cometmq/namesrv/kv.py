@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.errors import SettingsError
+from cometmq.errors import ProtocolError, SettingsError
 from cometmq.wire import java_json
 
 if TYPE_CHECKING:
@@ -57,5 +57,5 @@ def _read(form: bytes) -> dict[str, dict[str, str]]:
             str(namespace): {str(key): str(value) for key, value in texts.items()}
             for namespace, texts in table.items()
         }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ProtocolError, TypeError, KeyError, AttributeError) as error:
         raise SettingsError(f"the KV configuration cannot be read: {error}") from error

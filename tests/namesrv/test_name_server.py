@@ -1,0 +1,370 @@
+"""A running name server, asked over real connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cometmq.errors import SettingsError
+from cometmq.model.topic import DataVersion, TopicConfig
+from cometmq.namesrv.app import NameServer
+from cometmq.net.channel import connect
+from cometmq.settings.namesrv import NamesrvSettings
+from cometmq.wire.bodies import lists, route
+from cometmq.wire.bodies.topic import (
+    Registration,
+    TopicTable,
+    decode_data_version,
+    encode_data_version,
+    encode_registration,
+)
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import Command, request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+    from pathlib import Path
+
+    from cometmq.net.channel import Channel
+
+BROKER = "10.0.0.1:10911"
+WHO = {"brokerName": "a", "brokerAddr": BROKER, "clusterName": "C", "brokerId": "0"}
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(coroutine, 20))
+
+
+@asynccontextmanager
+async def serving(**settings: Any) -> AsyncIterator[NameServer]:
+    server = NameServer.open(NamesrvSettings(listen_port=0, **settings))
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+async def ask(
+    channel: Channel, code: int, body: bytes = b"", *, version: int = 479, **ext: str
+) -> Command:
+    command = request(code, 0, body=body)
+    command.ext.update(ext)
+    command.version = version
+    return await channel.call(command, 5)
+
+
+def registration(*topics: str, counter: int = 1) -> bytes:
+    table = {name: TopicConfig(topic_name=name, write_queue_nums=4) for name in topics}
+    return encode_registration(Registration(TopicTable(DataVersion(counter=counter), table), []))
+
+
+async def register(channel: Channel, *topics: str, counter: int = 1, **ext: str) -> Command:
+    body = registration(*topics, counter=counter)
+    return await ask(channel, RequestCode.REGISTER_BROKER, body, **{**WHO, **ext})
+
+
+async def route_code(channel: Channel, topic: str, **ext: str) -> int:
+    return (await ask(channel, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic, **ext)).code
+
+
+def test_a_registered_topic_is_routed_until_the_brokers_connection_closes() -> None:
+    async def story() -> None:
+        async with serving() as server:
+            broker, client = await connect(server.address), await connect(server.address)
+            assert (await register(broker, "t", "u")).code == ResponseCode.SUCCESS
+            answer = await ask(client, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t")
+            found = route.decode_route(answer.body)
+            assert [data.broker_addrs for data in found.broker_datas] == [{0: BROKER}]
+            assert [queue.write_queue_nums for queue in found.queue_datas] == [4]
+            broker.close()
+            while await route_code(client, "t") == ResponseCode.SUCCESS:
+                await asyncio.sleep(0.005)
+            answer = await ask(client, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t")
+            assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+            assert answer.remark == "No topic route info in name server for the topic: t"
+            client.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("version", "ext", "addrs"),
+    [
+        (401, {}, b'"brokerAddrs":{"0":"10.0.0.1:10911"}'),
+        (399, {}, b'"brokerAddrs":{0:"10.0.0.1:10911"}'),
+        (399, {"acceptStandardJsonOnly": "true"}, b'"brokerAddrs":{"0":"10.0.0.1:10911"}'),
+    ],
+)
+def test_routes_are_told_in_the_json_that_the_asker_reads(
+    version: int, ext: dict[str, str], addrs: bytes
+) -> None:
+    async def story() -> None:
+        async with serving() as server:
+            channel = await connect(server.address)
+            await register(channel, "t", "u")
+            answer = await ask(
+                channel, RequestCode.GET_ROUTEINFO_BY_TOPIC, version=version, topic="t", **ext
+            )
+            assert addrs in answer.body
+            channel.close()
+
+    run(story())
+
+
+def test_a_silent_broker_expires_with_its_connection() -> None:
+    async def story() -> None:
+        async with serving(scan_not_active_broker_interval_ms=20) as server:
+            broker, client = await connect(server.address), await connect(server.address)
+            await register(broker, "t", "u", heartbeatTimeoutMillis="60")
+            assert await route_code(client, "t") == ResponseCode.SUCCESS
+            await asyncio.wait_for(broker.wait_closed(), 10)
+            assert await route_code(client, "t") == ResponseCode.TOPIC_NOT_EXIST
+            client.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("sign", ["heartbeat", "version"])
+def test_signs_of_life_keep_a_broker(sign: str) -> None:
+    async def story() -> None:
+        async with serving(scan_not_active_broker_interval_ms=20) as server:
+            broker = await connect(server.address)
+            await register(broker, "t", "u", heartbeatTimeoutMillis="400")
+            for _ in range(30):
+                if sign == "heartbeat":
+                    answer = await ask(broker, RequestCode.BROKER_HEARTBEAT, **WHO)
+                else:
+                    body = encode_data_version(DataVersion(counter=1))
+                    answer = await ask(broker, RequestCode.QUERY_DATA_VERSION, body, **WHO)
+                    assert answer.ext["changed"] == "false"
+                assert answer.code == ResponseCode.SUCCESS
+                await asyncio.sleep(0.02)
+            assert await route_code(broker, "t") == ResponseCode.SUCCESS
+            broker.close()
+
+    run(story())
+
+
+def test_a_broker_asks_whether_its_topics_are_known() -> None:
+    async def story() -> None:
+        async with serving() as server:
+            broker = await connect(server.address)
+            body = encode_data_version(DataVersion(counter=2))
+            answer = await ask(broker, RequestCode.QUERY_DATA_VERSION, body, **WHO)
+            assert (answer.ext["changed"], answer.body) == ("true", b"")
+            await register(broker, "t", "u", counter=1)
+            answer = await ask(broker, RequestCode.QUERY_DATA_VERSION, body, **WHO)
+            assert answer.ext["changed"] == "true"
+            assert decode_data_version(answer.body) == DataVersion(counter=1)
+            broker.close()
+
+    run(story())
+
+
+def test_a_broker_that_says_goodbye_is_gone_at_once() -> None:
+    async def story() -> None:
+        async with serving() as server:
+            broker = await connect(server.address)
+            await register(broker, "t", "u")
+            answer = await ask(broker, RequestCode.UNREGISTER_BROKER, **WHO)
+            assert answer.code == ResponseCode.SUCCESS
+            assert await route_code(broker, "t") == ResponseCode.TOPIC_NOT_EXIST
+            broker.close()
+
+    run(story())
+
+
+def test_a_damaged_registration_is_refused_and_changes_nothing() -> None:
+    body = registration("t", "u")
+
+    async def story() -> None:
+        async with serving() as server:
+            broker = await connect(server.address)
+            wrong = {**WHO, "bodyCrc32": "1"}
+            answer = await ask(broker, RequestCode.REGISTER_BROKER, body, **wrong)
+            assert (answer.code, answer.remark) == (1, "crc32 of the body does not match")
+            answer = await ask(broker, RequestCode.REGISTER_BROKER, b"{", **WHO)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            answer = await ask(broker, RequestCode.REGISTER_BROKER, body, brokerName="a")
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            answer = await register(broker, "t")
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert await route_code(broker, "t") == ResponseCode.TOPIC_NOT_EXIST
+            right = {**WHO, "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF)}
+            answer = await ask(broker, RequestCode.REGISTER_BROKER, body, **right)
+            assert answer.code == ResponseCode.SUCCESS
+            broker.close()
+
+    run(story())
+
+
+def test_lists_of_topics_clusters_and_members() -> None:
+    async def story() -> None:
+        async with serving() as server:
+            channel = await connect(server.address)
+            await register(channel, "t", "u")
+            code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+            assert lists.decode_topic_list((await ask(channel, code)).body) == ["t", "u"]
+            answer = await ask(channel, RequestCode.GET_TOPICS_BY_CLUSTER, cluster="C")
+            assert lists.decode_topic_list(answer.body) == ["t", "u"]
+            answer = await ask(channel, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+            assert answer.body == b'{"brokerAddr":"10.0.0.1:10911","topicList":["C","a"]}'
+            answer = await ask(channel, RequestCode.GET_BROKER_CLUSTER_INFO)
+            info = route.decode_cluster_info(answer.body)
+            assert info.cluster_addr_table == {"C": ["a"]}
+            assert b'"brokerAddrs":{0:"10.0.0.1:10911"}' in answer.body
+            answer = await ask(
+                channel, RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="C", brokerName="a"
+            )
+            group = route.decode_member_group(answer.body)
+            assert group is not None
+            assert group.broker_addrs == {0: BROKER}
+            answer = await ask(
+                channel, RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="C", brokerName="z"
+            )
+            group = route.decode_member_group(answer.body)
+            assert group is not None
+            assert group.broker_addrs == {}
+            channel.close()
+
+    run(story())
+
+
+def test_permissions_and_topics_are_changed_by_request() -> None:
+    async def story() -> None:
+        async with serving() as server:
+            channel = await connect(server.address)
+            await register(channel, "t", "u")
+            answer = await ask(channel, RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="a")
+            assert answer.ext["wipeTopicCount"] == "2"
+            answer = await ask(channel, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t")
+            assert route.decode_route(answer.body).queue_datas[0].perm == 4
+            answer = await ask(channel, RequestCode.ADD_WRITE_PERM_OF_BROKER, brokerName="a")
+            assert answer.ext["addTopicCount"] == "2"
+            await ask(channel, RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="t")
+            assert await route_code(channel, "t") == ResponseCode.TOPIC_NOT_EXIST
+            channel.close()
+
+    run(story())
+
+
+def test_texts_are_kept_across_a_restart_where_a_file_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "kvConfig.json"
+
+    async def story() -> None:
+        async with serving(kv_config_path=str(path)) as server:
+            channel = await connect(server.address)
+            answer = await ask(channel, RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n")
+            assert answer.code == ResponseCode.QUERY_NOT_FOUND
+            for key, value in (("k", "v"), ("gone", "x")):
+                await ask(channel, RequestCode.PUT_KV_CONFIG, namespace="n", key=key, value=value)
+            await ask(channel, RequestCode.DELETE_KV_CONFIG, namespace="n", key="gone")
+            answer = await ask(channel, RequestCode.PUT_KV_CONFIG, namespace="n", key="k")
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            channel.close()
+        async with serving(kv_config_path=str(path)) as server:
+            channel = await connect(server.address)
+            answer = await ask(channel, RequestCode.GET_KV_CONFIG, namespace="n", key="k")
+            assert answer.ext == {"value": "v"}
+            answer = await ask(channel, RequestCode.GET_KV_CONFIG, namespace="n", key="gone")
+            assert answer.code == ResponseCode.QUERY_NOT_FOUND
+            answer = await ask(channel, RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n")
+            assert lists.decode_kv_table(answer.body) == {"k": "v"}
+            channel.close()
+
+    run(story())
+    assert json.loads(path.read_bytes()) == {"configTable": {"n": {"k": "v"}}}
+
+
+def test_a_damaged_file_of_texts_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "kv.json"
+    path.write_text('{"configTable": [')
+    with pytest.raises(SettingsError, match=rf"kvConfigPath {path}: the KV configuration cannot"):
+        NameServer.open(NamesrvSettings(kv_config_path=str(path)))
+
+
+def test_order_topics_are_told_to_brokers_and_where_enabled_to_clients() -> None:
+    conf = {"namespace": "ORDER_TOPIC_CONFIG", "key": "t", "value": "a:4"}
+
+    async def story() -> None:
+        async with serving(order_message_enable=True) as server:
+            channel = await connect(server.address)
+            assert (await register(channel, "t", "u")).body == b""
+            await ask(channel, RequestCode.PUT_KV_CONFIG, **conf)
+            answer = await register(channel, "t", "u")
+            assert lists.decode_kv_table(answer.body) == {"t": "a:4"}
+            answer = await ask(channel, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t")
+            assert route.decode_route(answer.body).order_topic_conf == "a:4"
+            channel.close()
+
+    run(story())
+
+
+def test_settings_are_told_and_changed_all_or_none() -> None:
+    async def update(channel: Channel, text: str) -> tuple[int, str | None]:
+        answer = await ask(channel, RequestCode.UPDATE_NAMESRV_CONFIG, text.encode())
+        return answer.code, answer.remark
+
+    async def story() -> None:
+        async with serving() as server:
+            channel = await connect(server.address)
+            answer = await ask(channel, RequestCode.GET_NAMESRV_CONFIG)
+            assert b"enableAllTopicList=true\n" in answer.body
+            code, remark = await update(channel, "enableAllTopicList=false\nenableAllTopicLst=1")
+            assert code == ResponseCode.SYSTEM_ERROR
+            assert remark is not None
+            assert "did you mean enableAllTopicList?" in remark
+            code, _ = await update(channel, "enableAllTopicList=false\nkvConfigPath=/x")
+            assert code == ResponseCode.NO_PERMISSION
+            code, _ = await update(channel, "listenPort=1")
+            assert code == ResponseCode.SYSTEM_ERROR
+            listing = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+            assert (await ask(channel, listing)).code == ResponseCode.SUCCESS
+            assert await update(channel, "enableAllTopicList=false") == (0, None)
+            answer = await ask(channel, listing)
+            assert (answer.code, answer.remark) == (1, "disable")
+            channel.close()
+
+    run(story())
+
+
+def test_no_routes_while_the_name_server_waits_for_its_brokers() -> None:
+    async def story() -> None:
+        async with serving(need_wait_for_service=True) as server:
+            channel = await connect(server.address)
+            await register(channel, "t", "u")
+            answer = await ask(channel, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t")
+            assert (answer.code, answer.remark) == (1, "name server not ready")
+            await ask(channel, RequestCode.UPDATE_NAMESRV_CONFIG, b"waitSecondsForService=0")
+            assert await route_code(channel, "t") == ResponseCode.SUCCESS
+            channel.close()
+
+    run(story())
+
+
+def test_a_client_that_asks_for_its_zone_sees_only_masters_there() -> None:
+    async def story() -> None:
+        async with serving() as server:
+            channel = await connect(server.address)
+            await register(channel, "t", "u", __ZONE_NAME="east")
+            other = {"brokerName": "b", "brokerAddr": "10.0.0.2:1", "__ZONE_NAME": "west"}
+            await register(channel, "t", "u", **other)
+            answer = await ask(
+                channel,
+                RequestCode.GET_ROUTEINFO_BY_TOPIC,
+                topic="t",
+                __ZONE_MODE="true",
+                __ZONE_NAME="West",
+            )
+            found = route.decode_route(answer.body)
+            assert [data.broker_name for data in found.broker_datas] == ["b"]
+            assert [queue.broker_name for queue in found.queue_datas] == ["b"]
+            channel.close()
+
+    run(story())
