@@ -6,10 +6,9 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
-from cometmq.model.queue import MessageQueue
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
-from cometmq.wire.bodies.lists import encode_consumer_list
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
+from cometmq.wire.bodies.lists import encode_consumer_list
 from cometmq.wire.bodies.lock import decode_lock_request, encode_locked
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -21,6 +20,8 @@ from cometmq.wire.headers.send import SendMessageRequestHeaderV2, SendMessageRes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from cometmq.model.queue import MessageQueue
 
     Answer = Callable[[Command], Command | None]
 

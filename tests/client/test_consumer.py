@@ -171,9 +171,9 @@ def test_a_restarted_group_goes_on_where_it_was(served, topic, group):
 def test_several_topics_each_have_their_handler(served, make_topic, group):
     one, other = make_topic(served), make_topic(served)
     ones, others = Seen(), Seen()
-    with consumer(served, group, one, ones) as running:
-        with pytest.raises(ClientError, match="before"):
-            running.subscribe(other, "*", others)
+    running = consumer(served, group, one, ones)
+    with running, pytest.raises(ClientError, match="before"):
+        running.subscribe(other, "*", others)
     running.subscribe(other, handler=others)
     with running:
         send(served, one, [b"1"])

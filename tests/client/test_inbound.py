@@ -1,4 +1,4 @@
-"""What brokers ask clients, locks that are lost, offsets that are refused: against a scripted peer."""
+"""What brokers ask clients, locks that are lost, offsets that are refused: a scripted peer."""
 
 import asyncio
 import threading
@@ -56,7 +56,10 @@ def listening(peer):
 def answer_to(peer, code, header, body=b""):
     command = request(code, 77_777, header, body)
     peer.ask(command)
-    found = lambda: [c for c in list(peer.received) if c.is_response and c.opaque == 77_777]
+
+    def found():
+        return [c for c in list(peer.received) if c.is_response and c.opaque == 77_777]
+
     until(found)
     return found()[0]
 

@@ -224,9 +224,9 @@ def test_the_name_server_of_the_environment_is_used_and_a_dead_one_is_passed_ove
 
 
 def test_no_name_server_is_an_error_that_names_it():
-    with Producer("g", namesrv="127.0.0.1:1") as producer:
-        with pytest.raises(ConnectFailed, match=r"127\.0\.0\.1:1"):
-            producer.send(Message("t", b"x"), timeout_s=1.0)
+    producer = Producer("g", namesrv="127.0.0.1:1")
+    with producer, pytest.raises(ConnectFailed, match=r"127\.0\.0\.1:1"):
+        producer.send(Message("t", b"x"), timeout_s=1.0)
 
 
 def test_send_many_waits_for_a_broker_that_was_killed_and_keeps_each_queue_in_order(

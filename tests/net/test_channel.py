@@ -34,6 +34,10 @@ class Peer(asyncio.Protocol):
         self.transport.write(command.encode())
 
 
+def addr_of(server):
+    return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
 def echo(command, peer):
     if not command.is_oneway:
         peer.send(response(command.opaque, 0, body=command.body))
@@ -52,7 +56,7 @@ class Listening:
     async def __aenter__(self):
         loop = asyncio.get_running_loop()
         self.server = await loop.create_server(self._accept, "127.0.0.1", 0)
-        self.addr = "127.0.0.1:%d" % self.server.sockets[0].getsockname()[1]
+        self.addr = addr_of(self.server)
         return self
 
     async def __aexit__(self, *exc):
@@ -102,7 +106,7 @@ def test_requests_of_one_tick_leave_in_one_write_and_in_order():
             listening._accept = lambda: listening.peers.append(Chunked(echo)) or listening.peers[-1]
             loop = asyncio.get_running_loop()
             server = await loop.create_server(listening._accept, "127.0.0.1", 0)
-            addr = "127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+            addr = addr_of(server)
             channel = await connect(addr)
             await asyncio.gather(*(channel.call(request(1, 0), 5) for _ in range(50)))
             assert len(chunks) == 1
@@ -245,10 +249,14 @@ def test_open_calls_and_unread_bytes_are_bounded(monkeypatch):
             while not listening.peers:
                 await asyncio.sleep(0.01)
             listening.peers[0].transport.pause_reading()
-            with pytest.raises(TooManyRequests, match="does not read"):
+
+            async def flood():
                 for _ in range(200):
                     channel.oneway(request(1, 0, body=b"x" * 100_000, oneway=True))
                     await asyncio.sleep(0)
+
+            with pytest.raises(TooManyRequests, match="does not read"):
+                await flood()
             channel.close()
             await asyncio.gather(*calls, return_exceptions=True)
 
@@ -267,7 +275,7 @@ def test_what_is_no_address_is_refused_with_a_sentence(addr):
 def unused_addr():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return "127.0.0.1:%d" % probe.getsockname()[1]
+        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def test_a_pool_has_one_connection_per_address_whoever_asks():

@@ -1,5 +1,7 @@
 """Allocation: the vectors that Java made, and what holds for every strategy."""
 
+from itertools import chain
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +32,9 @@ names = st.text(st.characters(min_codepoint=33, max_codepoint=0x1FFFF, exclude_c
 groups = st.lists(names.filter(bool), min_size=1, max_size=12, unique=True)
 topics = st.builds(
     lambda counts: [
-        MessageQueue("T", f"broker-{at}", n) for at, count in enumerate(counts) for n in range(count)
+        MessageQueue("T", f"broker-{at}", n)
+        for at, count in enumerate(counts)
+        for n in range(count)
     ],
     st.lists(st.integers(0, 9), max_size=4),
 )
@@ -76,7 +80,7 @@ def test_a_machine_room_serves_its_own_brokers_only():
         allocate.share_of(strategy, client, [*here, *there, *QUEUES], CLIENTS) for client in CLIENTS
     ]
     assert [len(share) for share in shares] == [2, 2, 1]
-    assert sorted(sum(shares, [])) == here
+    assert sorted(chain(*shares)) == here
 
 
 def test_nearby_machine_rooms_leave_no_room_without_a_member():
@@ -86,6 +90,6 @@ def test_nearby_machine_rooms_leave_no_room_without_a_member():
         allocate.average, lambda broker: broker.split("@")[0], lambda client: client.split("-")[0]
     )
     shares = {client: allocate.share_of(strategy, client, queues, clients) for client in clients}
-    assert sorted(sum(shares.values(), [])) == queues
+    assert sorted(chain(*shares.values())) == queues
     assert {queue.broker_name for queue in shares["r1-a"]} <= {"r1@b", "r3@b"}
     assert {queue.broker_name for queue in shares["r2-a"]} <= {"r2@b", "r3@b"}

@@ -50,7 +50,11 @@ def test_queues_to_send_to_are_writable_and_have_a_master_whatever_the_order_the
         random.Random(seed).shuffle(datas)
         route = TopicRouteData(broker_datas=tuple(brokers), queue_datas=tuple(datas))
         found = route_view.publish_queues("T", route)
-        assert found == [MessageQueue("T", "a", 0), MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)]
+        assert found == [
+            MessageQueue("T", "a", 0),
+            MessageQueue("T", "b", 0),
+            MessageQueue("T", "b", 1),
+        ]
         readable = route_view.subscribe_queues("T", route)
         assert [q.broker_name for q in readable].count("a") == 3
         assert [q.broker_name for q in readable].count("slave-only") == 2
