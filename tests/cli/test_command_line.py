@@ -1,0 +1,51 @@
+"""The command itself: help, codes, and what it does not load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from cli.shell import cometmq, sentence
+from cometmq.cli.main import run
+
+
+def test_help_names_every_command_and_loads_none_of_them() -> None:
+    script = (
+        "import sys\n"
+        "from cometmq.cli.main import run\n"
+        "assert run(['--help']) == 0\n"
+        "heavy = {'asyncio', 'rich', 'cometmq.cli.roles', 'cometmq.cli.topic', 'pyspark'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("standalone", "namesrv", "broker", "topic", "demo"):
+        assert f"  {name} " in done.stdout
+
+
+@pytest.mark.parametrize("name", ["standalone", "namesrv", "broker", "topic"])
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    assert f"cometmq {name}" in capsys.readouterr().out
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert "0.1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["namesrv", "--nonsense"], ["namesrv", "-p", "x"], ["topic", "x"]]
+)
+def test_a_wrong_call_is_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    assert "Usage:" in capsys.readouterr().err
+
+
+def test_no_name_server_is_one_sentence() -> None:
+    said = sentence(cometmq("topic", "list", "-n", "127.0.0.1:1"))
+    assert "127.0.0.1:1" in said

@@ -1,0 +1,47 @@
+"""topic create, list and status against a running cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.shell import cometmq, sentence
+from cometmq.testing.cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    place: Path = tmp_path_factory.mktemp("store")
+    with LocalCluster(place) as cluster:
+        yield cluster.namesrv
+
+
+def test_a_created_topic_is_listed_and_looked_at(namesrv: str) -> None:
+    done = cometmq("topic", "create", "orders", "--queues", "3", "-n", namesrv)
+    assert (done.returncode, done.stdout) == (0, "orders: 3 queues\n")
+    listed = cometmq("topic", "list", "-n", namesrv).stdout.splitlines()
+    assert "orders" in listed
+    assert "TBW102" not in listed
+    everything = cometmq("topic", "list", "--system", NAMESRV_ADDR=namesrv).stdout.splitlines()
+    assert {"orders", "TBW102"} <= set(everything)
+    lines = cometmq("topic", "status", "orders", "-n", namesrv).stdout.splitlines()
+    assert lines[0].split() == ["broker", "queue", "first", "next", "messages"]
+    assert [line.split() for line in lines[1:4]] == [
+        ["broker-a", str(queue), "0", "0", "0"] for queue in range(3)
+    ]
+    assert lines[4].split() == ["all", "0"]
+
+
+def test_a_topic_in_global_order_has_one_queue(namesrv: str) -> None:
+    done = cometmq("topic", "create", "ledger", "--order", "global", "-n", namesrv)
+    assert (done.returncode, done.stdout) == (0, "ledger: 1 queues\n")
+
+
+def test_an_unknown_topic_and_a_bad_name_are_one_sentence(namesrv: str) -> None:
+    assert "nope" in sentence(cometmq("topic", "status", "nope", "-n", namesrv))
+    assert "bad name" in sentence(cometmq("topic", "create", "bad name", "-n", namesrv))
