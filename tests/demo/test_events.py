@@ -18,21 +18,26 @@ from cometmq.demo.flights.events import (
     events_of,
     first_flights,
     life_of,
+    require_whole,
     sharding_key_of,
     totals_of,
     utc,
 )
+from cometmq.errors import SettingsError
 
-HEADER = (
+
+def row(text: str) -> list[str]:
+    return text.split()
+
+
+HEADER = row(
     "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay carrier "
     "flight tailnum origin dest air_time distance hour minute time_hour"
-).split()
-FIRST_ROW = (
+)
+FIRST_ROW = row(
     "2013 1 1 517 515 2 830 819 11 UA 1545 N14228 EWR IAH 227 1400 5 15 2013-01-01T10:00:00Z"
-).split()
-JULY_ROW = (
-    "2013 7 4 NA 2359 NA NA 350 NA B6 745 NA JFK PSE NA 1617 23 59 2013-07-05T03:00:00Z"
-).split()
+)
+JULY_ROW = row("2013 7 4 NA 2359 NA NA 350 NA B6 745 NA JFK PSE NA 1617 23 59 2013-07-05T03:00:00Z")
 
 
 def flight(**changes: object) -> Flight:
@@ -54,6 +59,12 @@ def test_the_whole_year_has_the_counts_that_every_stage_is_compared_with(whole_y
         "messages": 1_002_073,
     }
     assert len({one.flight_id for one in whole_year}) == 336_776
+
+
+def test_an_input_that_is_not_the_package_as_published_is_refused():
+    require_whole(WHOLE_YEAR)
+    with pytest.raises(SettingsError, match="8,254 cancelled where 8,255 must be"):
+        require_whole(replace(WHOLE_YEAR, cancelled=8_254))
 
 
 def test_the_events_of_the_whole_year_are_numbered_without_gap_and_in_the_order_of_their_lives(

@@ -1,10 +1,14 @@
 """The report: passed only when every count is right, and every figure told in each form."""
 
 import json
+from dataclasses import replace
+
+import pytest
 
 from cometmq.demo.flights import checks, page
 from cometmq.demo.flights.audit import Verdict
 from cometmq.demo.flights.events import WHOLE_YEAR
+from cometmq.demo.flights.findings import Findings, calm_latencies, report_of
 from cometmq.demo.flights.report import Latency, Report, Stage
 from cometmq.demo.flights.tables import DeadLetters, Delays, EventsTable, JoinedTable, OrderTable
 from cometmq.demo.flights.watch import Sample
@@ -16,6 +20,41 @@ def handled(**changes: int) -> Verdict:
     )
     verdict.by_kind.update(checks.counts_by_kind(WHOLE_YEAR))
     return verdict
+
+
+ROW = {"departed": 328_521, "arrived": 328_521, "departure_delay": 3.5, "arrival_delay": None}
+
+
+def findings(**changes: object) -> Findings:
+    """A year in which all went well, but for the changes."""
+    groups = dict.fromkeys(("flights-orderly", "flights-concurrent"), 458)
+    right = Findings(
+        totals=WHOLE_YEAR,
+        is_whole=True,
+        spooled=1_002_073,
+        sent=[
+            {"messages": 1_000_000, "begin_ns": 0, "end_ns": 9 * 10**9},
+            {"messages": 2_073, "begin_ns": 10**9, "end_ns": 10 * 10**9},
+        ],
+        stored={0: 1_000_000, 1: 2_100},
+        buried=groups,
+        followed=handled(),
+        controlled=handled(out_of_turn=9),
+        events=EventsTable(1_002_100, 1_002_073, checks.counts_by_kind(WHOLE_YEAR), 1.0),
+        joined=JoinedTable({"events": 1_002_073, "after airlines": 1_002_073}, [*"abcd"], 9, 1.0),
+        delays=Delays(
+            by_hour=[{"hour": 5, **ROW}],
+            by_origin=[{"origin": "JFK", **ROW}],
+            by_destination=[{"dest": "X", "destination": "<X>", **ROW}],
+            by_airline=[{"airline": "Air & Sea", **ROW}],
+            by_day=[{"date": "2013-01-01", **ROW}],
+        ),
+        order=OrderTable(1_002_100, 6_555, 1_002_073, 27, 0, 0, 1.0),
+        dead=DeadLetters(groups, groups, {group: [3] for group in groups}, [], 1.0),
+        began_s=100.0,
+        moments=[(101.5, "broker killed")],
+    )
+    return replace(right, **changes)
 
 
 def test_a_report_without_checks_has_not_passed():
@@ -32,22 +71,44 @@ def test_one_wrong_count_fails_the_report_and_is_named():
 
 
 def test_the_whole_year_passes_when_every_stage_has_its_counts():
-    report = Report(messages=WHOLE_YEAR.messages)
-    checks.check_input(report, WHOLE_YEAR, is_whole=True, spooled=1_002_073)
-    checks.check_sent(report, WHOLE_YEAR, 1_002_073, 1_002_100, 1_002_073)
-    checks.check_followed(report, WHOLE_YEAR, handled())
-    checks.check_control(report, WHOLE_YEAR, handled(out_of_turn=9))
-    kinds = checks.counts_by_kind(WHOLE_YEAR)
-    table = EventsTable(1_002_100, 1_002_073, kinds, 1.0)
-    checks.check_events_table(report, WHOLE_YEAR, table, 1_002_100)
-    joined = JoinedTable({"events": 1_002_073, "after airlines": 1_002_073}, list("abcd"), 9, 1.0)
-    checks.check_joins(report, WHOLE_YEAR, joined, is_whole=True)
-    order = OrderTable(1_002_100, 6_555, 1_002_073, 27, 0, 0, 1.0)
-    checks.check_order_table(report, WHOLE_YEAR, order, 1_002_100)
-    dead = DeadLetters({"g": 458}, {"g": 458}, {"g": [3]}, [], 1.0)
-    checks.check_dead_letters(report, WHOLE_YEAR, {"g": 458}, dead, 3)
+    report = report_of(findings())
     assert report.failed == []
     assert report.facts["stored_again"] == 27
+    assert report.events == ["broker killed, at 2 s"]
+    assert report.stages[0] == Stage("sending", 1_002_073, 27, 10.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spooled": 1_002_072},
+        {"sent": [{"messages": 1_002_072, "begin_ns": 0, "end_ns": 1}]},
+        {"stored": {0: 1_002_101}},
+        {"buried": {"flights-orderly": 458, "flights-concurrent": 457}},
+        {"followed": handled(out_of_turn=1)},
+        {"followed": handled(overlaps=1)},
+        {"followed": handled(too_early=1)},
+        {"followed": replace(handled(), unique=1_002_072)},
+        {"followed": replace(handled(), refused=459)},
+        {"followed": replace(handled(), hand_overs=0)},
+        {"controlled": handled()},
+        {"joined": JoinedTable({"events": 1_002_073, "after weather": 1_002_074}, [*"abcd"], 9, 1)},
+        {"joined": JoinedTable({"events": 1_002_073}, [*"abcde"], 9, 1)},
+        {"order": OrderTable(1_002_100, 6_555, 1_002_073, 27, 1, 0, 1.0)},
+        {"order": OrderTable(1_002_100, 6_555, 1_002_073, 27, 0, 1, 1.0)},
+        {"order": OrderTable(1_002_100, 6_554, 1_002_073, 27, 0, 0, 1.0)},
+    ],
+)
+def test_one_message_too_few_or_too_many_at_any_stage_fails_the_job(changes):
+    assert not report_of(findings(**changes)).passed
+
+
+def test_latencies_in_the_wake_of_a_kill_can_be_left_out():
+    verdict = handled()
+    for at_s, latency_ms in ((9, 1), (10, 900), (24, 800), (26, 2)):
+        verdict.begins_ns.append(at_s * 10**9)
+        verdict.latencies_ms.append(latency_ms)
+    assert calm_latencies(verdict, [10.0]) == [1, 2]
 
 
 def test_a_control_without_violations_says_that_the_audit_is_broken():
@@ -89,24 +150,11 @@ def test_the_json_holds_every_figure():
 
 
 def test_the_page_is_one_file_that_asks_nobody_on_the_network(tmp_path):
-    row = {"departed": 2, "arrived": 1, "departure_delay": 3.5, "arrival_delay": None}
-    delays = Delays(
-        by_hour=[{"hour": 5, **row}],
-        by_destination=[{"dest": "X", "destination": "<X>", **row}],
-        by_airline=[{"airline": "Air & Sea", **row}],
-        by_day=[{"date": "2013-01-01", **row}],
-    )
-    report = Report(messages=5)
+    found = findings(moments=[(101.5, "broker killed")])
+    report = report_of(found)
     report.check("sent <all>", 5, 4)
     path = tmp_path / "report.html"
-    page.write(
-        path,
-        report,
-        delays=delays,
-        queues={0: 3, 1: 2},
-        samples=[Sample(1.0, 10.0, {"g": 4}), Sample(2.0, 11.0)],
-        moments=[(1.5, "broker killed")],
-    )
+    page.write(path, report, found, [Sample(101.0, 10.0, {"g": 4}), Sample(102.0, 11.0)])
     text = path.read_text()
     head, *_ = text.partition("<script")
     assert "1 counts are wrong" in text

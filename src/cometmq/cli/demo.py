@@ -7,11 +7,13 @@ a demonstration does. Invariant: exit code 0 means that every count was right.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -56,7 +58,7 @@ def flights(messages: int | None, directory: Path, keep: bool, as_json: bool) ->
     _make_room(directory)
     from cometmq.demo.flights import job
 
-    with _Bars() as bars:
+    with _noise_to(directory / "spark.log") as stderr, _Bars(stderr) as bars:
         report = job.run(job.Settings(directory=directory, messages=messages), bars)
     if not keep:
         _tidy(directory)
@@ -65,9 +67,9 @@ def flights(messages: int | None, directory: Path, keep: bool, as_json: bool) ->
 
 
 class _Bars:
-    """Progress bars on stderr; plain lines where that is no terminal."""
+    """Progress bars; plain lines where the file is no terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: TextIO) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -77,7 +79,7 @@ class _Bars:
             TimeElapsedColumn,
         )
 
-        console = Console(stderr=True)
+        console = Console(file=file)
         self._lines = None if console.is_terminal else console
         self._progress: Progress = Progress(
             TextColumn("{task.description}"),
@@ -105,6 +107,24 @@ class _Bars:
             self._progress.update(task, completed=done, total=total or done)
 
         return tell
+
+
+@contextmanager
+def _noise_to(path: Path) -> Iterator[TextIO]:
+    """Let what others write to stderr go to a file; yields the real one.
+
+    Spark's JVM and its workers report there what is no news to the user: log levels, the ends of
+    worker processes.
+    """
+    sys.stderr.flush()
+    with os.fdopen(os.dup(2), "w") as real, path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield real
+        finally:
+            sys.stderr.flush()
+            real.flush()
+            os.dup2(real.fileno(), 2)
 
 
 def _require_parts() -> None:

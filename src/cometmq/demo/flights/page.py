@@ -5,6 +5,7 @@ Owns how figures look; refuses to know where they come from. Plotly's script is 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from cometmq.demo.flights.findings import Findings
     from cometmq.demo.flights.report import Report
     from cometmq.demo.flights.tables import Delays
     from cometmq.demo.flights.watch import Sample
@@ -27,25 +29,20 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; }
 _MOMENT_COLOUR = "#b3261e"
 
 
-def write(
-    path: Path,
-    report: Report,
-    *,
-    delays: Delays,
-    queues: dict[int, int],
-    samples: Sequence[Sample],
-    moments: Sequence[tuple[float, str]],
-) -> None:
-    """Write the page. `queues` is messages by queue, `moments` seconds and what happened then."""
+def write(path: Path, report: Report, found: Findings, samples: Sequence[Sample]) -> None:
+    """Write the page; times on it are seconds since the job began."""
+    delays, began_s = found.delays, found.began_s
+    moments = [(at_s - began_s, what) for at_s, what in found.moments]
+    watched = [replace(sample, at_s=sample.at_s - began_s) for sample in samples]
     figures = [
         ("Mean delay of every day of the year", _delays_by_day(delays)),
         ("Mean departure delay by scheduled hour (New York)", _bars(
             delays.by_hour, "hour", "departure_delay", "minutes")),
         ("Mean arrival delay by airline", _bars(
             delays.by_airline, "airline", "arrival_delay", "minutes")),
-        ("Messages in each queue", _queue_balance(queues)),
-        ("Consumer lag over time", _lag(samples, moments)),
-        ("Memory of all processes", _memory(samples, moments)),
+        ("Messages in each queue", _queue_balance(found.stored)),
+        ("Consumer lag over time", _lag(watched, moments)),
+        ("Memory of all processes", _memory(watched, moments)),
     ]  # fmt: skip
     body = [_summary(report)]
     for index, (title, figure) in enumerate(figures):

@@ -9,14 +9,17 @@ Tables, all Parquet: events/ (partitioned by day), joined/, dead_letters/, order
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cometmq.demo.flights.dataset import data_file
 from cometmq.demo.flights.events import SEQUENCE
+from cometmq.errors import CometError
 from cometmq.spark.session import spark_session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -98,12 +101,29 @@ class Delays:
     by_rain: list[dict[str, Any]] = field(default_factory=list)
 
 
+@contextmanager
+def in_one_sentence() -> Iterator[None]:
+    """Turn an error of Spark into a CometError that says its first line."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        first = str(error).strip().partition("\n")[0]
+        raise CometError(f"Spark failed: {first}") from error
+
+
 class Tables:
     """All queries of the job over one Spark session; starts Spark when made, `stop` ends it."""
 
     def __init__(self, directory: Path, namesrv: str, *, cores: int, heap_mb: int) -> None:
         self._directory, self._namesrv = directory, namesrv
-        self._session: SparkSession = spark_session("cometmq-flights", cores=cores, heap_mb=heap_mb)
+        self._session: SparkSession = spark_session(
+            "cometmq-flights",
+            cores=cores,
+            heap_mb=heap_mb,
+            conf={"spark.sql.warehouse.dir": str(directory / "warehouse")},
+        )
 
     def stop(self) -> None:
         """End Spark."""

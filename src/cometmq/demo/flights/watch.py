@@ -26,7 +26,7 @@ class Sample:
     """What was seen at one moment."""
 
     at_s: float
-    """Seconds since the watch began."""
+    """Monotonic clock."""
     memory_mib: float
     lag: dict[str, int] = field(default_factory=dict)
     """Messages stored and not yet committed, by group; empty while the broker is away."""
@@ -37,14 +37,12 @@ class Watch:
 
     def __init__(self, lag: Callable[[], dict[str, int]]) -> None:
         self._lag = lag
-        self._begin_s = time.monotonic()
         self._end = Event()
         self._thread = Thread(target=self._run, name="watch", daemon=True)
         self.samples: list[Sample] = []
 
     def __enter__(self) -> Watch:
         """Begin."""
-        self._begin_s = time.monotonic()
         self._thread.start()
         return self
 
@@ -54,18 +52,13 @@ class Watch:
         self._thread.join(10)
 
     @property
-    def now_s(self) -> float:
-        """Seconds since the watch began."""
-        return time.monotonic() - self._begin_s
-
-    @property
     def memory_peak_mib(self) -> float:
         """The largest sum seen."""
         return max((sample.memory_mib for sample in self.samples), default=0.0)
 
     def _run(self) -> None:
         while not self._end.wait(PERIOD_S) and len(self.samples) < SAMPLES_MAX:
-            at_s = self.now_s
+            at_s = time.monotonic()
             try:
                 lag = self._lag()
             except CometError:

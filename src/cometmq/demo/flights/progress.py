@@ -1,0 +1,28 @@
+"""Where the job tells how far it is: a protocol, and the form that tells nobody.
+
+Refuses to know terminals; `cli/demo.py` has the bars.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Progress(Protocol):
+    """Takes note of steps."""
+
+    def step(self, name: str, total: int) -> Callable[[int], None]:
+        """Begin a step of `total` messages (0: unknown); call the result with what is done."""
+        ...
+
+
+class Silent:
+    """Tells nobody."""
+
+    def step(self, name: str, total: int) -> Callable[[int], None]:
+        """Begin a step."""
+        del name, total
+        return lambda _done: None
