@@ -162,14 +162,16 @@ class FileRow:
         return segment.wake().read(file_offset, length)
 
     def segment(self, base: int) -> Segment:
-        """The file that begins at `base`, made durably when it is missing."""
+        """The file that begins at `base`, made when it is missing; in a mapped row durably."""
         segment = self.segments.get(base)
         if segment is None:
             segment = Segment(self, base)
-            self.files.make_dir(self.directory)
+            self.files.make_dir(self.directory, durable=self.mapped)
             try:
-                segment.wake().sync()
-                self.files.sync_dir(self.directory)
+                file = segment.wake()
+                if self.mapped:
+                    file.sync()
+                    self.files.sync_dir(self.directory)
             except OSError:
                 self.open_files.forget(segment)
                 self.files.delete(self.path_of(base))

@@ -15,12 +15,12 @@ from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.store.file_row import FileRow, OpenFiles, Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cometmq.world.ports import Files, Worker
 
-_SLICE = 64
+_SLICE = 16
 """Queues written, or files flushed, between two turns of the loop."""
 
 
@@ -35,6 +35,7 @@ class Queues:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._dirty: dict[ConsumeQueue, None] = {}
         self._unflushed: dict[Segment, None] = {}
+        self._new_names: dict[Path, None] = {}
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, or None when nothing was ever put in it."""
@@ -91,7 +92,13 @@ class Queues:
                 await asyncio.sleep(0)
 
     def _spill(self, queue: ConsumeQueue) -> None:
-        for base in queue.spill():
+        before = len(queue.row.bases)
+        bases = queue.spill()
+        if len(queue.row.bases) > before:
+            directory = queue.row.directory
+            for path in (directory, directory.parent, self._directory, self._directory.parent):
+                self._new_names[path] = None
+        for base in bases:
             self._unflushed[queue.row.segments[base]] = None
         self._dirty.pop(queue, None)
 
@@ -100,6 +107,8 @@ class Queues:
         for segment in list(self._unflushed):
             segment.wake().sync()
             del self._unflushed[segment]
+        self._sync_names(list(self._new_names))
+        self._new_names.clear()
 
     async def flush(self, worker: Worker) -> None:
         """Make the entries written so far durable, in the worker."""
@@ -109,6 +118,15 @@ class Queues:
             await _sync(group, worker)
             for segment in group:
                 self._unflushed.pop(segment, None)
+        if directories := list(self._new_names):
+            await run(worker, lambda: self._sync_names(directories))
+            for directory in directories:
+                self._new_names.pop(directory, None)
+
+    def _sync_names(self, directories: list[Path]) -> None:
+        for directory in directories:
+            if self._files.stat(directory) is not None:
+                self._files.sync_dir(directory)
 
     def remove(self, queue: ConsumeQueue) -> None:
         """Forget a queue and delete its files."""
@@ -148,17 +166,29 @@ class Queues:
 
 async def _sync(segments: list[Segment], worker: Worker) -> None:
     """Sync files in the worker and wait for it; OSError when one of them failed."""
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     opened = [segment.pin() for segment in segments]
 
     def job() -> None:
         for file in opened:
             file.sync()
 
-    def done(problem: OSError | None) -> None:
+    def unpin() -> None:
         for segment in segments:
             segment.unpin()
-        if ended.cancelled():
+
+    await run(worker, job, unpin)
+
+
+async def run(
+    worker: Worker, job: Callable[[], None], after: Callable[[], None] | None = None
+) -> None:
+    """Have the worker do a job and wait for it; OSError when it failed. `after` always follows."""
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(problem: OSError | None) -> None:
+        if after is not None:
+            after()
+        if ended.done():
             return
         if problem is None:
             ended.set_result(None)

@@ -11,13 +11,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from cometmq.store.queues import run
 from cometmq.store.recovery import NOTHING, Last
 from cometmq.store.results import PutStatus
 from cometmq.world.background import Background
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cometmq.settings.store import StoreSettings
     from cometmq.store.checkpoint import Checkpoint
     from cometmq.store.commit_log import CommitLog
@@ -104,7 +103,7 @@ class Upkeep:
         await self._queues.spill()
         await self._queues.flush(self._worker)
         self._promise(shown, entries)
-        await self._run(self._checkpoint.save)
+        await run(self._worker, self._checkpoint.save)
 
     def vouch_now(self) -> None:
         """Write and flush the queues and move the checkpoint here and now; the log is flushed."""
@@ -139,17 +138,3 @@ class Upkeep:
 
         self._flush.join([], [done], shown.store_ms)
         return await answer is PutStatus.PUT_OK
-
-    async def _run(self, job: Callable[[], None]) -> None:
-        """Run one job in the worker and wait for it."""
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(problem: OSError | None) -> None:
-            if not ended.done():
-                if problem is None:
-                    ended.set_result(None)
-                else:
-                    ended.set_exception(problem)
-
-        self._worker.submit(job, done)
-        await ended

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    _Names = dict[Path, "_Inode | _Directory"]
+    _Change = list[tuple[Path, "_Inode | _Directory | None"]]
+
 PAGE = 4096
 SECTOR = 512
 _VERSIONS_MAX = 4
@@ -38,6 +41,13 @@ class SimClock:
     def local_hour(self) -> int:
         """The hour of day."""
         return self.hour
+
+
+class _Directory:
+    """A name that stands for a directory."""
+
+
+_DIRECTORY = _Directory()
 
 
 class _Inode:
@@ -170,10 +180,9 @@ class SimFiles:
         """Raised by every sync while it is set."""
         self.locked: set[Path] = set()
         self.total, self.used = 1 << 40, 0
-        self._dirs: set[Path] = {Path("/")}
-        self._names: dict[Path, _Inode] = {}
-        self._disk_names: dict[Path, _Inode] = {}
-        self._changes: dict[Path, list[list[tuple[Path, _Inode | None]]]] = {}
+        self._names: _Names = {Path("/"): _DIRECTORY}
+        self._disk_names: _Names = dict(self._names)
+        self._changes: dict[Path, list[_Change]] = {}
 
     def grant(self, size: int) -> int:
         """How many of so many bytes there is room for."""
@@ -196,9 +205,13 @@ class SimFiles:
                 if self._rng.random() < keep:
                     _apply(self._disk_names, change)
         self._changes.clear()
-        self._names = dict(self._disk_names)
-        for inode in dict.fromkeys(self._names.values()):
-            inode.power_cut(self._rng)
+        names = self._disk_names
+        for path in [path for path in names if any(up not in names for up in path.parents)]:
+            del names[path]
+        self._names = dict(names)
+        for inode in dict.fromkeys(names.values()):
+            if isinstance(inode, _Inode):
+                inode.power_cut(self._rng)
         self.kill()
 
     def kill(self) -> None:
@@ -208,20 +221,22 @@ class SimFiles:
 
     def names(self, directory: Path) -> list[str]:
         """The names in a directory, sorted; none when there is no such directory."""
-        found = {p.name for p in self._names if p.parent == directory}
-        found |= {p.name for p in self._dirs if p.parent == directory and p != directory}
-        return sorted(found)
+        return sorted(p.name for p in self._names if p.parent == directory and p != directory)
 
     def stat(self, path: Path) -> FileStat | None:
         """Size and time of a file; None when there is none (a directory has size -1)."""
-        if path in self._dirs:
-            return FileStat(-1, 0)
-        inode = self._names.get(path)
-        return None if inode is None else FileStat(len(inode.live), inode.modified_ms)
+        found = self._names.get(path)
+        if isinstance(found, _Inode):
+            return FileStat(len(found.live), found.modified_ms)
+        return None if found is None else FileStat(-1, 0)
 
-    def make_dir(self, directory: Path) -> None:
-        """Make a directory and its parents, durably."""
-        self._dirs |= {directory, *directory.parents}
+    def make_dir(self, directory: Path, *, durable: bool = True) -> None:
+        """Make a directory and its parents; durably, unless the caller will `sync_dir` them."""
+        for path in (*reversed(directory.parents), directory):
+            if path not in self._names:
+                self._change([(path, _DIRECTORY)])
+                if durable:
+                    self.sync_dir(path.parent)
 
     def open(self, path: Path, size: int, *, mapped: bool = False) -> SimFile:  # noqa: ARG002
         """Open a file, made when it is missing, and grown with zeros to `size` when shorter."""
@@ -230,7 +245,7 @@ class SimFiles:
     def read(self, path: Path) -> bytes | None:
         """All bytes of a file; None when there is none."""
         inode = self._names.get(path)
-        return None if inode is None else bytes(inode.live)
+        return bytes(inode.live) if isinstance(inode, _Inode) else None
 
     def write(self, path: Path, data: bytes) -> None:
         """Make or replace a file; on return its bytes are durable, its name is not."""
@@ -250,9 +265,7 @@ class SimFiles:
 
     def delete(self, path: Path) -> None:
         """Remove a file or an empty directory; nothing happens when there is none."""
-        if path in self._dirs:
-            self._dirs.discard(path)
-        elif path in self._names:
+        if path in self._names:
             self._change([(path, None)])
 
     def sync_dir(self, directory: Path) -> None:
@@ -275,23 +288,26 @@ class SimFiles:
         return DiskSpace(self.total, self.used)
 
     def _inode(self, path: Path) -> _Inode:
+        if path.parent not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent))
         if path not in self._names:
-            if path.parent not in self._dirs:
-                raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent))
             self._change([(path, _Inode(self.clock.now_ms()))])
-        return self._names[path]
+        found = self._names[path]
+        if isinstance(found, _Inode):
+            return found
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
 
-    def _change(self, change: list[tuple[Path, _Inode | None]]) -> None:
+    def _change(self, change: _Change) -> None:
         _apply(self._names, change)
         self._changes.setdefault(change[0][0].parent, []).append(change)
 
 
-def _apply(names: dict[Path, _Inode], change: list[tuple[Path, _Inode | None]]) -> None:
-    for path, inode in change:
-        if inode is None:
+def _apply(names: _Names, change: _Change) -> None:
+    for path, found in change:
+        if found is None:
             names.pop(path, None)
         else:
-            names[path] = inode
+            names[path] = found
 
 
 class SimWorker:

@@ -83,8 +83,11 @@ class Files(Protocol):
         """Size and time of a file; None when there is none (a directory has size -1)."""
         ...
 
-    def make_dir(self, directory: Path) -> None:
-        """Make a directory and its parents, durably; nothing happens when it is there."""
+    def make_dir(self, directory: Path, *, durable: bool = True) -> None:
+        """Make a directory and its parents; nothing happens when it is there.
+
+        Durably, unless the caller will `sync_dir` every parent itself.
+        """
         ...
 
     def open(self, path: Path, size: int, *, mapped: bool = False) -> OpenFile:

@@ -137,13 +137,14 @@ class SystemFiles:
             return None
         return FileStat(-1 if path.is_dir() else found.st_size, found.st_mtime_ns // 1_000_000)
 
-    def make_dir(self, directory: Path) -> None:
-        """Make a directory and its parents, durably; nothing happens when it is there."""
+    def make_dir(self, directory: Path, *, durable: bool = True) -> None:
+        """Make a directory and its parents; durably, unless the caller will `sync_dir` them."""
         if directory.is_dir():
             return
-        self.make_dir(directory.parent)
+        self.make_dir(directory.parent, durable=durable)
         directory.mkdir(exist_ok=True)
-        self.sync_dir(directory.parent)
+        if durable:
+            self.sync_dir(directory.parent)
 
     def open(self, path: Path, size: int, *, mapped: bool = False) -> OpenFile:
         """Open a file, made when it is missing, and grown with zeros to `size` when shorter."""

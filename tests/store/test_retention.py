@@ -1,0 +1,106 @@
+"""Old files go, by age, hour and room on the disk; queues follow; nothing newer is touched."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cometmq.store.message_store import GetStatus
+from cometmq.testing.sim_files import SimFiles
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def disk(shop):
+    shop.root = Path("/store")
+    shop.files = SimFiles(Random(1), shop.clock)
+    return shop.files
+
+
+async def fill(shop, files=4):
+    shop.open(commit_log_file_bytes=4096, consume_queue_file_bytes=200)
+    number = 0
+    while len(shop.store._row.bases) < files:
+        await shop.put(b"%d" % number + bytes(300))
+        number += 1
+        if number % 10 == 0:
+            await shop.store._upkeep.write_queues()
+    return number
+
+
+def bases(shop):
+    return [base // 4096 for base in shop.store._row.bases]
+
+
+@pytest.mark.parametrize(
+    ("hour", "age_hours", "used", "left"),
+    [
+        (4, 73, 50, [3]),
+        (4, 71, 50, [0, 1, 2, 3]),
+        (5, 73, 50, [0, 1, 2, 3]),
+        (5, 73, 76, [3]),
+        (5, 71, 76, [0, 1, 2, 3]),
+        (5, 0, 86, [3]),
+    ],
+)
+def test_files_go_by_age_hour_and_room(tell, disk, hour, age_hours, used, left):
+    async def story(shop):
+        await fill(shop)
+        shop.clock.ms += age_hours * HOUR_MS
+        shop.clock.hour = hour
+        disk.used = disk.total * used // 100
+        await shop.store._upkeep.clean()
+        assert bases(shop) == left
+
+    tell(story)
+
+
+def test_readers_of_what_is_gone_are_sent_to_what_is_there(tell, disk):
+    async def story(shop):
+        count = await fill(shop)
+        shop.clock.ms += 100 * HOUR_MS
+        shop.clock.hour = 4
+        await shop.store._upkeep.clean()
+        store = shop.store
+        low = store.min_offset("T", 0)
+        assert 0 < low < count
+        got = store.get("T", 0, 0, 32, 1 << 20)
+        assert (got.status, got.next_offset) == (GetStatus.OFFSET_TOO_SMALL, low)
+        assert [b.rstrip(b"\0") for b in shop.bodies()] == [b"%d" % n for n in range(low, count)]
+        assert store.store_time("T", 0, 0) == -1
+        assert 0 < store._queues.find("T", 0).row.first <= low * 20
+        await shop.crash()
+        shop.open()
+        assert shop.store.min_offset("T", 0) == low
+        assert shop.store.max_offset("T", 0) == count
+
+    tell(story)
+
+
+def test_a_power_cut_while_files_go_leaves_no_hole_in_the_log(tell, disk):
+    async def story(shop):
+        count = await fill(shop, 8)
+        shop.clock.ms += 100 * HOUR_MS
+        shop.clock.hour = 4
+        await shop.store._upkeep.vouch()
+        await shop.store._upkeep.clean()
+        low = shop.store.min_offset("T", 0)
+        await shop.crash()
+        disk.power_cut()
+        shop.open()
+        assert (shop.store.min_offset("T", 0), shop.store.max_offset("T", 0)) == (low, count)
+
+    tell(story)
+
+
+def test_no_more_than_a_batch_of_files_goes_at_once(tell, disk):
+    async def story(shop):
+        await fill(shop, 8)
+        shop.store._retention._settings = shop.settings.__class__(delete_file_batch_max=2)
+        shop.clock.ms += 100 * HOUR_MS
+        shop.clock.hour = 4
+        await shop.store._upkeep.clean()
+        assert bases(shop) == [2, 3, 4, 5, 6, 7]
+
+    tell(story)

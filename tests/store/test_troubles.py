@@ -1,0 +1,285 @@
+"""Full disks, broken disks, directories that are taken or are no store: one sentence, no damage."""
+
+import asyncio
+import errno
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cometmq.errors import NotAStore, StoreCorrupt, StoreLocked
+from cometmq.store.message_store import Draft, PutStatus
+from cometmq.testing.sim_files import SimFiles
+
+REFUSED = PutStatus.SERVICE_NOT_AVAILABLE
+
+
+async def ask(shop, body=b"x", queue_id=0):
+    """Put and settle; both statuses."""
+    placed = shop.store.put(Draft("T", queue_id, body))
+    return placed.status, await shop.settled()
+
+
+@pytest.fixture
+def disk(shop):
+    shop.root = Path("/store")
+    shop.files = SimFiles(Random(1), shop.clock)
+    return shop.files
+
+
+def test_a_full_disk_refuses_and_takes_again_when_there_is_room(tell, disk):
+    async def story(shop):
+        shop.open()
+        await shop.put(b"before")
+        for room in (0, 1, 50, 160):
+            disk.room = room
+            assert await ask(shop, bytes(100)) == (PutStatus.PUT_OK, REFUSED)
+            assert shop.bodies() == [b"before"]
+        disk.room = None
+        assert (await shop.put(b"after")).queue_offset == 1
+        assert shop.bodies() == [b"before", b"after"]
+
+    tell(story)
+
+
+def test_what_a_full_disk_refused_does_not_come_back_after_a_crash(tell, disk):
+    async def story(shop):
+        shop.open(append_crc=False)
+        await shop.put(b"before")
+        size = shop.store.max_phy_offset
+        for _ in range(3):
+            shop.store.put(Draft("T", 0, b"lost!!", b"TAGS\x01a\x02"))
+        disk.room = 2 * size + 50
+        assert await shop.settled() is REFUSED
+        disk.room = None
+        await shop.put(b"after!")
+        await shop.crash()
+        shop.open()
+        assert shop.bodies() == [b"before", b"after!"]
+
+    tell(story)
+
+
+def test_a_full_disk_at_the_end_of_a_log_file_takes_the_blank_back_too(tell, disk):
+    async def story(shop):
+        shop.open(commit_log_file_bytes=4096)
+        await shop.put(bytes(3000))
+        for _ in range(2):
+            disk.room = 500
+            shop.store.put(Draft("T", 0, bytes(100)))
+            shop.store.put(Draft("T", 0, bytes(2000)))
+            assert await shop.settled() is REFUSED
+        disk.room = None
+        await shop.put(b"fits still")
+        await shop.put(bytes(2000))
+        assert [len(body) for body in shop.bodies()] == [3000, 10, 2000]
+        await shop.crash()
+        shop.open()
+        assert [len(body) for body in shop.bodies()] == [3000, 10, 2000]
+
+    tell(story)
+
+
+def test_a_disk_too_full_for_queue_entries_refuses_sends_until_they_are_written(tell, disk):
+    async def story(shop):
+        shop.open()
+        await shop.put(b"one")
+        disk.room = 0
+        await shop.store._upkeep.write_queues()
+        assert await ask(shop) == (REFUSED, PutStatus.PUT_OK)
+        assert shop.bodies() == [b"one"]
+        disk.room = None
+        await shop.store._upkeep.write_queues()
+        assert await ask(shop, b"two") == (PutStatus.PUT_OK, PutStatus.PUT_OK)
+        await shop.crash()
+        shop.open()
+        assert shop.bodies() == [b"one", b"two"]
+
+    tell(story)
+
+
+def test_a_disk_above_its_watermark_refuses_sends_until_it_is_below(tell, disk):
+    async def story(shop):
+        shop.open()
+        for used, status in ((89, PutStatus.PUT_OK), (91, REFUSED), (90, PutStatus.PUT_OK)):
+            disk.used = disk.total * used // 100
+            await shop.store._upkeep.clean()
+            assert (await ask(shop))[0] is status
+
+    tell(story)
+
+
+def test_a_failed_flush_stops_the_log_and_loses_nothing_acknowledged(tell, disk):
+    async def story(shop):
+        shop.open(flush_disk_type="SYNC_FLUSH")
+        await shop.put(b"safe")
+        disk.sync_error = OSError(errno.EIO, "broken disk")
+        assert await ask(shop, b"unsure") == (PutStatus.PUT_OK, REFUSED)
+        disk.sync_error = None
+        assert await ask(shop) == (REFUSED, REFUSED)
+        assert shop.bodies() == [b"safe"]
+        await shop.stop()
+        assert disk.stat(shop.root / "abort"), "an unsure stop is no stop in order"
+        shop.open()
+        assert shop.bodies()[0] == b"safe"
+
+    tell(story)
+
+
+def test_a_slow_flush_is_answered_late_and_the_message_is_there_later(tell):
+    async def story(shop):
+        store = shop.open(flush_disk_type="SYNC_FLUSH", sync_flush_timeout_ms=20)
+        go_on = asyncio.Event()
+        submit = store._workers[0].submit
+
+        def slow(job, done):
+            async def later():
+                await go_on.wait()
+                submit(job, done)
+
+            tasks.append(asyncio.create_task(later()))
+
+        tasks = []
+        store._workers[0].submit = slow
+        placed = store.put(Draft("T", 0, b"x"))
+        assert await shop.settled() is PutStatus.FLUSH_DISK_TIMEOUT
+        assert store.record_at(placed.phy_offset) is None
+        go_on.set()
+        while store.max_offset("T", 0) == 0:
+            await asyncio.sleep(0.001)
+        assert store.record_at(placed.phy_offset)
+
+    tell(story)
+
+
+def test_a_store_in_use_is_refused_by_name(tell, shop):
+    async def story(shop):
+        store = shop.open()
+        with pytest.raises(StoreLocked, match=f"{shop.root} is in use"):
+            shop.open()
+        await shop.put(b"still mine")
+        await store.stop()
+        shop.open()
+        assert shop.bodies() == [b"still mine"]
+
+    tell(story)
+
+
+LOCKER = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_store_that_another_process_holds_by_a_record_lock_is_refused(tell, shop):
+    async def story(shop):
+        await shop.open().stop()
+        command = [sys.executable, "-c", LOCKER, str(shop.root / "lock")]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe) as other:
+            assert other.stdout.readline() == b"locked\n"
+            with pytest.raises(StoreLocked):
+                shop.open()
+            other.stdin.close()
+        shop.open()
+        assert (shop.root / "lock").read_bytes() == b"lock"
+
+    tell(story)
+
+
+def tree(root):
+    return {str(p): p.read_bytes() if p.is_file() else None for p in sorted(root.rglob("*"))}
+
+
+@pytest.mark.parametrize("what", ["strange files", "a file", "a stranger in the log"])
+def test_a_directory_that_is_no_store_is_left_as_it_was(shop, what):
+    if what == "a file":
+        shop.root.write_bytes(b"text")
+    elif what == "strange files":
+        (shop.root / "photos").mkdir(parents=True)
+        (shop.root / "photos" / "1.jpg").write_bytes(b"jpg")
+    else:
+        (shop.root / "commitlog").mkdir(parents=True)
+        (shop.root / "commitlog" / "notes.txt").write_bytes(b"text")
+        (shop.root / "lock").write_bytes(b"lock")
+    before = tree(shop.root.parent)
+    with pytest.raises(NotAStore) as caught:
+        shop.open()
+    assert str(shop.root) in str(caught.value)
+    assert tree(shop.root.parent) == before
+    assert str(caught.value).count("\n") == 0
+
+
+def test_another_file_size_than_the_store_has_is_said_so(tell):
+    async def story(shop):
+        shop.open(commit_log_file_bytes=4096)
+        for _ in range(10):
+            await shop.put(bytes(1000))
+        await shop.stop()
+        with pytest.raises(NotAStore, match="another file size"):
+            shop.open(commit_log_file_bytes=1 << 20)
+        shop.open(commit_log_file_bytes=4096)
+        assert len(shop.bodies()) == 10
+
+    tell(story)
+
+
+def test_a_file_missing_between_two_others_is_named(tell):
+    async def story(shop):
+        shop.open(commit_log_file_bytes=4096)
+        for _ in range(10):
+            await shop.put(bytes(1000))
+        await shop.stop()
+        second = shop.log_files()[1]
+        second.rename(shop.root / "away")
+        with pytest.raises(StoreCorrupt, match=second.name):
+            shop.open()
+        (shop.root / "away").rename(second)
+        shop.open()
+        assert len(shop.bodies()) == 10
+
+    tell(story)
+
+
+def test_files_are_full_size_and_sparse(tell):
+    async def story(shop):
+        shop.open(commit_log_file_bytes=1 << 30, consume_queue_file_bytes=6_000_000)
+        await shop.put()
+        await shop.store._upkeep.write_queues()
+        (log,) = shop.log_files()
+        queue = shop.root / "consumequeue" / "T" / "0" / ("0" * 20)
+        assert (log.name, log.stat().st_size) == ("0" * 20, 1 << 30)
+        assert queue.stat().st_size == 6_000_000
+        assert log.stat().st_blocks + queue.stat().st_blocks < 200
+
+    tell(story)
+
+
+def open_fds():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_ten_thousand_queues_live_under_a_small_limit_of_open_files(tell):
+    async def story(shop):
+        shop.open(open_files_max=50, commit_log_file_bytes=1 << 22)
+        for turn in range(2):
+            for number in range(10_000):
+                shop.store.put(Draft(f"T{number % 100}", number // 100, b"%d" % turn))
+            assert await shop.settled() is PutStatus.PUT_OK
+            await shop.store._upkeep.write_queues()
+            assert open_fds() < 150
+        for number in range(0, 10_000, 7):
+            assert shop.bodies(f"T{number % 100}", number // 100) == [b"0", b"1"]
+        await shop.crash()
+        shop.open()
+        assert len(shop.store.queues()) == 10_000
+        for number in range(0, 10_000, 7):
+            assert shop.bodies(f"T{number % 100}", number // 100) == [b"0", b"1"]
+        assert open_fds() < 150
+
+    tell(story)
