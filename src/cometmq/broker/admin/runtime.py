@@ -8,7 +8,6 @@ Java: AdminBrokerProcessor.prepareRuntimeInfo, getBrokerConfig.
 from __future__ import annotations
 
 import dataclasses
-
 from typing import TYPE_CHECKING, Any
 
 from cometmq.net.edge import Reply

@@ -1,0 +1,249 @@
+"""The checks of a reader, in RocketMQ's order and with its codes, and what each offset finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.rig import Rig, heartbeat, properties_of, records, run, running, subscription
+from cometmq.broker.outcome import CODE_OF_GET, CODE_OF_PUT, REMARK_OF_PUT
+from cometmq.model.subscription import MessageModel
+from cometmq.store.results import GetStatus, PutStatus
+from cometmq.wire.bodies.heartbeat import encode_heartbeat
+from cometmq.wire.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.wire.command import Command
+
+SUBSCRIBED = 0
+"""The sysFlag of a pull that relies on its heartbeat."""
+
+
+def ends(answer: Command) -> tuple[int, int, int]:
+    names = ("nextBeginOffset", "minOffset", "maxOffset")
+    next_offset, first, last = (int(answer.ext[name]) for name in names)
+    return next_offset, first, last
+
+
+async def filled(rig: Rig, count: int = 3, topic: str = "T") -> None:
+    client = await rig.client()
+    for number in range(count):
+        tags = {"TAGS": "AB"[number % 2], "UNIQ_KEY": f"K{number}"}
+        await client.send(topic, b"%d" % number, properties=tags)
+
+
+def test_every_status_of_the_store_has_a_code() -> None:
+    assert set(CODE_OF_GET) == set(GetStatus)
+    assert set(CODE_OF_PUT) == set(PutStatus)
+    assert set(REMARK_OF_PUT) == set(PutStatus) - {PutStatus.PUT_OK}
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "next_offset"),
+    [
+        (0, ResponseCode.SUCCESS, 3),
+        (2, ResponseCode.SUCCESS, 3),
+        (3, ResponseCode.PULL_NOT_FOUND, 3),
+        (4, ResponseCode.PULL_OFFSET_MOVED, 3),
+        (-1, ResponseCode.PULL_OFFSET_MOVED, 0),
+    ],
+)
+def test_each_offset_is_answered_with_where_to_go_on(
+    tmp_path: Path, offset: int, code: int, next_offset: int
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            await filled(rig)
+            answer = await (await rig.client()).pull("T", queue_offset=offset)
+            assert answer.code == code, answer
+            assert ends(answer) == (next_offset, 0, 3)
+            assert answer.ext["suggestWhichBrokerId"] == "0"
+            assert answer.remark in GetStatus.__members__
+
+    run(story())
+
+
+def test_an_empty_queue_is_not_found_at_0_and_moved_elsewhere(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            await filled(rig)
+            client = await rig.client()
+            answer = await client.pull("T", queue_id=3)
+            assert (answer.code, ends(answer)) == (ResponseCode.PULL_NOT_FOUND, (0, 0, 0))
+            answer = await client.pull("T", queue_id=3, queue_offset=5)
+            assert (answer.code, ends(answer)) == (ResponseCode.PULL_OFFSET_MOVED, (0, 0, 0))
+
+    run(story())
+
+
+def test_tags_are_filtered_before_the_messages_are_read(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            await filled(rig, 4)
+            client = await rig.client()
+            answer = await client.pull("T", subscription="B || C")
+            assert [record.body for record in records(answer)] == [b"1", b"3"]
+            answer = await client.pull("T", subscription="C")
+            assert (answer.code, ends(answer)[0]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 4)
+
+    run(story())
+
+
+def test_the_heartbeats_subscription_filters_when_the_pull_brings_none(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            await filled(rig, 4)
+            client = await rig.client()
+            await client.beat("CG", subscriptions=(subscription("T", "A"),))
+            answer = await client.pull("T", sys_flag=SUBSCRIBED)
+            assert [properties_of(record)["TAGS"] for record in records(answer)] == ["A", "A"]
+
+    run(story())
+
+
+def test_a_pull_takes_no_more_than_it_asked_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            await filled(rig, 40)
+            client = await rig.client()
+            assert len(records(await client.pull("T", max_msg_nums=2))) == 2
+            assert len(records(await client.pull("T", max_msg_nums=100))) == 32
+            assert len(records(await client.pull("T", max_msg_bytes=1))) == 1
+
+    run(story())
+
+
+def test_a_pull_commits_its_offset_but_not_when_it_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            await filled(rig)
+            client, offsets = await rig.client(), rig.broker.state.offsets
+            await client.pull("T", sys_flag=4, commit_offset=1)
+            assert offsets.committed("CG", "T", 0) == -1
+            await client.pull("T", sys_flag=5, commit_offset=2)
+            assert offsets.committed("CG", "T", 0) == 2
+            await client.pull("T", sys_flag=5, commit_offset=3, queue_id=9)
+            assert offsets.committed("CG", "T", 9) == -1
+            assert offsets.pulled("CG", "T", 0) == 3
+
+    run(story())
+
+
+def refusal(tmp_path: Path, code: int, forbidden: int | None = None, **case: Any) -> None:
+    """After `prepare` the pull is answered with the code."""
+    settings, prepare = case.pop("settings", {}), case.pop("prepare", None)
+
+    async def story() -> None:
+        async with running(tmp_path, **settings) as rig:
+            await filled(rig)
+            client = await rig.client()
+            if prepare:
+                await prepare(rig, client)
+            answer = await client.pull(case.pop("topic", "T"), **case)
+            assert answer.code == code, answer
+            assert answer.remark
+            assert answer.ext.get("forbiddenType") == (
+                None if forbidden is None else str(forbidden)
+            )
+
+    run(story())
+
+
+def test_a_broker_that_may_not_be_read(tmp_path: Path) -> None:
+    refusal(tmp_path, ResponseCode.NO_PERMISSION, 1, settings={"broker_permission": 2})
+
+
+def test_an_unknown_group_where_none_is_made(tmp_path: Path) -> None:
+    settings = {"auto_create_subscription_group": False}
+    refusal(tmp_path, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, settings=settings)
+
+
+def test_a_group_with_a_bad_name(tmp_path: Path) -> None:
+    refusal(tmp_path, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, consumer_group="a b")
+
+
+def test_a_group_that_may_not_consume(tmp_path: Path) -> None:
+    async def prepare(rig: Rig, _client: object) -> None:
+        groups = rig.broker.state.groups
+        groups.put(replace(groups.admit("CG"), consume_enable=False))
+
+    refusal(tmp_path, ResponseCode.NO_PERMISSION, 2, prepare=prepare)
+
+
+def test_an_unknown_topic_which_a_pull_never_makes(tmp_path: Path) -> None:
+    refusal(tmp_path, ResponseCode.TOPIC_NOT_EXIST, topic="Nope")
+
+
+def test_a_topic_that_may_not_be_read(tmp_path: Path) -> None:
+    async def prepare(rig: Rig, _client: object) -> None:
+        topics = rig.broker.state.topics
+        topics.put(replace(topics.table["T"], perm=2))
+
+    refusal(tmp_path, ResponseCode.NO_PERMISSION, 3, prepare=prepare)
+
+
+@pytest.mark.parametrize("queue_id", [-1, 4])
+def test_a_queue_that_does_not_exist(tmp_path: Path, queue_id: int) -> None:
+    refusal(tmp_path, ResponseCode.INVALID_PARAMETER, queue_id=queue_id)
+
+
+def test_a_group_nobody_is_connected_for(tmp_path: Path) -> None:
+    refusal(tmp_path, ResponseCode.SUBSCRIPTION_NOT_EXIST, sys_flag=SUBSCRIBED)
+
+
+def test_a_topic_the_group_has_not_subscribed(tmp_path: Path) -> None:
+    async def prepare(_rig: Rig, client: Any) -> None:
+        await client.beat("CG", "Other")
+
+    refusal(tmp_path, ResponseCode.SUBSCRIPTION_NOT_EXIST, sys_flag=SUBSCRIBED, prepare=prepare)
+
+
+def test_a_subscription_that_has_not_arrived_yet(tmp_path: Path) -> None:
+    async def prepare(_rig: Rig, client: Any) -> None:
+        await client.beat("CG", subscriptions=(subscription("T", version=5),))
+        assert (await client.pull("T", sys_flag=SUBSCRIBED, sub_version=5)).code == 0
+
+    refusal(
+        tmp_path,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        sys_flag=SUBSCRIBED,
+        sub_version=6,
+        prepare=prepare,
+    )
+
+
+def test_broadcasting_where_it_is_switched_off(tmp_path: Path) -> None:
+    async def prepare(rig: Rig, client: Any) -> None:
+        groups = rig.broker.state.groups
+        groups.put(replace(groups.admit("CG"), consume_broadcast_enable=False))
+        await client.beat("CG", "T", message_model=MessageModel.BROADCASTING)
+
+    refusal(tmp_path, ResponseCode.NO_PERMISSION, 4, sys_flag=SUBSCRIBED, prepare=prepare)
+
+
+def test_a_topic_forbidden_to_the_group(tmp_path: Path) -> None:
+    async def prepare(rig: Rig, client: Any) -> None:
+        rig.broker.state.groups.forbidden["CG"] = {"T": 4}
+        await client.beat("CG", "T")
+
+    refusal(tmp_path, ResponseCode.NO_PERMISSION, 5, sys_flag=SUBSCRIBED, prepare=prepare)
+
+
+def test_sql_is_refused_with_the_pull_and_with_the_heartbeat(tmp_path: Path) -> None:
+    async def prepare(_rig: Rig, client: Any) -> None:
+        sql = replace(subscription("T", "a > 1"), expression_type="SQL92")
+        beat = heartbeat("CG", subscriptions=(sql,))
+        assert (await client.call(RequestCode.HEART_BEAT, None, encode_heartbeat(beat))).code == 0
+        assert (await client.pull("T", sys_flag=SUBSCRIBED)).code == ResponseCode.SYSTEM_ERROR
+
+    refusal(
+        tmp_path,
+        ResponseCode.SYSTEM_ERROR,
+        expression_type="SQL92",
+        subscription="a > 1",
+        prepare=prepare,
+    )
