@@ -4,7 +4,7 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help setup demo test check bench powercut
+.PHONY: help setup demo test check bench powercut interop
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -27,3 +27,6 @@ bench: setup ## messages a second against a bare echo server in the same minute
 
 powercut: setup ## 1,000 seeds of power cuts under SYNC_FLUSH on the simulated disk
 	@$(BIN)/python -m pytest -m powercut $(ARGS)
+
+interop: setup ## unmodified Java and Go clients, and Apache RocketMQ itself (needs mvn, javac, go)
+	@$(BIN)/python -m pytest -m interop tests/interop $(ARGS)

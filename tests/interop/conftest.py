@@ -1,4 +1,4 @@
-"""Apache RocketMQ's released jars and client, fetched by Maven into a cache outside the repository."""
+"""Apache RocketMQ's released jars and client, fetched by Maven into a cache of the user."""
 
 from __future__ import annotations
 
@@ -32,8 +32,15 @@ def apache_jars() -> Path:
     if not (jars / ".complete").exists():
         jars.mkdir(parents=True, exist_ok=True)
         subprocess.run(
-            ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
-            + [f"-DoutputDirectory={jars}"],
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "-f",
+                str(HERE / "pom.xml"),
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={jars}",
+            ],
             check=True,
             timeout=600,
         )
@@ -71,7 +78,7 @@ def java_program(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def go_program(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Build go/roundtrip.go against the unmodified Go client and run it; gives its lines up to END."""
+    """Build go/roundtrip.go around the unmodified Go client; gives its lines up to END."""
     if shutil.which("go") is None:
         pytest.fail("interop tests need go on PATH")
     folder = tmp_path_factory.mktemp("go")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cometmq import ConsumeFrom, Message, Producer, PushConsumer
-from cometmq.testing.cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from cometmq.testing.cluster import LocalCluster
 
 Run = Callable[..., list[str]]
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -61,7 +64,9 @@ def test_a_java_consumer_gets_its_refused_messages_again(
 def test_python_sends_and_java_receives(java_program: Run, cluster: LocalCluster) -> None:
     with Producer("PythonProducer", namesrv=cluster.namesrv) as producer:
         for n in range(COUNT):
-            producer.send(Message("PythonToJava", f"python {n}".encode(), tags="even", keys=f"p{n}"))
+            producer.send(
+                Message("PythonToJava", f"python {n}".encode(), tags="even", keys=f"p{n}")
+            )
     got = java_program("consume", cluster.namesrv, "PythonToJava", "JavaOfPython", COUNT)
     assert sorted(bodies(got)) == sorted(f"python {n}" for n in range(COUNT))
 

@@ -1,0 +1,137 @@
+"""Our client on Apache RocketMQ's broker, and our broker at Apache RocketMQ's name server."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cometmq import Admin, ConsumeFrom, Message, MessageExt, Producer, PushConsumer, RetryLater
+from cometmq.testing.cluster import ServerProcess
+from interop.apache import ApacheCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def apache(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    cluster = ApacheCluster(apache_jars, tmp_path_factory.mktemp("apache"))
+    yield cluster
+    cluster.stop()
+
+
+def read(
+    namesrv: str,
+    topic: str,
+    group: str,
+    count: int,
+    handle: Callable[[Sequence[MessageExt]], None] = lambda _: None,
+    **options: object,
+) -> list[MessageExt]:
+    """The first `count` messages that `handle` accepts."""
+    got: list[MessageExt] = []
+    complete = threading.Event()
+
+    def handler(messages: Sequence[MessageExt]) -> None:
+        handle(messages)
+        got.extend(messages)
+        if len(got) >= count:
+            complete.set()
+
+    consumer = PushConsumer(group, namesrv=namesrv, consume_from=ConsumeFrom.FIRST, **options)
+    consumer.subscribe(topic, "*", handler)
+    with consumer:
+        assert complete.wait(90), f"only {len(got)} of {count} messages came"
+    return got
+
+
+def test_our_client_sends_and_consumes_on_an_apache_broker(apache: ApacheCluster) -> None:
+    with Admin(namesrv=apache.namesrv) as admin:
+        admin.create_topic("OursOnApache", queues=4)
+    with Producer("ours", namesrv=apache.namesrv) as producer:
+        for n in range(COUNT):
+            producer.send(Message("OursOnApache", f"m{n}".encode(), tags="t", keys=f"k{n}"))
+    got = read(apache.namesrv, "OursOnApache", "ours-reader", COUNT)
+    assert sorted(m.body for m in got) == sorted(f"m{n}".encode() for n in range(COUNT))
+
+
+def test_our_orderly_consumer_keeps_the_order_of_each_key(apache: ApacheCluster) -> None:
+    with Admin(namesrv=apache.namesrv) as admin:
+        admin.create_topic("OursInOrder", queues=4)
+    with Producer("ours-ordered", namesrv=apache.namesrv) as producer:
+        messages = [
+            Message("OursInOrder", str(n).encode(), sharding_key=f"key-{n % 7}")
+            for n in range(COUNT)
+        ]
+        producer.send_many(messages)
+    got = read(apache.namesrv, "OursInOrder", "ours-orderly", COUNT, orderly=True)
+    by_key: dict[int, list[int]] = defaultdict(list)
+    for message in got:
+        by_key[int(message.body) % 7].append(int(message.body))
+    assert all(seen == sorted(seen) for seen in by_key.values())
+    assert sum(map(len, by_key.values())) == COUNT
+
+
+def test_a_refused_message_comes_back_by_way_of_the_retry_topic(apache: ApacheCluster) -> None:
+    with Admin(namesrv=apache.namesrv) as admin:
+        admin.create_topic("OursRefused", queues=1)
+    with Producer("ours-refused", namesrv=apache.namesrv) as producer:
+        producer.send(Message("OursRefused", b"twice"))
+
+    def refuse_once(messages: Sequence[MessageExt]) -> None:
+        if messages[0].reconsume_times == 0:
+            raise RetryLater(delay_level=1)
+
+    (again,) = read(apache.namesrv, "OursRefused", "ours-retry", 1, refuse_once)
+    assert (again.body, again.reconsume_times) == (b"twice", 1)
+
+
+def test_a_message_refused_too_often_is_dead_on_an_apache_broker(apache: ApacheCluster) -> None:
+    with Admin(namesrv=apache.namesrv) as admin:
+        admin.create_topic("OursDead", queues=1)
+    with Producer("ours-dead", namesrv=apache.namesrv) as producer:
+        producer.send_many(
+            [Message("OursDead", body, sharding_key="k") for body in (b"bad", b"good")]
+        )
+
+    def refuse_the_bad(messages: Sequence[MessageExt]) -> None:
+        if messages[0].body == b"bad":
+            raise ValueError("this one is bad")
+
+    (good,) = read(
+        apache.namesrv,
+        "OursDead",
+        "ours-dying",
+        1,
+        refuse_the_bad,
+        orderly=True,
+        max_attempts=2,
+        suspend_ms=50,
+    )
+    assert good.body == b"good"
+    (dead,) = read(apache.namesrv, "%DLQ%ours-dying", "ours-undertaker", 1)
+    assert dead.body == b"bad"
+    assert "this one is bad" in dead.properties["DLQ_REASON"]
+
+
+def test_our_broker_registers_at_apaches_name_server(
+    apache_jars: Path, java_program: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    names = ApacheCluster(apache_jars, tmp_path / "names", broker=False)
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"namesrvAddr={names.namesrv}\nbrokerName=ours\nlistenPort=0\n")
+    broker = ServerProcess(["broker", "-c", str(conf), "--store", str(tmp_path / "store")])
+    try:
+        java_program("send", names.namesrv, "AtApaches", "JavaProducer", 5)
+        got = java_program("consume", names.namesrv, "AtApaches", "JavaReader", 5)
+        assert len([line for line in got if line.startswith("GOT")]) == 5
+    finally:
+        broker.stop()
+        names.stop()
