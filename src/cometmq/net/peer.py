@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 _OPAQUE_MASK = 0x7FFFFFFF
 _V4_IN_V6 = "::ffff:"
 
+ANSWER_BYTES = 1 << 20
+"""Answers of one chunk are written out when they exceed this, before more frames are looked at."""
+
 Finisher = Callable[["Peer", "Command", Any], None]
 """What delivers the answer of a parked request."""
 
@@ -41,7 +44,6 @@ class Peer:
         "_calls_max",
         "_closers",
         "_in_flight",
-        "_is_marked",
         "_loop",
         "_opaque",
         "_out",
@@ -52,7 +54,7 @@ class Peer:
         "host",
         "is_blocked",
         "is_closed",
-        "is_refused",
+        "is_marked",
         "language",
         "open",
         "parked",
@@ -70,13 +72,12 @@ class Peer:
     ) -> None:
         self.addr, self.host = _address(transport.get_extra_info("peername"))
         self.language, self.version = 0, 0
-        self.is_closed = self.is_blocked = self.is_refused = False
+        self.is_closed = self.is_blocked = self.is_marked = False
         self.open, self.unsent_bytes = 0, 0
         self.parked: dict[int, tuple[Command, Finisher]] = {}
         self._transport, self._loop = transport, loop
         self._outbox, self._in_flight = outbox, in_flight
         self._out: list[bytes] = []
-        self._is_marked = False
         self._unsent_max, self._calls_max = settings.unsent_bytes_max, settings.calls_max
         self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
         self._opaque = 0
@@ -86,17 +87,13 @@ class Peer:
         """Write a whole frame, joined with those of this chunk or tick; dropped when closed."""
         self._out.append(data)
         self.unsent_bytes += len(data)
-        if not self._is_marked:
-            self._is_marked = True
+        if not self.is_marked:
+            self.is_marked = True
             self._outbox.mark(self)
-
-    def hold(self) -> None:
-        """Keep what is sent until `flush`: the connection calls it around a chunk."""
-        self._is_marked = True
 
     def flush(self) -> None:
         """Write what waits. A peer that stops reading while answers pile up is cut."""
-        self._is_marked = False
+        self.is_marked = False
         out = self._out
         if not out:
             return
@@ -128,7 +125,7 @@ class Peer:
         self.open -= count
         self._in_flight.total -= count
         self._out += answers
-        if not self._is_marked:  # else whoever marked it flushes it soon
+        if not self.is_marked:  # else whoever marked it flushes it soon
             self.flush()
 
     @property
@@ -182,10 +179,10 @@ class Peer:
 
     def close(self) -> None:
         """Write what waits, then close; frames that came behind this one are not looked at."""
-        self.is_refused = True
         if not self.is_closed:
             self.flush()
             self._transport.close()
+            self.unsent_bytes = ANSWER_BYTES + 1
 
     def abort(self) -> None:
         """Close at once; what was not yet written is lost."""

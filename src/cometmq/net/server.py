@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 from cometmq.errors import SettingsError
 from cometmq.net.limits import InFlight
 from cometmq.net.outbox import Outbox
-from cometmq.net.peer import Peer
+from cometmq.net.peer import ANSWER_BYTES, Peer
 from cometmq.wire.frame import Frame, FrameDecoder
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Answer = Callable[[Frame, Peer], None]
-
-_ANSWER_BYTES = 1 << 20
-"""Answers of one chunk are written out when they exceed this, before more frames are looked at."""
 
 _SWEEPS = 6
 """How often within the idle time silent connections are looked for."""
@@ -40,6 +37,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: RemotingServer) -> None:
         self._server, self._answer = server, server.answer
         self._decoder = FrameDecoder(server.settings.frame_bytes_max)
+        self._feed = self._decoder.feed
         self._backlog: list[Frame] = []
         self._is_quiet = False
         self._quiet_sweeps = 0
@@ -61,7 +59,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer all frames that this chunk completes."""
         self._is_quiet = False
-        frames = self._decoder.feed(data)
+        frames = self._feed(data)
         if self._backlog:
             self._backlog += frames
         elif frames:
@@ -71,18 +69,23 @@ class Connection(asyncio.Protocol):
             self.peer.close()
 
     def _run(self, frames: list[Frame]) -> None:
-        peer, answer, transport = self.peer, self._answer, self._transport
-        while frames and not transport.is_closing():
+        peer, answer = self.peer, self._answer
+        if len(frames) == 1:  # the common case, without the loop: 0.2 us less
+            peer.is_marked = True
+            answer(frames[0], peer)
+            peer.flush()
+            return
+        while frames:
             rest = iter(frames)
-            peer.hold()
+            peer.is_marked = True  # what is sent waits for the end of the chunk
             for frame in rest:
                 answer(frame, peer)
-                if peer.unsent_bytes > _ANSWER_BYTES or peer.is_refused:
+                if peer.unsent_bytes > ANSWER_BYTES:
                     break
             peer.flush()
             frames = list(rest)
-            if peer.is_blocked:
-                self._backlog = frames
+            if peer.is_blocked or (frames and self._transport.is_closing()):
+                self._backlog = frames  # never looked at when the connection is closing
                 return
 
     def pause_writing(self) -> None:
@@ -94,6 +97,8 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on where `pause_writing` stopped: first the frames in hand, then the socket."""
         self.peer.is_blocked = self._is_quiet = False
+        if self._transport.is_closing():
+            return
         frames, self._backlog = self._backlog, []
         self._run(frames)
         if not self.peer.is_blocked and not self._transport.is_closing():
