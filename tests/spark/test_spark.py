@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import sys
 import time
@@ -239,11 +240,7 @@ def test_available_now_ends_where_the_topic_ended_when_it_started_and_obeys_the_
     assert [len(bodies) for _, bodies in stream.batches] == [30, 30, 30, 10]
     assert sorted(map(int, stream.bodies)) == list(range(100))
     source = query.recentProgress[-1]["sources"][0]
-    assert source["numInputRows"] == 10
-    assert set(source["endOffset"].values() if isinstance(source["endOffset"], dict) else []) <= {
-        90,
-        10,
-    }
+    assert sum(json.loads(str(source["endOffset"]).replace("'", '"')).values()) == 100
     stream.on_batch = lambda batch: None
     stream.run()
     assert sorted(map(int, stream.bodies)) == list(range(150))
