@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from cometmq import AsyncPushConsumer, ConsumeFrom, RetryLater
 from cometmq.demo.flights.events import ARRIVED, KINDS, SEQUENCE
+from cometmq.demo.flights.lifeline import end_of_work
 from cometmq.demo.flights.observations import Journal, Observation
 
 if TYPE_CHECKING:
@@ -125,24 +124,10 @@ async def follow(order: Order) -> None:
         lock_valid_s=order.lock_valid_s,
     )
     consumer.subscribe(order.topic, "*", Follower(journal, order.pause_every))
-    ended = _end_of_work()
+    ended = end_of_work()
     async with consumer:
         await ended.wait()
     journal.close()
-
-
-def _end_of_work() -> asyncio.Event:
-    """Set at SIGTERM, and when stdin ends, which the job holds open as long as it lives."""
-    ended, loop = asyncio.Event(), asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, ended.set)
-
-    def on_stdin() -> None:
-        if not os.read(sys.stdin.fileno(), 4096):
-            loop.remove_reader(sys.stdin.fileno())
-            ended.set()
-
-    loop.add_reader(sys.stdin.fileno(), on_stdin)
-    return ended
 
 
 if __name__ == "__main__":

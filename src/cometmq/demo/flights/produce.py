@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from cometmq import AsyncProducer, Message
 from cometmq.demo.flights import spool
 from cometmq.demo.flights.events import KINDS, SEQUENCE
+from cometmq.demo.flights.lifeline import do_until_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,9 +54,8 @@ class Order:
         return json.dumps(asdict(self))
 
 
-async def produce(order: Order) -> int:
-    """Send everything; returns how many messages were stored."""
-    parent = os.getppid()
+async def produce(order: Order) -> None:
+    """Send everything, then write the summary."""
     begin_s, stored = time.monotonic(), 0
     counter = os.open(order.counter, os.O_WRONLY | os.O_CREAT, 0o644)
     producer = AsyncProducer("flights-producers", namesrv=order.namesrv)
@@ -68,12 +68,9 @@ async def produce(order: Order) -> int:
             os.pwrite(counter, stored.to_bytes(8, "big"), 0)
             if order.per_second:
                 await asyncio.sleep(begin_s + stored / order.per_second - time.monotonic())
-            if os.getppid() != parent:
-                return stored  # the job is gone
     os.close(counter)
     summary = {"messages": stored, "begin_ns": int(begin_s * 1e9), "end_ns": time.monotonic_ns()}
     Path(order.summary).write_text(json.dumps(summary))
-    return stored
 
 
 def message_of(topic: str, event: Event) -> Message:
@@ -108,4 +105,4 @@ def _chunk_size(per_second: float) -> int:
 
 
 if __name__ == "__main__":
-    asyncio.run(produce(Order(**json.loads(sys.argv[1]))))
+    asyncio.run(do_until_end(produce(Order(**json.loads(sys.argv[1])))))
