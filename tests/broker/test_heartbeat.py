@@ -1,0 +1,235 @@
+"""What a heartbeat makes, whom it tells, and how clients are forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.rig import Client, heartbeat, run, running, subscription
+from cometmq.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel
+from cometmq.wire.bodies.heartbeat import (
+    CheckClient,
+    encode_check_client,
+    heartbeat_fingerprint,
+)
+from cometmq.wire.bodies.lists import decode_consumer_list
+from cometmq.wire.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def members(client: Client, group: str = "CG") -> list[str]:
+    answer = await client.call(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup=group)
+    return sorted(decode_consumer_list(answer.body)) if answer.code == 0 else []
+
+
+async def told(client: Client, group: str = "CG") -> None:
+    """The broker tells the client that the group changed."""
+    command = await client.asked_next()
+    assert command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+    assert command.is_oneway
+    assert command.opaque != 0
+    assert command.ext == {"consumerGroup": group}
+
+
+def test_a_beat_makes_the_group_and_its_retry_topic_before_it_is_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            answer = await client.beat("CG", "T")
+            assert answer.code == 0
+            assert answer.ext == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
+            assert answer.version >= 401
+            retry = rig.broker.state.topics.get("%RETRY%CG")
+            assert retry is not None
+            assert (retry.write_queue_nums, retry.perm) == (1, 6)
+            assert rig.broker.state.groups.get("CG") is not None
+            assert await members(client) == ["c1"]
+
+    run(story())
+
+
+def test_all_members_are_told_of_a_new_one_itself_included(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            first, second = await rig.client(), await rig.client()
+            await first.beat("CG", "T")
+            await told(first)
+            await second.beat("CG", "T", client_id="c2")
+            await told(first)
+            await told(second)
+            await second.beat("CG", "T", client_id="c2")
+            assert first.asked.empty()
+            assert second.asked.empty()
+            assert await members(first) == ["c1", "c2"]
+
+    run(story())
+
+
+def test_members_are_told_when_one_leaves_by_saying_so_or_by_closing(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            clients = [await rig.client() for _ in range(3)]
+            for number, client in enumerate(clients):
+                await client.beat("CG", "T", client_id=f"c{number}")
+            stays, leaves, breaks = clients
+            for _ in range(3):
+                await told(stays)
+            await leaves.call(RequestCode.UNREGISTER_CLIENT, clientID="c1", consumerGroup="CG")
+            await told(stays)
+            assert await members(stays) == ["c0", "c2"]
+            breaks.close()
+            await told(stays)
+            assert await members(stays) == ["c0"]
+
+    run(story())
+
+
+def test_the_list_of_a_group_without_clients_is_an_error(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            answer = await client.call(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="CG")
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert answer.body == b""
+
+    run(story())
+
+
+def test_two_connections_of_one_client_are_one_member(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            old, new = await rig.client(), await rig.client()
+            await old.beat("CG", "T")
+            await new.beat("CG", "T")
+            assert await members(new) == ["c1"]
+            old.close()
+            await told(new)
+            await told(new)
+            assert await members(new) == ["c1"]
+
+    run(story())
+
+
+def test_broadcasting_groups_are_not_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            await client.beat("CG", "T", message_model=MessageModel.BROADCASTING)
+            assert client.asked.empty()
+
+    run(story())
+
+
+def test_the_latest_beat_sets_how_the_group_consumes(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            await client.beat("CG", "T")
+            await client.beat(
+                "CG",
+                "T",
+                consume_type=ConsumeType.CONSUME_ACTIVELY,
+                consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            )
+            group = rig.broker.state.clients.consumers["CG"]
+            assert group.consume_type is ConsumeType.CONSUME_ACTIVELY
+            assert group.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+
+    run(story())
+
+
+def test_a_subscription_is_replaced_by_a_higher_version_only(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            group = rig.broker.state.clients.consumers
+            for expression, version, kept in (("A", 5, "A"), ("B", 5, "A"), ("C", 6, "C")):
+                await client.beat("CG", subscriptions=(subscription("T", expression, version),))
+                assert group["CG"].subscriptions["T"].sub_string == kept
+
+    run(story())
+
+
+def test_topics_missing_from_a_beat_leave_the_group_and_members_are_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            await client.beat("CG", "T", "U")
+            await told(client)
+            await client.beat("CG", "U")
+            await told(client)
+            assert list(rig.broker.state.clients.consumers["CG"].subscriptions) == ["U"]
+
+    run(story())
+
+
+def test_a_light_beat_keeps_the_subscriptions_of_the_full_one(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            mark = heartbeat_fingerprint(heartbeat("CG", "T"))
+            first = await client.beat("CG", "T", heartbeat_fingerprint=mark)
+            second = await client.beat("CG", "T", heartbeat_fingerprint=mark)
+            light = await client.beat("CG", heartbeat_fingerprint=mark, without_sub=True)
+            other = await client.beat("CG", heartbeat_fingerprint=mark + 1, without_sub=True)
+            said = [answer.ext["IS_SUB_CHANGE"] for answer in (first, second, light, other)]
+            assert said == ["true", "false", "false", "true"]
+            assert list(rig.broker.state.clients.consumers["CG"].subscriptions) == ["T"]
+
+    run(story())
+
+
+def test_a_silent_client_is_forgotten_and_its_connection_closed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            await client.beat("CG", "T")
+            clients = rig.broker.state.clients
+            assert clients.sweep() == []
+            (peer,) = clients.consumers["CG"].members
+            clients._silence_ms = -1
+            assert clients.sweep() == [peer]
+            assert clients.consumers == {}
+            assert clients.producers == {}
+
+    run(story())
+
+
+def test_a_broken_heartbeat_is_answered_and_the_connection_stays(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            answer = await client.call(RequestCode.HEART_BEAT, None, b"{oh dear")
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert (await client.beat("CG", "T")).code == 0
+
+    run(story())
+
+
+def test_a_beat_with_a_group_that_may_not_be_is_answered_and_the_group_skipped(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path, auto_create_subscription_group=False) as rig:
+            client = await rig.client()
+            assert (await client.beat("CG", "T")).code == 0
+            assert await members(client) == []
+
+    run(story())
+
+
+@pytest.mark.parametrize(("kind", "code"), [("TAG", 0), ("SQL92", ResponseCode.SYSTEM_ERROR)])
+def test_a_filter_is_checked_before_it_is_used(tmp_path: Path, kind: str, code: int) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            wanted = subscription("T", "A")
+            object.__setattr__(wanted, "expression_type", kind)
+            body = encode_check_client(CheckClient("c1", "CG", wanted))
+            answer = await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body)
+            assert answer.code == code
+
+    run(story())

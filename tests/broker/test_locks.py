@@ -1,0 +1,116 @@
+"""Queue locks: at most one holder, re-entrant, expiring; over the wire and against a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from broker.rig import Client, run, running
+from cometmq.broker.locks import QueueLocks
+from cometmq.model.queue import MessageQueue
+from cometmq.wire.bodies.lock import LockRequest, decode_locked, encode_lock_request
+from cometmq.wire.codes import RequestCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALL = [MessageQueue("T", "b0", number) for number in range(3)]
+
+
+async def ask(client: Client, code: int, client_id: str, *queues: int) -> set[int]:
+    wanted = tuple(ALL[number] for number in queues)
+    answer = await client.call(
+        code, None, encode_lock_request(LockRequest("CG", client_id, wanted))
+    )
+    assert answer.code == 0, answer
+    return {queue.queue_id for queue in decode_locked(answer.body)}
+
+
+def test_a_locked_queue_is_refused_to_others_and_granted_again_to_its_holder(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client, other = await rig.client(), await rig.client()
+            assert await ask(client, RequestCode.LOCK_BATCH_MQ, "c1", 0, 1) == {0, 1}
+            assert await ask(other, RequestCode.LOCK_BATCH_MQ, "c2", 1, 2) == {2}
+            assert await ask(other, RequestCode.LOCK_BATCH_MQ, "c1", 0, 1) == {0, 1}
+            await ask(other, RequestCode.UNLOCK_BATCH_MQ, "c2", 0, 1, 2)
+            assert await ask(other, RequestCode.LOCK_BATCH_MQ, "c2", 0, 1, 2) == {2}
+            await ask(client, RequestCode.UNLOCK_BATCH_MQ, "c1", 0)
+            assert await ask(other, RequestCode.LOCK_BATCH_MQ, "c2", 0, 1, 2) == {0, 2}
+
+    run(story())
+
+
+def test_a_lock_outlives_its_connection_but_not_its_time(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, queue_lock_expire_ms=60_000) as rig:
+            client, other = await rig.client(), await rig.client()
+            await ask(client, RequestCode.LOCK_BATCH_MQ, "c1", 0)
+            client.close()
+            await client.channel.wait_closed()
+            assert await ask(other, RequestCode.LOCK_BATCH_MQ, "c2", 0) == set()
+
+    run(story())
+
+
+def test_the_time_a_lock_lives_is_a_setting(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, queue_lock_expire_ms=1) as rig:
+            client = await rig.client()
+            await ask(client, RequestCode.LOCK_BATCH_MQ, "c1", 0)
+            locks, queue = rig.broker.state.locks, ALL[0]
+            while locks.holder("CG", queue):
+                await ask(client, RequestCode.UNLOCK_BATCH_MQ, "c3", 0)
+            assert await ask(client, RequestCode.LOCK_BATCH_MQ, "c2", 0) == {0}
+
+    run(story())
+
+
+LIVE_MS = 60
+CLIENTS = st.sampled_from(["a", "b", "c"])
+SOME = st.sets(st.sampled_from(ALL), min_size=1)
+
+
+class LocksAgreeWithAModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 1_000
+        self.locks = QueueLocks(lambda: self.now_ms, LIVE_MS)
+        self.held: dict[MessageQueue, tuple[str, int]] = {}
+
+    def holder(self, queue: MessageQueue) -> str | None:
+        client, until_ms = self.held.get(queue, ("", -1))
+        return client if self.now_ms <= until_ms else None
+
+    @rule(client=CLIENTS, queues=SOME)
+    def lock(self, client: str, queues: set[MessageQueue]) -> None:
+        granted = {queue for queue in queues if self.holder(queue) in (None, client)}
+        assert set(self.locks.lock("G", client, queues)) == granted
+        self.held.update(dict.fromkeys(granted, (client, self.now_ms + LIVE_MS)))
+
+    @rule(client=CLIENTS, queues=SOME)
+    def unlock(self, client: str, queues: set[MessageQueue]) -> None:
+        self.locks.unlock("G", client, queues)
+        for queue in queues:
+            if self.held.get(queue, ("", 0))[0] == client:
+                del self.held[queue]
+
+    @rule(ms=st.integers(0, LIVE_MS + 2))
+    def wait(self, ms: int) -> None:
+        self.now_ms += ms
+
+    @invariant()
+    def holders_are_what_the_model_says(self) -> None:
+        for queue in ALL:
+            assert self.locks.holder("G", queue) == self.holder(queue)
+        assert self.locks.is_any_held("G") == any(self.holder(queue) for queue in ALL)
+        assert not self.locks.is_any_held("H")
+
+
+LocksAgreeWithAModel.TestCase.settings = settings(max_examples=80, stateful_step_count=30)
+TestLocksAgreeWithAModel = LocksAgreeWithAModel.TestCase
