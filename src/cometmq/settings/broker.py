@@ -52,7 +52,6 @@ class BrokerSettings:
         1_000, java="shortPollingTimeMills", note="how long they wait when long polling is off"
     )
     parked_pulls_max: int = setting(100_000, note="pulls that wait for messages, at most")
-    pull_batch_max_message_count: int = setting(160, note="messages in one answer, at most")
     max_transfer_count_on_message_in_memory: int = setting(32, note="messages in one answer")
     max_transfer_bytes_on_message_in_memory: int = setting(262_144, note="bytes in one answer")
     message_delay_level: str = setting(DELAY_LEVELS, note="times of the delay levels, from 1")
@@ -82,7 +81,7 @@ class BrokerSettings:
         one_of(self, "broker_permission", 2, 4, 6)
         between(self, 0, 65_535, "listen_port")
         at_least(self, 1, "default_topic_queue_nums", "max_message_size", "parked_pulls_max")
-        at_least(self, 1, "pull_batch_max_message_count", "max_transfer_count_on_message_in_memory")
+        at_least(self, 1, "max_transfer_count_on_message_in_memory")
         at_least(self, 1, "max_transfer_bytes_on_message_in_memory", "register_broker_timeout_ms")
         at_least(self, 1, "short_polling_time_ms", "queue_lock_expire_ms")
         at_least(self, 1, "flush_delay_offset_interval_ms", "flush_consumer_offset_interval_ms")

@@ -27,7 +27,6 @@ BROKER_SETTINGS = (
     f"queueLockExpireMs={LOCK_LIFE_MS}",
     f"messageDelayLevel={control.DELAY_LEVELS}",
     f"maxTransferCountOnMessageInMemory={follow.PULL_BATCH}",
-    f"pullBatchMaxMessageCount={follow.PULL_BATCH}",
 )
 
 PRODUCERS = 2
