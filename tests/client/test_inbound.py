@@ -12,6 +12,7 @@ from cometmq import ConsumeFrom, Message, MessageQueue, Producer, PushConsumer
 from cometmq.errors import BrokerError, RemotingTimeout
 from cometmq.wire import stored
 from cometmq.wire.bodies.admin import decode_directly_result, decode_running_info
+from cometmq.wire.bodies.lock import decode_lock_request
 from cometmq.wire.bodies.offset import decode_consumer_status, encode_reset_offset
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request, response
@@ -346,3 +347,60 @@ def test_a_cancelled_send_leaves_no_trace(peer):
             assert channel._waiting == {}
 
     asyncio.run(story())
+
+
+def test_a_record_that_cannot_be_read_is_never_skipped(peer):
+    """What came before it is handled; the pull that begins with it is tried again."""
+    seen, is_healed = [], threading.Event()
+
+    def answer(command):
+        asked = PullMessageRequestHeader.decode(command.ext)
+        if asked.topic != TOPIC or asked.queue_offset > 3:
+            return None
+        records = [record(n) for n in range(asked.queue_offset, 4)]
+        if not is_healed.is_set():
+            records[2 - asked.queue_offset] = b"\0" * 100
+        return pulled(command, records)
+
+    peer.answers[RequestCode.PULL_MESSAGE] = answer
+    consumer = PushConsumer(GROUP, namesrv=peer.addr, orderly=True)
+    consumer.subscribe(TOPIC, "*", lambda messages: seen.extend(m.queue_offset for m in messages))
+    with consumer:
+        until(lambda: [pull.queue_offset for pull in pulls(peer)].count(2) >= 3)
+        assert seen == [0, 1]
+        is_healed.set()
+        until(lambda: len(seen) == 4)
+    assert seen == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_a_handler_that_hangs_does_not_hold_up_the_stop_for_ever(peer, orderly):
+    begun, gate = threading.Event(), threading.Event()
+
+    def answer(command):
+        asked = PullMessageRequestHeader.decode(command.ext)
+        return (
+            pulled(command, [record(0)])
+            if (asked.topic, asked.queue_offset) == (TOPIC, 0)
+            else None
+        )
+
+    def hang(messages):
+        begun.set()
+        gate.wait(30)
+
+    peer.answers[RequestCode.PULL_MESSAGE] = answer
+    consumer = PushConsumer(GROUP, namesrv=peer.addr, orderly=orderly, stop_timeout_s=0.3)
+    consumer.subscribe(TOPIC, "*", hang)
+    with consumer:
+        until(begun.is_set)
+        began = time.monotonic()
+    assert time.monotonic() - began < 5
+    gate.set()
+    commits = [
+        UpdateConsumerOffsetRequestHeader.decode(c.ext)
+        for c in peer.of(RequestCode.UPDATE_CONSUMER_OFFSET)
+    ]
+    assert {commit.commit_offset for commit in commits if commit.topic == TOPIC} <= {0}
+    unlocked = [decode_lock_request(c.body) for c in peer.of(RequestCode.UNLOCK_BATCH_MQ)]
+    assert QUEUE not in {queue for one in unlocked for queue in one.queues}

@@ -117,8 +117,13 @@ class OrderlyConsume:
             assigned.arrived.set()
 
     async def drain(self, assigned: Assigned, timeout_s: float) -> None:
-        """Wait until the handler at work on the queue is done with its batch."""
-        await asyncio.wait(assigned.tasks, timeout=timeout_s)
+        """Wait until the handler at work on the queue is done with its batch, or the time is over.
+
+        A handler that takes longer is left alone; `in_hand` then says that it still runs.
+        """
+        _, late = await asyncio.wait(assigned.tasks, timeout=timeout_s)
+        for task in late:
+            task.cancel()
 
     async def _work(self, assigned: Assigned) -> None:
         loop = asyncio.get_running_loop()

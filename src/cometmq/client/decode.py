@@ -25,9 +25,13 @@ _RETRY_TOPIC = Property.RETRY_TOPIC.encode()
 _ZLIB = {sysflag.COMPRESSION_LEGACY_ZLIB, sysflag.COMPRESSION_ZLIB}
 
 
-def messages_of(body: bytes, broker_name: str) -> list[MessageExt]:
-    """All messages of a pull's body, in its order."""
-    return [message_of(record, broker_name) for record in stored.iterate(body)]
+def messages_of(body: bytes, broker_name: str) -> tuple[list[MessageExt], bool]:
+    """All messages of a pull's body, in its order, and whether all of it could be read."""
+    messages, read = [], 0
+    for record in stored.iterate(body):
+        messages.append(message_of(record, broker_name))
+        read += record.size
+    return messages, read == len(body)
 
 
 def message_of(record: Stored, broker_name: str) -> MessageExt:

@@ -134,25 +134,33 @@ class PullLoop:
             raise BrokerError(answer.code, answer.remark, addr)
         header = PullMessageResponseHeader.decode(answer.ext)
         messages: list[MessageExt] = []
+        next_offset = header.next_begin_offset
         if status is PullStatus.FOUND:
-            messages = self._messages(assigned, answer.body)
+            messages, next_offset = self._messages(assigned, answer.body, next_offset)
         return PullResult(
             status,
-            header.next_begin_offset,
+            next_offset,
             header.min_offset,
             header.max_offset,
             messages,
             header.suggest_which_broker_id,
         )
 
-    def _messages(self, assigned: Assigned, body: bytes) -> list[MessageExt]:
+    def _messages(
+        self, assigned: Assigned, body: bytes, next_offset: int
+    ) -> tuple[list[MessageExt], int]:
+        """The messages of an answer and where to go on: never beyond one that cannot be read."""
         topic, broker_name = assigned.queue.topic, assigned.queue.broker_name
-        messages = decode.messages_of(body, broker_name)
+        messages, is_whole = decode.messages_of(body, broker_name)
+        if not is_whole:
+            if not messages:
+                raise ProtocolError(f"{assigned.queue} brought a record that cannot be read")
+            next_offset = messages[-1].queue_offset + 1
         if tags := self._subscriptions.tags_of(topic):
             messages = decode.tagged(messages, tags)
         if is_retry_topic(topic):
             decode.restore_topic(messages)
-        return messages
+        return messages, next_offset
 
     def _header(self, assigned: Assigned) -> PullMessageRequestHeader:
         queue, options = assigned.queue, self._options

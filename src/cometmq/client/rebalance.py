@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _UNBALANCED_S = 0.5
 _GIVE_AWAY_S = 30.0
+_PROBLEMS_MAX = 100
 
 
 class Begins(Protocol):
@@ -68,7 +69,7 @@ class Rebalance:
         self._leaving: dict[MessageQueue, Assigned] = {}
         self._awake = asyncio.Event()
         self._not_before = 0.0
-        self._problem = ""
+        self._said: set[str] = set()
         self._consume: Works
         self._pulls: Begins
 
@@ -126,6 +127,9 @@ class Rebalance:
             assigned.drop()
         timeout_s = self._options.stop_timeout_s
         await asyncio.gather(*(self._release(assigned, timeout_s) for assigned in table))
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while self._leaving and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.01)
 
     async def _wait(self, pause_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -155,7 +159,7 @@ class Rebalance:
             mine = share_of(self._options.allocate, self._core.client_id, queues, members)
             is_balanced &= await self._settle(topic, mine)
         if is_balanced:
-            self._problem = ""
+            self._said.clear()
         return is_balanced
 
     async def _members(self, queues: Iterable[MessageQueue]) -> list[str] | None:
@@ -246,7 +250,7 @@ class Rebalance:
             await self._locks.give_back(queue)
 
     def _say(self, problem: str) -> None:
-        """Log a problem once until it changes."""
-        if problem != self._problem:
-            self._problem = problem
+        """Log a problem once, until all is well again."""
+        if problem not in self._said and len(self._said) < _PROBLEMS_MAX:
+            self._said.add(problem)
             log.warning("%s (group %s)", problem, self._options.group)

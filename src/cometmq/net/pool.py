@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cometmq.wire.command import Command
 
-_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 1.0
+_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 0.5
 
 
 class ChannelPool:
@@ -45,7 +45,7 @@ class ChannelPool:
     async def channel(self, addr: str) -> Channel:
         """Return the open connection to `addr`, made now if need be.
 
-        Raises ConnectFailed; at once during the pause (50 ms growing to 1 s) after a failure.
+        Raises ConnectFailed; at once during the pause (50 ms growing to 500 ms) after a failure.
         """
         found = self._channels.get(addr)
         if found is not None and found.is_open:
