@@ -137,7 +137,7 @@ class RemotingServer:
                 lambda: Connection(self), host, port, backlog=self.settings.backlog
             )
         except (OSError, OverflowError) as error:
-            raise SettingsError(_why_not(host, port, error)) from error
+            raise _refused(host, port, error) from error
         self._sweep()
         return int(self._listener.sockets[0].getsockname()[1])
 
@@ -179,10 +179,10 @@ class RemotingServer:
         self._sweeper = self._loop.call_later(self.settings.idle_s / _SWEEPS, self._sweep)
 
 
-def _why_not(host: str, port: int, error: Exception) -> str:
+def _refused(host: str, port: int, error: OSError | OverflowError) -> SettingsError:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return (
+        return SettingsError(
             f"{host}:{port} is in use: stop the program that listens there or choose another port"
         )
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return f"cannot listen on {host}:{port}: {reason}"
+    return SettingsError(f"cannot listen on {host}:{port}: {reason}")

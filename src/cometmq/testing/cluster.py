@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -233,6 +234,7 @@ class InProcessCluster:
         self._clock, self._files = clock, files
         self.name_server = NameServer.open(NamesrvSettings(listen_port=0), clock=clock)
         self.role: Broker
+        self._started = AsyncExitStack()
 
     @property
     def namesrv(self) -> str:
@@ -245,26 +247,24 @@ class InProcessCluster:
         return self.role.address
 
     async def start(self) -> None:
-        """Start both; raises CometError when one of them cannot."""
-        await self.name_server.start()
-        settings = self._loaded.of(BrokerSettings)
-        try:
+        """Start both; when one of them cannot, raise its CometError and leave nothing running."""
+        async with AsyncExitStack() as started:
+            await self.name_server.start()
+            started.push_async_callback(self.name_server.stop)
             self.role = Broker.open(
-                dataclasses.replace(settings, namesrv_addr=self.namesrv),
+                dataclasses.replace(self._loaded.of(BrokerSettings), namesrv_addr=self.namesrv),
                 self._loaded.of(StoreSettings),
                 self._loaded.of(NetSettings),
                 clock=self._clock,
                 files=self._files,
             )
             await self.role.start()
-        except BaseException:
-            await self.name_server.stop()
-            raise
+            started.push_async_callback(self.role.stop)
+            self._started = started.pop_all()
 
     async def stop(self) -> None:
         """Stop both cleanly."""
-        await self.role.stop()
-        await self.name_server.stop()
+        await self._started.aclose()
 
     async def __aenter__(self) -> Self:
         """Start."""
