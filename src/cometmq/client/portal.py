@@ -66,9 +66,8 @@ class Portal:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        finally:
+            future.cancel()  # does nothing once it is done
 
     def begin(self, start: Callable[[], asyncio.Future[T]]) -> Future[T]:
         """Call `start` on the loop, soon and in the order of the calls; return its result's future.

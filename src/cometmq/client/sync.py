@@ -46,10 +46,10 @@ class _Crossing:
         portal = Portal.enter()
         try:
             portal.call(start)
-        except BaseException:
-            portal.leave()
-            raise
-        self._portal = portal
+            self._portal = portal
+        finally:
+            if self._portal is None:
+                portal.leave()
 
     def leave(self, stop: Coroutine[object, object, None]) -> None:
         """Run the stop of the client and give the portal back."""
