@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cometmq.spark.reader import BatchReader, StreamReader
 
 
-class DefaultSource(DataSource):  # type: ignore[misc]
+class RocketMQSource(DataSource):  # type: ignore[misc]
     """Topics of RocketMQ, ours or Apache's, as tables and as streams."""
 
     @classmethod
