@@ -23,9 +23,7 @@ class NetSettings:
     )
     calls_max: int = setting(1_024, note="unanswered requests of ours to one client")
     write_buffer_bytes_max: int = setting(
-        4 * 1024 * 1024,
-        java="writeBufferHighWaterMark",
-        note="unsent answers above which a connection is no longer read",
+        4 * 1024 * 1024, note="unsent answers above which a connection is no longer read"
     )
     unsent_bytes_max: int = setting(
         128 * 1024 * 1024, note="unsent answers above which a connection is cut"
