@@ -71,6 +71,7 @@ class Shop:
         await store._upkeep.stop()
         store._end_tick = lambda: None  # type: ignore[method-assign]
         store._close()
+        store._is_stopped = True
 
     async def stop(self) -> None:
         await self.store.stop()

@@ -32,11 +32,11 @@ class CommitLog:
     __slots__ = (
         "_file_bytes",
         "_pending",
-        "_room",
         "_row",
         "_torn",
         "_with_crc",
         "flushed",
+        "room",
         "store_host",
         "tail",
         "written",
@@ -54,7 +54,7 @@ class CommitLog:
     def begin_at(self, tail: int) -> None:
         """Take `tail` as the end of what is in the files and durable."""
         self.tail = self.written = self.flushed = tail
-        self._room = self._file_bytes - tail % self._file_bytes
+        self.room = self._file_bytes - tail % self._file_bytes
 
     @property
     def first(self) -> int:
@@ -72,10 +72,10 @@ class CommitLog:
 
     def make_room(self, size: int) -> None:
         """End the current file with a blank unless `size` bytes and a blank still fit."""
-        if self._room < size + 8:
-            self._pending.append(stored.BLANK.pack(self._room, stored.MAGIC_BLANK))
-            self.tail += self._room
-            self._room = self._file_bytes
+        if self.room < size + 8:
+            self._pending.append(stored.BLANK.pack(self.room, stored.MAGIC_BLANK))
+            self.tail += self.room
+            self.room = self._file_bytes
 
     def place(
         self, draft: Draft, properties: bytes, sys_flag: int, queue_offset: int, now_ms: int
@@ -105,14 +105,15 @@ class CommitLog:
         self._pending.append(record)
         size = len(record)
         self.tail = phy_offset + size
-        self._room -= size
+        self.room -= size
         return phy_offset, size
 
-    def add(self, record: bytes, size: int) -> None:
+    def add(self, record: bytes) -> None:
         """Put a whole record at the tail, still in memory. Only after `make_room` for it."""
         self._pending.append(record)
+        size = len(record)
         self.tail += size
-        self._room -= size
+        self.room -= size
 
     def write(self) -> None:
         """Hand everything placed to the system; OSError: nothing of it was kept."""
@@ -130,7 +131,7 @@ class CommitLog:
                 self._write_over_files(pending)
         except OSError:
             self.tail = start
-            self._room = self._file_bytes - start % self._file_bytes
+            self.room = self._file_bytes - start % self._file_bytes
             self._torn = True
             self._mend(start)
             raise

@@ -70,7 +70,8 @@ class Segment:
         """The open file, opened now if it is not."""
         if self.file is None:
             row = self.row
-            self.file = row.files.open(row.path_of(self.base), row.file_bytes, mapped=row.mapped)
+            size = row.file_bytes if row.may_grow else 0
+            self.file = row.files.open(row.path_of(self.base), size, mapped=row.mapped)
             row.open_files.add(self)
         self.used = True
         return self.file
@@ -95,7 +96,16 @@ class Segment:
 class FileRow:
     """All files of one directory, in the order of their offsets."""
 
-    __slots__ = ("bases", "directory", "file_bytes", "files", "mapped", "open_files", "segments")
+    __slots__ = (
+        "bases",
+        "directory",
+        "file_bytes",
+        "files",
+        "mapped",
+        "may_grow",
+        "open_files",
+        "segments",
+    )
 
     def __init__(
         self,
@@ -105,9 +115,11 @@ class FileRow:
         open_files: OpenFiles,
         *,
         mapped: bool = False,
+        may_grow: bool = True,
     ) -> None:
+        """`mapped`: read by mappings; `may_grow`: a file that is too short is made full size."""
         self.files, self.directory, self.file_bytes = files, directory, file_bytes
-        self.open_files, self.mapped = open_files, mapped
+        self.open_files, self.mapped, self.may_grow = open_files, mapped, may_grow
         self.bases: list[int] = []
         self.segments: dict[int, Segment] = {}
 

@@ -100,7 +100,8 @@ class MessageStore:
             workers[1],
         )
         self.on_arrival: Callable[[str, int, int, int], None] = _nobody
-        """(topic, queue_id, new max offset, tags code), called once a message is visible."""
+        """(topic, queue_id, new max offset, tags code), called once messages are visible: for all
+        of one turn, queue and code together."""
         self._asked: list[Done] = []
         self._placed: list[Entry] = []
         self._tick_ms = self._last_ms = 0
@@ -236,14 +237,15 @@ class MessageStore:
         """
         now = self._tick_ms or self._begin_lane_tick()
         size = lane.fixed_bytes + len(body) + len(raw)
-        commit_log = self._log
         if not now or len(raw) > self._properties_max or size > self._lane_bytes_max:
             return None
-        commit_log.make_room(size)
+        commit_log = self._log
+        if commit_log.room < size + 8:
+            commit_log.make_room(size)
         queue = lane.queues[queue_id] or lane.open(queue_id)
         phy_offset, queue_offset = commit_log.tail, queue.next_offset
         commit_log.add(
-            lane.record(size, queue_id, queue_offset, phy_offset, born_ms, now, body, raw), size
+            lane.record(size, queue_id, queue_offset, phy_offset, born_ms, now, body, raw)
         )
         queue.next_offset = queue_offset + 1
         self._placed.append((queue, phy_offset, size, code))
@@ -354,14 +356,12 @@ class MessageStore:
         entries = group.entries
         if not entries:
             return
-        append = self._queues.append
-        for queue, phy_offset, size, code in entries:
-            append(queue, phy_offset, size, code)
+        self._queues.append(entries)
         self._upkeep.entries += len(entries)
         _, phy_offset, size, _ = entries[-1]
         self._upkeep.shown = Last(phy_offset, size, group.store_ms or self._last_ms)
         arrived = self.on_arrival
-        for queue, _, _, code in entries:
+        for queue, code in {(queue, code) for queue, _, _, code in entries}:
             arrived(queue.topic, queue.queue_id, queue.max_offset, code)
 
     # ---- getting

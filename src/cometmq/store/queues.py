@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from cometmq.store.flush import Entry
     from cometmq.world.ports import Files, Worker
 
 _SLICE = 16
@@ -69,10 +70,12 @@ class Queues:
                 if name.isdecimal():
                     self.of(topic, int(name)).row.load()
 
-    def append(self, queue: ConsumeQueue, phy_offset: int, size: int, tags_code: int) -> None:
-        """Show one message more of a queue and remember that it is to be written."""
-        queue.append(phy_offset, size, tags_code)
-        self._dirty[queue] = None
+    def append(self, entries: list[Entry]) -> None:
+        """Show messages to readers and remember the queues whose entries are to be written."""
+        dirty = self._dirty
+        for queue, phy_offset, size, tags_code in entries:
+            queue.append(phy_offset, size, tags_code)
+            dirty[queue] = None
 
     @property
     def has_unwritten(self) -> bool:

@@ -1,0 +1,93 @@
+"""`cometmq store`: a stopped store is read, judged and left as it was."""
+
+import json
+from hashlib import sha256
+
+import pytest
+
+from cometmq.cli.main import run
+from cometmq.errors import NotAStore
+from cometmq.store.inspection import Inspection
+from cometmq.world.system import SystemFiles
+
+
+def fingerprint(root):
+    return {p: sha256(p.read_bytes()).hexdigest() for p in root.rglob("*") if p.is_file()}
+
+
+def verify(shop):
+    before = fingerprint(shop.root)
+    with Inspection(shop.root, SystemFiles()) as inspection:
+        report = inspection.verify()
+    assert fingerprint(shop.root) == before
+    return report
+
+
+async def fill(shop):
+    shop.open(commit_log_file_bytes=4096)
+    for number in range(50):
+        await shop.put(b"%d" % number, "T" if number % 5 else "U", number % 2)
+    await shop.store._upkeep.write_queues()
+
+
+@pytest.mark.parametrize("how", ["stop", "crash"])
+def test_a_whole_store_is_called_whole(tell, how):
+    async def story(shop):
+        await fill(shop)
+        end = shop.store.max_phy_offset
+        await (shop.stop() if how == "stop" else shop.crash())
+        report = verify(shop)
+        assert (report.records, report.end, report.was_stopped) == (50, end, how == "stop")
+        assert report.topics == {"T": 40, "U": 10}
+        assert (report.damage, report.notes, report.queues) == ([], [], 4)
+
+    tell(story)
+
+
+def test_missing_queues_are_noted_and_damage_is_told(tell):
+    async def story(shop):
+        await fill(shop)
+        await shop.stop()
+        (shop.root / "consumequeue/U/0" / ("0" * 20)).unlink()
+        assert verify(shop).notes == ["queue U 0 lacks 5 entries or has other ones"]
+        second = shop.log_files()[1]
+        raw = bytearray(second.read_bytes())
+        raw[300] ^= 1
+        second.write_bytes(raw)
+        report = verify(shop)
+        assert any(f"{second} holds no whole record at byte" in line for line in report.damage)
+        assert report.records < 50
+
+    tell(story)
+
+
+def test_the_commands_print_and_exit_as_they_should(tell, capsys):
+    async def story(shop):
+        await fill(shop)
+        root = str(shop.root)
+        assert run(["store", "verify", root]) == 1
+        assert "in use" in capsys.readouterr().err
+        await shop.stop()
+        assert run(["store", "verify", root]) == 0
+        assert capsys.readouterr().out.endswith("whole\n")
+        assert run(["store", "dump", root, "--topic", "U", "--count", "3"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split()[3:7] for line in lines] == [
+            ["U", "0", "0", "a"],
+            ["U", "1", "0", "a"],
+            ["U", "0", "1", "a"],
+        ]
+        assert run(["store", "dump", root, "--queue", "1", "--count", "1", "--json"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert (facts["topic"], facts["body"], facts["properties"]) == ("T", "1", {"TAGS": "a"})
+        shop.log_files()[1].write_bytes(b"")
+        assert run(["store", "verify", root]) == 1
+        assert "LOST" in capsys.readouterr().out
+
+    tell(story)
+
+
+def test_what_is_no_store_is_said_to_be_none(tmp_path):
+    with pytest.raises(NotAStore, match="no commit log"):
+        Inspection(tmp_path, SystemFiles())
+    assert list(tmp_path.iterdir()) == []
