@@ -1,0 +1,156 @@
+# ruff: noqa: INP001
+"""Writes docs/operate/settings.md from the settings classes, so the page cannot be wrong.
+
+    .venv/bin/python scripts/settings_page.py          writes the page
+    .venv/bin/python scripts/settings_page.py --check  exit code 1 when it is not fresh
+
+Owns the page's words and columns; what a setting is, its default and its note come from
+`cometmq.settings`, RocketMQ's defaults from java_defaults.txt beside this file.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from cometmq.cli.roles import STANDALONE
+from cometmq.settings.broker import BrokerSettings
+from cometmq.settings.keys import key_of
+from cometmq.settings.load import env_name_of
+from cometmq.settings.namesrv import NamesrvSettings
+from cometmq.settings.net import NetSettings
+from cometmq.settings.store import StoreSettings
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "operate" / "settings.md"
+SECTIONS = (
+    ("Broker", "broker", BrokerSettings),
+    ("Store", "broker", StoreSettings),
+    ("Sockets (broker and name server)", "broker", NetSettings),
+    ("Name server", "namesrv", NamesrvSettings),
+)
+UNITS = (("_ms", "ms"), ("_s", "s"), ("_hours", "h"), ("_pages", "pages"))
+COMMAND_DEFAULTS = {
+    "broker.brokerName": "(the host's name)",
+    "broker.namesrvAddr": "(the variable NAMESRV_ADDR)",
+}
+"""What the command `broker` puts where neither file nor environment nor options say anything."""
+TYPES = {int: "int", bool: "bool", float: "float", str: "text"}
+
+INTRO = """\
+# Settings
+
+Made by `scripts/settings_page.py` from the settings classes; a test keeps it fresh.
+
+Settings come from, later ones winning: the defaults below, the file given with `-c` (in RocketMQ's
+properties form), environment variables, `--set KEY=VALUE`, and the options of the command. The
+variable of `listenPort` is `{env}`, of other keys likewise; case and underscores do not
+matter. All are read once, at the start.
+
+- An unknown key is an error that names the nearest known one, with file and line.
+- A key of RocketMQ that has no effect here is one warning.
+- A bad value is an error that says what it must be.
+
+`same` means that RocketMQ 5.5.0 has the same default; `-` that it has no such key.
+"""
+
+STANDALONE_INTRO = """\
+## What `standalone` sets before everything else
+
+`cometmq standalone` is one name server and one broker for one machine. It changes these defaults;
+file, environment and options still win. The name server's port is `--namesrv-port`.
+
+| Key | `broker` | `standalone` |
+|---|---|---|
+"""
+
+
+def page() -> str:
+    """Return the whole page."""
+    java = _java_defaults()
+    parts = [INTRO.format(env=env_name_of("listenPort")), STANDALONE_INTRO + _standalone()]
+    seen: set[str] = set()
+    for title, role, kind in SECTIONS:
+        rows = "".join(_rows(kind, role, java, seen))
+        parts.append(f"## {title}\n\n{_HEAD}{rows}")
+    return "\n".join(parts)
+
+
+_HEAD = (
+    "| Key | Type | Unit | Default | RocketMQ | What |\n"
+    "|---|---|---|---|---|---|\n"
+)  # fmt: skip
+
+
+def _rows(kind: type[Any], role: str, java: dict[str, str], seen: set[str]) -> list[str]:
+    hints, rows = get_type_hints(kind), []
+    for field in fields(kind):
+        key = key_of(field)
+        if f"{role}.{key}" in seen:  # two rooms of one broker share it
+            continue
+        seen.add(f"{role}.{key}")
+        shown = COMMAND_DEFAULTS.get(f"{role}.{key}") or _shown(field.default)
+        theirs = java.get(f"{role}.{key}")
+        cells = (
+            f"`{key}`",
+            TYPES[hints[field.name]],
+            _unit(field.name),
+            shown,
+            _theirs(shown, theirs),
+            field.metadata["note"],
+        )
+        rows.append(f"| {' | '.join(cells)} |\n")
+    return rows
+
+
+def _theirs(shown: str, theirs: str | None) -> str:
+    if theirs is None:
+        return "-"
+    theirs = _shown(theirs)
+    return "same" if theirs == shown else theirs
+
+
+def _standalone() -> str:
+    kinds = [kind for _, role, kind in SECTIONS if role == "broker"]
+    ours = {key_of(field): _shown(field.default) for kind in kinds for field in fields(kind)}
+    ours |= {key.removeprefix("broker."): shown for key, shown in COMMAND_DEFAULTS.items()}
+    return "".join(f"| `{key}` | {ours[key]} | `{value}` |\n" for key, value in STANDALONE.items())
+
+
+def _unit(name: str) -> str:
+    if "_bytes" in name or name == "max_message_size":
+        return "bytes"
+    if "_seconds" in name:
+        return "s"
+    if "_percent" in name:
+        return "%"
+    return next((unit for ending, unit in UNITS if name.endswith(ending)), "")
+
+
+def _shown(value: object) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool):
+        text = text.lower()
+    if text.startswith("("):  # in words
+        return text
+    return f"`{text}`" if text else "empty"
+
+
+def _java_defaults() -> dict[str, str]:
+    lines = (HERE / "java_defaults.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.partition(" = ") for line in lines if not line.startswith("#")]
+    return {key: value for key, _, value in pairs}
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    if "--check" in sys.argv[1:]:
+        return 0 if PAGE.read_text(encoding="utf-8") == page() else 1
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
