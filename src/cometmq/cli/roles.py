@@ -33,7 +33,7 @@ _BROKER_KINDS = (BrokerSettings, StoreSettings, NetSettings)
 _NAMESRV_KINDS = (NamesrvSettings, NetSettings)
 _WILDCARDS = ("", "0.0.0.0", "::")
 
-_STANDALONE = {
+STANDALONE = {
     "brokerName": "broker-a",
     "traceTopicEnable": "true",
     "deadLetterDeduplicate": "true",
@@ -98,7 +98,7 @@ def standalone(
     mine = [one for one in given if one.key not in _namesrv_only()]
     theirs = [one for one in given if one.key in _namesrv_only()]
     options = {"bindAddress": common.host, "listenPort": broker_port, "storePathRootDir": store}
-    loaded = _load(_BROKER_KINDS, from_options(_STANDALONE), mine, from_options(options))
+    loaded = _load(_BROKER_KINDS, from_options(STANDALONE), mine, from_options(options))
     broker_settings = loaded.of(BrokerSettings)
     names = _load(
         _NAMESRV_KINDS,
