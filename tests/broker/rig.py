@@ -13,7 +13,7 @@ from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.store import StoreSettings
 from cometmq.wire import properties, stored
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
-from cometmq.wire.codes import RequestCode
+from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, request
 from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.headers.send import SendMessageRequestHeaderV2
@@ -57,6 +57,15 @@ class Client:
 
     async def pull(self, topic: str, **more: Any) -> Command:
         return await self.call(RequestCode.PULL_MESSAGE, pull_header(topic, **more))
+
+    async def drain(self, topic: str, **more: Any) -> list[stored.Stored]:
+        """All that lies in a queue of the topic."""
+        found: list[stored.Stored] = []
+        answer = await self.pull(topic, **more)
+        while answer.code == ResponseCode.SUCCESS:
+            found += records(answer)
+            answer = await self.pull(topic, queue_offset=int(answer.ext["nextBeginOffset"]), **more)
+        return found
 
     async def beat(self, group: str, *topics: str, client_id: str = "c1", **more: Any) -> Command:
         beat = heartbeat(group, *topics, client_id=client_id, **more)

@@ -1,0 +1,149 @@
+"""Delayed messages: never early, delivered when due, none lost, their time kept by a new table."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.rig import Client, properties_of, records, run, running
+from cometmq.wire.codes import ResponseCode
+from cometmq.world.system import SystemClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.wire.stored import Stored
+
+SHORT = {"message_delay_level": "1s 2s 1h"}
+
+
+async def delayed(client: Client, level: int, body: bytes = b"later", **more: Any) -> Any:
+    extra = {"DELAY": str(level), "UNIQ_KEY": body.decode(), **more.pop("properties", {})}
+    answer = await client.send("T", body, properties=extra, **more)
+    assert answer.code == 0, answer
+    return answer
+
+
+async def received(client: Client, count: int, topic: str = "T") -> list[Stored]:
+    """Pull, waiting, until so many have come."""
+    found: list[Stored] = []
+    while len(found) < count:
+        answer = await client.pull(
+            topic, queue_offset=len(found), sys_flag=6, suspend_timeout_ms=5_000
+        )
+        if answer.code == ResponseCode.SUCCESS:
+            found += records(answer)
+    return found
+
+
+def test_a_delayed_message_comes_when_due_and_never_early(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            await client.send("T", b"now")
+            answer = await delayed(client, 1, queue_id=0, flag=5)
+            assert answer.ext["queueId"] == "0"
+            now, later = await received(client, 2)
+            assert (now.body, later.body) == (b"now", b"later")
+            assert 1_000 <= later.store_ms - now.store_ms < 1_900
+            assert later.flag == 5
+            shown = properties_of(later)
+            assert (shown["REAL_TOPIC"], shown["REAL_QID"], shown["DELAY"]) == ("T", "0", "1")
+            assert rig.broker.state.delays.offsets[1] == 1
+
+    run(story())
+
+
+def test_levels_wait_beside_each_other(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            await delayed(client, 2, b"two")
+            await delayed(client, 1, b"one")
+            assert [record.body for record in await received(client, 2)] == [b"one", b"two"]
+
+    run(story())
+
+
+def test_a_level_above_the_table_is_taken_for_the_last_one(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, message_delay_level="1h 1s") as rig:
+            client = await rig.client()
+            await delayed(client, 99)
+            assert (await received(client, 1))[0].body == b"later"
+
+    run(story())
+
+
+def test_a_tag_filters_a_delayed_message_as_any_other(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            await delayed(client, 1, properties={"TAGS": "A"})
+            await received(client, 1)
+            assert len(records(await client.pull("T", subscription="A"))) == 1
+            assert records(await client.pull("T", subscription="B")) == []
+
+    run(story())
+
+
+def test_what_waits_survives_a_stop_and_comes_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            await delayed(client, 1, b"first")
+            await received(client, 1)
+            for number in range(20):
+                await delayed(client, 1, b"%d" % number)
+        stored = json.loads((tmp_path / "config" / "delayOffset.json").read_text())
+        assert stored["offsetTable"] == {"1": 1}
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            bodies = [record.body for record in await received(client, 21)]
+            assert bodies == [b"first", *(b"%d" % number for number in range(20))]
+            assert rig.broker.state.delays.delivered == 20
+
+    run(story())
+
+
+def test_a_changed_table_lets_waiting_messages_keep_their_time(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, message_delay_level="1h 1h 1s") as rig:
+            client = await rig.client()
+            await delayed(client, 1, b"long")
+            await delayed(client, 3, b"short")
+        async with running(tmp_path, message_delay_level="1s") as rig:
+            client = await rig.client()
+            assert [record.body for record in await received(client, 1)] == [b"short"]
+            delays, now_ms = rig.broker.state.delays, SystemClock().now_ms
+            assert delays.deliver_due() > 0
+            assert delays.offsets == {3: 1}
+            _, _, due_ms = rig.broker.store.entry("SCHEDULE_TOPIC_XXXX", 0, 0) or (0, 0, 0)
+            assert 3_500_000 < due_ms - now_ms() <= 3_600_000
+
+    run(story())
+
+
+def test_many_due_at_once_all_come_in_order(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            await asyncio.gather(*(delayed(client, 1, b"%04d" % n) for n in range(500)))
+            found = await received(client, 500)
+            assert [record.body for record in found] == [b"%04d" % n for n in range(500)]
+
+    run(story())
+
+
+@pytest.mark.parametrize("level", ["-1", "0", "x", "1.5", "9" * 30])
+def test_a_level_that_is_none_delays_nothing(tmp_path: Path, level: str) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            await client.send("T", properties={"DELAY": level})
+            assert (await client.pull("T")).code == 0
+
+    run(story())

@@ -1,0 +1,297 @@
+"""Messages sent back: the next attempt by way of a delay level, and dead letters after the last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.rig import Client, Rig, properties_of, records, run, running
+from broker.test_delay import received
+from cometmq.model.queue import MessageQueue
+from cometmq.wire.bodies.lock import LockRequest, encode_lock_request
+from cometmq.wire.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.wire.command import Command
+    from cometmq.wire.stored import Stored
+
+SHORT = {"message_delay_level": "1s 1s 1s 1s 1s"}
+RETRY, DEAD = "%RETRY%CG", "%DLQ%CG"
+
+
+async def first(client: Client, **more: Any) -> Stored:
+    """One message of topic T, sent and pulled by the group CG."""
+    await client.beat("CG", "T")
+    assert (await client.send("T", b"hard", **more)).code == 0
+    return records(await client.pull("T"))[-1]
+
+
+async def send_back(client: Client, record: Stored, **more: Any) -> Command:
+    fields = {
+        "offset": str(record.phy_offset),
+        "group": "CG",
+        "delayLevel": "0",
+        "originMsgId": "K1",
+        "originTopic": "T",
+        "unitMode": "false",
+        "maxReconsumeTimes": "3",
+    }
+    wanted = {**fields, **{name: str(value) for name, value in more.items()}}
+    return await client.call(RequestCode.CONSUMER_SEND_MSG_BACK, **wanted)
+
+
+def test_a_message_sent_back_comes_again_in_the_retry_topic(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            record = await first(client, flag=3, properties={"TAGS": "A", "x": "y"})
+            assert (await send_back(client, record)).code == 0
+            (again,) = await received(client, 1, RETRY)
+            assert (again.body, again.flag, again.reconsume_times) == (b"hard", 3, 1)
+            assert again.born_ms == record.born_ms
+            shown = properties_of(again)
+            assert shown["RETRY_TOPIC"] == "T"
+            assert shown["DELAY"] == "3"
+            assert (shown["TAGS"], shown["x"], shown["UNIQ_KEY"]) == ("A", "y", "K1")
+            host = record.store_host.hex().upper()
+            assert shown["ORIGIN_MESSAGE_ID"] == f"{host}{record.phy_offset:016X}"
+
+    run(story())
+
+
+def test_the_level_rises_with_the_attempts_unless_one_is_asked_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            record = await first(client)
+            levels = []
+            for count, wanted in enumerate((0, 0, 1)):
+                assert (await send_back(client, record, delayLevel=wanted)).code == 0
+                record = (await received(client, count + 1, RETRY))[count]
+                levels.append(properties_of(record)["DELAY"])
+            assert levels == ["3", "4", "1"]
+            assert record.reconsume_times == 3
+
+    run(story())
+
+
+def test_the_last_attempt_ends_among_the_dead_letters(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            record = await first(client, properties={"x": "y"})
+            reason = "ValueError: no arrival time"
+            answer = await send_back(client, record, maxReconsumeTimes=1, dlqReason="not yet")
+            assert answer.code == 0
+            (second,) = await received(client, 1, RETRY)
+            assert properties_of(second)["DLQ_REASON"] == "not yet"
+            answer = await send_back(client, second, maxReconsumeTimes=1, dlqReason=reason)
+            assert answer.code == 0
+            (dead,) = records(await client.pull(DEAD))
+            assert (dead.body, dead.reconsume_times, dead.queue_id) == (b"hard", 2, 0)
+            shown = properties_of(dead)
+            assert shown["DLQ_ORIGIN_TOPIC"] == "T"
+            assert shown["DLQ_ORIGIN_MESSAGE_ID"] == "K1"
+            assert shown["DLQ_REASON"] == reason
+            assert shown["DLQ_ATTEMPTS"] == "2"
+            assert shown["RETRY_TOPIC"] == "T"
+            assert shown["DELAY"] == "0"
+            assert int(shown["DLQ_FAILED_AT"]) >= record.store_ms
+            config = rig.broker.state.topics.get(DEAD)
+            assert config is not None
+            assert (config.write_queue_nums, config.perm) == (1, 6)
+
+    run(story())
+
+
+def test_a_negative_level_gives_up_at_once_and_a_long_reason_is_cut(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            record = await first(client)
+            answer = await send_back(client, record, delayLevel=-1, dlqReason="\x01bad\x02" * 200)
+            assert answer.code == 0
+            (dead,) = records(await client.pull(DEAD))
+            assert properties_of(dead)["DLQ_REASON"] == (" bad " * 200)[:512]
+
+    run(story())
+
+
+def test_old_clients_get_the_groups_limit(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            record = await first(client)
+            groups = rig.broker.state.groups
+            groups.put(replace(groups.admit("CG"), retry_max_times=0))
+            assert (await send_back(client, record, maxReconsumeTimes=5)).code == 0
+            assert records(await client.pull(DEAD)) == []
+            groups.put(replace(groups.admit("CG"), retry_max_times=0))
+            answer = await send_back_without_limit(client, record)
+            assert answer.code == 0
+            assert len(records(await client.pull(DEAD))) == 1
+
+    run(story())
+
+
+async def send_back_without_limit(client: Client, record: Stored) -> Command:
+    fields = {"offset": str(record.phy_offset), "group": "CG", "delayLevel": "0"}
+    return await client.call(RequestCode.CONSUMER_SEND_MSG_BACK, **fields)
+
+
+def test_send_backs_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            record = await first(client)
+            answer = await send_back(client, record, group="Nobody")
+            assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+            for offset in (record.phy_offset + 1, 10**12, -1):
+                answer = await send_back(client, record, offset=offset)
+                assert answer.code == ResponseCode.SYSTEM_ERROR, offset
+            topics = rig.broker.state.topics
+            topics.put(replace(topics.table[RETRY], perm=4))
+            assert (await send_back(client, record)).code == ResponseCode.NO_PERMISSION
+
+    run(story())
+
+
+def test_a_group_without_retry_queues_loses_what_it_sends_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            record = await first(client)
+            groups, end = rig.broker.state.groups, rig.broker.store.max_phy_offset
+            groups.put(replace(groups.admit("CG"), retry_queue_nums=0))
+            assert (await send_back(client, record)).code == 0
+            assert rig.broker.store.max_phy_offset == end
+
+    run(story())
+
+
+async def send_to_retry_topic(client: Client, **more: Any) -> Command:
+    extra = {"RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "O1", "DELAY": "1", **more.pop("with_", {})}
+    return await client.send(RETRY, b"hard", properties=extra, **more)
+
+
+async def lock_a_queue(client: Client) -> None:
+    wanted = LockRequest("CG", "c1", (MessageQueue("T", "b0", 0),))
+    answer = await client.call(RequestCode.LOCK_BATCH_MQ, None, encode_lock_request(wanted))
+    assert answer.code == 0
+
+
+def test_a_client_may_send_to_the_retry_topic_itself_until_its_attempts_are_used_up(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            await client.beat("CG", "T")
+            assert (
+                await send_to_retry_topic(client, reconsume_times=3, max_reconsume_times=3)
+            ).code == 0
+            assert len(await received(client, 1, RETRY)) == 1
+            assert (
+                await send_to_retry_topic(client, reconsume_times=4, max_reconsume_times=3)
+            ).code == 0
+            (dead,) = records(await client.pull(DEAD))
+            shown = properties_of(dead)
+            assert (shown["DELAY"], shown["DLQ_ORIGIN_TOPIC"]) == ("-1", "T")
+
+    run(story())
+
+
+def test_while_the_group_holds_a_lock_its_retry_topic_leads_to_the_dead_letters(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            await client.beat("CG", "T")
+            await lock_a_queue(client)
+            told = {
+                "DLQ_REASON": "ValueError",
+                "DLQ_ATTEMPTS": "3",
+                "DLQ_ORIGIN_QUEUE_ID": "2",
+                "DLQ_ORIGIN_OFFSET": "17",
+                "DLQ_FAILED_AT": "1700000000000",
+            }
+            answer = await send_to_retry_topic(client, with_=told)
+            assert answer.code == 0
+            (dead,) = records(await client.pull(DEAD))
+            shown = properties_of(dead)
+            assert {name: shown[name] for name in told} == told
+            assert shown["DLQ_ORIGIN_MESSAGE_ID"] == "K1"
+
+    run(story())
+
+
+def test_a_retry_topic_of_an_unknown_group_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            answer = await send_to_retry_topic(client)
+            assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+    run(story())
+
+
+async def bury(rig: Rig, client: Client, keys: str) -> None:
+    for key in keys:
+        extra = {"UNIQ_KEY": key, "RETRY_TOPIC": "T"}
+        answer = await client.send(
+            RETRY, b"hard", properties=extra, reconsume_times=1, max_reconsume_times=0
+        )
+        assert answer.code == 0
+        assert answer.ext["queueOffset"].isdigit()
+    assert rig.broker.state.topics.get(DEAD)
+
+
+@pytest.mark.parametrize(("once", "lie"), [(True, "AB"), (False, "ABAA")])
+def test_whether_a_message_dies_once_or_each_time_is_a_setting(
+    tmp_path: Path, once: bool, lie: str
+) -> None:
+    async def story() -> None:
+        settings = {**SHORT, "dead_letter_deduplicate": once}
+        async with running(tmp_path, **settings) as rig:
+            client = await rig.client()
+            await client.beat("CG", "T")
+            await bury(rig, client, "ABA")
+        async with running(tmp_path, **settings) as rig:
+            client = await rig.client()
+            await bury(rig, client, "A")
+            dead = await client.drain(DEAD)
+            assert "".join(properties_of(record)["UNIQ_KEY"] for record in dead) == lie
+
+    run(story())
+
+
+def test_a_repeat_is_answered_with_the_place_of_the_first(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, dead_letter_deduplicate=True) as rig:
+            client = await rig.client()
+            await client.beat("CG", "T")
+            answers = [
+                await client.send(RETRY, b"hard", reconsume_times=1, max_reconsume_times=0)
+                for _ in range(2)
+            ]
+            assert answers[0].ext == answers[1].ext
+
+    run(story())
+
+
+def test_one_message_may_die_in_two_groups(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, dead_letter_deduplicate=True) as rig:
+            client = await rig.client()
+            record = await first(client)
+            await client.beat("DG", "T")
+            for group in ("CG", "DG"):
+                assert (await send_back(client, record, group=group, delayLevel=-1)).code == 0
+                assert len(records(await client.pull("%DLQ%" + group))) == 1
+
+    run(story())
