@@ -201,7 +201,7 @@ class Recovery:
         return True
 
     def _append(self, queue: ConsumeQueue, phy_offset: int, size: int, code: int) -> None:
-        self._queues.append(queue, phy_offset, size, code)
+        self._queues.append([(queue, phy_offset, size, code)])
         queue.next_offset += 1
 
     def _meet(self, queue: ConsumeQueue, number: int) -> None:
