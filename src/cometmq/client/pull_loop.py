@@ -185,7 +185,9 @@ class PullLoop:
         if isinstance(error, BrokerError) and error.code == _FLOW_CONTROL:
             await asyncio.sleep(_FLOW_CONTROL_PAUSE_S)
             return
-        level = logging.WARNING if failures == 5 else logging.DEBUG
+        # a broker that is away is reported by the rounds of rebalance, once for all its queues
+        is_news = failures == 5 and not isinstance(error, RemotingError)
+        level = logging.WARNING if is_news else logging.DEBUG
         log.log(level, "pulling %s fails and will be tried again: %s", assigned.queue, error)
         if isinstance(error, RemotingTimeout):
             self._hang_up(assigned)
