@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cometmq.errors import ProtocolError
+from cometmq.errors import InvalidMessage, ProtocolError
 from cometmq.rules.tags import split_expression
 from cometmq.spark.columns import arrow_schema
 from cometmq.wire import properties
@@ -176,7 +176,10 @@ class _Records:
         _require(self._properties_at + sizes == ends)
 
     def bodies(self) -> pa.Array:
-        """What was sent, inflated where the producer had compressed it."""
+        """What was sent, inflated where the producer had compressed it; null where that fails.
+
+        One damaged message must not stop a stream for good.
+        """
         bodies = _cut(pa.binary(), self._data, self._body_at, self._body_end)
         flags = self.first["sys_flag"]
         compressed = (flags & _COMPRESSED) != 0
@@ -188,7 +191,7 @@ class _Records:
             self._body_end[compressed].tolist(),
             strict=True,
         )
-        whole = [inflate(self._data[lo:hi], flag) for flag, lo, hi in spans]
+        whole = [_inflated(self._data[lo:hi], flag) for flag, lo, hi in spans]
         return pc.replace_with_mask(bodies, pa.array(compressed), pa.array(whole, pa.binary()))
 
     def ids(self) -> pa.Array:
@@ -334,6 +337,13 @@ def _separators(data: NDArray[np.uint8], ends: Ints) -> tuple[Ints, Ints, Ints] 
     if not ((key_end > key_at).all() and (value_end > key_end + 1).all()):
         return None
     return key_at, key_end, value_end
+
+
+def _inflated(body: bytes, sys_flag: int) -> bytes | None:
+    try:
+        return inflate(body, sys_flag)
+    except InvalidMessage:
+        return None
 
 
 def _timestamps(ms: Ints) -> pa.Array:

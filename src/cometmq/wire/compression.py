@@ -12,7 +12,7 @@ import zlib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cometmq.errors import InvalidMessage
+from cometmq.errors import InvalidMessage, SettingsError
 from cometmq.wire import sysflag
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ _ZSTD_STEP = 16 * 1024
 def inflate(body: bytes, sys_flag: int) -> bytes:
     """The body as it was before compression, or as it is when `sys_flag` says it isn't compressed.
 
-    Raises InvalidMessage when the bytes are damaged or their package is missing.
+    Raises InvalidMessage when the bytes are damaged or the way is unknown, SettingsError when
+    their package is not installed.
     """
     if not sys_flag & sysflag.COMPRESSED:
         return body
@@ -82,7 +83,7 @@ def _package(module: str, distribution: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise InvalidMessage(
+        raise SettingsError(
             f"a body needs the package {distribution} to be inflated: pip install {distribution}"
         ) from error
 
