@@ -10,6 +10,7 @@ import asyncio
 import gc
 import os
 import socket
+from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -47,6 +48,7 @@ from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.net.edge import Edge
 from cometmq.net.pool import ChannelPool
 from cometmq.net.server import RemotingServer
+from cometmq.rules import permission
 from cometmq.rules.delay import DelayLevels
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.net import NetSettings
@@ -308,7 +310,11 @@ class Broker:
         )
 
     def _registered_topics(self) -> TopicTable:
-        return TopicTable(self.state.topics.version, self.state.topics.table)
+        topics, mine = self.state.topics, self.settings.broker_permission
+        if permission.is_readable(mine) and permission.is_writable(mine):
+            return TopicTable(topics.version, topics.table)
+        told = {name: replace(each, perm=each.perm & mine) for name, each in topics.table.items()}
+        return TopicTable(topics.version, told)
 
     def _arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
         if topic == SCHEDULE_TOPIC:

@@ -20,6 +20,7 @@ KEYS_MAX = 100_000
 """Counters kept; further names are not counted."""
 
 _SAMPLES = 61  # ten minutes
+_DAY_MS = 86_400_000
 
 
 class Counter:
@@ -56,8 +57,8 @@ class Stats:
         self._sent_back: dict[tuple[str, str], Counter] = {}
         self._buried: dict[tuple[str, str], Counter] = {}
         self.puts, self.gets = Counter(), Counter()
-        """Totals, as of the last sample."""
-        self._day = -1
+        """Totals, as of the last `refresh`."""
+        self._day = now_ms() // _DAY_MS
         self.puts_at_midnight, self.gets_at_midnight = [0, 0], [0, 0]
         """Totals at the midnight before yesterday's and today's, as Java shows them."""
 
@@ -96,15 +97,20 @@ class Stats:
         for table in self._tables():
             for counter in table.values():
                 counter.samples.append(counter.count)
-        for total, table in ((self.puts, self._puts), (self.gets, self._gets)):
-            total.count = sum(counter.count for counter in table.values())
-            total.bytes = sum(counter.bytes for counter in table.values())
+        self.refresh()
+        for total in (self.puts, self.gets):
             total.samples.append(total.count)
-        day = self._now_ms() // 86_400_000
+        day = self._now_ms() // _DAY_MS
         if day != self._day:
             self._day = day
             self.puts_at_midnight = [self.puts_at_midnight[1], self.puts.count]
             self.gets_at_midnight = [self.gets_at_midnight[1], self.gets.count]
+
+    def refresh(self) -> None:
+        """Bring the totals up to date."""
+        for total, table in ((self.puts, self._puts), (self.gets, self._gets)):
+            total.count = sum(counter.count for counter in table.values())
+            total.bytes = sum(counter.bytes for counter in table.values())
 
     def _tables(self) -> Iterable[dict[Any, Counter]]:
         return self._puts, self._gets, self._sent_back, self._buried

@@ -118,6 +118,7 @@ class RuntimeRequests:
 
     def _counts(self) -> dict[str, str]:
         stats, now_ms = self._stats, self._now_ms()
+        stats.refresh()
         puts, gets = stats.puts, stats.gets
         put_rates, get_rates = _rates(puts), _rates(gets)
         return {

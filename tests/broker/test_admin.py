@@ -1,0 +1,361 @@
+"""What administrators ask and change."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.rig import Client, records, run, running
+from broker.test_long_polling import parked, pulls
+from cometmq.model.group import SubscriptionGroupConfig
+from cometmq.model.queue import MessageQueue
+from cometmq.model.topic import TopicConfig
+from cometmq.wire.bodies import admin as bodies
+from cometmq.wire.bodies.group import decode_group_config, decode_group_table, encode_group_config
+from cometmq.wire.bodies.lists import decode_group_list, decode_kv_table, decode_topic_list
+from cometmq.wire.bodies.topic import (
+    decode_topic_config,
+    decode_topic_table,
+    encode_topic_config_list,
+)
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import Command, response
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RUNTIME_KEYS = """
+    brokerVersionDesc brokerActive putTps getTransferredTps getTransferedTps brokerVersion
+    sendThreadPoolQueueSize sendThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueSize
+    pullThreadPoolQueueHeadWaitTimeMills pageCacheLockTimeMills earliestMessageTimeStamp
+    commitLogDiskRatio msgPutTotalYesterdayMorning msgPutTotalTodayMorning msgPutTotalTodayNow
+    msgGetTotalYesterdayMorning msgGetTotalTodayMorning msgGetTotalTodayNow timerReadBehind
+    timerOffsetBehind timerCongestNum timerEnqueueTps timerDequeueTps consumeQueueDiskRatio
+    putMessageAverageSize bootTimestamp runtime commitLogMinOffset commitLogMaxOffset
+    commitLogDirCapacity remainHowManyDataToFlush ackThreadPoolQueueSize
+"""
+
+
+async def create(client: Client, topic: str = "T", **more: Any) -> Command:
+    fields = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": "3",
+        "writeQueueNums": "3",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "order": "false",
+    }
+    return await client.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **{**fields, **more})
+
+
+async def config_of(client: Client, topic: str) -> TopicConfig | None:
+    answer = await client.call(RequestCode.GET_TOPIC_CONFIG, topic=topic)
+    return decode_topic_config(answer.body) if answer.code == 0 else None
+
+
+def test_a_topic_is_created_changed_told_and_deleted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            assert (await create(client, attributes="+message.type=FIFO")).code == 0
+            found = await config_of(client, "T")
+            assert found == TopicConfig(
+                topic_name="T",
+                read_queue_nums=3,
+                write_queue_nums=3,
+                attributes={"message.type": "FIFO"},
+            )
+            before = rig.broker.state.topics.version
+            assert (await create(client)).code == 0
+            assert rig.broker.state.topics.version == before, "nothing changed"
+            assert (await create(client, perm="4", attributes="-message.type")).code == 0
+            found = await config_of(client, "T")
+            assert found is not None
+            assert (found.perm, found.attributes) == (4, {})
+            assert (await client.send("T")).code == 0
+            await client.beat("CG", "T")
+            rig.broker.state.offsets.commit("CG", "T", 0, 1)
+            assert (await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")).code == 0
+            assert await config_of(client, "T") is None
+            assert rig.broker.state.offsets.snapshot() == {}
+            assert rig.broker.store.max_offset("T", 0) == 0
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"topic": "a b"}, ResponseCode.INVALID_PARAMETER),
+        ({"topic": "TBW102"}, ResponseCode.INVALID_PARAMETER),
+        ({"topic": "rmq_sys_mine"}, ResponseCode.INVALID_PARAMETER),
+        ({"readQueueNums": "-1"}, ResponseCode.INVALID_PARAMETER),
+        ({"writeQueueNums": "70000"}, ResponseCode.INVALID_PARAMETER),
+        ({"perm": "99"}, ResponseCode.INVALID_PARAMETER),
+        ({"attributes": "+message.type=MIXED"}, ResponseCode.INVALID_PARAMETER),
+        ({"attributes": "+message.type=ODD"}, ResponseCode.SYSTEM_ERROR),
+        ({"attributes": "+color=red"}, ResponseCode.SYSTEM_ERROR),
+        ({"attributes": "+queue.type=BatchCQ"}, ResponseCode.SYSTEM_ERROR),
+        ({"attributes": "-message.type"}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_a_topic_that_cannot_be_is_refused_and_not_made(
+    tmp_path: Path, fields: dict[str, str], code: int
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            before = dict(rig.broker.state.topics.table)
+            answer = await create(client, **fields)
+            assert answer.code == code, answer
+            assert answer.remark
+            assert rig.broker.state.topics.table == before
+
+    run(story())
+
+
+def test_topics_survive_a_restart_in_the_form_that_apache_writes(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            await create(await rig.client(), order="true")
+        stored = json.loads((tmp_path / "config" / "topics.json").read_text())
+        assert list(stored) == ["dataVersion", "topicConfigTable"]
+        assert stored["topicConfigTable"]["T"] == {
+            "attributes": {},
+            "order": True,
+            "perm": 6,
+            "readQueueNums": 3,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": "T",
+            "topicSysFlag": 0,
+            "writeQueueNums": 3,
+        }
+        async with running(tmp_path) as rig:
+            found = await config_of(await rig.client(), "T")
+            assert found is not None
+            assert found.order
+
+    run(story())
+
+
+def test_all_topics_are_told_the_brokers_own_included(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            body = encode_topic_config_list([TopicConfig(topic_name=name) for name in "AB"])
+            answer = await client.call(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
+            assert answer.code == 0
+            answer = await client.call(RequestCode.GET_ALL_TOPIC_CONFIG)
+            told = decode_topic_table(answer.body).topics
+            assert {"A", "B", "TBW102", "SCHEDULE_TOPIC_XXXX", "DefaultCluster", "b0"} <= set(told)
+            assert told["TBW102"].perm == 7
+            answer = await client.call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+            assert "SELF_TEST_TOPIC" in decode_topic_list(answer.body)
+
+    run(story())
+
+
+def test_groups_are_created_told_and_deleted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            config = SubscriptionGroupConfig(group_name="CG", retry_max_times=3)
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+            assert (await client.call(code, None, encode_group_config(config))).code == 0
+            answer = await client.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group="CG")
+            assert decode_group_config(answer.body) == config
+            answer = await client.call(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            assert {"CG", "TOOLS_CONSUMER"} <= set(decode_group_table(answer.body).groups)
+            bad = SubscriptionGroupConfig(group_name="a b")
+            answer = await client.call(code, None, encode_group_config(bad))
+            assert answer.code == ResponseCode.INVALID_PARAMETER
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            rig.broker.state.offsets.commit("CG", "T", 0, 1)
+            fields = {"groupName": "CG", "cleanOffset": "true"}
+            assert (await client.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, **fields)).code == 0
+            answer = await client.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group="CG")
+            assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+            assert rig.broker.state.offsets.snapshot() == {}
+
+    run(story())
+
+
+def test_progress_of_topics_and_groups_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            for _ in range(3):
+                await client.send("T")
+            await client.beat("CG", "T")
+            await client.pull("T", max_msg_nums=2)
+            rig.broker.state.offsets.commit("CG", "T", 0, 1)
+            queue = MessageQueue("T", "b0", 0)
+            answer = await client.call(RequestCode.GET_TOPIC_STATS_INFO, topic="T")
+            told = bodies.decode_topic_stats(answer.body)
+            assert len(told) == 4
+            assert (told[queue].min_offset, told[queue].max_offset) == (0, 3)
+            assert told[queue].last_update_timestamp > 0
+            answer = await client.call(RequestCode.GET_CONSUME_STATS, consumerGroup="CG")
+            progress = bodies.decode_consume_stats(answer.body).offset_table[queue]
+            assert (progress.broker_offset, progress.consumer_offset) == (3, 1)
+            assert progress.pull_offset == 2
+            assert progress.last_timestamp > 0
+            answer = await client.call(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, topic="T")
+            assert decode_group_list(answer.body) == ["CG"]
+            answer = await client.call(RequestCode.QUERY_TOPICS_BY_CONSUMER, group="CG")
+            assert decode_topic_list(answer.body) == ["T"]
+            fields = {"topic": "T", "group": "CG"}
+            answer = await client.call(RequestCode.QUERY_CONSUME_TIME_SPAN, **fields)
+            spans = bodies.decode_time_spans(answer.body)
+            assert {span.message_queue.queue_id for span in spans} == {0, 1, 2, 3}
+            answer = await client.call(RequestCode.GET_TOPIC_STATS_INFO, topic="Nope")
+            assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+
+    run(story())
+
+
+def test_connections_are_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            await client.beat("CG", "T")
+            answer = await client.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="CG")
+            told = bodies.decode_consumer_connections(answer.body)
+            assert [(one.client_id, one.language) for one in told.connections] == [("c1", "PYTHON")]
+            assert list(told.subscriptions) == ["T"]
+            answer = await client.call(RequestCode.GET_PRODUCER_CONNECTION_LIST, producerGroup="PG")
+            assert bodies.decode_producer_connections(answer.body)[0].client_id == "c1"
+            answer = await client.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="X")
+            assert answer.code == ResponseCode.CONSUMER_NOT_ONLINE
+            answer = await client.call(RequestCode.GET_PRODUCER_CONNECTION_LIST, producerGroup="X")
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+
+    run(story())
+
+
+def test_a_question_is_handed_on_to_the_consumer_and_its_answer_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            consumer, asker = await rig.client(), await rig.client()
+            await consumer.beat("CG", "T")
+            await consumer.asked_next()  # the group changed
+            fields = {"consumerGroup": "CG", "clientId": "c1"}
+            asked = asyncio.create_task(asker.call(RequestCode.GET_CONSUMER_RUNNING_INFO, **fields))
+            question = await consumer.asked_next()
+            assert question.code == RequestCode.GET_CONSUMER_RUNNING_INFO
+            assert question.ext["clientId"] == "c1"
+            consumer.channel.answer(response(question.opaque, 0, body=b"{}"))
+            assert (await asked).body == b"{}"
+            answer = await asker.call(
+                RequestCode.GET_CONSUMER_RUNNING_INFO, consumerGroup="CG", clientId="c9"
+            )
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+
+    run(story())
+
+
+def test_a_stored_message_is_handed_to_a_consumer_to_be_handled_now(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            consumer, asker = await rig.client(), await rig.client()
+            sent = await asker.send("T", b"now")
+            await consumer.beat("CG", "T")
+            await consumer.asked_next()
+            fields = {"consumerGroup": "CG", "clientId": "c1", "msgId": sent.ext["msgId"]}
+            asked = asyncio.create_task(asker.call(RequestCode.CONSUME_MESSAGE_DIRECTLY, **fields))
+            question = await consumer.asked_next()
+            assert records(question)[0].body == b"now"
+            consumer.close()
+            assert (await asked).code == ResponseCode.SYSTEM_ERROR
+
+    run(story())
+
+
+def test_the_runtime_information_has_every_key_that_tools_read(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            for _ in range(2):
+                await client.send("T")
+            await client.pull("T")
+            answer = await client.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+            told = decode_kv_table(answer.body)
+            assert not set(RUNTIME_KEYS.split()) - set(told)
+            assert told["msgPutTotalTodayNow"] == told["msgGetTotalTodayNow"] == "2"
+            assert len(told["putTps"].split()) == 3
+            assert int(told["earliestMessageTimeStamp"]) > 1_700_000_000_000
+
+    run(story())
+
+
+def test_settings_are_told_as_a_properties_file_and_not_changed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            answer = await client.call(RequestCode.GET_BROKER_CONFIG)
+            lines = dict(line.split("=", 1) for line in answer.body.decode().splitlines())
+            assert lines["brokerName"] == "b0"
+            assert lines["autoCreateTopicEnable"] == "true"
+            assert lines["flushDiskType"] == "ASYNC_FLUSH"
+            assert "counter" in answer.ext["version"]
+            answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerName=x\n")
+            assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            assert "not supported" in (answer.remark or "")
+
+    run(story())
+
+
+def test_a_message_is_found_by_its_place_and_not_yet_by_its_key(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            sent = await client.send("T", b"found", properties={"KEYS": "k"})
+            offset = str(int(sent.ext["msgId"][16:], 16))
+            answer = await client.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset)
+            assert records(answer)[0].body == b"found"
+            for wrong in ("7", "-1", str(10**15)):
+                answer = await client.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=wrong)
+                assert answer.code == ResponseCode.SYSTEM_ERROR
+            fields = {
+                "topic": "T",
+                "key": "k",
+                "maxNum": "32",
+                "beginTimestamp": "0",
+                "endTimestamp": "9999999999999",
+            }
+            answer = await client.call(RequestCode.QUERY_MESSAGE, **fields)
+            assert answer.code == ResponseCode.QUERY_NOT_FOUND
+
+    run(story())
+
+
+@pytest.mark.parametrize("code", [RequestCode.POP_MESSAGE, RequestCode.AUTH_CREATE_USER, 31_999])
+def test_an_unknown_code_is_answered_and_the_connection_stays(tmp_path: Path, code: int) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            answer = await client.call(code)
+            assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            assert "not supported" in (answer.remark or "")
+            assert str(int(code)) in (answer.remark or "")
+            assert (await client.send("T")).code == 0
+
+    run(story())
+
+
+def test_a_deleted_topic_answers_who_waits_on_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            await client.send("T")
+            waiting = pulls(client, "T", queue_offset=1)
+            await parked(rig, 1)
+            await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")
+            assert (await waiting).code == ResponseCode.TOPIC_NOT_EXIST
+
+    run(story())

@@ -1,0 +1,118 @@
+"""What name servers hear of the broker, also when they were away."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker.rig import run, running
+from cometmq.model.topic import TopicConfig
+from cometmq.namesrv.app import NameServer
+from cometmq.net.channel import connect
+from cometmq.settings.namesrv import NamesrvSettings
+from cometmq.wire.bodies.route import decode_route
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request
+from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.model.route import TopicRouteData
+
+
+async def name_server(port: int = 0) -> NameServer:
+    server = NameServer.open(NamesrvSettings(listen_port=port, kv_config_path=""))
+    await server.start()
+    return server
+
+
+async def route(server: NameServer, topic: str) -> TopicRouteData | None:
+    channel = await connect(server.address)
+    try:
+        header = GetRouteInfoRequestHeader(topic=topic)
+        answer = await channel.call(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, 0, header), 5)
+    finally:
+        channel.close()
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        return None
+    return decode_route(answer.body)
+
+
+def test_all_name_servers_know_the_broker_once_it_runs_and_forget_it_when_it_stops(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        servers = [await name_server() for _ in range(2)]
+        addrs = ";".join(server.address for server in servers)
+        async with running(tmp_path, namesrv_addr=addrs) as rig:
+            for server in servers:
+                found = await route(server, "TBW102")
+                assert found is not None
+                assert found.broker_datas[0].broker_addrs == {0: rig.broker.address}
+                assert found.queue_datas[0].perm == 7
+        for server in servers:
+            assert await route(server, "TBW102") is None
+            await server.stop()
+
+    run(story())
+
+
+def test_a_topic_made_by_a_send_has_a_route_when_the_send_is_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = await name_server()
+        async with running(tmp_path, namesrv_addr=server.address) as rig:
+            client = await rig.client()
+            for topic in ("T", "U"):
+                assert (await client.send(topic)).code == 0
+                found = await route(server, topic)
+                assert found is not None
+                assert found.queue_datas[0].write_queue_nums == 4
+        await server.stop()
+
+    run(story())
+
+
+def test_a_retry_topic_has_a_route_when_the_heartbeat_is_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = await name_server()
+        async with running(tmp_path, namesrv_addr=server.address) as rig:
+            client = await rig.client()
+            assert (await client.beat("CG", "T")).code == 0
+            assert await route(server, "%RETRY%CG") is not None
+        await server.stop()
+
+    run(story())
+
+
+def test_a_broker_that_may_not_be_written_says_so_in_its_routes(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = await name_server()
+        settings = {"namesrv_addr": server.address, "broker_permission": 4}
+        async with running(tmp_path, **settings):
+            found = await route(server, "BenchmarkTest")
+            assert found is not None
+            assert found.queue_datas[0].perm == 4
+        await server.stop()
+
+    run(story())
+
+
+def test_a_name_server_that_is_away_holds_nobody_up_and_hears_of_the_broker_later(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        server = await name_server()
+        port = server.port
+        await server.stop()
+        async with running(tmp_path, namesrv_addr=f"127.0.0.1:{port}") as rig:
+            client = await rig.client()
+            assert (await client.send("T")).code == 0
+            server = await name_server(port)
+            rig.broker.state.topics.put(TopicConfig(topic_name="U"))
+            async with asyncio.timeout(20):
+                while await route(server, "T") is None:
+                    await asyncio.sleep(0.05)
+        await server.stop()
+
+    run(story())
