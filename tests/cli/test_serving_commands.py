@@ -145,6 +145,26 @@ def test_nothing_listens_beyond_this_machine_unless_asked(tmp_path: Path) -> Non
             socket.create_connection((outside, port), timeout=5)
 
 
+@pytest.mark.parametrize(("host", "shown"), [("::1", "[::1]:"), ("0.0.0.0", ""), ("::", "")])
+def test_another_host_is_listened_on_and_told(tmp_path: Path, host: str, shown: str) -> None:
+    try:
+        with socket.create_server((host, 0), family=_family(host)):
+            pass
+    except OSError:
+        pytest.skip(f"this machine cannot listen on {host}")
+    store = str(tmp_path / "s")
+    with serving(tmp_path, "standalone", "--store", store, "--host", host, *FREE) as served:
+        assert served.facts["broker"].startswith(shown)
+        assert "0.0.0.0" not in served.facts["broker"]
+        assert knows_route(served.facts["namesrv"], "TBW102")
+        BlockingChannel(served.facts["broker"]).close()
+        assert served.end(signal.SIGTERM)[0] == 0
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 def test_a_port_in_use_is_one_sentence_and_starts_nothing(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -276,6 +276,34 @@ def test_too_many_unanswered_requests_are_refused_per_connection_and_in_all() ->
     run(story())
 
 
+def test_one_way_requests_above_the_bound_do_not_pile_up() -> None:
+    gate: asyncio.Event
+    begun = 0
+
+    async def slow(_command: Command, _peer: Peer) -> Reply:
+        nonlocal begun
+        begun += 1
+        await gate.wait()
+        return Reply()
+
+    async def story() -> None:
+        nonlocal gate
+        gate = asyncio.Event()
+        net = NetSettings(in_flight_max=3)
+        async with serving({SLOW: slow, ECHO: echo}, net=net) as served:
+            raw = await served.connect()
+            for opaque in range(50):
+                raw.ask(SLOW, opaque, oneway=True)
+            answer = await raw.call(ECHO, 99)
+            assert (answer.opaque, answer.code) == (99, ResponseCode.SYSTEM_BUSY)
+            assert (begun, served.server.in_flight) == (3, 3)
+            gate.set()
+            await until(lambda: served.server.in_flight == 0)
+            assert (await raw.call(ECHO, 100)).code == ResponseCode.SUCCESS
+
+    run(story())
+
+
 def test_both_header_forms_are_understood_and_answered_in_json() -> None:
     header = bytes.fromhex("0001 00 01df 00000007 00000000 00000000 00000000".replace(" ", ""))
 

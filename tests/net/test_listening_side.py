@@ -265,6 +265,31 @@ def test_the_peer_knows_who_it_is() -> None:
     run(story())
 
 
+def test_a_peer_with_an_ipv6_address_has_twenty_bytes_of_host() -> None:
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+
+    async def story() -> None:
+        seen: list[Peer] = []
+        edge = Edge({ECHO: lambda _c, peer: seen.append(peer) or Reply()})  # type: ignore[func-returns-value]
+        server = RemotingServer(edge, NetSettings())
+        try:
+            port = await server.start("::1", 0)
+        except SettingsError:
+            pytest.skip("no IPv6 here")
+        reader, writer = await asyncio.open_connection("::1", port)
+        writer.write(request(ECHO, 1).encode())
+        await reader.read(1)
+        own_port = writer.get_extra_info("sockname")[1]
+        assert seen[0].addr == f"[::1]:{own_port}"
+        assert seen[0].host == bytes(15) + b"\1" + own_port.to_bytes(4, "big")
+        writer.close()
+        await writer.wait_closed()
+        await server.stop()
+
+    run(story())
+
+
 def test_stop_closes_everything_and_lets_answers_out() -> None:
     async def story() -> None:
         server = RemotingServer(Edge({BIG: _big, PARK: lambda _c, _p: PARKED}), NetSettings())

@@ -19,6 +19,7 @@ import click
 from cometmq.cli.ready import ReadyFile
 from cometmq.cli.serve import Running, log_to_stderr, serve, tell
 from cometmq.errors import SettingsError
+from cometmq.net.peer import joined
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.keys import key_of
 from cometmq.settings.load import Given, Loaded, from_environment, from_options, from_text, load
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _BROKER_KINDS = (BrokerSettings, StoreSettings, NetSettings)
 _NAMESRV_KINDS = (NamesrvSettings, NetSettings)
+_FAR_AWAY = ((socket.AF_INET, ("192.0.2.1", 9)), (socket.AF_INET6, ("2001:db8::1", 9)))
 _WILDCARDS = ("", "0.0.0.0", "::")
 
 STANDALONE = {
@@ -112,14 +114,14 @@ def standalone(
 
         name_server = NameServer.open(names.of(NamesrvSettings), loaded.of(NetSettings))
         await running.start(name_server)
-        inward = "127.0.0.1" if broker_settings.bind_address in _WILDCARDS else None
-        own = f"{inward}:{name_server.port}" if inward else name_server.address
+        host, port = broker_settings.bind_address, name_server.port
+        others = broker_settings.namesrv_addr
         settings = replace(
             broker_settings,
-            namesrv_addr=";".join(filter(None, (own, broker_settings.namesrv_addr))),
+            namesrv_addr=";".join(filter(None, (joined(_inside(host), port), others))),
         )
         await _begin_broker(
-            running, settings, loaded, ready, {"namesrv": _shown(name_server.address)}
+            running, settings, loaded, ready, {"namesrv": joined(_outside(host), port)}
         )
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
@@ -148,9 +150,10 @@ def namesrv(
     async def begin(running: Running) -> None:
         from cometmq.namesrv.app import NameServer
 
-        name_server = NameServer.open(loaded.of(NamesrvSettings), loaded.of(NetSettings))
+        settings = loaded.of(NamesrvSettings)
+        name_server = NameServer.open(settings, loaded.of(NetSettings))
         await running.start(name_server)
-        address = _shown(name_server.address)
+        address = joined(_outside(settings.bind_address), name_server.port)
         _announce(running, ready, {"namesrv": address})
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
@@ -269,18 +272,19 @@ def _host_name() -> str:
     return re.sub(r"[^%|a-zA-Z0-9_-]", "-", socket.gethostname())
 
 
+def _inside(bind_address: str) -> str:
+    """Return the address that this process reaches itself by."""
+    return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind_address, bind_address)
+
+
 def _outside(bind_address: str) -> str:
     """Return the address that others reach us by: the one listened on, if it is one."""
     if bind_address not in _WILDCARDS:
         return bind_address
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    family, far = _FAR_AWAY[bind_address == "::"]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing; picks the interface of the way out
+            probe.connect(far)  # sends nothing; picks the interface of the way out
         except OSError:
-            return "127.0.0.1"
+            return _inside(bind_address)
         return str(probe.getsockname()[0])
-
-
-def _shown(address: str) -> str:
-    host, _, port = address.rpartition(":")
-    return f"{_outside(host)}:{port}"

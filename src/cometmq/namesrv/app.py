@@ -13,6 +13,7 @@ from cometmq.namesrv.handlers import Requests
 from cometmq.namesrv.kv import KvConfig
 from cometmq.namesrv.routes import Routes
 from cometmq.net.edge import Edge
+from cometmq.net.peer import joined
 from cometmq.net.server import RemotingServer
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
@@ -55,7 +56,7 @@ class NameServer:
     @property
     def address(self) -> str:
         """Where it listens, "host:port"."""
-        return f"{self._settings.bind_address}:{self.port}"
+        return joined(self._settings.bind_address, self.port)
 
     async def start(self) -> None:
         """Listen; raises SettingsError when the address cannot be had."""

@@ -177,6 +177,10 @@ class Edge:
             self._await(peer, request, cast("Awaitable[Answered]", answer))
 
     def _await(self, peer: Peer, request: Command, answer: Awaitable[Answered]) -> None:
+        if peer.is_full:  # only a one-way request comes so far then; nobody waits for it
+            if asyncio.iscoroutine(answer):
+                answer.close()
+            return
         peer.owe()
         task = asyncio.ensure_future(self._wait(peer, request, answer))
         self._tasks.add(task)

@@ -233,5 +233,10 @@ def _address(peername: Any) -> tuple[str, bytes]:
     if ip.startswith(_V4_IN_V6):
         ip = ip.removeprefix(_V4_IN_V6)
     if ":" in ip:
-        return f"[{ip}]:{port}", inet_pton(AF_INET6, ip.partition("%")[0]) + pack(">i", port)
-    return f"{ip}:{port}", bytes(map(int, ip.split("."))) + pack(">i", port)
+        return joined(ip, port), inet_pton(AF_INET6, ip.partition("%")[0]) + pack(">i", port)
+    return joined(ip, port), bytes(map(int, ip.split("."))) + pack(">i", port)
+
+
+def joined(host: str, port: int) -> str:
+    """Return "host:port", with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
