@@ -1,0 +1,123 @@
+"""A broker is killed under load: every message it said it had is there when it runs again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from random import Random
+from threading import Thread
+
+import pytest
+
+from cometmq.errors import RemotingError
+from cometmq.net.blocking import BlockingChannel
+from cometmq.testing.cluster import LocalCluster
+from cometmq.wire import stored
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.headers.pull import PullMessageRequestHeader
+from cometmq.wire.headers.send import SendMessageRequestHeaderV2
+
+TOPIC, QUEUES, WINDOW = "CrashTest", 4, 16
+
+
+class Sender(Thread):
+    """Sends windows of messages until the connection breaks; keeps what was acknowledged."""
+
+    def __init__(self, broker: str, name: int) -> None:
+        super().__init__()
+        self.broker, self.number = broker, name * 1_000_000
+        self.acked: dict[int, dict[int, bytes]] = defaultdict(dict)
+
+    def run(self) -> None:
+        try:
+            with BlockingChannel(self.broker, 20) as channel:
+                while True:
+                    self._send_window(channel)
+        except RemotingError:
+            pass  # the broker is dead, as it should be
+
+    def _send_window(self, channel: BlockingChannel) -> None:
+        sent = []
+        for _ in range(WINDOW):
+            self.number += 1
+            body = b"%d " % self.number + bytes(self.number % 700)
+            header = SendMessageRequestHeaderV2(
+                producer_group="crash",
+                topic=TOPIC,
+                default_topic="TBW102",
+                default_topic_queue_nums=QUEUES,
+                queue_id=self.number % QUEUES,
+                sys_flag=0,
+                born_timestamp=1,
+                flag=0,
+                properties=f"UNIQ_KEY\x01{self.number}\x02",
+                reconsume_times=0,
+                unit_mode=False,
+                batch=False,
+            )
+            sent.append((channel.post(RequestCode.SEND_MESSAGE_V2, header, body), body))
+        for opaque, body in sent:
+            answer = channel.wait(opaque)
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+            queue_id, offset = int(answer.ext["queueId"]), int(answer.ext["queueOffset"])
+            self.acked[queue_id][offset] = body
+
+
+def pull_all(broker: str, queue_id: int) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    with BlockingChannel(broker, 20) as channel:
+        while True:
+            header = PullMessageRequestHeader(
+                consumer_group="crash",
+                topic=TOPIC,
+                queue_id=queue_id,
+                queue_offset=len(found),
+                max_msg_nums=32,
+                sys_flag=4,
+                commit_offset=0,
+                suspend_timeout_ms=0,
+                subscription="*",
+                sub_version=0,
+            )
+            answer = channel.call(RequestCode.PULL_MESSAGE, header)
+            if answer.code != ResponseCode.SUCCESS:
+                return found
+            for record in stored.iterate(answer.body):
+                found[record.queue_offset] = record.body
+
+
+def kill_and_compare(cluster: LocalCluster, rounds: int, rng: Random) -> None:
+    acked: dict[int, dict[int, bytes]] = defaultdict(dict)
+    for round_ in range(rounds):
+        senders = [Sender(cluster.broker, round_ * 10 + number) for number in range(3)]
+        for sender in senders:
+            sender.start()
+        senders[0].join(rng.choice((0.1, 0.3, 0.6)))
+        cluster.kill()
+        for sender in senders:
+            sender.join()
+            for queue_id, offsets in sender.acked.items():
+                assert not acked[queue_id].keys() & offsets.keys(), "an offset was given twice"
+                acked[queue_id] |= offsets
+        cluster.restart()
+        for queue_id, offsets in acked.items():
+            found = pull_all(cluster.broker, queue_id)
+            assert sorted(found) == list(range(len(found)))
+            assert {offset: found.get(offset) for offset in offsets} == offsets
+            bodies = list(found.values())
+            assert len(set(bodies)) == len(bodies)
+    assert sum(len(offsets) for offsets in acked.values()) > 10 * rounds
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_what_a_killed_broker_acknowledged_is_there_again(tmp_path, flush):
+    sizes = {"commit_log_file_bytes": 5 << 20}
+    with LocalCluster(tmp_path / "store", flush_disk_type=flush, **sizes) as cluster:
+        kill_and_compare(cluster, 3, Random(1))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_what_a_hundred_times_killed_broker_acknowledged_is_there_again(tmp_path, flush):
+    with LocalCluster(tmp_path / "store", flush_disk_type=flush) as cluster:
+        kill_and_compare(cluster, 100, Random(2))

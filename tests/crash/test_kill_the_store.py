@@ -1,0 +1,89 @@
+"""A process that appends is killed again and again: what it acknowledged is there."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+from threading import Timer
+
+import pytest
+
+from cometmq.store.message_store import GetStatus, MessageStore
+from cometmq.wire import stored
+from crash.appender import body_of, open_store
+
+APPENDER = Path(__file__).with_name("appender.py")
+Queue = tuple[str, int]
+
+
+def run_and_kill(root: Path, flush: str, seed: int, after_s: float) -> dict[Queue, dict[int, int]]:
+    """Let one child append and kill it; what it acknowledged, by queue and offset."""
+    command = [sys.executable, str(APPENDER), str(root), flush, str(seed)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        first = child.stdout.readline()
+        assert first, "the child died by itself"
+        killer = Timer(after_s, child.kill)
+        killer.start()
+        lines = [first, *child.stdout]
+        killer.join()
+    assert child.returncode == -9
+    acked: dict[Queue, dict[int, int]] = defaultdict(dict)
+    for line in lines:
+        if line.endswith(b"\n"):
+            topic, queue_id, offset, number = line.split()
+            acked[topic.decode(), int(queue_id)][int(offset)] = int(number)
+    return acked
+
+
+def read(store: MessageStore, queue: Queue) -> list[bytes]:
+    bodies: list[bytes] = []
+    while (got := store.get(*queue, len(bodies), 32, 1 << 30)).status is GetStatus.FOUND:
+        bodies += [record.body for record in stored.iterate(got.body)]
+    return bodies
+
+
+async def reckon(root: Path, flush: str, acked: dict[Queue, dict[int, int]], how: str) -> None:
+    """Open what the child left: all that was acknowledged is there, in order, nothing invented."""
+    store = open_store(root, flush)
+    for queue in store.queues():
+        bodies = read(store, queue)
+        assert len(bodies) == store.max_offset(*queue)
+        numbers = [int(body.split()[0]) for body in bodies]
+        assert [body_of(number) for number in numbers] == bodies
+        assert numbers == sorted(set(numbers))
+        for offset, number in acked.get(queue, {}).items():
+            assert numbers[offset] == number
+        acked.pop(queue, None)
+    assert not acked
+    if how == "stop":
+        await store.stop()
+    else:
+        store._end_tick = lambda: None  # type: ignore[method-assign]
+        store._close()
+
+
+def rounds(root: Path, flush: str, count: int) -> None:
+    rng, acked = Random(count), defaultdict(dict)
+    for number in range(1, count + 1):
+        fresh = run_and_kill(root, flush, number, rng.choice((0.0, 0.01, 0.05, 0.2)))
+        for queue, offsets in fresh.items():
+            acked[queue] |= offsets
+        how = rng.choice(("stop", "leave"))
+        asyncio.run(reckon(root, flush, {q: dict(o) for q, o in acked.items()}, how))
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_killed_a_few_times_the_store_keeps_what_it_acknowledged(tmp_path, flush):
+    rounds(tmp_path / "store", flush, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_killed_two_hundred_times_the_store_keeps_what_it_acknowledged(tmp_path, flush):
+    rounds(tmp_path / "store", flush, 200)
