@@ -83,7 +83,9 @@ def test_the_last_attempt_ends_among_the_dead_letters(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path, **SHORT) as rig:
             client = await rig.client()
-            record = await first(client, properties={"x": "y"})
+            await client.beat("CG", "T")
+            await client.send("T", b"hard", queue_id=2)
+            (record,) = records(await client.pull("T", queue_id=2))
             reason = "ValueError: no arrival time"
             answer = await send_back(client, record, maxReconsumeTimes=1, dlqReason="not yet")
             assert answer.code == 0
@@ -98,6 +100,7 @@ def test_the_last_attempt_ends_among_the_dead_letters(tmp_path: Path) -> None:
             assert shown["DLQ_ORIGIN_MESSAGE_ID"] == "K1"
             assert shown["DLQ_REASON"] == reason
             assert shown["DLQ_ATTEMPTS"] == "2"
+            assert (shown["DLQ_ORIGIN_QUEUE_ID"], shown["DLQ_ORIGIN_OFFSET"]) == ("2", "0")
             assert shown["RETRY_TOPIC"] == "T"
             assert shown["DELAY"] == "0"
             assert int(shown["DLQ_FAILED_AT"]) >= record.store_ms

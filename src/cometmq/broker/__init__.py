@@ -1,1 +1,0 @@
-"""The broker: what it decides about sends, pulls, offsets, clients, locks, retry and delay."""

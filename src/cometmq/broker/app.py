@@ -10,6 +10,7 @@ import asyncio
 import gc
 import os
 import socket
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
@@ -201,12 +202,11 @@ class Broker:
             tags_code=TagCodes(levels),
             store_host=_packed(_told_host(settings), settings.listen_port),
         )
-        try:
+        with ExitStack() as undo:
+            undo.callback(opened.abandon)
             state = State(opened, levels, settings, world)
             broker = cls(settings, opened, store_settings, state, net or NetSettings(), world)
-        except BaseException:
-            opened.abandon()
-            raise
+            undo.pop_all()
         gc.collect()
         gc.freeze()  # nothing read at the start is garbage later
         return broker
@@ -225,13 +225,12 @@ class Broker:
             (self._listen, self._stop_listening),
             (self._register, self._unregister),
         ]
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.stop)
             for step in steps:
                 self._started.append(step)
                 await step[0]()
-        except BaseException:
-            await self.stop()
-            raise
+            undo.pop_all()
 
     async def stop(self) -> None:
         """Stop all parts, the last one started first. A second call does nothing."""

@@ -28,9 +28,6 @@ ORIGINS_MAX = 65_536
 GROUPS_MAX = 1_000
 """Groups whose dead letters are remembered; the one not used for longest is forgotten."""
 
-REASON_CHARS_MAX = 512
-"""Longest reason that is kept."""
-
 _PULL_COUNT, _PULL_BYTES = 32, 1 << 20
 
 

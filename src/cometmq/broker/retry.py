@@ -8,17 +8,16 @@ Java: AbstractSendMessageProcessor.consumerSendMsgBack.
 
 from __future__ import annotations
 
-from random import randrange
+from itertools import count
 from typing import TYPE_CHECKING
 
-from cometmq.broker.dead_letters import REASON_CHARS_MAX
 from cometmq.broker.groups import missing
 from cometmq.broker.send import MAX_RECONSUME_SINCE
-from cometmq.errors import Reject
+from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
 from cometmq.net.edge import Reply
 from cometmq.rules import permission
-from cometmq.rules.delay import retry_level
+from cometmq.rules.retry import REASON_CHARS_MAX, is_dead, retry_delay_level
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import msg_id, properties, stored
 from cometmq.wire.codes import ResponseCode
@@ -59,6 +58,7 @@ class SendBackHandler:
         self._store, self._topics, self._groups = store, topics, groups
         self._delays, self._dead_letters, self._stats = delays, dead_letters, stats
         self._settings, self._now_ms = settings, now_ms
+        self._turns = count()
 
     def __call__(self, request: Command, _peer: Peer) -> Reply:
         """Store the next attempt; raises Reject."""
@@ -80,12 +80,12 @@ class SendBackHandler:
         times_max = group.retry_max_times
         if request.version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
             times_max = header.max_reconsume_times
-        if record.reconsume_times >= times_max or header.delay_level < 0:
+        if header.delay_level < 0 or is_dead(record.reconsume_times, times_max):
             placed = self._bury(header.group, record, draft)
         else:
-            level = retry_level(header.delay_level, record.reconsume_times)
+            level = retry_delay_level(header.delay_level, record.reconsume_times)
             draft.properties = _with(draft.properties, b"DELAY", str(level).encode())
-            draft.topic, draft.queue_id = retry_topic, randrange(group.retry_queue_nums)
+            draft.topic, draft.queue_id = retry_topic, next(self._turns) % group.retry_queue_nums
             self._delays.hold_back(draft)
             placed = self._store.put(draft)
         if placed.status is not PutStatus.PUT_OK:
@@ -125,14 +125,29 @@ class SendBackHandler:
         )
 
     def _bury(self, group: str, record: Stored, draft: Draft) -> Placed:
-        raw = _with(draft.properties, b"DELAY", b"0")
-        for key, value in (
-            (b"DLQ_ATTEMPTS", record.reconsume_times + 1),
-            (b"DLQ_FAILED_AT", self._now_ms()),
-        ):
-            raw = _with(raw, key, str(value).encode())
-        draft.properties, draft.topic = raw, record.topic
+        told = {b"DELAY": 0, b"DLQ_ATTEMPTS": record.reconsume_times + 1}
+        told[b"DLQ_FAILED_AT"] = self._now_ms()
+        origin = self._origin(record)
+        if origin is not None:
+            told[b"DLQ_ORIGIN_QUEUE_ID"] = origin.queue_id
+            told[b"DLQ_ORIGIN_OFFSET"] = origin.queue_offset
+        for key, value in told.items():
+            draft.properties = _with(draft.properties, key, b"%d" % value)
+        draft.topic = record.topic
         return self._dead_letters.bury(group, draft)
+
+    def _origin(self, record: Stored) -> Stored | None:
+        """The first record of a chain of attempts, while it is still in the log."""
+        first = properties.find(record.properties, b"ORIGIN_MESSAGE_ID")
+        if first is None:
+            return record
+        try:
+            host, phy_offset = msg_id.parse_offset_id(first.decode("ascii", "replace"))
+            found = self._store.record_at(phy_offset) if phy_offset >= 0 else None
+            origin = stored.decode(found) if found else None
+        except ProtocolError:
+            return None
+        return origin if origin and origin.store_host == host else None
 
 
 def _with(raw: bytes, key: bytes, value: bytes) -> bytes:

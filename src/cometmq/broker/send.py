@@ -9,7 +9,7 @@ Java: SendMessageProcessor, AbstractSendMessageProcessor.
 
 from __future__ import annotations
 
-from random import randrange
+from itertools import count
 from typing import TYPE_CHECKING
 
 from cometmq.broker.outcome import CODE_OF_PUT, REMARK_OF_PUT
@@ -71,8 +71,9 @@ class SendHandler:
         self._locks, self._delays, self._dead_letters = locks, delays, dead_letters
         self._stats, self._settings = stats, settings
         self._next_key, self.store_host = next_key, store_host
+        self._turns = count()
         self._region = {"MSG_REGION": settings.region_id, "TRACE_ON": "true"}
-        self._tail = properties.encode({**self._region, "CLUSTER": settings.broker_cluster_name})
+        self.tail = properties.encode({**self._region, "CLUSTER": settings.broker_cluster_name})
 
     def __call__(self, request: Command, peer: Peer) -> Reply:
         """Store what the request carries and answer where it lies."""
@@ -131,6 +132,16 @@ class SendHandler:
 
     def complete(self, raw: bytes) -> bytes:
         """A sender's properties as they are stored: without WAIT, with what a broker adds."""
+        raw = self.cleaned(raw)
+        if properties.find(raw, b"UNIQ_KEY") is None:
+            raw = properties.append(raw, b"UNIQ_KEY", self._next_key().encode())
+        elif raw[-1] != 2:
+            raw += b"\x02"
+        return raw + self.tail
+
+    @staticmethod
+    def cleaned(raw: bytes) -> bytes:
+        """A sender's properties without those that a broker sets or that only it heeds."""
         if b"WAIT\x01" in raw:
             raw = properties.remove(raw, b"WAIT")
         if b"MSG_REGION\x01" in raw or b"CLUSTER\x01" in raw:
@@ -142,16 +153,12 @@ class SendHandler:
             raw = properties.remove(raw, b"__CRC32#")
         if _TRANSIENT_MARK in raw:
             raw = _without_transient(raw)
-        if properties.find(raw, b"UNIQ_KEY") is None:
-            raw = properties.append(raw, b"UNIQ_KEY", self._next_key().encode())
-        elif raw[-1] != 2:
-            raw += b"\x02"
-        return raw + self._tail
+        return raw
 
     def _send_one(
         self, header: SendMessageRequestHeader, config: TopicConfig, request: Command, peer: Peer
     ) -> Reply:
-        queue_id = _pick_queue(header.queue_id, config)
+        queue_id = self._queue_of(header, config)
         raw = self.complete((header.properties or "").encode())
         draft = Draft(
             header.topic,
@@ -191,7 +198,7 @@ class SendHandler:
             raise _illegal(str(error)) from error
         if not items:
             raise _illegal("the batch holds no message")
-        queue_id = _pick_queue(header.queue_id, config)
+        queue_id = self._queue_of(header, config)
         flags, times = self.sys_flag_of(header, config), header.reconsume_times or 0
         drafts = [
             Draft(
@@ -216,6 +223,12 @@ class SendHandler:
         if status is PutStatus.PUT_OK:
             self._stats.put(header.topic, len(placed), sum(place.size for place in placed))
         return self._answer(status, placed, queue_id, (header.properties or "").encode())
+
+    def _queue_of(self, header: SendMessageRequestHeader, config: TopicConfig) -> int:
+        """The queue asked for, or for a number below 0 each in turn."""
+        if header.queue_id >= 0:
+            return header.queue_id
+        return next(self._turns) % max(1, config.write_queue_nums)
 
     def _check_content(self, draft: Draft) -> None:
         raw, settings = draft.properties, self._settings
@@ -276,10 +289,6 @@ class SendHandler:
 def is_plain(raw: bytes) -> bool:
     """Whether nothing in a sender's properties asks for more than storing the message."""
     return not (b"DELAY\x01" in raw or b"TRAN_MSG\x01" in raw or _TIMER_MARK in raw)
-
-
-def _pick_queue(queue_id: int, config: TopicConfig) -> int:
-    return queue_id if queue_id >= 0 else randrange(max(1, config.write_queue_nums))
 
 
 def _refuse_timer(raw: bytes) -> None:

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-FIRST_RETRY_LEVEL = 3
-"""The level of the first retry: a message refused n times waits on level 3 + n."""
-
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVELS_MAX = 10_000
 
@@ -58,11 +55,6 @@ class DelayLevels:
     def due_ms(self, level: int, store_ms: int) -> int:
         """When a message stored at ``store_ms`` is due."""
         return store_ms + self.delay_ms(level)
-
-
-def retry_level(delay_level: int, reconsume_times: int) -> int:
-    """The level of a retry: the one asked for, or 3 + attempts so far when none was asked for."""
-    return delay_level if delay_level > 0 else FIRST_RETRY_LEVEL + reconsume_times
 
 
 def _delay_ms(word: str) -> int:

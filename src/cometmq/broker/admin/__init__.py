@@ -1,1 +1,0 @@
-"""What administrators ask a broker: one file a subject."""
