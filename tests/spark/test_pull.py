@@ -128,6 +128,12 @@ def test_a_name_server_that_is_away_is_one_sentence_and_the_next_one_is_asked() 
             cluster_of(away).heads()
 
 
+def test_a_topic_of_thousands_of_queues_is_asked_for_its_ends() -> None:
+    script = Script(queues={at: [] for at in range(2500)})
+    with Peer(script) as peer:
+        assert len(cluster_of(peer.options()).heads()) == 2500
+
+
 def test_bounds_become_offsets() -> None:
     script = Script(begins={1: 2}).fill(0, 10).fill(1, 10)
     with Peer(script) as peer:

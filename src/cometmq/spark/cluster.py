@@ -52,6 +52,7 @@ _CODES: dict[_EndHeader, RequestCode] = {
     GetMinOffsetRequestHeader: RequestCode.GET_MIN_OFFSET,
 }
 _CLUSTERS_MAX = 8
+_QUESTIONS_MAX = 512
 _ROUTE_FOR_S = 5.0
 _UNKNOWN_TOPIC_PATIENCE_S = 3.0
 _PAUSE_S = 0.2
@@ -245,13 +246,20 @@ class Cluster:
     def _ask_each(
         self, keys: Iterable[str], code: RequestCode, header: Callable[[int], Header]
     ) -> Offsets:
-        """One question a queue, all sent before the first answer is awaited."""
-        asked: list[tuple[str, BlockingChannel, int]] = []
+        """One question a queue; those to one broker go out together."""
+        of_broker: dict[str, list[tuple[str, int]]] = {}
         for key in keys:
             broker, queue_id = queue_of(key)
+            of_broker.setdefault(broker, []).append((key, queue_id))
+        found: Offsets = {}
+        for broker, queues in of_broker.items():
             channel = self.channel(broker)
-            asked.append((key, channel, channel.post(code, header(queue_id))))
-        return ordered({key: _offset(channel, channel.wait(at)) for key, channel, at in asked})
+            for at in range(0, len(queues), _QUESTIONS_MAX):
+                some = queues[at : at + _QUESTIONS_MAX]
+                opaques = channel.post_all(code, [header(queue_id) for _, queue_id in some])
+                for (key, _), opaque in zip(some, opaques, strict=True):
+                    found[key] = _offset(channel, channel.wait(opaque))
+        return ordered(found)
 
 
 def _offset(channel: BlockingChannel, answer: Command) -> int:

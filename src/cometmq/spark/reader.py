@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cometmq.spark.offsets import Range
     from cometmq.spark.options import SourceOptions
 
-_POLL_MIN_S, _POLL_MAX_S = 0.01, 0.05
+_POLL_MIN_S, _POLL_MAX_S = 0.02, 0.05
 
 
 def batches_of(options: SourceOptions, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
