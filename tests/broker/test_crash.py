@@ -1,0 +1,127 @@
+"""kill -9 in the middle of sends: what was acknowledged is there, in order, once for each send."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.rig import TIMEOUT_S, Client, run, send_header
+from broker.test_delay import received
+from cometmq.errors import RemotingError
+from cometmq.net.channel import connect
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BROKER = """
+import asyncio, json, sys
+from cometmq.broker.app import Broker
+from cometmq.settings.broker import BrokerSettings
+from cometmq.settings.store import StoreSettings
+
+async def main():
+    settings = BrokerSettings(
+        store_path_root_dir=sys.argv[1], listen_port=0, message_delay_level="1s 2s 3s",
+        dead_letter_deduplicate=True,
+    )
+    store = StoreSettings(commit_log_file_bytes=4 * 1024 * 1024, flush_disk_type=sys.argv[2])
+    broker = Broker.open(settings, store)
+    await broker.start()
+    print(json.dumps(broker.address), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+class Process:
+    """A broker in a process of its own."""
+
+    def __init__(self, root: Path, flush: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", BROKER, str(root), flush], stdout=subprocess.PIPE
+        )
+        assert self._process.stdout is not None
+        self.address = json.loads(self._process.stdout.readline())
+
+    def kill(self) -> None:
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+async def client_of(process: Process) -> Client:
+    return Client(await connect(process.address), asyncio.Queue())
+
+
+async def send_until_killed(client: Client, round_number: int, acknowledged: list[bytes]) -> None:
+    """Send one by one and note what was acknowledged, until the connection breaks."""
+    number = 0
+    while True:
+        body = b"%d-%05d" % (round_number, number)
+        header = send_header("T", properties={"UNIQ_KEY": body.decode().replace("-", "x")})
+        command = request(RequestCode.SEND_MESSAGE_V2, 0, header, body)
+        try:
+            answer = await client.channel.call(command, TIMEOUT_S)
+        except RemotingError:
+            return
+        assert answer.code == 0, answer
+        acknowledged.append(body)
+        number += 1
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
+    tmp_path: Path, flush: str
+) -> None:
+    async def story() -> None:
+        acknowledged: list[bytes] = []
+        for round_number in range(3):
+            process = Process(tmp_path, flush)
+            client = await client_of(process)
+            sending = asyncio.create_task(send_until_killed(client, round_number, acknowledged))
+            target = len(acknowledged) + 100
+            while len(acknowledged) < target and not sending.done():
+                await asyncio.sleep(0.001)
+            process.kill()
+            await sending
+            client.close()
+        process = Process(tmp_path, flush)
+        client = await client_of(process)
+        stored = [record.body for record in await client.drain("T")]
+        assert len(acknowledged) >= 300
+        assert [body for body in stored if body in set(acknowledged)] == acknowledged
+        assert len(stored) <= len(acknowledged) + 3, "one unanswered send a round"
+        client.close()
+        process.kill()
+
+    run(story())
+
+
+def test_delayed_messages_survive_the_kill(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = Process(tmp_path, "ASYNC_FLUSH")
+        client = await client_of(process)
+        for number in range(10):
+            properties = {"UNIQ_KEY": f"K{number}", "DELAY": "2"}
+            assert (await client.send("T", b"%d" % number, properties=properties)).code == 0
+        process.kill()
+        client.close()
+        process = Process(tmp_path, "ASYNC_FLUSH")
+        client = await client_of(process)
+        stored = [record.body for record in await received(client, 10)]
+        assert stored == [b"%d" % number for number in range(10)]
+        client.close()
+        process.kill()
+
+    run(story())
