@@ -25,6 +25,7 @@ LOCK_LIFE_MS, LOCK_VALID_S = 6000, 4.0
 
 BROKER_SETTINGS = (
     f"queueLockExpireMs={LOCK_LIFE_MS}",
+    "flushConsumerOffsetInterval=1000",
     f"messageDelayLevel={control.DELAY_LEVELS}",
     f"maxTransferCountOnMessageInMemory={follow.PULL_BATCH}",
 )
