@@ -112,19 +112,22 @@ def test_who_does_not_read_its_answers_is_not_read_either() -> None:
         async with serving({BIG: big, ECHO: echo}, net=net) as served:
             slow, quick = await served.connect(), await served.connect()
             slow.writer.transport.pause_reading()
-            count = 400
-            for opaque in range(count):
-                slow.ask(BIG, opaque)
+            small = [request(BIG, opaque) for opaque in range(200)]
+            large = [request(BIG, opaque, body=bytes(64 * 1024)) for opaque in range(200, 600)]
+            slow.send(*small)  # one write, so one chunk: its frames wait in hand
+            slow.send(*large)  # these wait in the socket and at the sender
             await until(lambda: served.peers and served.peers[0].is_blocked)
             at_rest = -1
             while at_rest != handled:
                 at_rest = handled
                 assert (await quick.call(ECHO, body=b"x")).body == b"x"
                 await asyncio.sleep(0.02)
-            assert handled < count, "the slow peer's requests were all handled at once"
+            assert handled < len(small), "frames in hand went on although nobody reads answers"
+            unsent = slow.writer.transport.get_write_buffer_size()
+            assert unsent > 10 * 1024 * 1024, "the server goes on reading"
             slow.writer.transport.resume_reading()
-            got = [(await slow.next()).opaque for _ in range(count)]
-            assert got == list(range(count))
+            got = [(await slow.next()).opaque for _ in range(600)]
+            assert got == list(range(600))
 
     run(story())
 
