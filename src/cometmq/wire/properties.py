@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 BYTES_MAX = 32_767
 """The length is a signed 16-bit number on disk."""
@@ -78,16 +78,18 @@ def find(raw: bytes, key: bytes) -> bytes | None:
     return None
 
 
-def _without(raw: bytes, key: bytes) -> Iterator[bytes]:
-    mark = key + b"\x01"
-    return (item for item in raw.split(b"\x02") if item and not item.startswith(mark))
-
-
 def remove(raw: bytes, key: bytes) -> bytes:
     """The bytes without the pairs of this key; unchanged where there is none."""
-    if key not in raw:
-        return raw
-    return b"".join([item + b"\x02" for item in _without(raw, key)])
+    mark = key + b"\x01"
+    at = raw.find(mark)
+    while at >= 0:
+        if at == 0 or raw[at - 1] == 2:
+            end = raw.find(b"\x02", at)
+            raw = raw[:at] + raw[end + 1 :] if end >= 0 else raw[:at]
+            at = raw.find(mark, at)
+        else:
+            at = raw.find(mark, at + 1)
+    return raw
 
 
 def append(raw: bytes, key: bytes, value: bytes) -> bytes:
