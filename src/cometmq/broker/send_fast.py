@@ -73,7 +73,7 @@ class FastSend:
         settings: BrokerSettings,
     ) -> None:
         self._store, self._topics, self._send, self._stats = store, topics, send, stats
-        self._body_max = settings.max_message_size
+        self._body_max, self._tail = settings.max_message_size, b"\x02" + send.tail
         self._region = _escaped(settings.region_id)
         self._templates: dict[Peer, SendTemplates] = {}
         self._turn = -1
@@ -86,8 +86,8 @@ class FastSend:
         """Take the frame if it is an ordinary send of a known layout."""
         kind, header, body = frame
         templates = self._templates.get(peer) or self._welcome(peer)
-        fields = templates.see(header) if kind == JSON else None
-        if fields is None:
+        fields = templates.match(header) or (templates.see(header) if kind == JSON else None)
+        if fields is None or kind != JSON:
             return False
         layout, queue_id, born_ms, opaque, unique = fields
         plan: Any = layout.plan
@@ -160,8 +160,9 @@ class FastSend:
         unique = properties.find(raw, b"UNIQ_KEY") if is_plain(raw) else None
         if unique is None or not unique.isalnum():
             return None
-        raw = self._send.complete(raw)
-        return raw, self._store.tags_code(plan.topic, raw, 0), unique
+        code = self._store.tags_code(plan.topic, raw, 0)
+        raw = self._send.cleaned(raw)
+        return raw + (self._send.tail if raw[-1] == 2 else self._tail), code, unique
 
     def _plan(self, layout: SendLayout, peer: Peer) -> Plan | None:
         """Decide how sends of this layout go; None: the long way."""
