@@ -10,7 +10,7 @@ from client.scripted import BROKER, TOPIC, ScriptedPeer, pulled
 from client.served import until
 from cometmq import ConsumeFrom, Message, MessageQueue, Producer, PushConsumer
 from cometmq.errors import BrokerError, RemotingTimeout
-from cometmq.wire import stored
+from cometmq.wire import properties, stored
 from cometmq.wire.bodies.admin import decode_directly_result, decode_running_info
 from cometmq.wire.bodies.lock import decode_lock_request
 from cometmq.wire.bodies.offset import decode_consumer_status, encode_reset_offset
@@ -404,3 +404,39 @@ def test_a_handler_that_hangs_does_not_hold_up_the_stop_for_ever(peer, orderly):
     assert {commit.commit_offset for commit in commits if commit.topic == TOPIC} <= {0}
     unlocked = [decode_lock_request(c.body) for c in peer.of(RequestCode.UNLOCK_BATCH_MQ)]
     assert QUEUE not in {queue for one in unlocked for queue in one.queues}
+
+
+def test_a_message_that_is_not_taken_back_is_sent_anew_to_the_retry_topic(peer):
+    def answer(command):
+        asked = PullMessageRequestHeader.decode(command.ext)
+        return (
+            pulled(command, [record(0)])
+            if asked.queue_offset == 0 and asked.topic == TOPIC
+            else None
+        )
+
+    def refuse(command):
+        return response(command.opaque, ResponseCode.SYSTEM_ERROR, remark="no such record")
+
+    def fail(messages):
+        raise ValueError("not today")
+
+    peer.answers[RequestCode.PULL_MESSAGE] = answer
+    peer.answers[RequestCode.CONSUMER_SEND_MSG_BACK] = refuse
+    consumer = PushConsumer(GROUP, namesrv=peer.addr, max_attempts=4)
+    consumer.subscribe(TOPIC, "*", fail)
+    with consumer:
+        until(lambda: peer.of(RequestCode.SEND_MESSAGE_V2))
+    (back,) = peer.of(RequestCode.CONSUMER_SEND_MSG_BACK)
+    assert (back.ext["maxReconsumeTimes"], back.ext["offset"]) == ("3", "0")
+    assert back.ext["dlqReason"] == "ValueError: not today"
+    (sent,) = peer.of(RequestCode.SEND_MESSAGE_V2)
+    pairs = properties.decode(sent.ext["i"].encode())
+    assert (sent.ext["b"], sent.ext["j"], sent.ext["l"]) == (f"%RETRY%{GROUP}", "1", "3")
+    assert (sent.body, pairs["RETRY_TOPIC"], pairs["DELAY"]) == (b"x", TOPIC, "3")
+    assert "RECONSUME_TIME" not in pairs
+    commits = [
+        UpdateConsumerOffsetRequestHeader.decode(c.ext)
+        for c in peer.of(RequestCode.UPDATE_CONSUMER_OFFSET)
+    ]
+    assert [commit.commit_offset for commit in commits if commit.topic == TOPIC][-1] == 1
