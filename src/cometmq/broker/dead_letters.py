@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from cometmq.store.message_store import MessageStore
     from cometmq.store.results import Draft
 
-ORIGINS_MAX = 65_536
+ORIGINS_MAX = 16_384
 """Dead letters of one group that are remembered."""
 
-GROUPS_MAX = 1_000
+GROUPS_MAX = 128
 """Groups whose dead letters are remembered; the one not used for longest is forgotten."""
 
 _PULL_COUNT, _PULL_BYTES = 32, 1 << 20

@@ -61,7 +61,7 @@ class Fetch:
         match: Callable[[int], bool] | None,
         low: int,
     ) -> Got:
-        log, high = self._log, queue.max_offset
+        log, first, high = self._log, self._log.first, queue.max_offset
         most = self._fresh[0] if match is None else max(self._scan_max, max_count)
         raw = queue.read(queue_offset, min(most, max_count) if match is None else most)
         fresh_from = log.written - self._fresh_bytes
@@ -72,7 +72,7 @@ class Fetch:
             if match is not None and not match(tags_code):
                 scanned += 1
                 continue
-            if size == FILLER_SIZE or size <= 0 or phy_offset < log.first:
+            if size == FILLER_SIZE or size <= 0 or phy_offset < first:
                 removed = True
                 scanned += 1
                 continue
