@@ -7,32 +7,33 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.served import Served
+from client.served import cluster
 from cometmq import Admin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cometmq.testing.cluster import LocalCluster
 
 _numbers = count()
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    running = Served(tmp_path_factory.mktemp("served"))
-    yield running
-    running.stop()
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with cluster(tmp_path_factory.mktemp("served")) as running:
+        yield running
 
 
 @pytest.fixture
-def mortal(tmp_path: pytest.TempPathFactory) -> Iterator[Served]:
-    """A broker that the test may kill."""
-    running = Served(tmp_path)  # type: ignore[arg-type]
-    yield running
-    running.stop()
+def mortal(tmp_path: Path) -> Iterator[LocalCluster]:
+    """A cluster whose broker the test may kill."""
+    with cluster(tmp_path) as running:
+        yield running
 
 
 @pytest.fixture
-def topic(served: Served) -> str:
+def topic(served: LocalCluster) -> str:
     return new_topic(served)
 
 
@@ -41,7 +42,7 @@ def group() -> str:
     return f"group-{next(_numbers)}"
 
 
-def new_topic(served: Served, queues: int = 4) -> str:
+def new_topic(served: LocalCluster, queues: int = 4) -> str:
     """Create a topic of a name never used before."""
     name = f"topic-{next(_numbers)}"
     with Admin(namesrv=served.namesrv) as admin:

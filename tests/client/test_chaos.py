@@ -33,9 +33,9 @@ def test_order_is_kept_whoever_dies(mortal, make_topic, tmp_path, seed):
             if step == "join" and len(alive) < 4:
                 join()
             elif step == "kill the broker":
-                mortal.kill_broker()
+                mortal.kill()
                 time.sleep(dice.uniform(0, 1))
-                mortal.start_broker()
+                mortal.restart()
             elif len(alive) > 1:
                 leaver = alive.pop(dice.randrange(len(alive)))
                 leaver.kill() if step == "kill a member" else leaver.stop()

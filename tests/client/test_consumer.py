@@ -365,7 +365,7 @@ def test_a_handler_gets_its_messages_again_when_no_broker_takes_them_back(
     def handler(messages):
         seen(messages)
         if len(seen.messages) == 1:
-            mortal.kill_broker()
+            mortal.kill()
             failed.set()
             raise ValueError("and nobody there to take it back")
 
@@ -375,7 +375,7 @@ def test_a_handler_gets_its_messages_again_when_no_broker_takes_them_back(
         until(failed.is_set)
         until(lambda: len(seen.messages) >= 2)
         assert seen.messages[1].reconsume_times == 1
-        mortal.start_broker()
+        mortal.restart()
         until(lambda: running.assigned)
 
 

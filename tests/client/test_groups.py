@@ -164,8 +164,8 @@ def test_a_broker_killed_and_started_again_stops_nobody(
     until(lambda: queues_of(two[0]) and queues_of(two[1]))
     for _ in range(2):
         seen = [len(one.seen) for one in two]
-        mortal.kill_broker()
-        mortal.start_broker()
+        mortal.kill()
+        mortal.restart()
         until(
             lambda before=seen: all(
                 len(one.seen) > at + KEYS for one, at in zip(two, before, strict=True)

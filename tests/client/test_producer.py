@@ -236,8 +236,8 @@ def test_send_many_waits_for_a_broker_that_was_killed_and_keeps_each_queue_in_or
     with Producer("producers", namesrv=mortal.namesrv) as producer:
         first = [Message(topic, b"%d" % n, sharding_key=f"k{n % 5}") for n in range(500)]
         producer.send_many(first)
-        mortal.kill_broker()
-        back = threading.Timer(1.0, mortal.start_broker)
+        mortal.kill()
+        back = threading.Timer(1.0, mortal.restart)
         back.start()
         results = producer.send_many(first, timeout_s=30)
         back.join()
@@ -251,7 +251,7 @@ def test_a_broker_that_stays_away_ends_a_send_at_its_deadline(mortal, make_topic
     topic = make_topic(mortal)
     with Producer("producers", namesrv=mortal.namesrv) as producer:
         producer.send(Message(topic, b"x"))
-        mortal.kill_broker()
+        mortal.kill()
         with pytest.raises((ConnectFailed, RemotingTimeout)):
             producer.send(Message(topic, b"x"), timeout_s=1.0)
         with pytest.raises(PartlySent) as caught:
