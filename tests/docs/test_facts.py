@@ -1,0 +1,97 @@
+"""Numbers and names that the pages tell are those of the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cometmq.broker import dead_letters, holds, pull
+from cometmq.cli.main import cli
+from cometmq.client import bulk, validation
+from cometmq.client.options import ConsumerOptions, ProducerOptions
+from cometmq.model.group import GROUP_NAME_MAX
+from cometmq.model.message import Property
+from cometmq.model.topic import RETRY_TOPIC_NAME_MAX, TOPIC_NAME_MAX
+from cometmq.rules import retry
+from cometmq.rules.flow import FlowLimits
+from cometmq.settings.broker import BrokerSettings
+from cometmq.settings.net import NetSettings
+from cometmq.settings.store import StoreSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+DEAD, SEND, CONSUME = "docs/operate/dead-letters.md", "docs/guide/send.md", "docs/guide/consume.md"
+ORDER, WIRE, RECOVER = "docs/guide/order.md", "docs/design/wire.md", "docs/operate/recover.md"
+CONSUMER, PRODUCER = ConsumerOptions(group="g"), ProducerOptions(group="g")
+BROKER, NET, STORE = BrokerSettings(), NetSettings(), StoreSettings()
+MIB = 1024 * 1024
+
+
+def page(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        (DEAD, retry.REASON_CHARS_MAX),
+        (DEAD, 4 * retry.REASON_CHARS_MAX),
+        (DEAD, RETRY_TOPIC_NAME_MAX),
+        (DEAD, dead_letters.ORIGINS_MAX),
+        (DEAD, dead_letters.GROUPS_MAX),
+        (DEAD, validation.PROPERTIES_BYTES_MAX),
+        (SEND, validation.PROPERTIES_BYTES_MAX),
+        (SEND, TOPIC_NAME_MAX),
+        (SEND, GROUP_NAME_MAX),
+        (SEND, bulk.FRAME_MESSAGES_MAX),
+        (SEND, PRODUCER.compress_over_bytes),
+        (SEND, PRODUCER.pending_max),
+        (SEND, PRODUCER.default_topic_queues),
+        (SEND, PRODUCER.body_bytes_max // MIB),
+        (CONSUME, CONSUMER.consume_threads),
+        (CONSUME, FlowLimits().count),
+        (CONSUME, FlowLimits().span),
+        (CONSUME, int(CONSUMER.rebalance_s)),
+        (CONSUME, int(CONSUMER.stop_timeout_s)),
+        (ORDER, CONSUMER.suspend_ms),
+        (ORDER, retry.SUSPEND_MS_MAX),
+        (ORDER, int(CONSUMER.lock_valid_s)),
+        (ORDER, BROKER.queue_lock_expire_ms // 1000),
+        (WIRE, NET.frame_bytes_max // MIB),
+        (WIRE, NET.unsent_bytes_max // MIB),
+        (WIRE, NET.connections_max),
+        (WIRE, NET.in_flight_total_max),
+        (WIRE, BROKER.max_message_size // MIB),
+        (WIRE, BROKER.parked_pulls_max),
+        (WIRE, holds.HOLDS_PER_PEER_MAX),
+        (WIRE, pull.SUSPEND_MS_MAX // 60_000),
+        (RECOVER, STORE.unwritten_bytes_max // MIB),
+        (RECOVER, STORE.flush_consume_queue_thorough_interval_ms // 1000),
+    ],
+)
+def test_a_number_of_the_code_stands_on_its_page(name, number):
+    assert re.search(rf"(?<![\d,]){number:,}(?![\d,]\d)", page(name)), f"{name} lacks {number:,}"
+
+
+def test_every_property_of_a_dead_letter_is_described():
+    ours = {value for key, value in vars(Property).items() if key.startswith("DLQ_")}
+    assert ours <= set(re.findall(r"^\| `(\w+)` \|", page(DEAD), re.MULTILINE))
+
+
+def test_every_command_that_the_pages_call_exists():
+    called = set()
+    for name in ("README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))):
+        called |= set(re.findall(r"^(?:\.venv/bin/)?cometmq (\w+)", page(name), re.MULTILINE))
+    assert called
+    assert called <= set(cli.list_commands(None))
+
+
+def test_every_file_of_the_map_from_java_exists():
+    files = re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", page("docs/java-map.md"))
+    assert files
+    assert [name for name in files if not (ROOT / "src" / "cometmq" / name).exists()] == []
+
+
+def test_every_target_of_make_that_the_pages_call_exists():
+    targets = set(re.findall(r"^(\w+):", page("Makefile"), re.MULTILINE))
+    for name in ("README.md", "CONTRIBUTING.md", "docs/start.md", "docs/guide/testing.md"):
+        assert set(re.findall(r"(?:^|`)make (\w+)", page(name), re.MULTILINE)) <= targets
