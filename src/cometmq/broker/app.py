@@ -160,11 +160,12 @@ class Broker:
             now_ms,
         )
         table.update(runtime.table())
+        settle = partial(_settle, store)
         for code in codes.TOPIC_MAKERS:
-            table[code] = Announced(table[code], state.topics, self._outbound)
+            table[code] = Announced(table[code], state.topics, self._outbound, settle, _why_not)
         self._edge = Edge(
             table,
-            settle=partial(_settle, store),
+            settle=settle,
             failed=_why_not,
             fallback=codes.unsupported,
             fast=fast,

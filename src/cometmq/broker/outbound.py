@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import CometError
 from cometmq.net.edge import Reply
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from cometmq.broker.topics import Topics
-    from cometmq.net.edge import Answered, Handler
+    from cometmq.net.edge import Answered, Failed, Handler, Settle
     from cometmq.net.peer import Peer
     from cometmq.net.pool import ChannelPool
     from cometmq.settings.broker import BrokerSettings
@@ -49,10 +49,18 @@ class Announced:
     A client asks them for the topic's route as soon as it has the answer.
     """
 
-    __slots__ = ("_handler", "_outbound", "_topics")
+    __slots__ = ("_failed", "_handler", "_outbound", "_settle", "_topics")
 
-    def __init__(self, handler: Handler, topics: Topics, outbound: Outbound) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        topics: Topics,
+        outbound: Outbound,
+        settle: Settle,
+        failed: Failed,
+    ) -> None:
         self._handler, self._topics, self._outbound = handler, topics, outbound
+        self._settle, self._failed = settle, failed
 
     def __call__(self, request: Command, peer: Peer) -> Answered | Awaitable[Answered]:
         """Answer as the handler does, at once or a little later."""
@@ -60,10 +68,19 @@ class Announced:
         answer = self._handler(request, peer)
         if self._topics.generation == before or not isinstance(answer, Reply):
             return answer
-        return self._later(answer)
+        safe: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if answer.durable:  # asked for in this turn, which alone knows what became of the message
+            self._settle(safe.set_result)
+        else:
+            safe.set_result(None)
+        return self._later(answer, safe)
 
-    async def _later(self, answer: Reply) -> Reply:
+    async def _later(self, answer: Reply, safe: asyncio.Future[Any]) -> Reply:
         await self._outbound.heard()
+        status = await safe
+        answer.durable = False
+        if status:
+            answer.code, answer.remark = self._failed(status)
         return answer
 
 

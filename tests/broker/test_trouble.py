@@ -1,0 +1,156 @@
+"""A disk that is full or slow: nothing is acknowledged that is not kept, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.rig import SMALL_STORE, Rig, properties_of, run
+from broker.test_delay import received
+from cometmq.broker.app import Broker
+from cometmq.settings.broker import BrokerSettings
+from cometmq.settings.store import StoreSettings
+from cometmq.wire.codes import ResponseCode
+from cometmq.world.system import SystemFiles
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from cometmq.world.ports import OpenFile
+
+
+class Troubled(SystemFiles):
+    """Real files; those of the log may refuse to be written and be slow to be synced."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.sync_s = 0.0
+
+    def open(self, path: Path, size: int, *, mapped: bool = False) -> OpenFile:
+        opened = super().open(path, size, mapped=mapped)
+        return Log(opened, self) if "commitlog" in path.parts else opened  # type: ignore[return-value]
+
+
+class Log:
+    """A file of the log."""
+
+    def __init__(self, file: OpenFile, trouble: Troubled) -> None:
+        self._file, self._trouble = file, trouble
+
+    def write(self, at: int, data: bytes) -> None:
+        if self._trouble.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._file.write(at, data)
+
+    def sync(self) -> None:
+        time.sleep(self._trouble.sync_s)
+        self._file.sync()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@asynccontextmanager
+async def troubled(
+    root: Path, store: StoreSettings = SMALL_STORE, **settings: Any
+) -> AsyncIterator[tuple[Rig, Troubled]]:
+    files = Troubled()
+    chosen = BrokerSettings(
+        store_path_root_dir=str(root), listen_port=0, broker_name="b0", **settings
+    )
+    broker = Broker.open(chosen, store, files=files)
+    await broker.start()
+    rig = Rig(broker)
+    try:
+        yield rig, files
+    finally:
+        files.is_full, files.sync_s = False, 0.0
+        rig.close_clients()
+        await broker.stop()
+
+
+def test_a_full_disk_refuses_sends_and_takes_them_again_when_there_is_room(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with troubled(tmp_path) as (rig, files):
+            client = await rig.client()
+            for _ in range(3):  # the third one goes the short way
+                assert (await client.send("T", b"kept")).code == 0
+            files.is_full = True
+            answers = await asyncio.gather(*(client.send("T", b"lost") for _ in range(5)))
+            codes = {answer.code for answer in answers}
+            assert codes == {ResponseCode.SERVICE_NOT_AVAILABLE}
+            assert all(answer.remark for answer in answers)
+            files.is_full = False
+            assert (await client.send("T", b"kept")).code == 0
+            assert [record.body for record in await client.drain("T")] == [b"kept"] * 4
+
+    run(story())
+
+
+def test_a_delayed_message_that_cannot_be_delivered_is_delivered_later(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with troubled(tmp_path, message_delay_level="1s") as (rig, files):
+            client = await rig.client()
+            for number in range(3):
+                await client.send("T", b"%d" % number, properties={"DELAY": "1"})
+            files.is_full = True
+            delays = rig.broker.state.delays
+            async with asyncio.timeout(10):
+                while not delays.delivered:
+                    await asyncio.sleep(0.01)
+            files.is_full = False
+            bodies = [record.body for record in await received(client, 3)]
+            assert bodies == [b"0", b"1", b"2"]
+
+    run(story())
+
+
+def test_a_dead_letter_that_could_not_be_kept_is_buried_when_asked_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with troubled(tmp_path, dead_letter_deduplicate=True) as (rig, files):
+            client = await rig.client()
+            await client.beat("CG", "T")
+            dying = {"reconsume_times": 1, "max_reconsume_times": 0}
+            files.is_full = True
+            answer = await client.send("%RETRY%CG", b"hard", **dying)
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            files.is_full = False
+            for _ in range(2):
+                assert (await client.send("%RETRY%CG", b"hard", **dying)).code == 0
+            (dead,) = await client.drain("%DLQ%CG")
+            assert properties_of(dead)["UNIQ_KEY"] == "K1"
+
+    run(story())
+
+
+@pytest.mark.parametrize("sends", [1, 4])
+def test_a_slow_disk_answers_that_the_message_is_stored_but_not_yet_safe(
+    tmp_path: Path, sends: int
+) -> None:
+    async def story() -> None:
+        store = StoreSettings(
+            commit_log_file_bytes=1 << 20, flush_disk_type="SYNC_FLUSH", sync_flush_timeout_ms=50
+        )
+        async with troubled(tmp_path, store) as (rig, files):
+            client = await rig.client()
+            for _ in range(sends):
+                assert (await client.send("T")).code == 0
+            files.sync_s = 0.4
+            answer = await client.send("T")
+            assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+            assert answer.remark
+            assert answer.ext["queueOffset"] == str(sends)
+            assert len(answer.ext["msgId"]) == 32
+            files.sync_s = 0.0
+            count = sends + 2
+            while (await client.send("T")).code == ResponseCode.FLUSH_DISK_TIMEOUT:
+                count += 1  # the slow flush is still under way
+            assert len(await client.drain("T")) == count
+
+    run(story())
