@@ -17,7 +17,7 @@ SKETCHES = ("docs/design", "docs/decisions")
 """Pages whose code shows a shape and is not meant to run."""
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[\w-]*)?\)")
-START_S, RUN_S = 20, 90
+START_S, RUN_S = 30, 180
 
 
 def _snippets():
@@ -26,7 +26,8 @@ def _snippets():
             continue
         for block in BLOCK.finditer(text := page.read_text(encoding="utf-8")):
             line = text.count("\n", 0, block.start()) + 1
-            marks = [pytest.mark.spark] if "spark" in block[1].lower() else []
+            marks = [pytest.mark.timeout(RUN_S + START_S + 10)]
+            marks += [pytest.mark.spark] if "spark" in block[1].lower() else []
             name = f"{page.relative_to(ROOT)}:{line}"
             yield pytest.param(block[1], id=name, marks=marks)
 
