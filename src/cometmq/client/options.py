@@ -67,6 +67,7 @@ class ConsumerOptions:
     batch_size: int = 1
     pull_batch_size: int = 32
     pull_batch_bytes: int = 262_144
+    pull_interval_ms: int = 0
     max_attempts: int | None = None
     suspend_ms: int = 1000
     retry_in_place_s: float = 5.0
@@ -88,6 +89,7 @@ class ConsumerOptions:
         _check_range("consume_threads", self.consume_threads, 1, 1000)
         _check_range("batch_size", self.batch_size, 1, 1024)
         _check_range("pull_batch_size", self.pull_batch_size, 1, 1024)
+        _check_range("pull_interval_ms", self.pull_interval_ms, 0, 65_535)
         _check_range("flow.count", self.flow.count, 1, 65_535)
         _check_range("flow.span", self.flow.span, 1, 65_535)
         _check_range("flow.size_mib", self.flow.size_mib, 1, 1024)

@@ -78,7 +78,7 @@ class PullLoop:
         assigned.pull_task = asyncio.get_running_loop().create_task(work, name=name)
 
     async def _run(self, assigned: Assigned) -> None:
-        failures = 0
+        failures, pause_s = 0, self._options.pull_interval_ms / 1000
         while not assigned.is_dropped:
             if self._is_full(assigned):
                 await asyncio.sleep(_FULL_PAUSE_S)
@@ -91,6 +91,8 @@ class PullLoop:
                 continue
             failures = 0
             self._take(assigned, result)
+            if pause_s and result.status is PullStatus.FOUND:
+                await asyncio.sleep(pause_s)
 
     def _is_full(self, assigned: Assigned) -> bool:
         window = assigned.window
