@@ -19,6 +19,11 @@ def test_under_async_flush_a_killed_process_loses_nothing_and_a_power_cut_only_t
     play(range(300), flush="ASYNC_FLUSH")
 
 
+def test_many_queue_files_synced_all_at_once_are_as_safe(monkeypatch):
+    monkeypatch.setattr("cometmq.store.queues._MANY", 0)
+    play(range(20_000, 20_100))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(20))

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from cometmq.errors import NotAStore, StoreCorrupt, StoreLocked
+from cometmq.errors import NotAStore, StoreCorrupt, StoreError, StoreFull, StoreLocked
 from cometmq.store.message_store import Draft, PutStatus
 from cometmq.testing.sim_files import SimFiles
 
@@ -206,13 +206,23 @@ def test_a_directory_that_is_no_store_is_left_as_it_was(shop, what):
     else:
         (shop.root / "commitlog").mkdir(parents=True)
         (shop.root / "commitlog" / "notes.txt").write_bytes(b"text")
-        (shop.root / "lock").write_bytes(b"lock")
     before = tree(shop.root.parent)
     with pytest.raises(NotAStore) as caught:
         shop.open()
     assert str(shop.root) in str(caught.value)
     assert tree(shop.root.parent) == before
     assert str(caught.value).count("\n") == 0
+
+
+def test_what_the_system_refuses_is_told_in_one_sentence(shop, disk):
+    disk.sync_error = OSError(errno.EACCES, "Permission denied")
+    with pytest.raises(StoreError, match=r"/store cannot be opened: .*Permission denied"):
+        shop.open()
+    disk.sync_error = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(StoreFull, match="No space left"):
+        shop.open()
+    disk.sync_error = None
+    assert not disk.locked
 
 
 def test_another_file_size_than_the_store_has_is_said_so(tell):

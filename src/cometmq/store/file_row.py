@@ -76,6 +76,11 @@ class Segment:
         self.used = True
         return self.file
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the file still belongs to its row; a deleted one must not be opened again."""
+        return self.row.segments.get(self.base) is self
+
     def pin(self) -> OpenFile:
         """Open the file and keep it open until `unpin`: another thread is about to use it."""
         file = self.wake()

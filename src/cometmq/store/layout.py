@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.errors import NotAStore, StoreLocked
+from cometmq.errors import NotAStore, StoreCorrupt, StoreLocked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cometmq.store.file_row import FileRow
     from cometmq.world.ports import Files, Held
 
 KNOWN = frozenset(
@@ -98,3 +99,10 @@ class Layout:
         """Take the sign away, durably: everything is on disk."""
         self._files.delete(self.abort)
         self._files.sync_dir(self.root)
+
+
+def check_files(row: FileRow) -> None:
+    """NotAStore or StoreCorrupt unless the files of a log can be one; opens and changes none."""
+    row.load()
+    if missing := row.missing():
+        raise StoreCorrupt(f"{missing} is missing; bring it back, or move away the files before it")

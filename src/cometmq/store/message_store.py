@@ -10,18 +10,19 @@ Java: DefaultMessageStore.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from typing import TYPE_CHECKING
 
-from cometmq.errors import StoreCorrupt
+from cometmq.errors import StoreError, StoreFull
 from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.fetch import Fetch
 from cometmq.store.file_row import FileRow, OpenFiles
 from cometmq.store.flush import Group, LogFlush
 from cometmq.store.lane import Lane
-from cometmq.store.layout import Layout
+from cometmq.store.layout import Layout, check_files
 from cometmq.store.queues import Queues
 from cometmq.store.recovery import Last, Recovery
 from cometmq.store.results import Draft, GetStatus, Got, Placed, PutStatus
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "PutStatus"]
 
 log = logging.getLogger(__name__)
+_CLOSED = OpenFiles(1)
 _HOST_BITS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
 _NO_PLACE = -1
 
@@ -79,10 +81,6 @@ class MessageStore:
             files, layout.consume_queue, settings.consume_queue_file_bytes, opened
         )
         self._row.load()
-        if missing := self._row.missing():
-            raise StoreCorrupt(
-                f"{missing} is missing; bring it back, or move away the files before"
-            )
         self._log = CommitLog(self._row, store_host, with_crc=self._with_crc)
         self._checkpoint = Checkpoint(files, layout.checkpoint)
         self._fetch = Fetch(self._log, settings, ram)
@@ -127,20 +125,26 @@ class MessageStore:
 
         `tags_code(topic, raw properties, store_ms)` gives the number a consumer's filter sees;
         `store_host` is the packed address written into records; `ram`, the bytes of memory, decides
-        which messages count as fresh. Raises StoreLocked, NotAStore, StoreCorrupt; blocks while it
-        reads.
+        which messages count as fresh. Raises StoreLocked, NotAStore, StoreCorrupt, StoreFull, and
+        StoreError for what else the system refuses; blocks while it reads.
         """
         layout = Layout(files, root)
-        layout.check()
-        layout.take()
+        store: MessageStore | None = None
         try:
+            layout.check()
+            check_files(FileRow(files, layout.commit_log, settings.commit_log_file_bytes, _CLOSED))
+            layout.take()
             workers = worker("store-flush"), worker("store-queues")
             memory = ram_bytes() if ram is None else ram
-            store = cls(layout, settings, clock, files, tags_code, store_host, workers, memory)
-            store._recover()
-        except BaseException:
-            layout.release()
-            raise
+            opening = cls(layout, settings, clock, files, tags_code, store_host, workers, memory)
+            opening._recover()
+            store = opening
+        except OSError as problem:
+            kind = StoreFull if problem.errno == errno.ENOSPC else StoreError
+            raise kind(f"the store {root} cannot be opened: {problem}") from problem
+        finally:
+            if store is None:
+                layout.release()
         return store
 
     def _recover(self) -> None:

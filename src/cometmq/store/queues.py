@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _SLICE = 16
 """Queues written, or files flushed, between two turns of the loop."""
+_MANY = 256
+"""Files above which one sync of everything is cheaper than one of each."""
 
 
 class Queues:
@@ -107,24 +109,36 @@ class Queues:
 
     def flush_all(self) -> None:
         """Make all written entries durable, here and now."""
-        for segment in list(self._unflushed):
-            segment.wake().sync()
-            del self._unflushed[segment]
-        self._sync_names(list(self._new_names))
+        if len(self._unflushed) > _MANY:
+            self._files.sync_all()
+        else:
+            for segment in self._unflushed:
+                segment.wake().sync()
+            self._sync_names(list(self._new_names))
+        self._unflushed.clear()
         self._new_names.clear()
 
     async def flush(self, worker: Worker) -> None:
         """Make the entries written so far durable, in the worker."""
-        waiting = list(self._unflushed)
+        waiting, self._unflushed = self._unflushed, {}
+        names, self._new_names = self._new_names, {}
+        is_done = False
+        try:
+            await self._flush(list(waiting), list(names), worker)
+            is_done = True
+        finally:
+            if not is_done:
+                self._unflushed = {s: None for s in waiting if s.is_there} | self._unflushed
+                self._new_names = names | self._new_names
+
+    async def _flush(self, waiting: list[Segment], names: list[Path], worker: Worker) -> None:
+        if len(waiting) > _MANY:
+            await run(worker, self._files.sync_all)
+            return
         for start in range(0, len(waiting), _SLICE):
-            group = [s for s in waiting[start : start + _SLICE] if s in self._unflushed]
-            await _sync(group, worker)
-            for segment in group:
-                self._unflushed.pop(segment, None)
-        if directories := list(self._new_names):
-            await run(worker, lambda: self._sync_names(directories))
-            for directory in directories:
-                self._new_names.pop(directory, None)
+            await _sync([s for s in waiting[start : start + _SLICE] if s.is_there], worker)
+        if names:
+            await run(worker, lambda: self._sync_names(names))
 
     def _sync_names(self, directories: list[Path]) -> None:
         for directory in directories:

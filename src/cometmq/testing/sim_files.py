@@ -275,6 +275,14 @@ class SimFiles:
             for change in self._changes.pop(directory, []):
                 _apply(self._disk_names, change)
 
+    def sync_all(self) -> None:
+        """Make all bytes and names written so far durable."""
+        for directory in list(self._changes):
+            self.sync_dir(directory)
+        for inode in self._names.values():
+            if isinstance(inode, _Inode) and self.syncs:
+                inode.sync()
+
     def lock(self, path: Path) -> SimLock | None:
         """Take the lock on a file, made when missing; None when somebody has it."""
         self._inode(path)

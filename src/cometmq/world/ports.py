@@ -117,6 +117,10 @@ class Files(Protocol):
         """Make the names in a directory durable."""
         ...
 
+    def sync_all(self) -> None:
+        """Make all bytes and names written so far durable; cheaper than many a single sync."""
+        ...
+
     def lock(self, path: Path) -> Held | None:
         """Take the lock on byte 0 of a file, made when missing; None when somebody has it."""
         ...
