@@ -195,3 +195,17 @@ def test_two_members_in_one_process_share_as_well(served, make_topic, group):
 
         until(lambda: [len(share) for share in shares()] == [4, 4])
         assert set.union(*shares()) == set(range(QUEUES))
+
+
+def test_clients_may_be_started_before_their_name_server_and_outlive_it(mortal, make_topic, group):
+    topic, seen = make_topic(mortal), []
+    mortal.stop()
+    consumer = PushConsumer(group, namesrv=mortal.namesrv, consume_from=ConsumeFrom.FIRST)
+    consumer.subscribe(topic, "*", lambda messages: seen.extend(m.body for m in messages))
+    with consumer, Producer("producers", namesrv=mortal.namesrv) as producer:
+        mortal.start()
+        producer.send_many([Message(topic, b"early")])
+        until(lambda: seen == [b"early"])
+        mortal._names.kill()
+        producer.send(Message(topic, b"late"))
+        until(lambda: seen == [b"early", b"late"])
