@@ -40,9 +40,22 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(coroutine, 20))
 
 
+class Watch:
+    """A clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def local_hour(self) -> int:
+        return 0
+
+
 @asynccontextmanager
-async def serving(**settings: Any) -> AsyncIterator[NameServer]:
-    server = NameServer.open(NamesrvSettings(listen_port=0, **settings))
+async def serving(clock: Watch | None = None, **settings: Any) -> AsyncIterator[NameServer]:
+    server = NameServer.open(NamesrvSettings(listen_port=0, **settings), clock=clock)
     await server.start()
     try:
         yield server
@@ -118,11 +131,16 @@ def test_routes_are_told_in_the_json_that_the_asker_reads(
 
 
 def test_a_silent_broker_expires_with_its_connection() -> None:
+    watch = Watch()
+
     async def story() -> None:
-        async with serving(scan_not_active_broker_interval_ms=20) as server:
+        async with serving(watch, scan_not_active_broker_interval_ms=10) as server:
             broker, client = await connect(server.address), await connect(server.address)
-            await register(broker, "t", "u", heartbeatTimeoutMillis="60")
+            await register(broker, "t", "u", heartbeatTimeoutMillis="5000")
+            watch.ms += 5_000
+            await asyncio.sleep(0.05)
             assert await route_code(client, "t") == ResponseCode.SUCCESS
+            watch.ms += 1
             await asyncio.wait_for(broker.wait_closed(), 10)
             assert await route_code(client, "t") == ResponseCode.TOPIC_NOT_EXIST
             client.close()
@@ -130,23 +148,29 @@ def test_a_silent_broker_expires_with_its_connection() -> None:
     run(story())
 
 
-@pytest.mark.parametrize("sign", ["heartbeat", "version"])
+@pytest.mark.parametrize("sign", ["heartbeat", "version", "registration"])
 def test_signs_of_life_keep_a_broker(sign: str) -> None:
+    watch = Watch()
+
     async def story() -> None:
-        async with serving(scan_not_active_broker_interval_ms=20) as server:
+        async with serving(watch, scan_not_active_broker_interval_ms=10) as server:
             broker = await connect(server.address)
-            await register(broker, "t", "u", heartbeatTimeoutMillis="400")
-            for _ in range(30):
+            await register(broker, "t", "u")
+            for _ in range(5):
+                watch.ms += 100_000
                 if sign == "heartbeat":
                     answer = await ask(broker, RequestCode.BROKER_HEARTBEAT, **WHO)
-                else:
+                elif sign == "version":
                     body = encode_data_version(DataVersion(counter=1))
                     answer = await ask(broker, RequestCode.QUERY_DATA_VERSION, body, **WHO)
                     assert answer.ext["changed"] == "false"
+                else:
+                    answer = await register(broker, "t", "u")
                 assert answer.code == ResponseCode.SUCCESS
-                await asyncio.sleep(0.02)
-            assert await route_code(broker, "t") == ResponseCode.SUCCESS
-            broker.close()
+                await asyncio.sleep(0.03)
+                assert await route_code(broker, "t") == ResponseCode.SUCCESS
+            watch.ms += 120_001
+            await asyncio.wait_for(broker.wait_closed(), 10)
 
     run(story())
 
