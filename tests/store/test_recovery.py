@@ -271,6 +271,40 @@ def test_a_topic_deleted_and_made_again_starts_at_zero_and_stays_so(tell):
     tell(story)
 
 
+def test_a_topic_deleted_under_messages_on_their_way_leaves_no_files(tell):
+    async def story(shop):
+        store = shop.open(flush_disk_type="SYNC_FLUSH")
+        await fill(shop, 3, "U", queues=1)
+        store.put(Draft("T", 0, b"on its way"))
+        await asyncio.sleep(0)
+        store.delete_topic("T")
+        await shop.settled()
+        await store._upkeep.write_queues()
+        assert not (shop.root / "consumequeue" / "T").exists()
+        assert store._checkpoint.entries == 3
+        await shop.crash()
+        shop.open()
+        assert shop.store.queues() == [("U", 0)]
+
+    tell(story)
+
+
+def test_a_deleted_topic_stays_deleted_over_a_crash(tell):
+    async def story(shop):
+        store = shop.open()
+        await fill(shop, 7, queues=1)
+        await fill(shop, 7, "U", queues=1)
+        await store._upkeep.write_queues()
+        store.delete_topic("T")
+        await store._upkeep.write_queues()
+        await shop.crash()
+        shop.open()
+        assert shop.store.queues() == [("U", 0)]
+        assert (await shop.put()).queue_offset == 0
+
+    tell(story)
+
+
 def test_files_deleted_at_the_head_leave_the_rest_and_the_offsets(tell):
     async def story(shop):
         shop.open(commit_log_file_bytes=4096)

@@ -31,11 +31,11 @@ class CommitLog:
 
     __slots__ = (
         "_file_bytes",
-        "_pending",
         "_row",
         "_torn",
         "_with_crc",
         "flushed",
+        "pending",
         "room",
         "store_host",
         "tail",
@@ -47,7 +47,7 @@ class CommitLog:
         self._file_bytes = row.file_bytes
         self.store_host = store_host
         self._with_crc = with_crc
-        self._pending: list[bytes] = []
+        self.pending: list[bytes] = []
         self._torn = False
         self.begin_at(row.first)
 
@@ -73,7 +73,7 @@ class CommitLog:
     def make_room(self, size: int) -> None:
         """End the current file with a blank unless `size` bytes and a blank still fit."""
         if self.room < size + 8:
-            self._pending.append(stored.BLANK.pack(self.room, stored.MAGIC_BLANK))
+            self.pending.append(stored.BLANK.pack(self.room, stored.MAGIC_BLANK))
             self.tail += self.room
             self.room = self._file_bytes
 
@@ -102,25 +102,18 @@ class CommitLog:
             properties,
             self._with_crc,
         )
-        self._pending.append(record)
+        self.pending.append(record)
         size = len(record)
         self.tail = phy_offset + size
         self.room -= size
         return phy_offset, size
 
-    def add(self, record: bytes) -> None:
-        """Put a whole record at the tail, still in memory. Only after `make_room` for it."""
-        self._pending.append(record)
-        size = len(record)
-        self.tail += size
-        self.room -= size
-
     def write(self) -> None:
         """Hand everything placed to the system; OSError: nothing of it was kept."""
-        pending = self._pending
+        pending = self.pending
         if not pending:
             return
-        self._pending = []
+        self.pending = []
         start, end = self.written, self.tail
         try:
             if self._torn:

@@ -94,7 +94,12 @@ class LogFlush:
             return
         self._busy = True
         segments = self._log.segments(self._log.flushed, group.upto)
-        files = [segment.pin() for segment in segments]
+        try:
+            files = [segment.pin() for segment in segments]
+        except OSError as problem:
+            # No file could be opened, so nothing can be promised any more; pins do not matter.
+            self._ended(group, [], problem)
+            return
 
         def job() -> None:
             for file in files:

@@ -17,11 +17,11 @@ from cometmq.wire import stored
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cometmq.store.commit_log import CommitLog
     from cometmq.store.consume_queue import ConsumeQueue
 
 _length = Struct(">h").pack
 _MASK = stored.CRC_MASK
-_sum_of = stored.checksum_property
 
 
 class Lane:
@@ -73,21 +73,23 @@ class Lane:
         queue = self.queues[queue_id] = self._of(self._topic, queue_id)
         return queue
 
-    def record(
+    def place(
         self,
+        log: CommitLog,
         size: int,
         queue_id: int,
         queue_offset: int,
-        phy_offset: int,
         born_ms: int,
         store_ms: int,
         body: bytes,
         raw: bytes,
-    ) -> bytes:
-        """The bytes of one record of `size` = fixed_bytes + body + properties.
+    ) -> int:
+        """Put one record at the tail of the log, still in memory, and return its phy_offset.
 
-        `raw` ends with a separator and holds no checksum.
+        `size` = fixed_bytes + body + properties, for which there is room; `raw` ends with a
+        separator and holds no checksum.
         """
+        phy_offset = log.tail
         sum_bytes = self._sum_bytes
         record = b"".join(
             (
@@ -114,4 +116,9 @@ class Lane:
                 raw,
             )
         )
-        return record + _sum_of(record) if sum_bytes else record
+        if sum_bytes:
+            record += b"__CRC32#\x01%b\x02" % (b"%010d" % (crc32(record) & _MASK))[::-1]
+        log.pending.append(record)
+        log.tail = phy_offset + size
+        log.room -= size
+        return phy_offset

@@ -160,7 +160,6 @@ class MessageStore:
         ).run(was_stopped=was_stopped)
         self._last_ms = recovered.last.store_ms
         self._upkeep.shown = recovered.last
-        self._upkeep.entries = sum(queue.max_offset for queue in self._queues)
         self._upkeep.vouch_now()
         self._layout.mark_running(f"{os.getpid()}\n")
         if not was_stopped:
@@ -361,7 +360,6 @@ class MessageStore:
         if not entries:
             return
         self._queues.append(entries)
-        self._upkeep.entries += len(entries)
         _, phy_offset, size, _ = entries[-1]
         self._upkeep.shown = Last(phy_offset, size, group.store_ms or self._last_ms)
         arrived = self.on_arrival
@@ -432,8 +430,8 @@ class MessageStore:
         """Delete the queues of a topic; its records stay in the log until their file goes."""
         for queue in self._queues:
             if queue.topic == topic:
-                self._upkeep.entries -= queue.max_offset
                 self._queues.remove(queue)
+        self._upkeep.vouch_soon()
 
     @property
     def min_phy_offset(self) -> int:

@@ -65,6 +65,10 @@ class Queues:
         """How many queues there are."""
         return len(self._queues)
 
+    def entries(self) -> int:
+        """The sum of the max offsets of all queues."""
+        return sum([queue.max_offset for queue in self._queues.values()])
+
     def load(self) -> None:
         """Make an object for each queue that has a directory; their ends are not known yet."""
         for topic in self._files.names(self._directory):
@@ -97,6 +101,9 @@ class Queues:
                 await asyncio.sleep(0)
 
     def _spill(self, queue: ConsumeQueue) -> None:
+        if self._queues.get((queue.topic, queue.queue_id)) is not queue:
+            self._dirty.pop(queue, None)  # its topic was deleted while messages were on their way
+            return
         before = len(queue.row.bases)
         bases = queue.spill()
         if len(queue.row.bases) > before:

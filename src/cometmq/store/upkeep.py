@@ -48,11 +48,9 @@ class Upkeep:
         self._flush, self._retention, self._worker = flush, retention, worker
         self._background = Background("store")
         self._flush_due_ms = self._vouch_due_ms = 0
-        self._is_told = False
+        self._is_changed = False
         self.shown: Last = NOTHING
         """The newest record that readers may see."""
-        self.entries = 0
-        """The sum of the max offsets of all queues."""
         self.is_full = False
         """Whether queue entries could not be written; they wait in memory."""
 
@@ -93,11 +91,18 @@ class Upkeep:
                 log.warning("queue entries cannot be written, sends are refused: %s", problem)
             self.is_full = True
 
+    def vouch_soon(self) -> None:
+        """Move the checkpoint at the next turn: queues were deleted, which no crash should undo."""
+        self._vouch_due_ms = 0
+        self._is_changed = True
+
     async def vouch(self) -> None:
         """Make all that readers see now durable, entries included, and move the checkpoint."""
-        shown, entries = self.shown, self.entries
-        if shown.end <= self._checkpoint.dispatched or shown is NOTHING:
+        shown, entries = self.shown, self._queues.entries()
+        is_news = shown.end > self._checkpoint.dispatched or self._is_changed
+        if shown is NOTHING or not is_news:
             return
+        self._is_changed = False
         if not await self._is_flushed(shown):
             return
         await self._queues.spill()
@@ -110,7 +115,7 @@ class Upkeep:
         self._queues.spill_all()
         self._queues.flush_all()
         if self.shown is not NOTHING:
-            self._promise(self.shown, self.entries)
+            self._promise(self.shown, self._queues.entries())
         self._checkpoint.save()
 
     def _promise(self, shown: Last, entries: int) -> None:
