@@ -172,7 +172,7 @@ class Broker:
         )
         self._server = RemotingServer(self._edge, net)
         self._background = Background("broker")
-        self._started: list[Step] = []
+        self._started = AsyncExitStack()
         state.topics.on_change += [self._outbound.changed, state.holds.wake_topic]
         store.on_arrival = self._arrived
 
@@ -226,17 +226,18 @@ class Broker:
             (self._listen, self._stop_listening),
             (self._register, self._unregister),
         ]
-        async with AsyncExitStack() as undo:
-            undo.push_async_callback(self.stop)
-            for step in steps:
-                self._started.append(step)
-                await step[0]()
-            undo.pop_all()
+        async with AsyncExitStack() as started:
+            for start, stop in steps:
+                started.push_async_callback(stop)
+                await start()
+            self._started = started.pop_all()
 
     async def stop(self) -> None:
-        """Stop all parts, the last one started first. A second call does nothing."""
-        while self._started:
-            await self._started.pop()[1]()
+        """Stop all parts, the last one started first, each even when another one fails.
+
+        A second call does nothing.
+        """
+        await self._started.aclose()
 
     async def _listen(self) -> None:
         settings = self.settings
@@ -266,6 +267,7 @@ class Broker:
 
     async def _stop_background(self) -> None:
         await self._background.stop()
+        await self.state.offsets.written()
         self.state.delays.save()
         safe = asyncio.get_running_loop().create_future()
         self.store.settle(safe.set_result)

@@ -10,6 +10,7 @@ Java: ScheduleMessageService, HookUtils.
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from cometmq.rules.delay import DelayLevels
     from cometmq.store.json_file import JsonFile
     from cometmq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
 
 LONGEST_SLEEP_S = 60.0
 """Looked at again after so long at the latest: the clock may have been set."""
@@ -120,9 +123,13 @@ class Delays:
         }
 
     def _write(self, offsets: dict[int, int]) -> None:
-        self._saved = offsets
         self.version = self.version.next(self._now_ms())
-        self._file.save(self.to_json(offsets))
+        try:
+            self._file.save(self.to_json(offsets))
+        except OSError as error:
+            log.warning("%s is not written: %s", self._file.path, error)
+        else:
+            self._saved = offsets
 
     def _deliver_level(self, level: int) -> float:
         store, queue_id = self._store, level - 1

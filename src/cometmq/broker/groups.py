@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cometmq.broker.topics import not_written
 from cometmq.errors import Reject
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import DataVersion
@@ -58,16 +59,18 @@ class Groups:
 
     def put(self, config: SubscriptionGroupConfig) -> None:
         """Create or change a group."""
-        if self.table.get(config.group_name) != config:
+        before = self.table.get(config.group_name)
+        if before != config:
             self.table[config.group_name] = config
-            self._changed()
+            self._changed(config.group_name, before)
 
     def delete(self, group: str) -> bool:
         """Forget a group's settings; False when there were none."""
-        if self.table.pop(group, None) is None:
+        before = self.table.pop(group, None)
+        if before is None:
             return False
+        self._changed(group, before)
         self.forbidden.pop(group, None)
-        self._changed()
         return True
 
     def is_forbidden(self, group: str, topic: str) -> bool:
@@ -102,9 +105,18 @@ class Groups:
         for name in (*SYSTEM_GROUPS, TRANSACTION_GROUP):
             self.table.setdefault(name, SubscriptionGroupConfig(group_name=name))
 
-    def _changed(self) -> None:
-        self.version = self.version.next(self._now_ms())
-        self.save()
+    def _changed(self, group: str, before: SubscriptionGroupConfig | None) -> None:
+        """Write a change down, or take it back and raise Reject when that fails."""
+        version = self.version
+        self.version = version.next(self._now_ms())
+        try:
+            self.save()
+        except OSError as error:
+            self.version = version
+            self.table.pop(group, None)
+            if before is not None:
+                self.table[group] = before
+            raise not_written("groups", error) from error
 
 
 def missing(group: str) -> Reject:

@@ -39,6 +39,7 @@ class Offsets:
         self._resets: dict[str, dict[int, int]] = {}
         self._commits = 0
         self._is_dirty = False
+        self._writing: asyncio.Future[None] | None = None
         self._entries = 0
         self.version = DataVersion()
         self._load(file.load())
@@ -115,11 +116,14 @@ class Offsets:
         return {key: dict(queues) for key, queues in self._committed.items()}
 
     def save(self) -> bool:
-        """Write the file if anything changed since the last time; True when it was written."""
+        """Write the file if anything changed since the last time; True when it was written.
+
+        OSError: it could not be written, and will be tried again with the next call.
+        """
         if not self._is_dirty:
             return False
-        self._is_dirty = False
         self._file.save(self.to_json())
+        self._is_dirty = False
         return True
 
     async def save_aside(self) -> None:
@@ -127,7 +131,17 @@ class Offsets:
         if self._is_dirty:
             self._is_dirty = False
             data = self._file.encode(self.to_json())
-            await asyncio.to_thread(self._file.write, data)
+            self._writing = asyncio.ensure_future(asyncio.to_thread(self._file.write, data))
+            try:
+                await asyncio.shield(self._writing)
+            except OSError:
+                self._is_dirty = True
+                raise
+
+    async def written(self) -> None:
+        """Wait until no thread writes the file any more."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
 
     def to_json(self) -> dict[str, Any]:
         """The file's content, in the order RocketMQ writes it."""

@@ -11,10 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cometmq.errors import Reject
 from cometmq.model import topic as names
 from cometmq.model.topic import DataVersion, TopicConfig
 from cometmq.rules import permission
 from cometmq.wire.bodies.topic import topic_fields, topic_of, version_fields, version_of
+from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,17 +61,20 @@ class Topics:
 
     def put(self, config: TopicConfig) -> bool:
         """Create or change a topic; False when it is the same already."""
-        if self.table.get(config.topic_name) == config:
+        name = config.topic_name
+        before = self.table.get(name)
+        if before == config:
             return False
-        self.table[config.topic_name] = config
-        self._changed(config.topic_name)
+        self.table[name] = config
+        self._changed(name, before)
         return True
 
     def delete(self, topic: str) -> bool:
         """Forget a topic's shape; False when there was none."""
-        if self.table.pop(topic, None) is None:
+        before = self.table.pop(topic, None)
+        if before is None:
             return False
-        self._changed(topic)
+        self._changed(topic, before)
         return True
 
     def ensure(
@@ -138,7 +143,8 @@ class Topics:
         for config in short:
             self.table[config.topic_name] = config
         if short:
-            self._changed(short[0].topic_name)
+            self.version = self.version.next(self._now_ms())
+            self.save()
 
     def _lacks(self, config: TopicConfig) -> bool:
         """Whether a system topic is missing, or has too few queues for all delay levels."""
@@ -148,12 +154,29 @@ class Topics:
         is_schedule = config.topic_name == names.SCHEDULE_TOPIC
         return is_schedule and present.write_queue_nums < config.write_queue_nums
 
-    def _changed(self, topic: str) -> None:
-        self.version = self.version.next(self._now_ms())
+    def _changed(self, topic: str, before: TopicConfig | None) -> None:
+        """Write a change down, or take it back and raise Reject when that fails."""
+        version = self.version
+        self.version = version.next(self._now_ms())
+        try:
+            self.save()
+        except OSError as error:
+            self.version = version
+            self.table.pop(topic, None)
+            if before is not None:
+                self.table[topic] = before
+            raise not_written("topics", error) from error
         self.generation += 1
-        self.save()
         for tell in self.on_change:
             tell(topic)
+
+
+def not_written(what: str, error: OSError) -> Reject:
+    """The refusal of a change that the disk does not take."""
+    return Reject(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        f"the {what} of this broker cannot be written: {error.strerror or error}",
+    )
 
 
 def system_topics(
