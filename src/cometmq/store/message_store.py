@@ -246,10 +246,8 @@ class MessageStore:
         if commit_log.room < size + 8:
             commit_log.make_room(size)
         queue = lane.queues[queue_id] or lane.open(queue_id)
-        phy_offset, queue_offset = commit_log.tail, queue.next_offset
-        commit_log.add(
-            lane.record(size, queue_id, queue_offset, phy_offset, born_ms, now, body, raw)
-        )
+        queue_offset = queue.next_offset
+        phy_offset = lane.place(commit_log, size, queue_id, queue_offset, born_ms, now, body, raw)
         queue.next_offset = queue_offset + 1
         self._placed.append((queue, phy_offset, size, code))
         return phy_offset, queue_offset, size
