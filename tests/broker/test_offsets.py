@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.rig import Client, run, running
+from broker.rig import SMALL_STORE, Client, run, running
 from cometmq.broker.offsets import NONE, Offsets
 from cometmq.store.json_file import JsonFile
 from cometmq.wire.bodies.offset import decode_reset_offset
@@ -52,6 +53,19 @@ def test_a_new_group_starts_at_0_while_the_queue_is_young(tmp_path: Path) -> Non
             assert (await committed(client)).ext == {"offset": "0"}
             answer = await committed(client, setZeroIfNotFound="false")
             assert answer.code == ResponseCode.QUERY_NOT_FOUND
+            assert (await committed(client, queue=1)).code == ResponseCode.QUERY_NOT_FOUND
+
+    run(story())
+
+
+def test_a_new_group_is_not_sent_to_the_start_of_a_queue_that_begins_on_disk(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path, replace(SMALL_STORE, memory_percent=0)) as rig:
+            client = await rig.client()
+            await client.send("T")
+            assert (await committed(client)).code == ResponseCode.QUERY_NOT_FOUND
 
     run(story())
 

@@ -32,6 +32,11 @@ class Troubled(SystemFiles):
         self.is_full = False
         self.sync_s = 0.0
 
+    def write(self, path: Path, data: bytes) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(path, data)
+
     def open(self, path: Path, size: int, *, mapped: bool = False) -> OpenFile:
         opened = super().open(path, size, mapped=mapped)
         return Log(opened, self) if "commitlog" in path.parts else opened  # type: ignore[return-value]
@@ -152,5 +157,40 @@ def test_a_slow_disk_answers_that_the_message_is_stored_but_not_yet_safe(
             while (await client.send("T")).code == ResponseCode.FLUSH_DISK_TIMEOUT:
                 count += 1  # the slow flush is still under way
             assert len(await client.drain("T")) == count
+
+    run(story())
+
+
+def test_a_topic_that_cannot_be_written_down_is_not_made(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with troubled(tmp_path) as (rig, files):
+            client = await rig.client()
+            files.is_full = True
+            answer = await client.send("New")
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert "topics" in (answer.remark or "")
+            assert rig.broker.state.topics.get("New") is None
+            answer = await client.pull("SELF_TEST_TOPIC", consumer_group="NewGroup")
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert rig.broker.state.groups.get("NewGroup") is None
+            files.is_full = False
+            assert (await client.send("New")).code == 0
+
+    run(story())
+
+
+def test_offsets_that_cannot_be_written_are_written_later(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with troubled(tmp_path) as (rig, files):
+            offsets = rig.broker.state.offsets
+            offsets.commit("CG", "T", 0, 1)
+            files.is_full = True
+            with pytest.raises(OSError, match="No space"):
+                await offsets.save_aside()
+            with pytest.raises(OSError, match="No space"):
+                offsets.save()
+            files.is_full = False
+            await offsets.save_aside()
+            assert not offsets.save(), "nothing is left to write"
 
     run(story())

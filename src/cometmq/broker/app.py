@@ -60,7 +60,7 @@ from cometmq.store.results import PutStatus
 from cometmq.wire.bodies.topic import TopicTable
 from cometmq.wire.msg_id import UniqKeys
 from cometmq.world.background import Background
-from cometmq.world.system import SystemClock, SystemFiles
+from cometmq.world.system import SystemClock, SystemFiles, ram_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -149,7 +149,7 @@ class Broker:
             host,
         )
         fast = FastSend(store, state.topics, self._send, state.stats, settings)
-        table = self._table(now_ms)
+        table = self._table(now_ms, ram_bytes() * store_settings.memory_percent // 100)
         runtime = RuntimeRequests(
             store,
             state.topics,
@@ -284,7 +284,7 @@ class Broker:
             await self._outbound.unregister()
         await self._pool.close()
 
-    def _table(self, now_ms: Callable[[], int]) -> dict[int, Handler]:
+    def _table(self, now_ms: Callable[[], int], fresh_bytes: int) -> dict[int, Handler]:
         settings, store, state = self.settings, self.store, self.state
         topics, groups, clients = state.topics, state.groups, state.clients
         offsets, holds, stats = state.offsets, state.holds, state.stats
@@ -298,7 +298,7 @@ class Broker:
         return codes.table(
             send=self._send,
             pull=pull,
-            positions=PositionHandler(store, topics, groups, offsets),
+            positions=PositionHandler(store, topics, groups, offsets, fresh_bytes),
             heartbeat=HeartbeatHandler(clients, topics, groups, settings),
             order=LockHandler(state.locks),
             send_back=send_back,

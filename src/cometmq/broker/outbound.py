@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 FAREWELL_S = 3.0
 """How long a name server may take to hear that the broker stops."""
 
-HEARD_S = 3.0
+HEARD_S = 1.0
 """How long an answer waits for name servers to hear of a topic it made."""
 
 AGAIN_S = 5.0

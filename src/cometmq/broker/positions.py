@@ -27,9 +27,15 @@ class PositionHandler:
     """Answers 14, 15, 29, 30, 31 and 32."""
 
     def __init__(
-        self, store: MessageStore, topics: Topics, groups: Groups, offsets: Offsets
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        offsets: Offsets,
+        fresh_bytes: int,
     ) -> None:
-        self._store, self._topics = store, topics
+        """`fresh_bytes`: how much of the log's end counts as being in memory."""
+        self._store, self._topics, self._fresh_bytes = store, topics, fresh_bytes
         self._groups, self._offsets = groups, offsets
 
     def query(self, request: Command, _peer: Peer) -> Reply:
@@ -99,4 +105,8 @@ class PositionHandler:
         return Reply(header=headers.GetEarliestMsgStoretimeResponseHeader(timestamp=stored_ms))
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
-        return self._store.min_offset(topic, queue_id) <= 0
+        """Whether the queue's first message is still there, and still in memory."""
+        first = self._store.entry(topic, queue_id, 0)
+        if first is None or self._store.min_offset(topic, queue_id) > 0:
+            return False
+        return self._store.max_phy_offset - first[0] <= self._fresh_bytes
