@@ -20,16 +20,26 @@ LINK = re.compile(r"\]\(([^)#:\s]+)(#[\w-]*)?\)")
 START_S, RUN_S = 30, 180
 
 
-def _snippets():
+def _blocks():
     for page in PAGES:
         if page.relative_to(ROOT).as_posix().startswith(SKETCHES):
             continue
         for block in BLOCK.finditer(text := page.read_text(encoding="utf-8")):
             line = text.count("\n", 0, block.start()) + 1
-            marks = [pytest.mark.timeout(RUN_S + START_S + 10)]
-            marks += [pytest.mark.spark] if "spark" in block[1].lower() else []
-            name = f"{page.relative_to(ROOT)}:{line}"
-            yield pytest.param(block[1], id=name, marks=marks)
+            yield f"{page.relative_to(ROOT)}:{line}", block[1]
+
+
+def _snippets():
+    """Each snippet by itself, but those with Spark one after the other around one Java."""
+    blocks = dict(_blocks())
+    with_spark = {name: code for name, code in blocks.items() if "spark" in code.lower()}
+    for name in (name for name in blocks if name not in with_spark):
+        yield pytest.param(blocks[name], id=name)
+    steps = [
+        f"exec(compile({code!r}, {name!r}, 'exec'), {{'__name__': '__main__'}})"
+        for name, code in with_spark.items()
+    ]
+    yield pytest.param("\n".join(steps), id=" ".join(with_spark), marks=SPARK)
 
 
 @pytest.fixture(scope="module")
