@@ -7,6 +7,7 @@ import pytest
 
 from cometmq.model.queue import MessageQueue
 from cometmq.model.stats import ConsumeStats, OffsetWrapper
+from cometmq.rules.key_hash import queue_index
 from cometmq.wire import batch, header_rocketmq, msg_id, properties, stored
 from cometmq.wire.bodies import admin, heartbeat, offset, route
 from cometmq.wire.codes import LanguageCode
@@ -15,7 +16,7 @@ from cometmq.wire.frame import FrameDecoder
 from cometmq.wire.header_json import HeaderFields
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
 from cometmq.wire.headers.send import SendMessageRequestHeaderV2
-from cometmq.wire.java_hash import java_hash, java_remainder
+from cometmq.wire.java_hash import java_hash
 from wire.goldens import read_golden as golden
 
 
@@ -156,4 +157,4 @@ def test_hashes_run_over_utf_16_units():
 
 
 def test_the_hash_selector_takes_javas_truncated_remainder():
-    assert java_remainder(java_hash("order-123"), 4) == 1
+    assert queue_index(java_hash("order-123"), 4) == 1

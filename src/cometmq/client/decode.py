@@ -8,12 +8,13 @@ Java: MessageDecoder.decodesBatch
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING
 
+from cometmq.errors import InvalidMessage, SettingsError
 from cometmq.model.message import MessageExt, Property
 from cometmq.wire import properties as props
 from cometmq.wire import stored, sysflag
+from cometmq.wire.compression import inflate
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _TAGS = Property.TAGS.encode()
 _RETRY_TOPIC = Property.RETRY_TOPIC.encode()
-_ZLIB = {sysflag.COMPRESSION_LEGACY_ZLIB, sysflag.COMPRESSION_ZLIB}
 
 
 def messages_of(body: bytes, broker_name: str) -> tuple[list[MessageExt], bool]:
@@ -72,9 +72,7 @@ def restore_topic(messages: list[MessageExt]) -> None:
 
 
 def _inflated(body: bytes, flags: int) -> tuple[bytes, int]:
-    if flags & sysflag.COMPRESSION_MASK in _ZLIB:
-        try:
-            return zlib.decompress(body), flags & ~sysflag.COMPRESSED
-        except zlib.error:
-            pass
-    return body, flags
+    try:
+        return inflate(body, flags), flags & ~sysflag.COMPRESSED
+    except (InvalidMessage, SettingsError):
+        return body, flags

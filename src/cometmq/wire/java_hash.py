@@ -18,8 +18,3 @@ def java_hash(text: str) -> int:
             value = value * 31 + (high << 8 | low)
     value &= 0xFFFFFFFF
     return value - 0x100000000 if value >= 0x80000000 else value
-
-
-def java_remainder(value: int, count: int) -> int:
-    """Return |value rem count| as Java computes it: truncated, then without its sign."""
-    return abs(value) % count
