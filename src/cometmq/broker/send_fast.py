@@ -39,6 +39,8 @@ QUEUES_MAX = 1024
 """Sends to topics with more queues take the long way."""
 
 _head = Struct(">II").pack
+_HEADS = [_head(length + 4, length) for length in range(1024)]
+"""What stands before an answer's header, by its length."""
 _SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
 _MARK = b"7E57AB1E" * 4
 _ANSWER = (
@@ -109,9 +111,9 @@ class FastSend:
             return False
         phy_offset, queue_offset, size = placed
         answer = plan.answer % (phy_offset, queue_id, queue_offset, unique, opaque)
-        length = len(answer)
-        self._answers.append(_head(length + 4, length) + answer)
-        peer.owe()
+        self._answers.append(_HEADS[len(answer)] + answer)
+        if store.is_sync:
+            peer.owe()
         counter = plan.counter
         counter.count += 1
         counter.bytes += size
@@ -146,8 +148,9 @@ class FastSend:
         """All sends of a turn are as safe as promised, or none is: answer."""
         if status is not PutStatus.PUT_OK:
             group = [(peer, [self._unsafe(one, status) for one in each]) for peer, each in group]
+        is_owed = self._store.is_sync  # else no answer outlives the turn
         for peer, answers in group:
-            peer.deliver(answers)
+            peer.deliver(answers, is_owed=is_owed)
 
     @staticmethod
     def _unsafe(answer: bytes, status: PutStatus) -> bytes:

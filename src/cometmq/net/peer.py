@@ -117,13 +117,14 @@ class Peer:
             self.open -= 1
             self._in_flight.total -= 1
 
-    def deliver(self, answers: list[bytes]) -> None:
-        """Write the answers to so many requests that were owed, at once; nothing when closed."""
+    def deliver(self, answers: list[bytes], *, is_owed: bool = True) -> None:
+        """Write the answers to so many requests, owed or not, at once; nothing when closed."""
         if self.is_closed:
             return
-        count = len(answers)
-        self.open -= count
-        self._in_flight.total -= count
+        if is_owed:
+            count = len(answers)
+            self.open -= count
+            self._in_flight.total -= count
         self._out += answers
         if not self.is_marked:  # else whoever marked it flushes it soon
             self.flush()

@@ -69,7 +69,7 @@ class MessageStore:
         """For `open`, which is the way to a store."""
         self._layout, self._settings, self._clock = layout, settings, clock
         self.tags_code, self._workers = tags_code, workers
-        self._is_sync = settings.is_sync_flush
+        self.is_sync = settings.is_sync_flush
         self._with_crc = settings.append_crc
         self._properties_max = properties.BYTES_MAX - (21 if settings.append_crc else 0)
         self._lane_bytes_max = min(settings.max_message_bytes, settings.commit_log_file_bytes - 8)
@@ -266,7 +266,7 @@ class MessageStore:
         commit_log, upkeep = self._log, self._upkeep
         if self._is_stopped or self._flush.broken or upkeep.is_full or self._retention.is_disk_full:
             return PutStatus.SERVICE_NOT_AVAILABLE
-        safe = commit_log.flushed if self._is_sync else commit_log.written
+        safe = commit_log.flushed if self.is_sync else commit_log.written
         if commit_log.tail - safe > self._settings.unwritten_bytes_max:
             return PutStatus.OS_PAGE_CACHE_BUSY
         return None
@@ -332,7 +332,7 @@ class MessageStore:
         if self._is_write_failing and placed:
             self._is_write_failing = False
             log.warning("the log %s is written again", self._row.directory)
-        if self._is_sync and (self._log.flushed < self._log.written or self._flush.broken):
+        if self.is_sync and (self._log.flushed < self._log.written or self._flush.broken):
             self._flush.join(placed, asked, self._last_ms)
             return
         group = Group()
@@ -387,7 +387,7 @@ class MessageStore:
     def record_at(self, phy_offset: int) -> bytes | None:
         """The record that begins at a byte of the log; None when none does that readers may see."""
         record = self._log.record_at(phy_offset)
-        if record is None or (self._is_sync and phy_offset >= self._log.flushed):
+        if record is None or (self.is_sync and phy_offset >= self._log.flushed):
             return None
         return record
 
