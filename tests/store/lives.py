@@ -63,7 +63,8 @@ class Life:
         drafts = []
         for _ in range(rng.choice((1, 1, 1, 3))):
             self._number += 1
-            body = b"%d:" % self._number + bytes(rng.choice((0, 5, 90, 700)))
+            filling = bytes((self._number % 251 + 1,))
+            body = b"%d:" % self._number + filling * rng.choice((0, 5, 90, 700, 1500))
             drafts.append(Draft(*queue, body, b"TAGS\x01a\x02", born_ms=1))
         placed = self.store.put_batch(drafts) if len(drafts) > 1 else [self.store.put(drafts[0])]
         for draft, place in zip(drafts, placed, strict=True):
