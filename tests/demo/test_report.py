@@ -10,7 +10,14 @@ from cometmq.demo.flights.audit import Verdict
 from cometmq.demo.flights.events import WHOLE_YEAR
 from cometmq.demo.flights.findings import Findings, calm_latencies, report_of
 from cometmq.demo.flights.report import Latency, Report, Stage
-from cometmq.demo.flights.tables import DeadLetters, Delays, EventsTable, JoinedTable, OrderTable
+from cometmq.demo.flights.tables import (
+    BEFORE_JOINS,
+    DeadLetters,
+    Delays,
+    EventsTable,
+    JoinedTable,
+    OrderTable,
+)
 from cometmq.demo.flights.watch import Sample
 
 
@@ -23,6 +30,11 @@ def handled(**changes: int) -> Verdict:
 
 
 ROW = {"departed": 328_521, "arrived": 328_521, "departure_delay": 3.5, "arrival_delay": None}
+
+
+def joined(before: int, after: int) -> JoinedTable:
+    rows = {BEFORE_JOINS: before, "after airlines": after}
+    return JoinedTable(rows, checks.counts_by_kind(WHOLE_YEAR), [*"abcd"], 9, 1.0)
 
 
 def findings(**changes: object) -> Findings:
@@ -40,8 +52,8 @@ def findings(**changes: object) -> Findings:
         buried=groups,
         followed=handled(),
         controlled=handled(out_of_turn=9),
-        events=EventsTable(1_002_100, 1_002_073, checks.counts_by_kind(WHOLE_YEAR), 1.0),
-        joined=JoinedTable({"events": 1_002_073, "after airlines": 1_002_073}, [*"abcd"], 9, 1.0),
+        events=EventsTable(1_002_100, 1.0),
+        joined=joined(1_002_073, 1_002_073),
         delays=Delays(
             by_hour=[{"hour": 5, **ROW}],
             by_origin=[{"origin": "JFK", **ROW}],
@@ -92,8 +104,11 @@ def test_the_whole_year_passes_when_every_stage_has_its_counts():
         {"followed": replace(handled(), refused=459)},
         {"followed": replace(handled(), hand_overs=0)},
         {"controlled": handled()},
-        {"joined": JoinedTable({"events": 1_002_073, "after weather": 1_002_074}, [*"abcd"], 9, 1)},
-        {"joined": JoinedTable({"events": 1_002_073}, [*"abcde"], 9, 1)},
+        {"joined": joined(1_002_073, 1_002_074)},
+        {"joined": joined(1_002_072, 1_002_073)},
+        {"events": EventsTable(1_002_099, 1.0)},
+        {"joined": replace(joined(1_002_073, 1_002_073), airports_missing=[*"abcde"])},
+        {"joined": replace(joined(1_002_073, 1_002_073), by_kind={"SCHEDULED": 336_776})},
         {"order": OrderTable(1_002_100, 6_555, 1_002_073, 27, 1, 0, 1.0)},
         {"order": OrderTable(1_002_100, 6_555, 1_002_073, 27, 0, 1, 1.0)},
         {"order": OrderTable(1_002_100, 6_554, 1_002_073, 27, 0, 0, 1.0)},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cometmq.demo.flights import checks, control, follow, stream
 from cometmq.demo.flights.audit import percentile
 from cometmq.demo.flights.report import Latency, Report, Stage
+from cometmq.demo.flights.tables import BEFORE_JOINS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,11 +94,11 @@ def _add_checks(report: Report, found: Findings) -> None:
     is_whole = found.is_whole
     checks.check_input(report, totals, is_whole=is_whole, spooled=found.spooled)
     sent = sum(one["messages"] for one in found.sent)
-    checks.check_sent(report, totals, sent, stored, found.events.unique)
+    checks.check_sent(report, totals, sent, stored, found.joined.rows[BEFORE_JOINS])
     checks.check_followed(report, totals, found.followed)
     checks.check_control(report, totals, found.controlled)
     checks.check_dead_letters(report, totals, found.buried, found.dead, follow.ATTEMPTS)
-    checks.check_events_table(report, totals, found.events, stored)
+    checks.check_events_table(report, found.events, stored)
     checks.check_joins(report, totals, found.joined, is_whole=is_whole)
     checks.check_delays(report, totals, found.delays)
     checks.check_order_table(report, totals, found.order, stored)
@@ -107,13 +108,14 @@ def _add_stages(report: Report, found: Findings) -> None:
     events, joined, order, dead = found.events, found.joined, found.order, found.dead
     began = min(one["begin_ns"] for one in found.sent)
     ended = max(one["end_ns"] for one in found.sent)
-    again = sum(found.stored.values()) - events.unique
+    unique = joined.rows[BEFORE_JOINS]
+    again = sum(found.stored.values()) - unique
     report.stages = [
         Stage("sending", sum(one["messages"] for one in found.sent), again, (ended - began) / 1e9),
         _handling(f"group {stream.GROUP}", found.followed),
         _handling(f"group {control.GROUP}", found.controlled),
-        Stage("Spark: topic to Parquet by day", events.unique, again, events.seconds),
-        Stage("Spark: three joins and write", joined.rows["events"], 0, joined.seconds),
+        Stage("Spark: topic to Parquet by day", unique, again, events.seconds),
+        Stage("Spark: three joins and write", unique, 0, joined.seconds),
         Stage("Spark: audit of the order", order.unique, order.repeats, order.seconds),
         Stage("Spark: dead letters to a table", sum(dead.rows.values()), 0, dead.seconds),
     ]

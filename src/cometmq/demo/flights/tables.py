@@ -31,6 +31,12 @@ BODY = (
 )
 """The fields of an event's JSON body, as Spark's DDL."""
 
+BEFORE_JOINS = "before the joins"
+"""Name of the first of the counts of rows."""
+
+BATCH_ROWS = 600_000
+"""Rows of a micro-batch at most: large, because every batch writes a file for each of its days."""
+
 NEW_YORK = "America/New_York"
 _STATE = "key string, queue_id int, last int, rows bigint, repeats bigint, gaps bigint, moves int"
 """What the order audit carries from batch to batch for every sharding key."""
@@ -41,19 +47,19 @@ LATE_MIN = 15
 
 @dataclass(slots=True)
 class EventsTable:
-    """The table of events: rows as stored, and different messages among them."""
+    """The table of events, a row for each stored message."""
 
     stored: int
-    unique: int
-    by_kind: dict[str, int]
     seconds: float
 
 
 @dataclass(slots=True)
 class JoinedTable:
-    """Rows before the joins, after each, and what found no partner."""
+    """The different events, with what is known of airline, airports and weather."""
 
     rows: dict[str, int]
+    """Rows before the joins (`BEFORE_JOINS`) and after each, in order."""
+    by_kind: dict[str, int]
     airports_missing: list[str]
     """Destinations that the airports table does not know."""
     without_weather: int
@@ -142,20 +148,8 @@ class Tables:
             "msg_id", "queue_id", "queue_offset", "born_ts", "store_ts", "one.*"
         ).withColumn("day", f.to_date("time"))
         self._append(parsed.repartition("day"), "events", partition="day")
-        seconds = time.monotonic() - begin_s
-        table = self._table("events")
-        kinds = {
-            row["event"]: (row["rows"], row["messages"])
-            for row in table.groupBy("event")
-            .agg(f.count("*").alias("rows"), f.countDistinct("msg_id").alias("messages"))
-            .collect()
-        }
-        return EventsTable(
-            stored=sum(rows for rows, _ in kinds.values()),
-            unique=sum(messages for _, messages in kinds.values()),
-            by_kind={kind: messages for kind, (_, messages) in kinds.items()},
-            seconds=seconds,
-        )
+        stored = self._table("events").count()
+        return EventsTable(stored, seconds=time.monotonic() - begin_s)
 
     def join(self) -> JoinedTable:
         """Left-join airlines, airports and weather to the different events; write the result."""
@@ -169,8 +163,10 @@ class Tables:
             counts.append((name, Observation(name)))
             return frame.observe(counts[-1][1], f.count(f.lit(1)).alias("rows"))
 
-        events = self._table("events").dropDuplicates(["msg_id"])
-        frame = counted(events.withColumn("hour_utc", f.date_trunc("hour", "scheduled")), "events")
+        events = _without_repeats(self._table("events"))
+        frame = counted(
+            events.withColumn("hour_utc", f.date_trunc("hour", "scheduled")), BEFORE_JOINS
+        )
         for name, side, keys in self._sides():
             frame = counted(frame.join(f.broadcast(side), keys, "left"), f"after {name}")
         path = str(self._directory / "joined")
@@ -179,6 +175,9 @@ class Tables:
         missing = joined.where("airport is null").select("dest").distinct().collect()
         return JoinedTable(
             rows={name: one.get["rows"] for name, one in counts},
+            by_kind={
+                row["event"]: row["count"] for row in joined.groupBy("event").count().collect()
+            },
             airports_missing=sorted(row["dest"] for row in missing),
             without_weather=joined.where("weather is null").count(),
             seconds=time.monotonic() - begin_s,
@@ -199,8 +198,8 @@ class Tables:
                 "event", "hour", "date", "rain", "origin", "dest", "destination", "airline",
                 "dep_delay", "arr_delay",
             )
-        ).persist()  # fmt: skip
-        found = Delays(
+        )  # fmt: skip
+        return Delays(
             by_hour=_means(table, "hour"),
             by_origin=_means(table, "origin"),
             by_destination=_means(table, "dest", "destination"),
@@ -208,8 +207,6 @@ class Tables:
             by_day=_means(table, "date"),
             by_rain=_means(table.where("rain is not null"), "rain"),
         )
-        table.unpersist()
-        return found
 
     def write_dead_letters(self, topics: dict[str, str]) -> DeadLetters:
         """Run the second query: the dead-letter topics (by group) to one table."""
@@ -290,6 +287,7 @@ class Tables:
             .option("namesrv", self._namesrv)
             .option("topic", topic)
             .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", BATCH_ROWS)
             .option("failOnMissingTopic", "false")
             .option("columns", columns)
             .load()
@@ -332,6 +330,24 @@ class Tables:
             ("airports", airports, ["dest"]),
             ("weather", weather, ["origin", "hour_utc"]),
         ]
+
+
+def _without_repeats(table: DataFrame) -> DataFrame:
+    """The first stored of all messages with the same id.
+
+    The few ids that occur twice are found by their own and broadcast: that moves two columns
+    between tasks, where dropDuplicates would move and sort whole rows.
+    """
+    from pyspark.sql import functions as f
+
+    twice = (
+        table.groupBy("msg_id")
+        .agg(f.count("*").alias("times"), f.min("queue_offset").alias("first_offset"))
+        .where("times > 1")
+        .drop("times")
+    )
+    first = f.col("first_offset").isNull() | (f.col("queue_offset") == f.col("first_offset"))
+    return table.join(f.broadcast(twice), "msg_id", "left").where(first).drop("first_offset")
 
 
 def _means(table: DataFrame, *keys: str) -> list[dict[str, Any]]:
