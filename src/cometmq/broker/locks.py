@@ -21,6 +21,9 @@ LIVE_MS = 60_000
 LOCKS_MAX = 100_000
 """Locks kept for one group; beyond it new ones are refused."""
 
+GROUPS_MAX = 100_000
+"""Groups that may hold locks; beyond it further ones get none."""
+
 
 class Lock(NamedTuple):
     """Who holds a queue, and when they last asked for it."""
@@ -40,7 +43,7 @@ class QueueLocks:
         self, group: str, client_id: str, queues: Iterable[MessageQueue]
     ) -> list[MessageQueue]:
         """Take what is free, expired or already ours; return all of `queues` that we now hold."""
-        now_ms, locks = self._now_ms(), self._groups.setdefault(group, {})
+        now_ms, locks = self._now_ms(), self._groups.get(group, {})
         held = []
         for queue in queues:
             lock = locks.get(queue)
@@ -50,6 +53,10 @@ class QueueLocks:
                 continue
             locks[queue] = Lock(client_id, now_ms)
             held.append(queue)
+        if held and group not in self._groups:
+            if len(self._groups) >= GROUPS_MAX:
+                return []
+            self._groups[group] = locks
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
