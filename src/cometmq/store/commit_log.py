@@ -151,6 +151,20 @@ class CommitLog:
         """Copy bytes of one file out."""
         return self._row.read(at, length)
 
+    def read_runs(self, runs: list[tuple[int, int]]) -> bytes:
+        """Copy several stretches out, each given by its begin and end within one file."""
+        parts: list[bytes] = []
+        base = end = -1
+        for run_start, run_end in runs:
+            if not base <= run_start < end:
+                base = self._row.base_of(run_start)
+                if (segment := self._row.segments.get(base)) is None:
+                    continue
+                end = base + self._file_bytes
+                read = segment.wake().read
+            parts.append(read(run_start - base, run_end - run_start))
+        return b"".join(parts)
+
     def record_at(self, phy_offset: int) -> bytes | None:
         """The record that begins there; None when none does."""
         size = self.size_at(phy_offset)

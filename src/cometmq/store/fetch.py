@@ -52,7 +52,7 @@ class Fetch:
             return Got(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high, b"", 0)
         return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high, b"", 0)
 
-    def _scan(
+    def _scan(  # noqa: C901 - one pass over the entries; calls would cost more than it does
         self,
         queue: ConsumeQueue,
         queue_offset: int,
@@ -62,10 +62,12 @@ class Fetch:
         low: int,
     ) -> Got:
         log, first, high = self._log, self._log.first, queue.max_offset
-        most = self._fresh[0] if match is None else max(self._scan_max, max_count)
-        raw = queue.read(queue_offset, min(most, max_count) if match is None else most)
+        count_max, bytes_max = min(max_count, self._fresh[0]), min(max_bytes, self._fresh[1])
+        old_count_max, old_bytes_max = min(max_count, self._old[0]), min(max_bytes, self._old[1])
+        wanted = count_max if match is None else max(self._scan_max, max_count)
+        raw = queue.read(queue_offset, max(wanted, 1))
         fresh_from = log.written - self._fresh_bytes
-        runs: list[bytes] = []
+        runs: list[tuple[int, int]] = []
         run_start = run_end = total = count = scanned = 0
         removed = False
         for phy_offset, size, tags_code in _entries(raw):
@@ -76,26 +78,24 @@ class Fetch:
                 removed = True
                 scanned += 1
                 continue
-            count_max, bytes_max = self._fresh if phy_offset >= fresh_from else self._old
-            if count and (
-                count >= max_count
-                or count >= count_max
-                or total + size > bytes_max
-                or total + size > max_bytes
-            ):
-                break
+            total += size
+            if count:
+                if phy_offset < fresh_from:
+                    if count >= old_count_max or total > old_bytes_max:
+                        break
+                elif count >= count_max or total > bytes_max:
+                    break
             if phy_offset != run_end:
                 if run_end:
-                    runs.append(log.read(run_start, run_end - run_start))
+                    runs.append((run_start, run_end))
                 run_start = phy_offset
             run_end = phy_offset + size
-            total += size
             count += 1
             scanned += 1
         next_offset = queue_offset + scanned
         if count:
-            runs.append(log.read(run_start, run_end - run_start))
-            return Got(GetStatus.FOUND, next_offset, low, high, b"".join(runs), count)
+            runs.append((run_start, run_end))
+            return Got(GetStatus.FOUND, next_offset, low, high, log.read_runs(runs), count)
         if not raw:
             after = queue.row.base_of(queue_offset * ENTRY.size) + queue.row.file_bytes
             beyond = min(after // ENTRY.size, high)
