@@ -45,7 +45,7 @@ async def send_both_ways(rig: Rig, topic: str, **more) -> tuple[Command, Command
         {},
         {"properties": {"TAGS": "A", "KEYS": "k1 k2"}},
         {"properties": {"UNIQ_KEY": "AC1100021F9018B4AAC2000000000001", "TAGS": "B"}},
-        {"properties": {"MSG_REGION": "elsewhere", "CLUSTER": "other", "x": "y"}},
+        {"properties": {"TRACE_ON": "false", "x": "y"}},
         {"flag": 7, "queue_id": 3, "reconsume_times": 2, "born_timestamp": 12},
         {"sys_flag": 1, "body": b"\x78\x9c\x03\x00\x00\x00\x00\x01"},
         {"body": b"x" * 70_000},
@@ -97,6 +97,8 @@ def test_properties_that_change_from_message_to_message_are_stored_as_they_came(
     "more",
     [
         {"properties": {"DELAY": "3"}},
+        {"properties": {"MSG_REGION": "elsewhere", "CLUSTER": "other", "x": "y"}},
+        {"properties": {"__RMQ.TRANSIENT.x": "y"}},
         {"properties": {"TRAN_MSG": "true"}},
         {"properties": {"TIMER_DELAY_MS": "3"}},
         {"properties": {"UNIQ_KEY": "with space"}},

@@ -286,11 +286,6 @@ class SendHandler:
         return Reply(code, header, durable=True)
 
 
-def is_plain(raw: bytes) -> bool:
-    """Whether nothing in a sender's properties asks for more than storing the message."""
-    return not (b"DELAY\x01" in raw or b"TRAN_MSG\x01" in raw or _TIMER_MARK in raw)
-
-
 def _refuse_timer(raw: bytes) -> None:
     for key in (b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC", b"TIMER_DEL_UNIQKEY"):
         if properties.find(raw, key):

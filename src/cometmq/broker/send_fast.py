@@ -15,11 +15,10 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from cometmq.broker.outcome import CODE_OF_PUT, REMARK_OF_PUT
-from cometmq.broker.send import is_plain
+from cometmq.broker.tag_codes import code_of
 from cometmq.errors import Reject
 from cometmq.model import topic as names
 from cometmq.store.results import PutStatus
-from cometmq.wire import properties
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import VERSION, Command
 from cometmq.wire.frame import JSON, Frame
@@ -39,8 +38,6 @@ QUEUES_MAX = 1024
 """Sends to topics with more queues take the long way."""
 
 _head = Struct(">II").pack
-_HEADS = [_head(length + 4, length) for length in range(1024)]
-"""What stands before an answer's header, by its length."""
 _SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
 _MARK = b"7E57AB1E" * 4
 _ANSWER = (
@@ -48,6 +45,13 @@ _ANSWER = (
     b'"transactionId":"%%b","MSG_REGION":"%b","TRACE_ON":"true"},"flag":1,"language":"PYTHON",'
     b'"opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
 )
+_LONG_WAY_KEYS = frozenset(
+    (
+        *(b"DELAY", b"TRAN_MSG", b"POP_CK", b"MSG_REGION", b"CLUSTER"),
+        *(b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC", b"TIMER_DEL_UNIQKEY"),
+    )
+)
+"""Properties that ask for more than storing them; so do those that begin with two underscores."""
 _LONG_WAY = object()
 """Kept as the plan of a layout that the short way does not take."""
 
@@ -75,7 +79,7 @@ class FastSend:
         settings: BrokerSettings,
     ) -> None:
         self._store, self._topics, self._send, self._stats = store, topics, send, stats
-        self._body_max, self._tail = settings.max_message_size, b"\x02" + send.tail
+        self._body_max = settings.max_message_size
         self._region = _escaped(settings.region_id)
         self._templates: dict[Peer, SendTemplates] = {}
         self._turn = -1
@@ -99,7 +103,7 @@ class FastSend:
             return False
         if layout.is_steady:
             raw, code = plan.head + unique + plan.tail, plan.code
-        elif found := self._complete(plan, unique):
+        elif found := self._complete(unique):
             raw, code, unique = found
         else:
             return False
@@ -111,7 +115,8 @@ class FastSend:
             return False
         phy_offset, queue_offset, size = placed
         answer = plan.answer % (phy_offset, queue_id, queue_offset, unique, opaque)
-        self._answers.append(_HEADS[len(answer)] + answer)
+        length = len(answer)
+        self._answers.append(_head(length + 4, length) + answer)
         if store.is_sync:
             peer.owe()
         counter = plan.counter
@@ -158,14 +163,27 @@ class FastSend:
         command.code, command.remark = CODE_OF_PUT[status], REMARK_OF_PUT[status]
         return command.encode()
 
-    def _complete(self, plan: Plan, raw: bytes) -> tuple[bytes, int, bytes] | None:
-        """Properties that change from message to message: completed, tags code, UNIQ_KEY."""
-        unique = properties.find(raw, b"UNIQ_KEY") if is_plain(raw) else None
-        if unique is None or not unique.isalnum():
+    def _complete(self, raw: bytes) -> tuple[bytes, int, bytes] | None:
+        """Properties as they are stored, their tags code and UNIQ_KEY; None: the long way.
+
+        One pass; measured: 3.4 -> 1.8 us for five properties, against asking for each key.
+        """
+        kept, unique, tag = [], b"", b""
+        for item in raw.removesuffix(b"\x02").split(b"\x02"):
+            key, _, value = item.partition(b"\x01")
+            if key in _LONG_WAY_KEYS or not value or key[:2] == b"__":
+                return None
+            if key == b"WAIT":
+                continue
+            if key == b"UNIQ_KEY":
+                unique = value
+            elif key == b"TAGS":
+                tag = value
+            kept.append(item)
+        if not unique.isalnum():
             return None
-        code = self._store.tags_code(plan.topic, raw, 0)
-        raw = self._send.cleaned(raw)
-        return raw + (self._send.tail if raw[-1] == 2 else self._tail), code, unique
+        kept.append(self._send.tail)
+        return b"\x02".join(kept), code_of(tag) if tag else 0, unique
 
     def _plan(self, layout: SendLayout, peer: Peer) -> Plan | None:
         """Decide how sends of this layout go; None: the long way."""
@@ -198,7 +216,7 @@ class FastSend:
 
     def _split(self, plan: Plan, sample: bytes) -> bool:
         """Complete the properties around the value of UNIQ_KEY; False when they are unusual."""
-        found = self._complete(plan, sample)
+        found = self._complete(sample)
         if found is None or found[0].count(_MARK) != 1:
             return False
         plan.head, _, plan.tail = found[0].partition(_MARK)

@@ -6,6 +6,7 @@ Java: MessageExtBrokerInner.tagsString2tagsCode, DefaultMessageStore (dispatch o
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from cometmq.model.topic import SCHEDULE_TOPIC
@@ -26,14 +27,19 @@ def delay_level(raw: bytes) -> int:
     return int(value) if len(value) < 10 and value.removeprefix(b"-").isdigit() else 0
 
 
+@lru_cache(maxsize=CACHE_MAX)
+def code_of(tag: bytes) -> int:
+    """The number of a tag in a queue entry."""
+    return java_hash(tag.decode("utf-8", "replace"))
+
+
 class TagCodes:
     """Called with topic, raw properties and store time (ms)."""
 
-    __slots__ = ("_cache", "_levels")
+    __slots__ = ("_levels",)
 
     def __init__(self, levels: DelayLevels) -> None:
         self._levels = levels
-        self._cache: dict[bytes, int] = {}
 
     def __call__(self, topic: str, raw: bytes, store_ms: int) -> int:
         """The code of one message."""
@@ -44,9 +50,4 @@ class TagCodes:
         tag = properties.find(raw, b"TAGS")
         if tag is None:
             return 0
-        code = self._cache.get(tag)
-        if code is None:
-            if len(self._cache) >= CACHE_MAX:
-                self._cache.clear()
-            code = self._cache[tag] = java_hash(tag.decode("utf-8", "replace"))
-        return code
+        return code_of(tag)
