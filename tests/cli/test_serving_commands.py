@@ -179,6 +179,7 @@ def test_a_port_in_use_is_one_sentence_and_starts_nothing(tmp_path: Path) -> Non
         ):
             done = cometmq("standalone", f"--store={tmp_path}/s", *which)
             assert sentence(done).startswith(f"127.0.0.1:{port} is in use")
+            assert not (tmp_path / "s").exists(), "a refused start leaves the disk alone"
 
 
 def test_a_store_held_by_another_broker_is_one_sentence(tmp_path: Path) -> None:

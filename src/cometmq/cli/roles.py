@@ -20,6 +20,7 @@ from cometmq.cli.ready import ReadyFile
 from cometmq.cli.serve import Running, log_to_stderr, serve, tell
 from cometmq.errors import SettingsError
 from cometmq.net.peer import joined
+from cometmq.net.server import require_free
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.keys import key_of
 from cometmq.settings.load import Given, Loaded, from_environment, from_options, from_text, load
@@ -212,6 +213,7 @@ async def _begin_broker(
 
     if not settings.broker_ip1:
         settings = replace(settings, broker_ip1=_outside(settings.bind_address))
+    await require_free(settings.bind_address, settings.listen_port)
     store = Path(settings.store_path_root_dir).expanduser().absolute()
     settings = replace(settings, store_path_root_dir=str(store))
     served = Broker.open(settings, loaded.of(StoreSettings), loaded.of(NetSettings))

@@ -12,7 +12,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from cometmq.errors import SettingsError
 from cometmq.net.limits import InFlight
@@ -132,12 +132,9 @@ class RemotingServer:
         """
         self._loop = asyncio.get_running_loop()
         self._outbox = Outbox(self._loop)
-        try:
-            self._listener = await self._loop.create_server(
-                lambda: Connection(self), host, port, backlog=self.settings.backlog
-            )
-        except (OSError, OverflowError) as error:
-            raise _refused(host, port, error) from error
+        self._listener = await _listen(
+            lambda: Connection(self), host, port, backlog=self.settings.backlog
+        )
         self._sweep()
         return int(self._listener.sockets[0].getsockname()[1])
 
@@ -177,6 +174,25 @@ class RemotingServer:
         for connection in list(self.connections):
             connection.sweep(_SWEEPS)
         self._sweeper = self._loop.call_later(self.settings.idle_s / _SWEEPS, self._sweep)
+
+
+async def require_free(host: str, port: int) -> None:
+    """Raise SettingsError, one sentence, when the address cannot be listened on now.
+
+    For whoever wants to know before it changes anything else.
+    """
+    listener = await _listen(asyncio.Protocol, host, port, start_serving=False)
+    listener.close()
+
+
+async def _listen(
+    connection: Callable[[], asyncio.Protocol], host: str, port: int, **options: Any
+) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.create_server(connection, host, port, **options)
+    except (OSError, OverflowError) as error:
+        raise _refused(host, port, error) from error
 
 
 def _refused(host: str, port: int, error: OSError | OverflowError) -> SettingsError:
