@@ -171,7 +171,9 @@ class FastSend:
         kept, unique, tag = [], b"", b""
         for item in raw.removesuffix(b"\x02").split(b"\x02"):
             key, _, value = item.partition(b"\x01")
-            if key in _LONG_WAY_KEYS or not value or key[:2] == b"__":
+            if key in _LONG_WAY_KEYS or not value:
+                return None
+            if key[:2] == b"__" and key != b"__SHARDINGKEY":
                 return None
             if key == b"WAIT":
                 continue
