@@ -1,4 +1,4 @@
-"""One store directory under our broker and Apache's in turn: each reads all that the other wrote."""
+"""One store directory under our broker and Apache's in turn: each reads what the other wrote."""
 
 from __future__ import annotations
 
