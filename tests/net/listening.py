@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cometmq.net.edge import Edge
-from cometmq.net.server import RemotingServer
+from cometmq.net.server import FastHook, RemotingServer
 from cometmq.settings.net import NetSettings
 from cometmq.wire.command import Command, request
 from cometmq.wire.frame import FrameDecoder
@@ -89,7 +89,11 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    table: dict[int, Handler], *, net: NetSettings | None = None, **edge: Any
+    table: dict[int, Handler],
+    *,
+    net: NetSettings | None = None,
+    fast: FastHook | None = None,
+    **edge: Any,
 ) -> AsyncIterator[Served]:
     """Serve a table of handlers; `peers` gets everyone who asked something."""
     peers: list[Peer] = []
@@ -103,7 +107,7 @@ async def serving(
         return noted
 
     made = Edge({code: noting(handler) for code, handler in table.items()}, **edge)
-    server = RemotingServer(made, net or NetSettings())
+    server = RemotingServer(made, net or NetSettings(), fast=fast)
     served = Served(server, made, await server.start("127.0.0.1", 0), peers)
     try:
         yield served

@@ -168,9 +168,8 @@ class Broker:
             settle=settle,
             failed=_why_not,
             fallback=codes.unsupported,
-            fast=fast,
         )
-        self._server = RemotingServer(self._edge, net)
+        self._server = RemotingServer(self._edge, net, fast=fast)
         self._background = Background("broker")
         self._started = AsyncExitStack()
         state.topics.on_change += [self._outbound.changed, state.holds.wake_topic]

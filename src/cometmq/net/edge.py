@@ -77,10 +77,6 @@ Settle = Callable[[Callable[[Any], None]], None]
 """The store's: calls back with a status, falsy when all that was put before is safe."""
 Failed = Callable[[Any], tuple[int, str]]
 """From such a status, when it is not falsy, to the code and remark to answer instead."""
-FastHook = Callable[["Frame", "Peer"], bool]
-"""Sees a frame before anybody decodes it; True when it has taken care of it."""
-
-
 _BUSY = Reply(
     ResponseCode.SYSTEM_BUSY,
     remark="[OVERLOAD] too many requests are unanswered; try again later or another broker",
@@ -92,10 +88,7 @@ def _flush_failed(status: object) -> tuple[int, str]:
 
 
 class Edge:
-    """Called with every frame of every connection of one server; belongs to its loop.
-
-    `fast` is asked first, with the raw frame; it answers by `peer.send` or by `send_durable`.
-    """
+    """Called with every frame of every connection of one server; belongs to its loop."""
 
     def __init__(
         self,
@@ -104,19 +97,14 @@ class Edge:
         settle: Settle | None = None,
         failed: Failed = _flush_failed,
         fallback: Handler | None = None,
-        fast: FastHook | None = None,
     ) -> None:
         self._table = {int(code): handler for code, handler in table.items()}
         self._settle, self._failed, self._fallback = settle, failed, fallback or _unknown
-        self.fast = fast
         self._finish = self._finish_parked
         self._tasks: set[asyncio.Future[None]] = set()
 
     def __call__(self, frame: Frame, peer: Peer) -> None:
         """Answer one frame, now or later. Never raises."""
-        fast = self.fast
-        if fast is not None and fast(frame, peer):
-            return
         try:
             request = Command.decode(frame)
         except ProtocolError as error:
