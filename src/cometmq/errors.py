@@ -1,7 +1,7 @@
 """Every exception CometMQ raises on purpose, on one screen.
 
 CometError
-├── SettingsError          a setting is unknown or wrong; the sentence says which, where, and what is near
+├── SettingsError          a setting is unknown or wrong: which, where, and what is near
 ├── ProtocolError          the peer broke the wire; the connection dies
 │   └── BadHeader          one header field is missing or is no number
 ├── StoreError             the disk
