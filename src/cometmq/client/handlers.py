@@ -9,6 +9,7 @@ Java: MessageListenerConcurrently, MessageListenerOrderly (there, null means lat
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import iscoroutinefunction
@@ -27,7 +28,7 @@ Handler = SyncHandler | AsyncHandler
 """What `subscribe` takes: a plain or async function of a list of messages, oldest first."""
 
 
-class RetryLater(Exception):  # noqa: N818 - named as handlers read it: raise RetryLater
+class RetryLater(Exception):
     """Raised by a handler: give me these messages again, later, without a word in the log.
 
     `delay_level` is for concurrent consumers (1 is 1 s with the default table, 0 lets the broker
@@ -62,7 +63,8 @@ def run(handler: SyncHandler, messages: Sequence[MessageExt]) -> Outcome:
     """Call a plain handler; never raises."""
     try:
         verdict = handler(messages)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the runner of handlers
+    except BaseException as error:  # noqa: BLE001 - the runner of handlers
+        # also what is no Exception: a cancellation from within, or a test's own failure
         return _failure(error, messages)
     return DONE if verdict is None else _judged(verdict, messages)
 
@@ -71,6 +73,11 @@ async def run_async(handler: AsyncHandler, messages: Sequence[MessageExt]) -> Ou
     """Call an async handler; never raises but for its own cancellation."""
     try:
         verdict = await handler(messages)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return _failure(error, messages)  # something that the handler waited for was cancelled
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the runner of handlers
         return _failure(error, messages)
     return DONE if verdict is None else _judged(verdict, messages)

@@ -60,7 +60,7 @@ class Recovered(NamedTuple):
     from_first: bool
 
 
-class _GapInQueue(Exception):  # noqa: N818 - a turn in the plan, not an error
+class _GapInQueue(Exception):
     """A queue lacks entries that it must have had."""
 
 
