@@ -46,7 +46,9 @@ def demo() -> None:
     show_default=True,
     help="Where to work; emptied at the start.",
 )
-@click.option("--keep", is_flag=True, help="Keep the store, the tables and the logs.")
+@click.option(
+    "--keep", is_flag=True, help="Keep store, tables and logs; kept anyway when a count is wrong."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def flights(messages: int | None, directory: Path, keep: bool, as_json: bool) -> None:
     """Send a year of flights through broker, consumers and Spark, and count them everywhere.
@@ -60,7 +62,7 @@ def flights(messages: int | None, directory: Path, keep: bool, as_json: bool) ->
 
     with _noise_to(directory / "spark.log") as stderr, _Bars(stderr) as bars:
         report = job.run(job.Settings(directory=directory, messages=messages), bars)
-    if not keep:
+    if report.passed and not keep:
         _tidy(directory)
     _tell(report, as_json=as_json)
     sys.exit(0 if report.passed else 1)

@@ -70,6 +70,7 @@ def report_of(found: Findings) -> Report:
     report.events = [f"{what}, at {at_s - found.began_s:.0f} s" for at_s, what in found.moments]
     report.facts |= {
         "hand_overs": followed.hand_overs,
+        "order_examples": followed.examples,
         "control_violations": found.controlled.violations,
         "control_examples": found.controlled.examples,
         "airports_missing": found.joined.airports_missing,

@@ -101,19 +101,19 @@ class _Work:
         control.begin(processes, messages)
         tables = spark.result()
         tell = progress.step("Spark: events to a table by day", messages)
-        events = tables.write_events(TOPIC)
+        events = tables.write_events(TOPIC, tell)
         tell(messages)
-        tell = progress.step("Spark: joins with airlines, airports, weather", messages)
+        tell = progress.step("Spark: joins with airlines, airports, weather", 0)
         joined, delays = tables.join(), tables.delays()
         tell(messages)
         tell = progress.step("Spark: order of every aircraft", messages)
-        order = tables.audit_order(TOPIC)
+        order = tables.audit_order(TOPIC, tell)
         tell(messages)
         bad = totals.without_arrival_time
         control.finish(processes, gauge, TOPIC, messages, bad, progress)
         controlled = self._audit(control.GROUP)
         tell = progress.step("Spark: dead letters of both groups", 2 * bad)
-        dead = tables.write_dead_letters({group: dlq_topic_of(group) for group in GROUPS})
+        dead = tables.write_dead_letters({group: dlq_topic_of(group) for group in GROUPS}, tell)
         tell(2 * bad)
         return Findings(
             totals=totals,

@@ -19,10 +19,14 @@ from cometmq.errors import CometError
 from cometmq.spark.session import spark_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    Tell = Callable[[int], None]
+    """Takes the number of rows read so far."""
 
 BODY = (
     "event string, flight string, time timestamp, scheduled timestamp, tail string, "
@@ -40,6 +44,8 @@ BATCH_ROWS = 600_000
 NEW_YORK = "America/New_York"
 _STATE = "key string, queue_id int, last int, rows bigint, repeats bigint, gaps bigint, moves int"
 """What the order audit carries from batch to batch for every sharding key."""
+
+_POLL_S = 0.5
 
 LATE_MIN = 15
 """Minutes after which the field calls a departure late."""
@@ -135,7 +141,7 @@ class Tables:
         """End Spark."""
         self._session.stop()
 
-    def write_events(self, topic: str) -> EventsTable:
+    def write_events(self, topic: str, tell: Tell) -> EventsTable:
         """Run the first query over all there is: topic to Parquet, partitioned by day."""
         from pyspark.sql import functions as f
 
@@ -147,7 +153,7 @@ class Tables:
         parsed = rows.select(
             "msg_id", "queue_id", "queue_offset", "born_ts", "store_ts", "one.*"
         ).withColumn("day", f.to_date("time"))
-        self._append(parsed.repartition("day"), "events", partition="day")
+        self._append(parsed.repartition("day"), "events", tell, partition="day")
         stored = self._table("events").count()
         return EventsTable(stored, seconds=time.monotonic() - begin_s)
 
@@ -208,7 +214,7 @@ class Tables:
             by_rain=_means(table.where("rain is not null"), "rain"),
         )
 
-    def write_dead_letters(self, topics: dict[str, str]) -> DeadLetters:
+    def write_dead_letters(self, topics: dict[str, str], tell: Tell) -> DeadLetters:
         """Run the second query: the dead-letter topics (by group) to one table."""
         from pyspark.sql import functions as f
 
@@ -221,7 +227,7 @@ class Tables:
         both = frames[0]
         for frame in frames[1:]:
             both = both.unionByName(frame)
-        self._append(_dead_letter_rows(both), "dead_letters")
+        self._append(_dead_letter_rows(both), "dead_letters", tell)
         seconds = time.monotonic() - begin_s
         table = self._table("dead_letters")
         groups = (
@@ -242,7 +248,7 @@ class Tables:
             seconds=seconds,
         )
 
-    def audit_order(self, topic: str) -> OrderTable:
+    def audit_order(self, topic: str, tell: Tell) -> OrderTable:
         """Run the third query: is every sharding key's sequence unbroken as stored?
 
         Each batch is judged against the state the batch before it left, a small table by batch,
@@ -265,7 +271,7 @@ class Tables:
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination()
+        _run(query, tell)
         last = max(order.glob("batch=*"), key=lambda path: int(path.name.partition("=")[2]))
         total = (
             self._session.read.parquet(str(last))
@@ -293,7 +299,7 @@ class Tables:
             .load()
         )
 
-    def _append(self, frame: DataFrame, name: str, partition: str = "") -> None:
+    def _append(self, frame: DataFrame, name: str, tell: Tell, partition: str = "") -> None:
         """Write a stream to a Parquet table until what is there now has been read."""
         writer = (
             frame.writeStream.format("parquet")
@@ -303,7 +309,7 @@ class Tables:
         )
         if partition:
             writer = writer.partitionBy(partition)
-        writer.start().awaitTermination()
+        _run(writer.start(), tell)
 
     def _table(self, name: str) -> DataFrame:
         return self._session.read.parquet(str(self._directory / name))
@@ -330,6 +336,12 @@ class Tables:
             ("airports", airports, ["dest"]),
             ("weather", weather, ["origin", "hour_utc"]),
         ]
+
+
+def _run(query: StreamingQuery, tell: Tell) -> None:
+    """Wait for the query's end, telling how many rows its batches had so far."""
+    while not query.awaitTermination(_POLL_S):
+        tell(sum(batch["numInputRows"] for batch in query.recentProgress))
 
 
 def _without_repeats(table: DataFrame) -> DataFrame:

@@ -58,9 +58,9 @@ class Watch:
 
     def _run(self) -> None:
         while not self._end.wait(PERIOD_S) and len(self.samples) < SAMPLES_MAX:
-            at_s = time.monotonic()
+            at_s, memory_mib = time.monotonic(), tree_mib()
             try:
                 lag = self._lag()
             except CometError:
                 lag = {}
-            self.samples.append(Sample(at_s, tree_mib(), lag))
+            self.samples.append(Sample(at_s, memory_mib, lag))
