@@ -40,6 +40,10 @@ STANDALONE = {
     "brokerName": "broker-a",
     "traceTopicEnable": "true",
     "deadLetterDeduplicate": "true",
+    # A machine that people work on is often quite full: go on until it is nearly so, and do not
+    # delete yesterday's messages for it.
+    "cleanFileForciblyEnable": "false",
+    "diskSpaceWarningLevelRatio": "98",
 }
 """What `standalone` sets before everything else."""
 

@@ -66,7 +66,7 @@ class FileStat(NamedTuple):
 
 
 class DiskSpace(NamedTuple):
-    """The partition that holds a path: all its bytes and those in use."""
+    """The partition that holds a path: the bytes one can have in all, and those in use."""
 
     total: int
     used: int

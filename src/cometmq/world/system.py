@@ -209,9 +209,9 @@ class SystemFiles:
     def space(self, path: Path) -> DiskSpace:
         """The room on the partition of a path."""
         found = os.statvfs(path)
-        total = found.f_blocks * found.f_frsize
-        # Blocks kept for root count as used: a broker cannot have them.
-        return DiskSpace(total, total - found.f_bavail * found.f_frsize)
+        used = (found.f_blocks - found.f_bfree) * found.f_frsize
+        # What is kept for root or by a quota is neither used nor to be had: as df counts.
+        return DiskSpace(used + found.f_bavail * found.f_frsize, used)
 
 
 class ThreadWorker:

@@ -1,0 +1,115 @@
+"""The real files, lock, worker and background tasks."""
+
+import asyncio
+import shutil
+import subprocess
+
+import pytest
+
+from cometmq.world.background import Background
+from cometmq.world.system import SystemClock, SystemFiles, ThreadWorker, ram_bytes
+
+
+@pytest.fixture
+def files():
+    return SystemFiles()
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_file_is_grown_written_cut_and_read(tmp_path, files, mapped):
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+    file = files.open(path, 10_000, mapped=mapped)
+    file.write(9_000, b"new")
+    assert (file.read(0, 5), file.read(9_000, 3)) == (b"old\0\0", b"new")
+    assert file.read(9_999, 10) == b"\0"
+    file.cut(1)
+    file.sync()
+    assert path.read_bytes() == b"o" + bytes(9_999)
+    assert file.read(9_000, 3) == bytes(3)
+    file.close()
+
+
+def test_space_is_counted_as_df_counts_it(tmp_path, files):
+    space = files.space(tmp_path)
+    line = subprocess.run(
+        ["df", "-P", "-B1", str(tmp_path)], capture_output=True, text=True, check=True
+    ).stdout.splitlines()[1]
+    used_percent = int(line.split()[4].rstrip("%"))
+    assert abs(100 * space.used / space.total - used_percent) <= 2
+    assert space.used + shutil.disk_usage(tmp_path).free == pytest.approx(space.total, rel=0.01)
+
+
+def test_directories_are_made_listed_and_deleted(tmp_path, files):
+    deep = tmp_path / "a" / "b"
+    files.make_dir(deep)
+    files.make_dir(deep)
+    files.write(deep / "x", b"1")
+    files.rename(deep / "x", deep / "y")
+    assert (files.names(deep), files.names(tmp_path / "no")) == (["y"], [])
+    assert (files.read(deep / "y"), files.read(deep / "x")) == (b"1", None)
+    assert (files.stat(deep).size, files.stat(deep / "y").size) == (-1, 1)
+    assert files.stat(deep / "x") is None
+    files.delete(deep / "y")
+    files.delete(deep / "y")
+    files.delete(deep)
+    assert files.names(tmp_path / "a") == []
+    files.sync_all()
+
+
+def test_a_lock_is_held_once_and_again_after_release(tmp_path, files):
+    held = files.lock(tmp_path / "lock")
+    assert files.lock(tmp_path / "lock") is None
+    held.release()
+    held.release()
+    again = files.lock(tmp_path / "lock")
+    assert again is not None
+    again.release()
+
+
+def test_a_worker_does_jobs_in_order_and_reports_errors():
+    async def story():
+        worker, seen = ThreadWorker("test"), []
+        ended = asyncio.Event()
+
+        def fail():
+            raise OSError(5, "broken")
+
+        worker.submit(lambda: seen.append("job"), lambda problem: seen.append(problem))
+        worker.submit(fail, lambda problem: (seen.append(problem.errno), ended.set()))
+        await asyncio.wait_for(ended.wait(), 5)
+        worker.close()
+        assert seen == ["job", None, 5]
+
+    asyncio.run(story())
+    ThreadWorker("never used").close()
+
+
+def test_background_work_goes_on_after_an_error_and_ends_when_stopped(caplog):
+    async def story():
+        background, turns = Background("test"), []
+        often = asyncio.Event()
+
+        async def work():
+            turns.append(1)
+            if len(turns) == 1:
+                raise ValueError("once")
+            often.set()
+
+        background.every(0.001, work, name="work", first_s=0)
+        background.spawn(asyncio.sleep(0), name="short")
+        await asyncio.wait_for(often.wait(), 5)
+        await background.stop()
+        count = len(turns)
+        await asyncio.sleep(0.01)
+        assert len(turns) == count
+
+    asyncio.run(story())
+    assert "ValueError: once" in caplog.text
+    assert "test: work" in caplog.text
+
+
+def test_the_clock_and_the_memory_are_plausible():
+    assert SystemClock().now_ms() > 1_700_000_000_000
+    assert 0 <= SystemClock().local_hour() < 24
+    assert ram_bytes() > 1 << 28
