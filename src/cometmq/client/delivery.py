@@ -36,7 +36,7 @@ class Delivery:
     """Sends for one producer group over one core. One loop owns it."""
 
     def __init__(self, core: Core, options: ProducerOptions) -> None:
-        self._core, self._options = core, options
+        self._core, self.options = core, options
 
     async def one(
         self,
@@ -85,9 +85,9 @@ class Delivery:
         channel.oneway(
             frames.send_request(
                 message,
-                self._options.group,
+                self.options.group,
                 queue,
-                self._options.default_topic_queues,
+                self.options.default_topic_queues,
                 oneway=True,
             )
         )
@@ -128,7 +128,7 @@ class Delivery:
 
     async def _send(self, message: Outgoing, queue: MessageQueue, left_s: float) -> SendResult:
         addr = self._core.routes.master(queue.broker_name)
-        options = self._options
+        options = self.options
         command = frames.send_request(message, options.group, queue, options.default_topic_queues)
         answer = await self._core.call(addr, command, _positive(left_s))
         return frames.result_of(answer, addr, queue, message.msg_id)
@@ -137,7 +137,7 @@ class Delivery:
         self, sent: OutgoingBatch, queue: MessageQueue, left_s: float
     ) -> list[SendResult]:
         addr = self._core.routes.master(queue.broker_name)
-        options = self._options
+        options = self.options
         command = frames.batch_request(sent, options.group, queue, options.default_topic_queues)
         answer = await self._core.call(addr, command, _positive(left_s))
         return frames.batch_results_of(answer, addr, queue, sent.msg_ids)

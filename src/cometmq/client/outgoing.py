@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cometmq.client.options import ProducerOptions
-    from cometmq.model.message import Message
+    from cometmq.model.message import Message, MessageExt
     from cometmq.wire.command import Command
     from cometmq.wire.msg_id import UniqKeys
 
 BATCH_ITEM_BYTES = 22
 """What a message takes in a batch besides its body and its properties."""
+_COMPRESSION = sysflag.COMPRESSED | sysflag.COMPRESSION_MASK
 _STATUS = {status.value: status for status in SendStatus}
 
 
@@ -71,32 +72,45 @@ def outgoing(
     uniq_key = uniq_keys.take(now_ms)
     raw = properties.encode(pairs_of(message, uniq_key))
     check_properties_size(raw)
-    body, sys_flag = message.body, 0
-    if len(body) >= options.compress_over_bytes:
-        deflated = zlib.compress(body, options.compress_level)
-        if len(deflated) < len(body):
-            body, sys_flag = deflated, sysflag.COMPRESSED_ZLIB
+    body, sys_flag = _deflated(message.body, options.compress_over_bytes, options.compress_level)
     return Outgoing(message.topic, body, sys_flag, message.flag, raw.decode(), uniq_key, now_ms)
 
 
-def again(group_topic: str, body: bytes, pairs: dict[str, str], flag: int, now_ms: int) -> Outgoing:
-    """Prepare a message for a retry topic; the counts of attempts move from pairs to the header."""
+def again(
+    group_topic: str, message: MessageExt, pairs: dict[str, str], options: ProducerOptions, now: int
+) -> Outgoing:
+    """Prepare a message for a retry topic; the counts of attempts move from pairs to the header.
+
+    `now` is in ms. A body that could not be inflated goes back as it came.
+    """
     pairs = dict(pairs)
     times = int(pairs.pop(Property.RECONSUME_TIME, "0"))
     most = pairs.pop(Property.MAX_RECONSUME_TIMES, None)
     raw = properties.encode(pairs)
     check_properties_size(raw)
+    body, sys_flag = message.body, message.sys_flag & _COMPRESSION
+    if not sys_flag & sysflag.COMPRESSED:
+        body, sys_flag = _deflated(body, options.compress_over_bytes, options.compress_level)
     return Outgoing(
         group_topic,
         body,
-        0,
-        flag,
+        sys_flag,
+        message.flag,
         raw.decode(),
         pairs.get(Property.UNIQ_KEY, ""),
-        now_ms,
+        now,
         times,
         None if most is None else int(most),
     )
+
+
+def _deflated(body: bytes, over_bytes: int, level: int) -> tuple[bytes, int]:
+    """A large body deflated, where that is shorter, and the flag that says so."""
+    if len(body) >= over_bytes:
+        deflated = zlib.compress(body, level)
+        if len(deflated) < len(body):
+            return deflated, sysflag.COMPRESSED_ZLIB
+    return body, 0
 
 
 def send_request(

@@ -2,7 +2,8 @@
 
 Owns the two ways back (CONSUMER_SEND_MSG_BACK, and a plain send to the group's retry topic) and
 what a dead letter carries; refuses to know when a message has failed for good (`rules.retry`).
-Invariant: nothing is reported as given back unless a broker said it has it.
+Invariants: nothing is reported as given back unless a broker said it has it; a message whose
+properties nearly fill a record can still be buried.
 Java: DefaultMQPushConsumerImpl.sendMessageBack, ConsumeMessageOrderlyService.sendMessageBack
 """
 
@@ -13,10 +14,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.client.outgoing import again
-from cometmq.errors import BrokerError, InvalidMessage, RemotingError
+from cometmq.client.validation import PROPERTIES_BYTES_MAX
+from cometmq.errors import CometError
 from cometmq.model.message import Property
 from cometmq.model.topic import retry_topic_of
-from cometmq.rules.retry import retry_delay_level
+from cometmq.rules.dead_letter import fitted
+from cometmq.rules.retry import is_dead, retry_delay_level
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
@@ -33,6 +36,8 @@ log = logging.getLogger(__name__)
 DLQ_REASON_FIELD = "dlqReason"
 """Our own field of a send-back: what the dead letter shall say when this was the last attempt."""
 _BACK_TIMEOUT_S, _SEND_TIMEOUT_S = 5.0, 3.0
+_BROKERS_BYTES = 120
+"""What a broker may write besides its region and its cluster: other pairs and the checksum."""
 _GONE = (Property.TRAN_MSG, Property.DELAY, Property.WAIT)
 
 
@@ -48,18 +53,26 @@ class SendBack:
     async def later(
         self, message: MessageExt, queue: MessageQueue, delay_level: int, reason: str
     ) -> bool:
-        """Let the broker bring the message again; False when no broker took it back."""
+        """Let the broker bring the message again; False when no broker took it back.
+
+        The broker decides whether it is a dead letter now; when it refuses, we do.
+        """
         try:
             await self._back(message, queue, delay_level, reason)
-        except (RemotingError, BrokerError) as error:
+        except CometError as error:
             log.warning("%s was not taken back, sending it anew: %s", message, error)
+            if is_dead(message.reconsume_times, self._times_max):
+                return await self.bury(message, queue, reason)
             pairs = self._retry_pairs(message)
             pairs[Property.DELAY] = str(retry_delay_level(delay_level, message.reconsume_times))
             return await self._send(message, pairs)
         return True
 
     async def bury(self, message: MessageExt, queue: MessageQueue, reason: str) -> bool:
-        """Make the message a dead letter of the group; False when no broker took it."""
+        """Make the message a dead letter of the group; False when no broker took it.
+
+        What does not fit into a record beside the message's properties is left out.
+        """
         pairs = self._retry_pairs(message)
         pairs[Property.DLQ_REASON] = reason
         pairs[Property.DLQ_ATTEMPTS] = str(message.reconsume_times + 1)
@@ -70,6 +83,13 @@ class SendBack:
         pairs[Property.DLQ_FAILED_AT] = str(self._core.clock.now_ms())
         # one above the maximum, so that a broker without a lock of ours buries it all the same
         pairs[Property.RECONSUME_TIME] = str(self._times_max + 1)
+        pairs, left_out = fitted(pairs, _room(message))
+        if left_out:
+            log.warning(
+                "the dead letter of %s cannot hold all its properties, without: %s",
+                message,
+                ", ".join(left_out),
+            )
         return await self._send(message, pairs)
 
     async def _back(
@@ -109,7 +129,14 @@ class SendBack:
         try:
             sent = again(topic, message.body, pairs, message.flag, self._core.clock.now_ms())
             await self._delivery.one(sent, choose, 2, deadline)
-        except (RemotingError, BrokerError, InvalidMessage) as error:
+        except CometError as error:
             log.warning("%s could not be given back to a broker: %s", message, error)
             return False
         return True
+
+
+def _room(message: MessageExt) -> int:
+    """The bytes for properties of a dead letter: brokers write their own beside them."""
+    own = (Property.MSG_REGION, Property.CLUSTER)
+    names = sum(len(message.properties.get(name, "").encode()) for name in own)
+    return PROPERTIES_BYTES_MAX - _BROKERS_BYTES - names

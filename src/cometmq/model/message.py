@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.errors import InvalidMessage
 from cometmq.model.queue import MessageQueue
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ class Property:
     RECONSUME_TIME = "RECONSUME_TIME"
     MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
     UNIQ_KEY = "UNIQ_KEY"
+    MSG_REGION = "MSG_REGION"
+    TRACE_ON = "TRACE_ON"
+    CLUSTER = "CLUSTER"
     SHARDING_KEY = "__SHARDINGKEY"
     DLQ_REASON = "DLQ_REASON"
     DLQ_ATTEMPTS = "DLQ_ATTEMPTS"
@@ -94,8 +98,14 @@ RESERVED_PROPERTIES = frozenset(
         "TIMER_DELAY_LEVEL",
         "__BORNHOST",
         "BORN_TIMESTAMP",
+        "DLQ_REASON",
+        "DLQ_ATTEMPTS",
         "DLQ_ORIGIN_TOPIC",
+        "DLQ_ORIGIN_QUEUE_ID",
+        "DLQ_ORIGIN_OFFSET",
         "DLQ_ORIGIN_MESSAGE_ID",
+        "DLQ_FAILED_AT",
+        "__SHARDINGKEY",
         "__CRC32#",
     }
 )
@@ -108,7 +118,7 @@ class Message:
     `tags` is a single tag, `keys` a key or several (looked up later by the index), `properties`
     the user's own name/value pairs. `sharding_key` keeps messages of equal key in one queue and in
     order. `delay_level` > 0 holds the message back (level 1 is 1 s with the default table).
-    Nothing is checked here: the producer checks at sending and raises `InvalidMessage`.
+    Nothing but `keys` is checked here: the producer checks at sending and raises `InvalidMessage`.
     """
 
     __slots__ = (
@@ -132,7 +142,7 @@ class Message:
         self.topic = topic
         self.body = body
         self.tags = tags
-        self.keys = keys if keys is None or isinstance(keys, str) else " ".join(keys)
+        self.keys = keys if keys is None or isinstance(keys, str) else _joined(keys)
         self.properties = properties
         self.sharding_key = sharding_key
         self.delay_level = delay_level
@@ -234,6 +244,13 @@ class MessageExt:
         """Return one line for logs."""
         where = f"{self.topic}@{self.broker_name}[{self.queue_id}]:{self.queue_offset}"
         return f"MessageExt({where}, {len(self.body)} bytes)"
+
+
+def _joined(keys: Iterable[str]) -> str:
+    try:
+        return " ".join(keys)
+    except TypeError:
+        raise InvalidMessage(f"keys must be a text or a list of texts, not {keys!r}") from None
 
 
 def _parsed(raw: bytes) -> dict[str, str]:
