@@ -33,6 +33,13 @@ def message(**more):
     return found
 
 
+class Mute(Exception):
+    """An error that cannot even say what it is."""
+
+    def __str__(self):
+        raise ValueError("no words")
+
+
 def raising(error):
     def handler(messages):
         raise error
@@ -51,6 +58,11 @@ def raising(error):
         (lambda messages: True, False),
         (raising(ValueError("no")), False),
         (raising(SystemExit(1)), False),
+        (raising(asyncio.CancelledError()), False),
+        (raising(pytest.fail.Exception("neither an Exception")), False),
+        (raising(Mute()), False),
+        (lambda messages: messages.clear(), True),
+        (lambda messages: messages.clear() or "nonsense", False),
         (raising(RetryLater("later", delay_level=4, suspend_ms=7)), False),
     ],
 )
@@ -62,6 +74,29 @@ def test_what_a_handler_does_becomes_an_outcome_in_both_kinds(handler, is_done):
     other = asyncio.run(handlers.run_async(twin, [message()]))
     assert one == other
     assert one.is_done is is_done
+
+
+def test_only_the_end_of_its_own_task_ends_an_async_handler_without_an_outcome():
+    async def story():
+        gone = asyncio.get_running_loop().create_future()
+        gone.cancel()
+
+        async def waits_for_what_was_cancelled(messages):
+            await gone
+
+        async def hangs(messages):
+            await asyncio.Event().wait()
+
+        outcome = await handlers.run_async(waits_for_what_was_cancelled, [message()])
+        assert (outcome.is_done, outcome.reason) == (False, "CancelledError")
+        task = asyncio.create_task(handlers.run_async(hangs, [message()]))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    assert not handlers.run(raising(KeyboardInterrupt()), [message()]).is_done
 
 
 def test_retry_later_carries_its_wishes_and_stays_out_of_the_log(caplog):

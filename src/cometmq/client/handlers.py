@@ -2,8 +2,9 @@
 
 Owns the meaning of a handler's return and raise; refuses to know queues and retries. One of the
 few places that catch everything: a handler's error is news about messages, never the client's end.
-Returning means done, raising means later; RocketMQ's status values are understood; any other value
-counts as a failure and is logged.
+Returning means done, raising means later, whatever is raised; RocketMQ's status values are
+understood; any other value counts as a failure and is logged. What a handler does to its list
+changes nothing.
 Java: MessageListenerConcurrently, MessageListenerOrderly (there, null means later)
 """
 
@@ -60,27 +61,34 @@ def is_async(handler: Handler) -> bool:
 
 
 def run(handler: SyncHandler, messages: Sequence[MessageExt]) -> Outcome:
-    """Call a plain handler; never raises."""
+    """Call a plain handler with a list of its own; never raises."""
     try:
-        verdict = handler(messages)
+        verdict = handler(list(messages))
     except BaseException as error:  # noqa: BLE001 - the runner of handlers
-        # also what is no Exception: a cancellation from within, or a test's own failure
         return _failure(error, messages)
     return DONE if verdict is None else _judged(verdict, messages)
 
 
 async def run_async(handler: AsyncHandler, messages: Sequence[MessageExt]) -> Outcome:
-    """Call an async handler; never raises but for its own cancellation."""
+    """Call an async handler with a list of its own.
+
+    Raises nothing but the end of the task it runs in, and Ctrl-C, which ends the loop.
+    """
     try:
-        verdict = await handler(messages)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        verdict = await handler(list(messages))
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
             raise
-        return _failure(error, messages)  # something that the handler waited for was cancelled
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the runner of handlers
         return _failure(error, messages)
     return DONE if verdict is None else _judged(verdict, messages)
+
+
+def _is_cancelled() -> bool:
+    """Whether it is this task that was cancelled, not something that the handler waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _judged(verdict: object, messages: Sequence[MessageExt]) -> Outcome:
@@ -96,7 +104,7 @@ def _judged(verdict: object, messages: Sequence[MessageExt]) -> Outcome:
 
 
 def _failure(error: BaseException, messages: Sequence[MessageExt]) -> Outcome:
-    reason = reason_of(type(error).__name__, str(error))
+    reason = reason_of(type(error).__name__, _text_of(error))
     if isinstance(error, RetryLater):
         return Outcome(False, reason, error.delay_level, error.suspend_ms)
     first = messages[0]
@@ -109,3 +117,10 @@ def _failure(error: BaseException, messages: Sequence[MessageExt]) -> Outcome:
         exc_info=error,
     )
     return Outcome(is_done=False, reason=reason)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the error is a user's, and so is its text
+        return ""
