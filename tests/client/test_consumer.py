@@ -412,3 +412,33 @@ def test_admin_tells_topics_offsets_and_lag_and_names_what_is_missing(served, to
         assert admin.group_offsets(group, topic)[queue] == 1
         with pytest.raises(RouteNotFound, match="no-such-topic"):
             admin.topic_stats("no-such-topic")
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("size", [32_000, 32_500, 32_590])
+def test_a_message_whose_properties_fill_a_record_can_still_be_buried(
+    served, make_topic, group, orderly, size
+):
+    topic = make_topic(served, queues=1)
+
+    def fail(message):
+        if message.body == b"bad":
+            raise ValueError("x" * 1000)
+
+    seen = Seen(fail)
+    options = {"orderly": orderly, "max_attempts": 2, "suspend_ms": 10}
+    running = consumer(served, group, topic, seen, **options)
+    with running:
+        object.__setattr__(running._inner._engine._options, "retry_in_place_s", 0.1)
+        send(served, topic, [b"bad"], properties={"large": "v" * size, "small": "s"})
+        send(served, topic, [b"good"])
+        until(lambda: seen.attempts(b"good") == 1)
+        (letter,) = dead_letters(served, group, 1)
+    assert seen.attempts(b"bad") == 2
+    found = letter.properties
+    assert (letter.body, found["small"]) == (b"bad", "s")
+    assert (found["DLQ_ORIGIN_TOPIC"], found["DLQ_ORIGIN_MESSAGE_ID"]) == (topic, letter.msg_id)
+    if "large" in found:
+        assert found["large"] == "v" * size
+    else:
+        assert found["DLQ_REASON"].startswith("[without large] ValueError")

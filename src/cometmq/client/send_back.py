@@ -127,7 +127,7 @@ class SendBack:
 
         deadline = asyncio.get_running_loop().time() + _SEND_TIMEOUT_S
         try:
-            sent = again(topic, message.body, pairs, message.flag, self._core.clock.now_ms())
+            sent = again(topic, message, pairs, self._delivery.options, self._core.clock.now_ms())
             await self._delivery.one(sent, choose, 2, deadline)
         except CometError as error:
             log.warning("%s could not be given back to a broker: %s", message, error)
