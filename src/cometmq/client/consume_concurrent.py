@@ -9,6 +9,8 @@ Java: ConsumeMessageConcurrentlyService
 from __future__ import annotations
 
 import asyncio
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from cometmq.client import handlers
@@ -86,8 +88,11 @@ class ConcurrentConsume:
         """Give newly pulled messages to handlers."""
         assigned.window.take(len(messages))
         size = self._options.batch_size
-        for at in range(0, len(messages), size):
-            self._submit(assigned, messages[at : at + size])
+        # a retry queue holds messages of several topics, and each topic has its own handler
+        for _, group in groupby(messages, key=attrgetter("topic")):
+            own = list(group)
+            for at in range(0, len(own), size):
+                self._submit(assigned, own[at : at + size])
 
     async def drain(self, assigned: Assigned, timeout_s: float) -> None:
         """Wait until the handlers that are at work on the queue are done; the rest is skipped."""

@@ -191,6 +191,8 @@ class OrderlyConsume:
             return
         assigned.window.done(assigned.window.take(1))
         self._note(assigned)
+        if assigned.has_lost_lock:
+            return  # whoever has the queue now may have committed more
         try:
             await self._offsets.commit(assigned.queue, assigned.window.commit_offset)
         except (RemotingError, BrokerError) as error:

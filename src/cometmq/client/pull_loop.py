@@ -13,7 +13,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.client import decode
-from cometmq.errors import BrokerError, ProtocolError, RemotingError, RemotingTimeout
+from cometmq.errors import (
+    BrokerError,
+    CometError,
+    ProtocolError,
+    RemotingError,
+    RemotingTimeout,
+)
 from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.route import MASTER_ID
 from cometmq.model.subscription import TAG
@@ -85,7 +91,7 @@ class PullLoop:
                 continue
             try:
                 result = await self._pull(assigned)
-            except (RemotingError, BrokerError, ProtocolError) as error:
+            except CometError as error:
                 failures += 1
                 await self._after_error(assigned, error, failures)
                 continue

@@ -112,6 +112,13 @@ class AsyncPushConsumer:
         """
         if handler is None:
             raise ClientError(f"subscribe to {topic}: the handler is missing")
+        if not callable(handler):
+            raise ClientError(f"subscribe to {topic}: {handler!r} is no function")
+        if not isinstance(expression, str):
+            raise ClientError(
+                f"subscribe to {topic}: the expression is {expression!r}; "
+                "write '*', or tags as in 'PAID || SHIPPED'"
+            )
         if self._engine is not None:
             raise ClientError("subscribe before the consumer is started")
         check_topic(topic)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from cometmq.client.assigned import Assigned
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _UNBALANCED_S = 0.5
 _GIVE_AWAY_S = 30.0
+_ANEW_S = 1.0
 _PROBLEMS_MAX = 100
 
 
@@ -214,7 +216,22 @@ class Rebalance:
         assigned.lock_until = lock_until
         self._consume.begin(assigned)
         self._pulls.begin(assigned)
+        for task in (*assigned.tasks, assigned.pull_task):
+            if task is not None:
+                task.add_done_callback(partial(self._ended, assigned))
         return True
+
+    def _ended(self, assigned: Assigned, task: asyncio.Task[None]) -> None:
+        """Begin a queue anew, after a pause, whose work broke off by an error nobody foresaw."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("%s broke off", task.get_name(), exc_info=error)
+        if not assigned.is_dropped:
+            asyncio.get_running_loop().call_later(_ANEW_S, self._anew, assigned)
+
+    def _anew(self, assigned: Assigned) -> None:
+        if not assigned.is_dropped:
+            self.give_up(assigned)
 
     def _leave(self, assigned: Assigned, work: Coroutine[object, object, None]) -> None:
         """Do what is left of a dropped queue; until then nobody here begins it anew."""

@@ -46,6 +46,8 @@ def check_message(message: Message, body_bytes_max: int) -> None:
     if message.properties:
         for name, value in message.properties.items():
             _check_property(name, value)
+    _check_number("flag", message.flag, -2_147_483_648, 2_147_483_647)
+    _check_number("delay_level", message.delay_level, 0, 1_000_000)
     for name, text in (("tags", message.tags), ("sharding_key", message.sharding_key)):
         if text is not None:
             _check_text(name, text)
@@ -75,6 +77,11 @@ def _check_property(name: str, value: str) -> None:
         raise InvalidMessage(f"the property name {name} is reserved by RocketMQ")
     _check_text("a property's name", name)
     _check_text(f"the property {name}", value)
+
+
+def _check_number(what: str, number: object, least: int, most: int) -> None:
+    if type(number) is not int or not least <= number <= most:
+        raise InvalidMessage(f"{what} is {number!r}; it must be a whole number, {least} to {most}")
 
 
 def _check_text(what: str, text: str) -> None:
