@@ -13,6 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+from pyspark.sql import Observation, Window
+from pyspark.sql import functions as f
+
 from cometmq.demo.flights.dataset import data_file
 from cometmq.demo.flights.events import SEQUENCE
 from cometmq.errors import CometError
@@ -116,7 +120,6 @@ class Delays:
 @contextmanager
 def in_one_sentence() -> Iterator[None]:
     """Turn an error of Spark into a CometError that says its first line."""
-    from pyspark.errors import PySparkException
 
     try:
         yield
@@ -143,8 +146,6 @@ class Tables:
 
     def write_events(self, topic: str, tell: Tell) -> EventsTable:
         """Run the first query over all there is: topic to Parquet, partitioned by day."""
-        from pyspark.sql import functions as f
-
         begin_s = time.monotonic()
         columns = "msg_id,queue_id,queue_offset,body,born_ts,store_ts"
         rows = self._source(topic, columns).withColumn(
@@ -159,9 +160,6 @@ class Tables:
 
     def join(self) -> JoinedTable:
         """Left-join airlines, airports and weather to the different events; write the result."""
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as f
-
         begin_s = time.monotonic()
         counts: list[tuple[str, Observation]] = []
 
@@ -191,8 +189,6 @@ class Tables:
 
     def delays(self) -> Delays:
         """Mean delays by hour, airport, airline, day and rain, from the joined table."""
-        from pyspark.sql import functions as f
-
         local = f.from_utc_timestamp("scheduled", NEW_YORK)
         joined = self._table("joined").where("event in ('DEPARTED', 'ARRIVED')")
         table = (
@@ -216,8 +212,6 @@ class Tables:
 
     def write_dead_letters(self, topics: dict[str, str], tell: Tell) -> DeadLetters:
         """Run the second query: the dead-letter topics (by group) to one table."""
-        from pyspark.sql import functions as f
-
         begin_s = time.monotonic()
         columns = "keys,tags,properties,body,store_ts"
         frames = [
@@ -254,8 +248,6 @@ class Tables:
         Each batch is judged against the state the batch before it left, a small table by batch,
         so a batch that is run again gives the same result.
         """
-        from pyspark.sql import functions as f
-
         begin_s = time.monotonic()
         source = self._source(topic, "queue_id,queue_offset,sharding_key,properties")
         order = self._directory / "order"
@@ -316,7 +308,6 @@ class Tables:
 
     def _sides(self) -> list[tuple[str, DataFrame, list[str]]]:
         """The tables to join: name, rows, columns they share with the events."""
-        from pyspark.sql import functions as f
 
         def csv(name: str) -> DataFrame:
             return self._session.read.csv(
@@ -350,8 +341,6 @@ def _without_repeats(table: DataFrame) -> DataFrame:
     The few ids that occur twice are found by their own and broadcast: that moves two columns
     between tasks, where dropDuplicates would move and sort whole rows.
     """
-    from pyspark.sql import functions as f
-
     twice = (
         table.groupBy("msg_id")
         .agg(f.count("*").alias("times"), f.min("queue_offset").alias("first_offset"))
@@ -363,8 +352,6 @@ def _without_repeats(table: DataFrame) -> DataFrame:
 
 
 def _means(table: DataFrame, *keys: str) -> list[dict[str, Any]]:
-    from pyspark.sql import functions as f
-
     late = f.avg((f.col("dep_delay") > LATE_MIN).cast("double"))
     rows = (
         table.groupBy(*keys)
@@ -383,8 +370,6 @@ def _means(table: DataFrame, *keys: str) -> list[dict[str, Any]]:
 
 def _dead_letter_rows(frame: DataFrame) -> DataFrame:
     """Which flight, why, how often tried, when, and where it came from."""
-    from pyspark.sql import functions as f
-
     of = f.col("properties")
     return frame.select(
         "group",
@@ -404,9 +389,6 @@ def _dead_letter_rows(frame: DataFrame) -> DataFrame:
 
 def _judge(batch: DataFrame, number: int, order: str) -> None:
     """One micro-batch of the order audit: judge its rows, write the state of all keys so far."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     session, zero = batch.sparkSession, f.lit(0)
     state = (
         session.read.schema(_STATE).parquet(f"{order}/batch={number - 1}")
