@@ -91,6 +91,21 @@ TestWindow = Window.TestCase
 TestWindow.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
+def test_a_window_stays_right_when_a_handler_changes_the_bodies_of_its_messages():
+    class Loose:
+        def __init__(self, queue_offset):
+            self.queue_offset, self.body = queue_offset, b"12345"
+
+    window, messages = ProcessQueue(0), [Loose(offset) for offset in range(3)]
+    window.put(messages, 3)
+    for message, body in zip(messages, (None, {"decoded": 1}, "longer than it was"), strict=True):
+        message.body = body
+    window.done(window.take(3)[1:])
+    assert (window.count, window.size_bytes, window.commit_offset) == (1, 5, 0)
+    window.done(messages[:1])
+    assert (window.count, window.size_bytes, window.commit_offset) == (0, 0, 3)
+
+
 def test_a_window_is_full_beyond_any_of_its_limits():
     limits = FlowLimits(count=10, size_mib=1, span=100)
     assert not is_full(limits, 10, 1_048_576, 100, orderly=False)

@@ -35,10 +35,10 @@ class Threads:
         """Run `job`, which must not raise, in a thread; then call `done` on the loop."""
         self._open += 1
         if self._open > len(self._threads) < self._count:
-            self._threads.append(
-                Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
-            )
-            self._threads[-1].start()
+            name = f"{self._name}-{len(self._threads)}"
+            thread = Thread(target=self._work, name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)  # one that could not be started is not counted
         self._jobs.put((job, done))
 
     def close(self) -> None:
@@ -64,9 +64,15 @@ class Threads:
 
     def _collect(self) -> None:
         self._is_woken = False  # before looking: who appends later wakes the loop again
-        for _ in range(len(self._finished)):
-            self._open -= 1
-            self._finished.popleft()()
+        left = len(self._finished)
+        try:
+            while left:
+                left -= 1
+                self._open -= 1
+                self._finished.popleft()()
+        finally:
+            if left:  # an error of one, which the loop reports, does not hold up the others
+                self._loop.call_soon(self._collect)
 
 
 class Tasks:
@@ -98,9 +104,9 @@ class Tasks:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            raise error
         self._next()
+        if not task.cancelled() and (error := task.exception()):
+            raise error  # to the loop, which reports it
 
 
 async def _run(job: Coroutine[object, object, None]) -> None:

@@ -28,7 +28,7 @@ M = TypeVar("M", bound=Queued)
 class ProcessQueue(Generic[M]):
     """Messages of one queue that were pulled and are not finished. One owner: the client's loop."""
 
-    __slots__ = ("_finished", "_open", "_top", "next_offset", "size_bytes", "waiting")
+    __slots__ = ("_open", "_sizes", "_top", "next_offset", "size_bytes", "waiting")
 
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset
@@ -37,13 +37,13 @@ class ProcessQueue(Generic[M]):
         """Messages nobody has taken yet, oldest first."""
         self.size_bytes = 0
         self._open: deque[int] = deque()  # offsets not known to be finished up to the first gap
-        self._finished: set[int] = set()  # finished ones that stand behind an unfinished one
+        self._sizes: dict[int, int] = {}  # of the unfinished ones; handlers may change a body
         self._top = next_offset - 1  # highest offset ever accepted
 
     @property
     def count(self) -> int:
         """Messages not finished."""
-        return len(self._open) - len(self._finished)
+        return len(self._sizes)
 
     @property
     def span(self) -> int:
@@ -61,8 +61,9 @@ class ProcessQueue(Generic[M]):
             messages = [message for message in messages if message.queue_offset > self._top]
         taken = list(messages)
         for message in taken:
+            size = self._sizes[message.queue_offset] = len(message.body)
             self._open.append(message.queue_offset)
-            self.size_bytes += len(message.body)
+            self.size_bytes += size
         if taken:
             self._top = taken[-1].queue_offset
             self.waiting.extend(taken)
@@ -80,9 +81,8 @@ class ProcessQueue(Generic[M]):
 
     def done(self, messages: Sequence[M]) -> None:
         """Mark messages in hand as finished."""
-        pending, finished = self._open, self._finished
+        pending, sizes = self._open, self._sizes
         for message in messages:
-            self.size_bytes -= len(message.body)
-            finished.add(message.queue_offset)
-        while pending and pending[0] in finished:
-            finished.remove(pending.popleft())
+            self.size_bytes -= sizes.pop(message.queue_offset, 0)
+        while pending and pending[0] not in sizes:
+            pending.popleft()
