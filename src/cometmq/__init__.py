@@ -1,7 +1,7 @@
 """CometMQ: a message broker, its client and a Spark data source, compatible with Apache RocketMQ.
 
-The names below are the public ones of the client; each is loaded when it is first used, and none
-needs more than the standard library.
+The names below are the public ones of the client and the errors its users catch. Each is loaded
+when it is first used, and none needs more than the standard library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from cometmq.client.producer import AsyncProducer
     from cometmq.client.push_consumer import AsyncPushConsumer
     from cometmq.client.sync import Admin, Producer, PushConsumer
-    from cometmq.errors import CometError
+    from cometmq.errors import (
+        BrokerError,
+        ClientError,
+        CometError,
+        InvalidMessage,
+        PartlySent,
+        RemotingError,
+        RemotingTimeout,
+        RouteNotFound,
+        SettingsError,
+    )
     from cometmq.model.message import Message, MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import ConsumeFrom, ConsumeStatus, SendResult, SendStatus
@@ -28,18 +38,26 @@ __all__ = [
     "AsyncAdmin",
     "AsyncProducer",
     "AsyncPushConsumer",
+    "BrokerError",
+    "ClientError",
     "CometError",
     "ConsumeFrom",
     "ConsumeStatus",
     "FlowLimits",
+    "InvalidMessage",
     "Message",
     "MessageExt",
     "MessageQueue",
+    "PartlySent",
     "Producer",
     "PushConsumer",
+    "RemotingError",
+    "RemotingTimeout",
     "RetryLater",
+    "RouteNotFound",
     "SendResult",
     "SendStatus",
+    "SettingsError",
 ]
 
 _HOMES = {
@@ -47,18 +65,26 @@ _HOMES = {
     "AsyncAdmin": "client.admin",
     "AsyncProducer": "client.producer",
     "AsyncPushConsumer": "client.push_consumer",
+    "BrokerError": "errors",
+    "ClientError": "errors",
     "CometError": "errors",
     "ConsumeFrom": "model.results",
     "ConsumeStatus": "model.results",
     "FlowLimits": "rules.flow",
+    "InvalidMessage": "errors",
     "Message": "model.message",
     "MessageExt": "model.message",
     "MessageQueue": "model.queue",
+    "PartlySent": "errors",
     "Producer": "client.sync",
     "PushConsumer": "client.sync",
+    "RemotingError": "errors",
+    "RemotingTimeout": "errors",
     "RetryLater": "client.handlers",
+    "RouteNotFound": "errors",
     "SendResult": "model.results",
     "SendStatus": "model.results",
+    "SettingsError": "errors",
 }
 
 

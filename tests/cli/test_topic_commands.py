@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cli.shell import cometmq, sentence
+from cometmq import Message, Producer
 from cometmq.testing.cluster import LocalCluster
 
 if TYPE_CHECKING:
@@ -30,11 +32,17 @@ def test_a_created_topic_is_listed_and_looked_at(namesrv: str) -> None:
     everything = cometmq("topic", "list", "--system", NAMESRV_ADDR=namesrv).stdout.splitlines()
     assert {"orders", "TBW102"} <= set(everything)
     lines = cometmq("topic", "status", "orders", "-n", namesrv).stdout.splitlines()
-    assert lines[0].split() == ["broker", "queue", "first", "next", "messages"]
+    assert lines[0].split() == ["broker", "queue", "first", "next", "messages", "last"]
     assert [line.split() for line in lines[1:4]] == [
         ["broker-a", str(queue), "0", "0", "0"] for queue in range(3)
     ]
     assert lines[4].split() == ["all", "0"]
+    with Producer("clerk", namesrv=namesrv) as producer:
+        producer.send(Message("orders", b"one"))
+    lines = cometmq("topic", "status", "orders", "-n", namesrv).stdout.splitlines()
+    (used,) = [line.split() for line in lines[1:4] if len(line.split()) == 6]
+    assert used[2:5] == ["0", "1", "1"]
+    assert abs((datetime.fromisoformat(used[5]) - datetime.now(UTC)).total_seconds()) < 60
 
 
 def test_a_topic_in_global_order_has_one_queue(namesrv: str) -> None:

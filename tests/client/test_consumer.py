@@ -410,8 +410,28 @@ def test_admin_tells_topics_offsets_and_lag_and_names_what_is_missing(served, to
         queue = admin.queues(topic)[0]
         admin.set_group_offsets(group, {queue: 1})
         assert admin.group_offsets(group, topic)[queue] == 1
+        stored = admin.topic_stats(topic)
+        assert sum(at.max_offset - at.min_offset for at in stored.values()) == 10
+        for at in stored.values():
+            if at.max_offset:
+                assert abs(at.last_update_timestamp - time.time() * 1000) < 60_000
+            else:
+                assert at.last_update_timestamp == 0
         with pytest.raises(RouteNotFound, match="no-such-topic"):
             admin.topic_stats("no-such-topic")
+
+
+def test_a_topic_that_is_created_or_changed_is_known_at_once_whatever_its_permission(served, group):
+    topic = f"changing-{group}"
+    with Admin(namesrv=served.namesrv) as admin:
+        admin.create_topic(topic, queues=2, perm=2)
+        with pytest.raises(RouteNotFound, match=topic):
+            admin.queues(topic)
+        admin.create_topic(topic, queues=4, perm=6)
+    for count in (4, 1):
+        with Admin(namesrv=served.namesrv) as admin:
+            admin.create_topic(topic, queues=count)
+            assert len(admin.queues(topic)) == count
 
 
 @pytest.mark.parametrize("orderly", [False, True])

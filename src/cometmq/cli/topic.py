@@ -7,6 +7,7 @@ columns, so the output can be cut and counted. Java: mqadmin updateTopic, topicL
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -78,17 +79,22 @@ def list_topics(system: bool, namesrv: str) -> None:
 @click.argument("name")
 @_namesrv
 def status(name: str, namesrv: str) -> None:
-    """Show the queues of the topic NAME: first and next offset, and how many messages lie there."""
+    """Show each queue of the topic NAME: its offsets, how many messages, the time of the last."""
     found = _with_admin(namesrv, lambda admin: admin.topic_stats(name))
     rows = [_row(queue, offset) for queue, offset in sorted(found.items())]
     total = sum(offset.max_offset - offset.min_offset for offset in found.values())
-    rows.append(("all", "", "", "", str(total)))
-    _print_columns([("broker", "queue", "first", "next", "messages"), *rows])
+    rows.append(("all", "", "", "", str(total), ""))
+    _print_columns([("broker", "queue", "first", "next", "messages", "last"), *rows])
 
 
 def _row(queue: MessageQueue, offset: TopicOffset) -> tuple[str, ...]:
     first, after = offset.min_offset, offset.max_offset
-    return queue.broker_name, str(queue.queue_id), str(first), str(after), str(after - first)
+    numbers = (queue.queue_id, first, after, after - first)
+    return queue.broker_name, *map(str, numbers), _time(offset.last_update_timestamp)
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ms else ""
 
 
 def _print_columns(rows: list[tuple[str, ...]]) -> None:

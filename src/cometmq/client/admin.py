@@ -1,7 +1,7 @@
 """AsyncAdmin: topics, their offsets, and how far groups are.
 
-Owns the questions an operator or a job asks; refuses to know messages. Works with the requests
-every RocketMQ broker answers to its clients, so it needs no statistics on the broker's side.
+Owns the questions an operator or a job asks; refuses to know messages. Works with requests that
+every RocketMQ broker answers.
 Java: DefaultMQAdminExt
 """
 
@@ -22,13 +22,11 @@ from cometmq.model.topic import (
     SYSTEM_PREFIX,
     SYSTEM_TOPICS,
 )
-from cometmq.rules.route_view import subscribe_queues
+from cometmq.wire.bodies.admin import decode_topic_stats
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
-from cometmq.wire.headers.admin import CreateTopicRequestHeader
+from cometmq.wire.headers.admin import CreateTopicRequestHeader, GetTopicStatsInfoRequestHeader
 from cometmq.wire.headers.offset import (
-    GetMaxOffsetRequestHeader,
-    GetMinOffsetRequestHeader,
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
@@ -36,7 +34,7 @@ from cometmq.wire.headers.offset import (
 from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from cometmq.model.queue import MessageQueue
     from cometmq.model.route import ClusterInfo
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from cometmq.wire.headers.base import Header
 
 _ROUTE_S = 10.0
+_EMPTY = TopicOffset(min_offset=0, max_offset=0)
 
 
 class AsyncAdmin:
@@ -109,7 +108,8 @@ class AsyncAdmin:
     ) -> None:
         """Create or change a topic on all masters, or on the brokers named; wait for its route.
 
-        `queues` is the number on each broker, `perm` 6 means read and write, 4 read only.
+        `queues` is the number on each broker, `perm` 6 means read and write, 4 read only, 2 write
+        only.
         """
         check_topic(topic)
         core = self._running()
@@ -121,22 +121,29 @@ class AsyncAdmin:
             perm=perm,
             order=order,
         )
-        for addr in await self._masters(brokers):
+        masters = await self._masters(brokers)
+        for addr in masters.values():
             await core.ask(addr, request(RequestCode.UPDATE_AND_CREATE_TOPIC, 0, header))
-        await self._wait_for_route(topic, queues)
+        await self._wait_for_route(topic, queues, masters.keys())
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""
         found = await self._running().routes.subscribe_queues(topic)
         if not found:
-            raise RouteNotFound(f"no name server knows the topic {topic}")
+            raise RouteNotFound(f"no name server knows a readable queue of the topic {topic}")
         return found
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """The first and the next offset of each queue; their difference is what is stored."""
+        """The first and the next offset of each queue, and when its last message was stored (ms).
+
+        The difference of the offsets is what is stored; the time is 0 for an empty queue.
+        """
         queues = await self.queues(topic)
-        found = await asyncio.gather(*(self._bounds(queue) for queue in queues))
-        return dict(zip(queues, found, strict=True))
+        names = sorted({queue.broker_name for queue in queues})
+        told: dict[MessageQueue, TopicOffset] = {}
+        for table in await asyncio.gather(*(self._stats_of(topic, name) for name in names)):
+            told |= table
+        return {queue: told.get(queue, _EMPTY) for queue in queues}
 
     async def group_offsets(self, group: str, topic: str) -> dict[MessageQueue, int | None]:
         """The offset a group has committed in each queue; None where it has none."""
@@ -169,45 +176,41 @@ class AsyncAdmin:
     def _running(self) -> Core:
         return running(self._core, "admin")
 
-    async def _masters(self, brokers: Sequence[str]) -> list[str]:
+    async def _masters(self, brokers: Sequence[str]) -> dict[str, str]:
+        """The addresses of the masters, by broker name."""
         known = (await self.clusters()).broker_addr_table
         missing = sorted(set(brokers) - set(known))
         if missing:
             raise ConnectFailed(
                 f"no broker named {', '.join(missing)}; there are: {', '.join(sorted(known))}"
             )
-        addrs = [data.master for name, data in known.items() if not brokers or name in brokers]
-        masters = [addr for addr in addrs if addr]
+        masters = {
+            name: data.master
+            for name, data in known.items()
+            if data.master and (not brokers or name in brokers)
+        }
         if not masters:
             raise ConnectFailed("no broker has registered with the name server")
         return masters
 
-    async def _wait_for_route(self, topic: str, queues: int) -> None:
+    async def _wait_for_route(self, topic: str, queues: int, brokers: Collection[str]) -> None:
         """Brokers tell name servers about a new topic a moment later than they tell us."""
         core, deadline = self._running(), asyncio.get_running_loop().time() + _ROUTE_S
         while asyncio.get_running_loop().time() < deadline:
             route = await core.servers.route(topic)
-            if route and len(subscribe_queues(topic, route)) >= queues:
+            datas = route.queue_datas if route else ()
+            told = {data.broker_name: data.read_queue_nums for data in datas}
+            if all(told.get(name) == queues for name in brokers):
                 core.routes.spoil(topic)
                 return
             await asyncio.sleep(0.05)
         raise RouteNotFound(f"the topic {topic} was created but no name server knows it yet")
 
-    async def _bounds(self, queue: MessageQueue) -> TopicOffset:
-        topic, broker, queue_id = queue
-        least, most = await asyncio.gather(
-            self._offset(
-                queue,
-                RequestCode.GET_MIN_OFFSET,
-                GetMinOffsetRequestHeader(topic=topic, queue_id=queue_id, broker_name=broker),
-            ),
-            self._offset(
-                queue,
-                RequestCode.GET_MAX_OFFSET,
-                GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id, broker_name=broker),
-            ),
-        )
-        return TopicOffset(min_offset=least or 0, max_offset=most or 0)
+    async def _stats_of(self, topic: str, broker_name: str) -> dict[MessageQueue, TopicOffset]:
+        core, header = self._running(), GetTopicStatsInfoRequestHeader(topic=topic)
+        addr = core.routes.master(broker_name)
+        answer = await core.ask(addr, request(RequestCode.GET_TOPIC_STATS_INFO, 0, header))
+        return decode_topic_stats(answer.body)
 
     async def _committed(self, group: str, queue: MessageQueue) -> int | None:
         header = QueryConsumerOffsetRequestHeader(

@@ -358,7 +358,8 @@ class Admin:
     ) -> None:
         """Create or change a topic on all masters, or on the brokers named; wait for its route.
 
-        `queues` is the number on each broker, `perm` 6 means read and write, 4 read only.
+        `queues` is the number on each broker, `perm` 6 means read and write, 4 read only, 2 write
+        only.
         """
         self._crossing.call(
             self._inner.create_topic(topic, queues, perm=perm, order=order, brokers=brokers)
@@ -369,7 +370,10 @@ class Admin:
         return self._crossing.call(self._inner.queues(topic))
 
     def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """The first and the next offset of each queue; their difference is what is stored."""
+        """The first and the next offset of each queue, and when its last message was stored (ms).
+
+        The difference of the offsets is what is stored; the time is 0 for an empty queue.
+        """
         return self._crossing.call(self._inner.topic_stats(topic))
 
     def group_offsets(self, group: str, topic: str) -> dict[MessageQueue, int | None]:
