@@ -214,7 +214,7 @@ def test_other_wrong_settings_are_one_sentence_each(tmp_path: Path) -> None:
     assert "brokerId is 'x'" in sentence(cometmq("broker", COMETMQ_BROKER_ID="x"))
     assert "did you mean COMETMQ_BROKER_ID" in sentence(cometmq("broker", COMETMQ_BROKRID="1"))
     done = cometmq("namesrv", "-p0", "--ready-file", str(tmp_path / "no" / "ready.json"))
-    assert "ready.json: No such file" in sentence(done)
+    assert f"{tmp_path / 'no'} is no directory" in sentence(done)
 
 
 def test_precedence_and_which_setting_goes_where_in_standalone(tmp_path: Path) -> None:
@@ -257,3 +257,10 @@ def test_it_stops_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_ready_file_that_cannot_be_made_is_told_before_anything_starts(tmp_path: Path) -> None:
+    store, ready = tmp_path / "store", tmp_path / "no" / "ready.json"
+    done = cometmq("standalone", f"--store={store}", *FREE, f"--ready-file={ready}")
+    assert sentence(done) == f"--ready-file {ready}: {ready.parent} is no directory"
+    assert not store.exists()

@@ -61,6 +61,24 @@ def test_one_key_reaches_every_class_that_has_it() -> None:
         ("flushDiskTyp=x", "f.conf:3: unknown setting flushDiskTyp; did you mean flushDiskType?"),
         ("brokerid=1", "f.conf:3: unknown setting brokerid; did you mean brokerId?"),
         ("qqqqzzzz=1", "f.conf:3: unknown setting qqqqzzzz; no known setting is spelt like it"),
+        (
+            f"maxMessageSize={10**19}",
+            f"f.conf:3: maxMessageSize is '{10**19}'; it must be a whole number",
+        ),
+        (
+            "namesrvAddr=a:1;nohost",
+            "f.conf:3: namesrvAddr is 'a:1;nohost'; "
+            "it must be addresses as in host:9876;other:9876",
+        ),
+        (
+            "brokerName=a b",
+            "f.conf:3: brokerName is 'a b'; "
+            "it must be a name of the characters % | - _ 0-9 A-Z a-z",
+        ),
+        (
+            "serverChannelMaxIdleTimeSeconds=nan",
+            "f.conf:3: serverChannelMaxIdleTimeSeconds is nan; it must be at least 0.05",
+        ),
         ("brokerId=zero", "f.conf:3: brokerId is 'zero'; it must be a whole number"),
         ("brokerId=1", "f.conf:3: brokerId is 1; it must be 0"),
         ("listenPort=70000", "f.conf:3: listenPort is 70000; it must be between 0 and 65535"),

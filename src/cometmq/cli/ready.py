@@ -7,6 +7,7 @@ connect. Layout: JSON, {"namesrv": "host:port", "broker": "host:port", "store": 
 from __future__ import annotations
 
 import json
+from errno import ENOTDIR
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
@@ -22,7 +23,7 @@ class ReadyFile:
     def __init__(self, path: Path | None) -> None:
         """Remove what an earlier run left; raises SettingsError when the place cannot be used."""
         self._path = path
-        self._try(self._remove)
+        self._try(self._check)
 
     def write(self, facts: Mapping[str, object]) -> None:
         """Make the file appear, whole; raises SettingsError when it cannot be written."""
@@ -31,6 +32,11 @@ class ReadyFile:
     def remove(self) -> None:
         """Take it away: nothing listens any more."""
         self._try(self._remove)
+
+    def _check(self) -> None:
+        self._remove()
+        if self._path is not None and not self._path.parent.is_dir():
+            raise NotADirectoryError(ENOTDIR, f"{self._path.parent} is no directory")
 
     def _write(self, text: str) -> None:
         if self._path is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -208,5 +209,7 @@ def _refused(host: str, port: int, error: OSError | OverflowError) -> SettingsEr
         return SettingsError(
             f"{host}:{port} is in use: stop the program that listens there or choose another port"
         )
-    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    number: int = getattr(error, "errno", None) or 0
+    # a name that is unknown has a number below 0 and a text of its own
+    reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or error
     return SettingsError(f"cannot listen on {host}:{port}: {reason}")

@@ -7,8 +7,10 @@ Java: BrokerConfig, BrokerIdentity, and the delay and pull keys of MessageStoreC
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from cometmq.model.topic import NAME_PATTERN
 from cometmq.settings.keys import at_least, between, check, one_of, setting
 
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -74,8 +76,12 @@ class BrokerSettings:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        for name in ("broker_cluster_name", "broker_name", "bind_address"):
-            check(self, name, bool(getattr(self, name).strip()), "a name, not empty")
+        for name in ("broker_cluster_name", "broker_name"):  # each is a topic as well
+            is_name = re.fullmatch(NAME_PATTERN, getattr(self, name)) is not None
+            check(self, name, is_name, "a name of the characters % | - _ 0-9 A-Z a-z")
+        check(self, "bind_address", bool(self.bind_address.strip()), "an address, not empty")
+        are_addresses = all(_is_address(addr) for addr in self.namesrv_addrs)
+        check(self, "namesrv_addr", are_addresses, "addresses as in host:9876;other:9876")
         one_of(self, "broker_id", 0)
         one_of(self, "broker_role", "ASYNC_MASTER")
         one_of(self, "broker_permission", 2, 4, 6)
@@ -92,3 +98,8 @@ class BrokerSettings:
     def namesrv_addrs(self) -> tuple[str, ...]:
         """The name servers, one by one."""
         return tuple(addr.strip() for addr in self.namesrv_addr.split(";") if addr.strip())
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isascii() and port.isdecimal() and 0 < int(port) <= 65_535

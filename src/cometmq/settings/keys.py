@@ -38,7 +38,7 @@ def at_least(settings: Any, least: float, *names: str) -> None:
     """Raise BadValueError when one of the named fields is below `least`."""
     for name in names:
         value = getattr(settings, name)
-        if value < least:
+        if not value >= least:  # not `<`: a float may be no number at all
             raise BadValueError(_key(settings, name), value, f"at least {least:g}")
 
 

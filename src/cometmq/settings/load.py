@@ -181,7 +181,7 @@ def _value(given: Given, kind: Any) -> Any:
         if kind is bool:
             return _BOOLS[text.lower()]
         if kind is int:
-            return int(text)
+            return _number(text)
         if kind is float:
             return float(text)
     except (ValueError, KeyError):
@@ -189,3 +189,10 @@ def _value(given: Given, kind: Any) -> Any:
         raise SettingsError(f"{given.where}: {BadValueError(given.key, text, rule)}") from None
     assert kind is str, f"{given.key} has a type that no text can have: {kind!r}"
     return text
+
+
+def _number(text: str) -> int:
+    number = int(text)
+    if abs(number) >> 63:
+        raise ValueError("no computer has so many of anything")
+    return number
