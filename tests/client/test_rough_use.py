@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+import cometmq
 from client.served import until
 from cometmq import (
     Admin,
@@ -15,9 +16,12 @@ from cometmq import (
     Producer,
     PushConsumer,
     RetryLater,
+    errors,
 )
 from cometmq.client import decode
+from cometmq.client.options import beginning, strategy
 from cometmq.errors import ClientError, InvalidMessage, SettingsError
+from cometmq.rules.allocate import STRATEGIES
 
 NOBODY = "127.0.0.1:1"
 
@@ -123,17 +127,22 @@ def test_a_queue_whose_work_broke_off_is_begun_anew(
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"consume_from": "first"},
+        {"consume_from": "beginning"},
+        {"consume_from": 1},
         {"consume_from": ConsumeFrom.TIMESTAMP, "consume_timestamp_ms": "2013"},
         {"consume_threads": "20"},
         {"batch_size": 1.5},
         {"batch_size": True},
         {"suspend_ms": "1000"},
+        {"suspend_ms": 9},
+        {"suspend_ms": 30_001},
         {"max_attempts": "3"},
         {"orderly": "no"},
         {"flow": {"count": 1}},
+        {"flow": 0},
         {"flow": FlowLimits(count="5")},
-        {"allocate": "AVG"},
+        {"allocate": "EVEN"},
+        {"allocate": None},
         {"persist_s": -1},
         {"rebalance_s": None},
         {"heartbeat_s": 0},
@@ -167,15 +176,119 @@ def test_a_producer_names_a_wrong_argument(name):
         Producer("group", namesrv=NOBODY, **{name: "4"})
 
 
-@pytest.mark.parametrize(("expression", "handler"), [(None, print), (["A"], print), ("*", 5)])
-def test_a_subscription_needs_a_text_and_a_function(expression, handler):
-    with pytest.raises(ClientError, match="subscribe to T"):
-        PushConsumer("group", namesrv=NOBODY).subscribe("T", expression, handler)
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("first", ConsumeFrom.FIRST),
+        ("Last", ConsumeFrom.LAST),
+        ("CONSUME_FROM_FIRST_OFFSET", ConsumeFrom.FIRST),
+        ("timestamp", ConsumeFrom.TIMESTAMP),
+        (ConsumeFrom.LAST, ConsumeFrom.LAST),
+    ],
+)
+def test_where_a_group_begins_may_be_said_by_name(name, meant):
+    assert beginning(name) is meant
+    PushConsumer("group", namesrv=NOBODY, consume_from=name, consume_timestamp_ms=0)
+
+
+def test_a_strategy_may_be_said_by_rocketmqs_name():
+    for name, function in STRATEGIES.items():
+        assert strategy(name) is strategy(name.lower()) is strategy(function) is function
+        PushConsumer("group", namesrv=NOBODY, allocate=name)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"flag": 1 << 40}, {"delay_level": "3"}, {"tags": 5}, {"properties": {"a": 1}}]
+    ("expression", "handler"),
+    [
+        (None, print),
+        (["A"], print),
+        ("*", 5),
+        (print, None),
+        ("a > 3", print),
+        ("a=3", print),
+        ("A | B", print),
+        ("A|B", print),
+        ("A B", print),
+        ("A || in ('x')", print),
+        ("PAID*", print),
+        ("* || A", print),
+        ("||", print),
+    ],
+)
+def test_a_subscription_needs_tags_and_a_function(expression, handler):
+    with pytest.raises(ClientError, match="subscribe to T") as caught:
+        PushConsumer("group", namesrv=NOBODY).subscribe("T", expression, handler)
+    assert "'*'" in str(caught.value) or handler == 5
+
+
+@pytest.mark.parametrize("expression", ["*", "", " * ", "A", "A||B", " A || B-2 || ü.3 ||"])
+def test_tags_and_nothing_and_all_are_subscribed(expression):
+    PushConsumer("group", namesrv=NOBODY).subscribe("T", expression, print)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"flag": 1 << 40},
+        {"delay_level": "3"},
+        {"delay_level": -1},
+        {"tags": 5},
+        {"sharding_key": 5},
+        {"properties": {"a": 1}},
+        {"properties": {1: "a"}},
+        {"properties": ["a"]},
+        *({"properties": {name: "a"}} for name in ("DLQ_REASON", "DLQ_ATTEMPTS", "__SHARDINGKEY")),
+    ],
+    ids=str,
 )
 def test_a_message_of_wrong_parts_is_refused_before_it_is_sent(wrong):
     with Producer("producers", namesrv=NOBODY) as producer, pytest.raises(InvalidMessage):
         producer.send(Message("T", b"x", **wrong))
+
+
+@pytest.mark.parametrize("keys", [5, [1, 2], b"k"])
+def test_keys_are_a_text_or_several(keys):
+    with pytest.raises(InvalidMessage, match="keys must be a text or a list of texts"):
+        Message("T", b"x", keys=keys)
+    assert Message("T", b"x", keys=("a", "b")).keys == "a b"
+
+
+@pytest.mark.parametrize("thing", ["hello", None, b"x", 5])
+def test_what_is_no_message_is_refused_with_a_sentence(thing):
+    with Producer("producers", namesrv=NOBODY) as producer:
+        for send in (
+            producer.send,
+            producer.send_oneway,
+            lambda m: producer.send_async(m).result(9),
+        ):
+            with pytest.raises(InvalidMessage, match=r"must be a Message, as in .*, not"):
+                send(thing)
+        for send in (producer.send_many, producer.send_batch):
+            with pytest.raises(InvalidMessage, match="must be a Message"):
+                send([thing])
+
+
+@pytest.mark.parametrize("things", [Message("T", b"x"), None, 5])
+def test_what_is_no_list_of_messages_is_refused_with_a_sentence(things):
+    with Producer("producers", namesrv=NOBODY) as producer:
+        for send in (producer.send_many, producer.send_batch):
+            with pytest.raises(InvalidMessage, match="must be a list of Message, not"):
+                send(things)
+
+
+def test_a_topic_that_is_no_text_and_a_body_of_text_are_named():
+    with Producer("producers", namesrv=NOBODY) as producer:
+        for send in (producer.send, lambda m: producer.send_many([m])):
+            with pytest.raises(InvalidMessage, match=r"topic \['T'\] is no text"):
+                send(Message(["T"], b"x"))
+        with pytest.raises(InvalidMessage, match=r"for T is str; it must be bytes, as text.encode"):
+            producer.send(Message("T", "text"))
+        with pytest.raises(InvalidMessage, match="one topic"):
+            producer.send_batch([Message("T", b"x"), Message("U", b"x")])
+
+
+def test_the_errors_that_users_catch_are_at_the_root():
+    names = "PartlySent BrokerError RemotingError RemotingTimeout RouteNotFound InvalidMessage"
+    for name in [*names.split(), "SettingsError", "ClientError", "CometError"]:
+        assert getattr(cometmq, name) is getattr(errors, name)
+        assert name in cometmq.__all__

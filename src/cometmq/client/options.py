@@ -17,6 +17,7 @@ from cometmq.model.results import ConsumeFrom
 from cometmq.rules.allocate import STRATEGIES
 from cometmq.rules.flow import FlowLimits
 from cometmq.rules.names import group_problem
+from cometmq.rules.retry import SUSPEND_MS_MAX, SUSPEND_MS_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +102,7 @@ class ConsumerOptions:
         _check_range("batch_size", self.batch_size, 1, 1024)
         _check_range("pull_batch_size", self.pull_batch_size, 1, 1024)
         _check_range("pull_interval_ms", self.pull_interval_ms, 0, 65_535)
-        _check_range("suspend_ms", self.suspend_ms, 0, 2_147_483_647)
+        _check_range("suspend_ms", self.suspend_ms, SUSPEND_MS_MIN, SUSPEND_MS_MAX)
         _check_type("flow", self.flow, FlowLimits, "FlowLimits")
         _check_range("flow.count", self.flow.count, 1, 65_535)
         _check_range("flow.span", self.flow.span, 1, 65_535)
@@ -111,11 +112,6 @@ class ConsumerOptions:
         self._check_times()
         self._check_beginning()
         _check_type("orderly", self.orderly, bool, "True or False")
-        if not callable(self.allocate):
-            raise SettingsError(
-                f"allocate is {self.allocate!r}; it must be a function as in "
-                f"cometmq.rules.allocate, where STRATEGIES has {', '.join(STRATEGIES)}"
-            )
 
     def _check_times(self) -> None:
         for name in (
@@ -135,14 +131,35 @@ class ConsumerOptions:
             )
 
     def _check_beginning(self) -> None:
-        choices = " or ".join(str(choice) for choice in ConsumeFrom)
-        _check_type("consume_from", self.consume_from, ConsumeFrom, choices)
         if self.consume_timestamp_ms is not None:
             _check_range("consume_timestamp_ms", self.consume_timestamp_ms, 0, (1 << 63) - 1)
         elif self.consume_from is ConsumeFrom.TIMESTAMP:
             raise SettingsError(
                 "consume_from is TIMESTAMP: say which with consume_timestamp_ms (epoch ms)"
             )
+
+
+def beginning(consume_from: ConsumeFrom | str) -> ConsumeFrom:
+    """What a name means in any case: short, as "first", or RocketMQ's. Raises SettingsError."""
+    if isinstance(consume_from, ConsumeFrom):
+        return consume_from
+    names = {name: one for one in ConsumeFrom for name in (one.name, one.value)}
+    found = names.get(consume_from.upper()) if isinstance(consume_from, str) else None
+    if found is None:
+        choices = ", ".join(f"ConsumeFrom.{one.name}" for one in ConsumeFrom)
+        raise SettingsError(f"consume_from is {consume_from!r}; it must be one of {choices}")
+    return found
+
+
+def strategy(allocate: Allocate | str) -> Allocate:
+    """What one of RocketMQ's names means in any case, or the function. Raises SettingsError."""
+    found = STRATEGIES.get(allocate.upper()) if isinstance(allocate, str) else allocate
+    if not callable(found):
+        raise SettingsError(
+            f"allocate is {allocate!r}; it must be {', '.join(STRATEGIES)} or a function as in "
+            "cometmq.rules.allocate"
+        )
+    return found
 
 
 def name_servers(

@@ -20,7 +20,7 @@ from cometmq.client.delivery import UNTIL_DEADLINE, Delivery
 from cometmq.client.lanes import Lanes
 from cometmq.client.options import ClientOptions, ProducerOptions, name_servers
 from cometmq.client.outgoing import Outgoing, outgoing
-from cometmq.errors import InvalidMessage, TooManyRequests
+from cometmq.errors import TooManyRequests
 from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
@@ -146,12 +146,10 @@ class AsyncProducer:
         queue. Retried like send. Raises PartlySent (with the results so far) when some of several
         requests failed, else the error itself.
         """
-        listed = list(messages)
-        if len({message.topic for message in listed}) > 1:
-            raise InvalidMessage("send_batch takes messages of one topic; send_many takes any")
-        validation.check_batch(listed)
         running(self._core, "producer")
-        return await self._bulk.send(listed, timeout_s, self._options.retries, is_spread=False)
+        found = validation.listed(messages)
+        validation.check_batch(found)
+        return await self._bulk.send(found, timeout_s, self._options.retries, is_spread=False)
 
     async def send_many(
         self, messages: Iterable[Message], timeout_s: float = 60.0
@@ -163,7 +161,8 @@ class AsyncProducer:
         until `timeout_s` seconds are over. Raises PartlySent (its `results` say what was stored).
         """
         running(self._core, "producer")
-        return await self._bulk.send(list(messages), timeout_s, UNTIL_DEADLINE, is_spread=True)
+        found = validation.listed(messages)
+        return await self._bulk.send(found, timeout_s, UNTIL_DEADLINE, is_spread=True)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that messages may be sent to, in their order."""
@@ -172,6 +171,7 @@ class AsyncProducer:
         return await core.routes.publish_queues(topic, self._options.default_topic_queues)
 
     def _prepared(self, message: Message, core: Core) -> Outgoing:
+        validation.check_kind(message)
         validation.check_topic(message.topic)
         validation.check_message(message, self._options.body_bytes_max)
         return outgoing(message, self._options, core.uniq_keys, core.clock.now_ms())

@@ -13,13 +13,20 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from cometmq.client.engine import Engine
-from cometmq.client.options import ClientOptions, ConsumerOptions, name_servers
+from cometmq.client.options import (
+    ClientOptions,
+    ConsumerOptions,
+    beginning,
+    name_servers,
+    strategy,
+)
 from cometmq.client.subscriptions import Subscriptions
 from cometmq.client.validation import check_topic
 from cometmq.errors import ClientError
 from cometmq.model.results import ConsumeFrom
 from cometmq.rules.allocate import STRATEGIES
 from cometmq.rules.flow import FlowLimits
+from cometmq.rules.tags import expression_problem
 from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
@@ -44,9 +51,10 @@ class AsyncPushConsumer:
     handlers run at once and a failed message comes back by way of the group's retry topic.
     `max_attempts` is how often a message may be handled before it becomes a dead letter of the
     group; by default 17 (the first and 16 more), when orderly for ever.
-    `consume_from` says where a group without committed offset begins (TIMESTAMP: at
-    `consume_timestamp_ms`). `flow` bounds what is held of each queue. `allocate` shares the queues
-    out (see `cometmq.rules.allocate`). `pull_interval_ms` is a pause after each pull that found
+    `consume_from` says where a group without committed offset begins: ConsumeFrom, or its name as
+    "first" (TIMESTAMP: at `consume_timestamp_ms`). `flow` bounds what is held of each queue.
+    `allocate` shares the queues out: "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", or a function (see
+    `cometmq.rules.allocate`). `pull_interval_ms` is a pause after each pull that found
     something: it makes larger batches of a busy topic for less work in all. Offsets are committed
     every `persist_s` and at stop.
     """
@@ -63,9 +71,9 @@ class AsyncPushConsumer:
         pull_interval_ms: int = 0,
         max_attempts: int | None = None,
         suspend_ms: int = 1000,
-        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        consume_from: ConsumeFrom | str = ConsumeFrom.LAST,
         consume_timestamp_ms: int | None = None,
-        allocate: Allocate = STRATEGIES["AVG"],
+        allocate: Allocate | str = STRATEGIES["AVG"],
         flow: FlowLimits | None = None,
         persist_s: float = 5.0,
         rebalance_s: float = 20.0,
@@ -84,10 +92,10 @@ class AsyncPushConsumer:
             pull_interval_ms=pull_interval_ms,
             max_attempts=max_attempts,
             suspend_ms=suspend_ms,
-            consume_from=consume_from,
+            consume_from=beginning(consume_from),
             consume_timestamp_ms=consume_timestamp_ms,
-            allocate=allocate,
-            flow=flow or FlowLimits(),
+            allocate=strategy(allocate),
+            flow=FlowLimits() if flow is None else flow,
             persist_s=persist_s,
             rebalance_s=rebalance_s,
             lock_renew_s=lock_renew_s,
@@ -107,17 +115,21 @@ class AsyncPushConsumer:
         """Let `handler` have the messages of `topic` whose tag the expression names.
 
         The expression is "*" for all, or tags joined by "||" as in "PAID || SHIPPED". All members
-        of a group must subscribe to the same. Raises ClientError without a handler and once the
-        consumer has started, InvalidMessage for a bad topic.
+        of a group must subscribe to the same. Raises ClientError without a handler, for another
+        expression and once the consumer has started, InvalidMessage for a bad topic.
         """
         if handler is None:
-            raise ClientError(f"subscribe to {topic}: the handler is missing")
+            raise ClientError(
+                f"subscribe to {topic}: the handler is missing; it is the third argument, "
+                f"as in subscribe({topic!r}, '*', handler)"
+            )
         if not callable(handler):
             raise ClientError(f"subscribe to {topic}: {handler!r} is no function")
-        if not isinstance(expression, str):
+        problem = expression_problem(expression) if isinstance(expression, str) else "it is no text"
+        if problem:
             raise ClientError(
-                f"subscribe to {topic}: the expression is {expression!r}; "
-                "write '*', or tags as in 'PAID || SHIPPED'"
+                f"subscribe to {topic}: the expression is {expression!r}, {problem}; write '*', or "
+                "tags as in 'PAID || SHIPPED' (SQL is not supported)"
             )
         if self._engine is not None:
             raise ClientError("subscribe before the consumer is started")
@@ -132,8 +144,13 @@ class AsyncPushConsumer:
         if self._engine is None:
             engine = Engine(self._client_options, self._options, self._subscriptions, SystemClock())
             self._stopped = asyncio.Event()
-            self._engine = engine
-            await engine.start()
+            self._engine, is_started = engine, False
+            try:
+                await engine.start()
+                is_started = True
+            finally:
+                if not is_started:  # cancelled, for instance: leave nothing half running
+                    await self.stop()
 
     async def stop(self) -> None:
         """Take no new messages, finish those in hand, commit, leave the group.
@@ -142,9 +159,12 @@ class AsyncPushConsumer:
         """
         if self._engine is not None:
             engine, self._engine = self._engine, None
-            await engine.stop()
-            if self._stopped is not None:
-                self._stopped.set()
+            stopped = self._stopped
+            try:
+                await engine.stop()
+            finally:
+                if stopped is not None:
+                    stopped.set()
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the consumer is stopped, or `timeout_s` is over; whether it is stopped."""

@@ -199,9 +199,10 @@ class PushConsumer:
     handlers run at once and a failed message comes back by way of the group's retry topic.
     `max_attempts` is how often a message may be handled before it becomes a dead letter of the
     group; by default 17 (the first and 16 more), when orderly for ever.
-    `consume_from` says where a group without committed offset begins (TIMESTAMP: at
-    `consume_timestamp_ms`). `flow` bounds what is held of each queue. `allocate` shares the queues
-    out (see `cometmq.rules.allocate`). `pull_interval_ms` is a pause after each pull that found
+    `consume_from` says where a group without committed offset begins: ConsumeFrom, or its name as
+    "first" (TIMESTAMP: at `consume_timestamp_ms`). `flow` bounds what is held of each queue.
+    `allocate` shares the queues out: "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", or a function (see
+    `cometmq.rules.allocate`). `pull_interval_ms` is a pause after each pull that found
     something: it makes larger batches of a busy topic for less work in all. Offsets are committed
     every `persist_s` and at stop.
     """
@@ -218,9 +219,9 @@ class PushConsumer:
         pull_interval_ms: int = 0,
         max_attempts: int | None = None,
         suspend_ms: int = 1000,
-        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        consume_from: ConsumeFrom | str = ConsumeFrom.LAST,
         consume_timestamp_ms: int | None = None,
-        allocate: Allocate = STRATEGIES["AVG"],
+        allocate: Allocate | str = STRATEGIES["AVG"],
         flow: FlowLimits | None = None,
         persist_s: float = 5.0,
         rebalance_s: float = 20.0,
@@ -258,8 +259,8 @@ class PushConsumer:
         """Let `handler` have the messages of `topic` whose tag the expression names.
 
         The expression is "*" for all, or tags joined by "||" as in "PAID || SHIPPED". All members
-        of a group must subscribe to the same. Raises ClientError without a handler and once the
-        consumer has started, InvalidMessage for a bad topic.
+        of a group must subscribe to the same. Raises ClientError without a handler, for another
+        expression and once the consumer has started, InvalidMessage for a bad topic.
         """
         self._inner.subscribe(topic, expression, handler)
 

@@ -7,17 +7,16 @@ Java: Validators.checkMessage, Message.putUserProperty, MessageBatch.generateFro
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from cometmq.errors import InvalidMessage
-from cometmq.model.message import RESERVED_PROPERTIES
+from cometmq.model.message import RESERVED_PROPERTIES, Message
 from cometmq.model.topic import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
 from cometmq.rules.names import topic_problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from cometmq.model.message import Message
 
 PROPERTIES_BYTES_MAX = 32_767
 
@@ -31,11 +30,34 @@ def check_topic(topic: str) -> None:
         raise InvalidMessage(problem)
 
 
+def check_kind(message: object) -> None:
+    """Raise InvalidMessage unless it is a message for a topic, whatever else is in it."""
+    if not isinstance(message, Message):
+        raise InvalidMessage(
+            f"what is sent must be a Message, as in Message('topic', b'body'), not {message!r:.80}"
+        )
+    if not isinstance(message.topic, str):
+        raise InvalidMessage(f"the topic {message.topic!r} is no text")
+
+
+def listed(messages: Iterable[Message]) -> list[Message]:
+    """Several messages as a list; raises InvalidMessage when they are something else."""
+    if isinstance(messages, Message) or not isinstance(messages, Iterable):
+        raise InvalidMessage(f"messages must be a list of Message, not {messages!r:.80}")
+    found = list(messages)
+    for message in found:
+        check_kind(message)
+    return found
+
+
 def check_message(message: Message, body_bytes_max: int) -> None:
     """Raise InvalidMessage unless the message may be sent; its topic is checked elsewhere."""
     body = message.body
     if not isinstance(body, bytes):
-        raise InvalidMessage(f"the body is {type(body).__name__}; it must be bytes")
+        raise InvalidMessage(
+            f"the body of a message for {message.topic} is {type(body).__name__}; it must be "
+            "bytes, as text.encode() gives"
+        )
     if not body:
         raise InvalidMessage(f"the body of a message for {message.topic} is empty")
     if len(body) > body_bytes_max:
@@ -44,6 +66,8 @@ def check_message(message: Message, body_bytes_max: int) -> None:
             f"the limit is {body_bytes_max}"
         )
     if message.properties:
+        if not isinstance(message.properties, Mapping):
+            raise InvalidMessage(f"properties must be a dict, not {message.properties!r:.80}")
         for name, value in message.properties.items():
             _check_property(name, value)
     _check_number("flag", message.flag, -2_147_483_648, 2_147_483_647)
@@ -56,9 +80,11 @@ def check_message(message: Message, body_bytes_max: int) -> None:
 
 
 def check_batch(messages: Sequence[Message]) -> None:
-    """Raise InvalidMessage unless the messages may travel in one batch frame."""
+    """Raise InvalidMessage unless the messages may travel in batch frames of one topic."""
     for message in messages:
-        if message.delay_level > 0:
+        if message.topic != messages[0].topic:
+            raise InvalidMessage("send_batch takes messages of one topic; send_many takes any")
+        if message.delay_level:
             raise InvalidMessage("a message with a delay level cannot be sent in a batch")
         if message.topic.startswith(RETRY_PREFIX):
             raise InvalidMessage("messages for a retry topic cannot be sent in a batch")
@@ -74,7 +100,9 @@ def check_properties_size(properties: bytes) -> None:
 
 def _check_property(name: str, value: str) -> None:
     if name in RESERVED_PROPERTIES:
-        raise InvalidMessage(f"the property name {name} is reserved by RocketMQ")
+        raise InvalidMessage(
+            f"the property name {name} is reserved: RocketMQ or CometMQ sets it itself"
+        )
     _check_text("a property's name", name)
     _check_text(f"the property {name}", value)
 
