@@ -276,6 +276,16 @@ def test_what_is_no_list_of_messages_is_refused_with_a_sentence(things):
                 send(things)
 
 
+@pytest.mark.parametrize("timeout_s", ["3", None, 0, -1.0, float("nan")])
+def test_a_time_to_wait_is_a_number_above_zero(timeout_s):
+    with Producer("producers", namesrv=NOBODY) as producer:
+        for send in (producer.send, lambda m, t: producer.send_many([m], t)):
+            with pytest.raises(ClientError, match=r"timeout_s is .* number of seconds"):
+                send(Message("T", b"x"), timeout_s)
+    with pytest.raises(SettingsError, match="timeout_s"):
+        Admin(namesrv=NOBODY, timeout_s=timeout_s)
+
+
 def test_a_topic_that_is_no_text_and_a_body_of_text_are_named():
     with Producer("producers", namesrv=NOBODY) as producer:
         for send in (producer.send, lambda m: producer.send_many([m])):

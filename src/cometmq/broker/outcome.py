@@ -21,7 +21,9 @@ CODE_OF_PUT = {
 REMARK_OF_PUT = {
     PutStatus.FLUSH_DISK_TIMEOUT: "the message is stored, but it could not be flushed in time",
     PutStatus.MESSAGE_ILLEGAL: "the message is too large, or its topic's name is too long",
-    PutStatus.PROPERTIES_SIZE_EXCEEDED: "the properties take more than 32767 bytes",
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: (
+        "the properties take more than 32767 bytes with what the broker adds to them"
+    ),
     PutStatus.SERVICE_NOT_AVAILABLE: "the store takes no messages now: closed, or the disk is full",
     PutStatus.OS_PAGE_CACHE_BUSY: "[PC_SYNCHRONIZED] the disk does not keep up; try again later",
 }

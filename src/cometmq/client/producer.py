@@ -104,6 +104,7 @@ class AsyncProducer:
         RemotingError (RemotingTimeout at the deadline) or BrokerError.
         """
         core = running(self._core, "producer")
+        validation.check_timeout(timeout_s)
         deadline = asyncio.get_running_loop().time() + timeout_s
         prepared = self._prepared(message, core)
         if message.sharding_key is None or queue is not None:
@@ -147,6 +148,7 @@ class AsyncProducer:
         requests failed, else the error itself.
         """
         running(self._core, "producer")
+        validation.check_timeout(timeout_s)
         found = validation.listed(messages)
         validation.check_batch(found)
         return await self._bulk.send(found, timeout_s, self._options.retries, is_spread=False)
@@ -161,6 +163,7 @@ class AsyncProducer:
         until `timeout_s` seconds are over. Raises PartlySent (its `results` say what was stored).
         """
         running(self._core, "producer")
+        validation.check_timeout(timeout_s)
         found = validation.listed(messages)
         return await self._bulk.send(found, timeout_s, UNTIL_DEADLINE, is_spread=True)
 

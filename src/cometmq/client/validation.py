@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from cometmq.errors import InvalidMessage
+from cometmq.errors import ClientError, InvalidMessage
 from cometmq.model.message import RESERVED_PROPERTIES, Message
 from cometmq.model.topic import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
 from cometmq.rules.names import topic_problem
@@ -77,6 +77,14 @@ def check_message(message: Message, body_bytes_max: int) -> None:
             _check_text(name, text)
     if message.keys:
         _check_text("keys", message.keys)
+
+
+def check_timeout(timeout_s: object) -> None:
+    """Raise ClientError unless it is a time to wait."""
+    if not isinstance(timeout_s, int | float) or not timeout_s > 0:
+        raise ClientError(
+            f"timeout_s is {timeout_s!r}; it must be a number of seconds, more than 0"
+        )
 
 
 def check_batch(messages: Sequence[Message]) -> None:
