@@ -45,7 +45,7 @@ class OpenFiles:
         ring.append(segment)
 
     def forget(self, segment: Segment) -> None:
-        """Close a segment now."""
+        """Count a segment no longer and close it, once nobody has it pinned."""
         if segment.file is not None:
             self._ring.remove(segment)
             segment.sleep()
@@ -58,12 +58,12 @@ class OpenFiles:
 class Segment:
     """One file of a row, open or not."""
 
-    __slots__ = ("base", "file", "pins", "row", "used")
+    __slots__ = ("base", "file", "is_leaving", "pins", "row", "used")
 
     def __init__(self, row: FileRow, base: int) -> None:
         self.row, self.base = row, base
         self.file: OpenFile | None = None
-        self.used = False
+        self.used = self.is_leaving = False
         self.pins = 0
 
     def wake(self) -> OpenFile:
@@ -88,12 +88,15 @@ class Segment:
         return file
 
     def unpin(self) -> None:
-        """Allow the file to be closed again."""
+        """Allow the file to be closed again; it is now, if that was wanted meanwhile."""
         self.pins -= 1
+        if self.is_leaving and not self.pins:
+            self.sleep()
 
     def sleep(self) -> None:
-        """Close the file; the next use opens it again."""
-        if self.file is not None:
+        """Close the file, now or with the last `unpin`; the next use opens it again."""
+        self.is_leaving = self.pins > 0
+        if self.file is not None and not self.is_leaving:
             self.file.close()
             self.file = None
 

@@ -68,9 +68,9 @@ class LogFlush:
         group = self._next
         if group is None:
             group = self._next = Group()
-            if asked:
-                loop = asyncio.get_running_loop()
-                group.timer = loop.call_later(self._timeout_s, self._late, group)
+        if asked and group.timer is None:
+            loop = asyncio.get_running_loop()
+            group.timer = loop.call_later(self._timeout_s, self._late, group)
         group.entries += entries
         group.asked += asked
         group.upto = self._log.written

@@ -107,6 +107,8 @@ class Upkeep:
             return
         await self._queues.spill()
         await self._queues.flush(self._worker)
+        if self._is_changed:
+            return  # queues were deleted meanwhile: what was counted is no longer so
         self._promise(shown, entries)
         await run(self._worker, self._checkpoint.save)
 
