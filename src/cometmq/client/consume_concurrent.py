@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 from cometmq.client import handlers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from cometmq.client.assigned import Assigned
     from cometmq.client.handlers import AsyncHandler, Outcome, SyncHandler
@@ -75,11 +75,12 @@ class ConcurrentConsume:
         send_back: SendBack,
         offsets: OffsetStore,
         background: Background,
+        broke_off: Callable[[Assigned], None],
     ) -> None:
         self._options, self._subscriptions = options, subscriptions
         self._threads, self._tasks = threads, tasks
         self._send_back, self._offsets = send_back, offsets
-        self._background = background
+        self._background, self._broke_off = background, broke_off
 
     def begin(self, assigned: Assigned) -> None:
         """Nothing is needed for a new queue: its messages start work by themselves."""
@@ -117,8 +118,7 @@ class ConcurrentConsume:
         elif outcome.is_done:
             self._finish(assigned, call.messages)
         else:
-            work = self._give_back(assigned, call.messages, outcome)
-            self._background.spawn(work, name="send back")
+            self._spawn(assigned, self._give_back(assigned, call.messages, outcome), "send back")
 
     def _finish(self, assigned: Assigned, messages: list[MessageExt]) -> None:
         assigned.in_hand -= len(messages)
@@ -140,8 +140,7 @@ class ConcurrentConsume:
             if taken:
                 self._finish(assigned, [message])
             else:
-                again = self._again(assigned, message)
-                self._background.spawn(again, name="retry in place")
+                self._spawn(assigned, self._again(assigned, message), "retry in place")
 
     async def _again(self, assigned: Assigned, message: MessageExt) -> None:
         """Try a message here once more, since no broker took it back."""
@@ -150,3 +149,16 @@ class ConcurrentConsume:
         if not assigned.is_dropped:
             message.reconsume_times += 1
             self._submit(assigned, [message])
+
+    def _spawn(self, assigned: Assigned, work: Coroutine[object, object, None], name: str) -> None:
+        self._background.spawn(self._supervised(assigned, work), name=f"{name} {assigned.queue}")
+
+    async def _supervised(self, assigned: Assigned, work: Coroutine[object, object, None]) -> None:
+        """Have the queue begun anew when work on its messages breaks off (which is logged)."""
+        is_over = False
+        try:
+            await work
+            is_over = True
+        finally:
+            if not is_over:
+                self._broke_off(assigned)

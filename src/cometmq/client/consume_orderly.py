@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, cast
 
 from cometmq.client import handlers
-from cometmq.errors import BrokerError, RemotingError
+from cometmq.errors import CometError
 from cometmq.rules import retry
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class OrderlyConsume:
             return  # whoever has the queue now may have committed more
         try:
             await self._offsets.commit(assigned.queue, assigned.window.commit_offset)
-        except (RemotingError, BrokerError) as error:
+        except CometError as error:
             log.warning(
                 "the offset after a dead letter of %s is not yet committed: %s",
                 assigned.queue,
@@ -224,7 +224,7 @@ class OrderlyConsume:
             return
         try:
             committed = await self._offsets.committed(assigned.queue)
-        except (RemotingError, BrokerError):
+        except CometError:
             await self._rest(assigned, _LOCK_PAUSE_S)
             return
         if committed is not None and committed > assigned.window.commit_offset:

@@ -99,12 +99,14 @@ class Engine:
         self._rounds.every(1.0, self._rebalance.run, name="rounds", first_s=0.0)
 
     async def stop(self) -> None:
-        """Finish, commit, leave."""
-        await self._rounds.stop()
-        await self._rebalance.stop()
-        self._tasks.close()
-        self._threads.close()
-        await self._core.stop()
+        """Finish, commit, leave; also when the caller is cancelled meanwhile, then at once."""
+        try:
+            await self._rounds.stop()
+            await self._rebalance.stop()
+        finally:
+            self._tasks.close()
+            self._threads.close()
+            await self._core.stop()
 
     def _send_back(self) -> SendBack:
         options, core = self._options, self._core
@@ -123,6 +125,7 @@ class Engine:
                 send_back,
                 self._offsets,
                 self._core.background,
+                self._rebalance.broke_off,
             )
         return OrderlyConsume(
             options,

@@ -66,7 +66,7 @@ class OffsetStore:
     async def start_offset(self, queue: MessageQueue) -> int:
         """Where to begin: where `reset` said, else at the committed offset, else by `consume_from`.
 
-        Raises RemotingError or BrokerError; the queue must not be read then.
+        Raises RemotingError, BrokerError or ProtocolError; the queue must not be read then.
         """
         if queue in self._memory:
             return self._memory[queue]

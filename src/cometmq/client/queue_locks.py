@@ -13,7 +13,7 @@ import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from cometmq.errors import BrokerError, RemotingError
+from cometmq.errors import CometError
 from cometmq.wire.bodies.lock import LockRequest, decode_locked, encode_lock_request
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
@@ -71,7 +71,7 @@ class QueueLocks:
             await self._core.ask(
                 addr, request(RequestCode.UNLOCK_BATCH_MQ, 0, body=body), _TIMEOUT_S
             )
-        except (RemotingError, BrokerError) as error:
+        except CometError as error:
             log.info("the lock of %s was not returned and will run out: %s", queue, error)
 
     async def _take_at(self, broker: str, queues: list[MessageQueue]) -> dict[MessageQueue, float]:
@@ -79,10 +79,10 @@ class QueueLocks:
         command = request(RequestCode.LOCK_BATCH_MQ, 0, body=self._body(queues))
         try:
             answer = await self._core.ask(self._core.routes.master(broker), command, _TIMEOUT_S)
-        except (RemotingError, BrokerError) as error:
+            locked = decode_locked(answer.body)
+        except CometError as error:
             log.info("no locks from broker %s: %s", broker, error)
             return {}
-        locked = decode_locked(answer.body)
         return {queue: until if queue in locked else 0.0 for queue in queues}
 
     def _body(self, queues: list[MessageQueue]) -> bytes:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from cometmq.client.assigned import Assigned
-from cometmq.errors import BrokerError, CometError, RemotingError
+from cometmq.errors import CometError
 from cometmq.rules.allocate import share_of
 from cometmq.wire.bodies.lists import decode_consumer_list
 from cometmq.wire.codes import RequestCode
@@ -69,6 +69,7 @@ class Rebalance:
         self.table: dict[MessageQueue, Assigned] = {}
         """The queues in work."""
         self._leaving: dict[MessageQueue, Assigned] = {}
+        self._to_resume: set[MessageQueue] = set()  # given up, and perhaps still locked
         self._awake = asyncio.Event()
         self._not_before = 0.0
         self._said: set[str] = set()
@@ -101,11 +102,7 @@ class Rebalance:
         is_balanced = False
         while True:
             await self._wait(self._options.rebalance_s if is_balanced else _UNBALANCED_S)
-            try:
-                is_balanced = await self._round()
-            except CometError as error:
-                is_balanced = False
-                self._say(str(error))
+            is_balanced = await self._round()
 
     def give_up(self, assigned: Assigned) -> None:
         """Drop a queue without committing anything; the next round begins it anew."""
@@ -113,8 +110,14 @@ class Rebalance:
         if self.table.get(assigned.queue) is assigned:
             del self.table[assigned.queue]
         self._offsets.forget(assigned.queue)
+        self._to_resume.add(assigned.queue)
         self._leave(assigned, self._wait_for_hands(assigned))
         self.wake()
+
+    def broke_off(self, assigned: Assigned) -> None:
+        """Begin a queue anew, after a pause, whose work ended by an error nobody foresaw."""
+        if not assigned.is_dropped:
+            asyncio.get_running_loop().call_later(_ANEW_S, self._anew, assigned)
 
     def restart(self, assigned: Assigned, offset: int) -> None:
         """Drop a queue and begin it anew at `offset`, which is committed."""
@@ -132,6 +135,7 @@ class Rebalance:
         deadline = asyncio.get_running_loop().time() + timeout_s
         while self._leaving and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
+        await self._let_go(self._to_resume - self._leaving.keys())
 
     async def _wait(self, pause_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -148,21 +152,26 @@ class Rebalance:
         """Settle all topics; False when something is still open and needs a round soon."""
         is_balanced = True
         for topic in self._subscriptions.topics:
-            queues = await self._core.routes.subscribe_queues(topic)
-            if not queues:
-                self._core.routes.spoil(topic)
-                self._say(f"no name server knows the topic {topic} yet")
+            try:
+                is_balanced &= await self._topic_round(topic)
+            except CometError as error:
                 is_balanced = False
-                continue
-            members = await self._members(queues)
-            if members is None:
-                is_balanced = False
-                continue
-            mine = share_of(self._options.allocate, self._core.client_id, queues, members)
-            is_balanced &= await self._settle(topic, mine)
+                self._say(str(error))
         if is_balanced:
             self._said.clear()
         return is_balanced
+
+    async def _topic_round(self, topic: str) -> bool:
+        queues = await self._core.routes.subscribe_queues(topic)
+        if not queues:
+            self._core.routes.spoil(topic)
+            self._say(f"no name server knows the topic {topic} yet")
+            return False
+        members = await self._members(queues)
+        if members is None:
+            return False
+        mine = share_of(self._options.allocate, self._core.client_id, queues, members)
+        return await self._settle(topic, mine)
 
     async def _members(self, queues: Iterable[MessageQueue]) -> list[str] | None:
         """Who is in the group; None when no broker says so, or none has heard of us yet."""
@@ -171,11 +180,10 @@ class Rebalance:
             command = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, 0, header)
             try:
                 addr = self._core.routes.reader(broker_name, 0)
-                answer = await self._core.ask(addr, command)
-            except (RemotingError, BrokerError) as error:
+                members = decode_consumer_list((await self._core.ask(addr, command)).body)
+            except CometError as error:
                 self._say(f"broker {broker_name} does not tell the group's members: {error}")
                 continue
-            members = decode_consumer_list(answer.body)
             if self.table and asyncio.get_running_loop().time() < self._not_before:
                 return None
             if self._core.client_id in members:
@@ -192,10 +200,16 @@ class Rebalance:
                 del self.table[queue]
                 assigned.drop()
                 self._leave(assigned, self._release(assigned, _GIVE_AWAY_S))
+        gone = {queue for queue in self._to_resume if queue.topic == topic} - wanted
+        await self._let_go(gone - self._leaving.keys())
         new = [queue for queue in mine if queue not in self.table]
         ready = [queue for queue in new if queue not in self._leaving]
-        locked = await self._locked(ready)
-        begun = await asyncio.gather(*(self._begin(queue, until) for queue, until in locked))
+        try:
+            locked = await self._locked(ready)
+            begun = await asyncio.gather(*(self._begin(queue, until) for queue, until in locked))
+        except asyncio.CancelledError:  # we are leaving: others shall not wait for these locks
+            await self._let_go(set(ready) - self.table.keys())
+            raise
         return all(begun) and len(begun) == len(new)
 
     async def _locked(self, queues: list[MessageQueue]) -> list[tuple[MessageQueue, float]]:
@@ -208,10 +222,11 @@ class Rebalance:
     async def _begin(self, queue: MessageQueue, lock_until: float) -> bool:
         try:
             offset = await self._offsets.start_offset(queue)
-        except (RemotingError, BrokerError) as error:
+        except CometError as error:
             self._say(f"where to begin in {queue} is not known: {error}")
             return False
         log.info("taking %s from offset %d", queue, offset)
+        self._to_resume.discard(queue)
         assigned = self.table[queue] = Assigned(queue, offset)
         assigned.lock_until = lock_until
         self._consume.begin(assigned)
@@ -222,12 +237,16 @@ class Rebalance:
         return True
 
     def _ended(self, assigned: Assigned, task: asyncio.Task[None]) -> None:
-        """Begin a queue anew, after a pause, whose work broke off by an error nobody foresaw."""
-        error = None if task.cancelled() else task.exception()
+        """Look how a task of a queue ended: before the queue is dropped only an error ends it."""
+        error: BaseException | None = None
+        try:
+            error = task.exception()
+        except asyncio.CancelledError as cancelled:
+            if not task.cancelling():  # by something it waited for
+                error = cancelled
         if error is not None:
             log.error("%s broke off", task.get_name(), exc_info=error)
-        if not assigned.is_dropped:
-            asyncio.get_running_loop().call_later(_ANEW_S, self._anew, assigned)
+            self.broke_off(assigned)
 
     def _anew(self, assigned: Assigned) -> None:
         if not assigned.is_dropped:
@@ -258,13 +277,22 @@ class Rebalance:
         try:
             if not assigned.has_lost_lock:
                 await self._offsets.commit(queue, offset)
-        except (RemotingError, BrokerError) as error:
+        except CometError as error:
             log.warning(
                 "the offset %d of %s was not committed at leaving: %s", offset, queue, error
             )
-        self._offsets.forget(queue)
-        if self._locks is not None and not assigned.in_hand:
-            await self._locks.give_back(queue)
+        if assigned.in_hand:
+            self._offsets.forget(queue)
+        else:
+            await self._let_go({queue})
+
+    async def _let_go(self, queues: set[MessageQueue]) -> None:
+        """Forget queues that are no longer ours, and return their locks."""
+        self._to_resume -= queues
+        for queue in queues:
+            self._offsets.forget(queue)
+        if self._locks is not None:
+            await asyncio.gather(*map(self._locks.give_back, queues))
 
     def _say(self, problem: str) -> None:
         """Log a problem once, until all is well again."""

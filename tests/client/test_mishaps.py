@@ -1,0 +1,208 @@
+"""Errors nobody foresaw, answers nobody can read, starts and stops that are broken off."""
+
+import asyncio
+import threading
+
+import pytest
+
+from client.scripted import BROKER, TOPIC, ScriptedPeer, pulled
+from client.served import until
+from cometmq import AsyncPushConsumer, ConsumeFrom, MessageQueue, PushConsumer
+from cometmq.wire import stored
+from cometmq.wire.bodies.lock import decode_lock_request
+from cometmq.wire.bodies.offset import encode_reset_offset
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request, response
+from cometmq.wire.headers.admin import ResetOffsetRequestHeader
+from cometmq.wire.headers.client import NotifyConsumerIdsChangedRequestHeader
+from cometmq.wire.headers.offset import OffsetResponseHeader
+from cometmq.wire.headers.pull import PullMessageRequestHeader
+
+GROUP = "mishaps"
+QUEUE = MessageQueue(TOPIC, BROKER, 0)
+HOST = b"\x7f\0\0\1\0\0\0\1"
+
+
+@pytest.fixture
+def peer():
+    running = ScriptedPeer()
+    yield running
+    running.close()
+
+
+def record(offset):
+    return stored.encode(TOPIC, 0, 0, offset, offset * 100, 0, 1, HOST, 2, HOST, 0, 0, b"x", b"")
+
+
+def messages_up_to(count):
+    def answer(command):
+        asked = PullMessageRequestHeader.decode(command.ext)
+        if asked.topic != TOPIC or asked.queue_offset >= count:
+            return None
+        return pulled(command, [record(n) for n in range(asked.queue_offset, count)])
+
+    return answer
+
+
+def consumer(peer, handler, kind=PushConsumer, topics=(TOPIC,), **options):
+    options = {"consume_from": ConsumeFrom.FIRST, "stop_timeout_s": 5.0} | options
+    made = kind(GROUP, namesrv=peer.addr, **options)
+    for topic in topics:
+        made.subscribe(topic, "*", handler)
+    return made
+
+
+def pulled_from(peer):
+    pulls = [PullMessageRequestHeader.decode(c.ext) for c in peer.of(RequestCode.PULL_MESSAGE)]
+    return [pull.queue_offset for pull in pulls if pull.topic == TOPIC]
+
+
+def unlocked(peer):
+    asked = peer.of(RequestCode.UNLOCK_BATCH_MQ)
+    return {queue for c in asked for queue in decode_lock_request(c.body).queues}
+
+
+def test_a_queue_is_begun_anew_when_a_failed_message_cannot_even_be_sent_back(peer, caplog):
+    seen = []
+
+    def handler(messages):
+        seen.append(messages[0].queue_offset)
+        if len(seen) == 1:
+            messages[0].body = {"decoded": 1}
+            raise ValueError("and the message is spoilt")
+
+    peer.answers[RequestCode.PULL_MESSAGE] = messages_up_to(1)
+    peer.answers[RequestCode.CONSUMER_SEND_MSG_BACK] = lambda command: response(
+        command.opaque, ResponseCode.SYSTEM_ERROR, remark="no"
+    )
+    with consumer(peer, handler):
+        until(lambda: len(seen) >= 2)
+    assert seen == [0, 0]
+    assert caplog.text.count("background work failed") == 1
+
+
+def test_locks_nobody_can_read_are_asked_for_again(peer, caplog):
+    seen, begun = [], threading.Event()
+
+    def handler(messages):
+        begun.wait(10)
+        seen.append(messages[0].queue_offset)
+
+    def unreadable(command):
+        peer.answers[RequestCode.LOCK_BATCH_MQ] = peer.lock
+        return response(command.opaque, 0, body=b"[no locks]")
+
+    peer.answers[RequestCode.PULL_MESSAGE] = messages_up_to(20)
+    with consumer(peer, handler, orderly=True):
+        until(lambda: pulled_from(peer))
+        peer.answers[RequestCode.LOCK_BATCH_MQ] = unreadable
+        peer.hang_up()
+        begun.set()
+        until(lambda: len(seen) == 20)
+    assert seen == list(range(20))
+    assert "broke off" not in caplog.text
+
+
+def test_a_topic_without_readable_route_does_not_hold_up_the_others(peer):
+    def answer(command):
+        if command.ext["topic"] == "first":
+            return response(command.opaque, ResponseCode.SYSTEM_ERROR, remark="not this one")
+        return peer.route(command)
+
+    peer.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = answer
+    with consumer(peer, print, topics=("first", TOPIC)) as running:
+        until(lambda: QUEUE in running.assigned, 5)
+
+
+def test_locks_taken_in_a_round_that_a_stop_broke_off_are_given_back(peer):
+    peer.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda command: None
+    with consumer(peer, print, orderly=True):
+        until(lambda: peer.of(RequestCode.QUERY_CONSUMER_OFFSET))
+    assert QUEUE in unlocked(peer)
+
+
+def test_a_queue_lost_just_after_a_reset_is_unlocked_and_forgotten(peer):
+    def tell_of_members():
+        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=GROUP)
+        peer.ask(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, 1, header, oneway=True))
+
+    with consumer(peer, print, orderly=True) as running:
+        until(lambda: pulled_from(peer))
+        peer.members.insert(0, "0")  # one queue: the first member has it
+        reset = request(
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+            1,
+            ResetOffsetRequestHeader(topic=TOPIC, group=GROUP, timestamp=-1),
+            encode_reset_offset({QUEUE: 500}),
+            oneway=True,
+        )
+        peer.ask(reset)
+        until(lambda: QUEUE in unlocked(peer))
+        peer.members.remove("0")
+        peer.committed = 900
+        tell_of_members()
+        until(lambda: QUEUE in running.assigned)
+        until(lambda: pulled_from(peer)[-1] > 0)
+        assert pulled_from(peer)[-1] == 900
+
+
+def test_an_offset_nobody_can_read_holds_up_its_own_queue_only(peer):
+    asked = []
+
+    def answer(command):
+        if command.ext["topic"] == TOPIC:
+            asked.append(command)
+            if len(asked) == 1:
+                return response(command.opaque, 0, ext={"offset": "many"})
+        return response(command.opaque, 0, header=OffsetResponseHeader(offset=7))
+
+    peer.answers[RequestCode.QUERY_CONSUMER_OFFSET] = answer
+    with consumer(peer, print) as running:
+        until(lambda: len(running.assigned) == 2)
+    assert set(pulled_from(peer)) == {7}
+
+
+async def nothing_runs():
+    async with asyncio.timeout(2):
+        while asyncio.all_tasks() != {asyncio.current_task()}:
+            await asyncio.sleep(0)
+
+
+def test_a_start_that_is_broken_off_leaves_nothing_behind_and_may_be_repeated(peer):
+    async def story():
+        peer.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda command: None
+        running = consumer(peer, print, AsyncPushConsumer)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await running.start()
+        assert running.client_id == ""
+        assert await running.wait(1)
+        await nothing_runs()
+        peer.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = peer.route
+        async with running, asyncio.timeout(10):
+            while QUEUE not in running.assigned:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(story())
+
+
+def test_a_stop_that_is_broken_off_still_says_goodbye(peer):
+    async def story():
+        begun = asyncio.Event()
+
+        async def handler(messages):
+            begun.set()
+            await asyncio.Event().wait()
+
+        peer.answers[RequestCode.PULL_MESSAGE] = messages_up_to(1)
+        running = consumer(peer, handler, AsyncPushConsumer, stop_timeout_s=30)
+        await running.start()
+        await begun.wait()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await running.stop()
+        assert await running.wait(1)
+        await nothing_runs()
+
+    asyncio.run(story())
+    assert peer.of(RequestCode.UNREGISTER_CLIENT)
