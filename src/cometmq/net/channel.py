@@ -18,6 +18,7 @@ from cometmq.errors import (
     SendFailed,
     TooManyRequests,
 )
+from cometmq.net.chunks import bound_reads
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, response
 from cometmq.wire.frame import FrameDecoder
@@ -110,6 +111,7 @@ class Channel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (called by the loop)."""
         self._transport = cast("asyncio.Transport", transport)
+        bound_reads(transport)
 
     def data_received(self, data: bytes) -> None:
         """Give each answer to its caller and each request to the listener (called by the loop)."""
@@ -190,7 +192,7 @@ async def connect(
             _, channel = await loop.create_connection(lambda: Channel(addr, on_request), host, port)
     except TimeoutError as error:
         raise ConnectFailed(f"no connection to {addr} within {timeout_s:.3g} s") from error
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a name that cannot even be asked for
         raise ConnectFailed(f"no connection to {addr}: {error}") from error
     return channel
 

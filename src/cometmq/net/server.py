@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from cometmq.errors import SettingsError
+from cometmq.net.chunks import bound_reads
 from cometmq.net.limits import InFlight
 from cometmq.net.outbox import Outbox
 from cometmq.net.peer import ANSWER_BYTES, Peer
@@ -50,6 +51,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Make the peer; close at once when there are too many."""
         self._transport = cast("asyncio.Transport", transport)
+        bound_reads(transport)
         self._transport.set_write_buffer_limits(self._server.settings.write_buffer_bytes_max)
         self.peer = self._server.welcome(self, self._transport)
 
@@ -200,11 +202,11 @@ async def _listen(
     loop = asyncio.get_running_loop()
     try:
         return await loop.create_server(connection, host, port, **options)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         raise _refused(host, port, error) from error
 
 
-def _refused(host: str, port: int, error: OSError | OverflowError) -> SettingsError:
+def _refused(host: str, port: int, error: Exception) -> SettingsError:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return SettingsError(
             f"{host}:{port} is in use: stop the program that listens there or choose another port"
