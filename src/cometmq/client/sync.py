@@ -194,8 +194,10 @@ class PushConsumer:
     at least once: after a crash or a hand-over messages may come again.
 
     `orderly`: each queue is handled in its order, one batch at a time, under a lock at the broker
-    that is renewed every `lock_renew_s`; a failure stops its queue for `suspend_ms` (10 to 30,000),
-    and a batch that fails is handled one message at a time. Otherwise up to `consume_threads`
+    that is renewed every `lock_renew_s` and counts as ours for `lock_valid_s` after that (this must
+    be less than the brokers' queueLockExpireMs, 60 s unless they are told otherwise); a failure
+    stops its queue for `suspend_ms` (10 to 30,000), and a batch that fails is handled one message
+    at a time. Otherwise up to `consume_threads`
     handlers run at once and a failed message comes back by way of the group's retry topic.
     `max_attempts` is how often a message may be handled before it becomes a dead letter of the
     group; by default 17 (the first and 16 more), when orderly for ever.
