@@ -359,8 +359,9 @@ def _packed(host: str, port: int) -> bytes:
     except ValueError:
         try:
             ip = ip_address(socket.gethostbyname(host))
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
             raise SettingsError(
-                f"brokerIP1 {host!r} is no address of this network: {error.strerror or error}"
+                f"brokerIP1 {host!r} is no address of this network: {reason}"
             ) from error
     return ip.packed + pack(">i", port)

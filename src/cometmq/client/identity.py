@@ -24,7 +24,7 @@ def local_ip(peer: tuple[str, int]) -> str:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             try:
                 probe.connect(peer)
-            except OSError:
+            except (OSError, ValueError):
                 continue
             return str(probe.getsockname()[0])
     return "127.0.0.1"
