@@ -344,3 +344,9 @@ def test_a_pool_rests_after_a_failed_connect_then_tries_again():
         server.close()
 
     run(story)
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 80, "nul\0host"])
+def test_a_name_that_cannot_even_be_asked_for_is_no_connection(host):
+    with pytest.raises(ConnectFailed, match="no connection to"):
+        asyncio.run(connect(f"{host}:9876"))
