@@ -43,7 +43,7 @@ _MARK = b"7E57AB1E" * 4
 _ANSWER = (
     b'{"code":0,"extFields":{"msgId":"%b%%016X","queueId":"%%d","queueOffset":"%%d",'
     b'"transactionId":"%%b","MSG_REGION":"%b","TRACE_ON":"true"},"flag":1,"language":"PYTHON",'
-    b'"opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
+    b'"opaque":%%b,"serializeTypeCurrentRPC":"JSON","version":%d}'
 )
 _LONG_WAY_KEYS = frozenset(
     (

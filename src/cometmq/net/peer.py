@@ -125,9 +125,12 @@ class Peer:
             count = len(answers)
             self.open -= count
             self._in_flight.total -= count
-        self._out += answers
-        if not self.is_marked:  # else whoever marked it flushes it soon
-            self.flush()
+        if self._out or self.is_marked or self.is_blocked:
+            self._out += answers
+            if not self.is_marked:  # else whoever marked it flushes it soon
+                self.flush()
+        elif not self._transport.is_closing():
+            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
 
     @property
     def is_full(self) -> bool:

@@ -105,12 +105,15 @@ class SendLayout:
 
 
 class SendFields(NamedTuple):
-    """A header that was recognised: what it shares with others, and its own values."""
+    """A header that was recognised: what it shares with others, and its own values.
+
+    `opaque` is kept in digits, as the answer repeats it.
+    """
 
     layout: SendLayout
     queue_id: int
     born_timestamp: int
-    opaque: int
+    opaque: bytes
     varying: bytes
 
     @property
@@ -131,10 +134,20 @@ class SendFields(NamedTuple):
 class SendTemplates:
     """The layouts of one connection."""
 
-    __slots__ = ("_by_length", "_changing", "_count", "_learned", "_misses", "_pause")
+    __slots__ = (
+        "_born",
+        "_born_ms",
+        "_by_length",
+        "_changing",
+        "_count",
+        "_learned",
+        "_misses",
+        "_pause",
+    )
 
     def __init__(self) -> None:
         self._misses = self._pause = 0
+        self._born, self._born_ms = b"0", 0
         self.forget()
 
     def forget(self) -> None:
@@ -151,15 +164,17 @@ class SendTemplates:
             if parts[::2] == one.fixed:
                 queue, born, opaque, unique = one.values_of(parts)
                 queue_id = _queue_ids.get(queue)
+                if born != self._born and born.isdigit():
+                    self._born, self._born_ms = born, int(born)  # the same for a while
                 if (
                     queue_id is not None
-                    and born.isdigit()
+                    and born == self._born
                     and opaque.isdigit()
                     and opaque[0] != _ZERO
                     and unique.isalnum()
                 ):
                     self._misses = 0
-                    return _new(SendFields, (one.layout, queue_id, int(born), int(opaque), unique))
+                    return _new(SendFields, (one.layout, queue_id, self._born_ms, opaque, unique))
         return self._match_changing(header) if self._changing else None
 
     def see(self, header: bytes) -> SendFields | None:
@@ -212,7 +227,7 @@ class SendTemplates:
             if properties is None or queue_id is None or not _are_plain(born, opaque):
                 return None
             self._misses = 0
-            return _new(SendFields, (one.layout, queue_id, int(born), int(opaque), properties))
+            return _new(SendFields, (one.layout, queue_id, int(born), opaque, properties))
         return None
 
     def _add_steady(self, length: int, steady: _Steady) -> None:
