@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
 from client.scripted import BROKER, TOPIC, ScriptedPeer, pulled
 from client.served import until
 from cometmq import AsyncPushConsumer, ConsumeFrom, MessageQueue, PushConsumer
+from cometmq.client import rebalance
 from cometmq.wire import stored
 from cometmq.wire.bodies.lock import decode_lock_request
 from cometmq.wire.bodies.offset import encode_reset_offset
@@ -57,6 +59,17 @@ def pulled_from(peer):
     return [pull.queue_offset for pull in pulls if pull.topic == TOPIC]
 
 
+def members_changed():
+    header = NotifyConsumerIdsChangedRequestHeader(consumer_group=GROUP)
+    return request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, 1, header, oneway=True)
+
+
+def reset_to(offset):
+    header = ResetOffsetRequestHeader(topic=TOPIC, group=GROUP, timestamp=-1)
+    body = encode_reset_offset({QUEUE: offset})
+    return request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, 1, header, body, oneway=True)
+
+
 def unlocked(peer):
     asked = peer.of(RequestCode.UNLOCK_BATCH_MQ)
     return {queue for c in asked for queue in decode_lock_request(c.body).queues}
@@ -103,6 +116,38 @@ def test_locks_nobody_can_read_are_asked_for_again(peer, caplog):
     assert "broke off" not in caplog.text
 
 
+@pytest.mark.parametrize("how", ["reset", "given away and taken back"])
+def test_a_slow_orderly_handler_never_meets_another_one_of_its_queue(peer, monkeypatch, how):
+    monkeypatch.setattr(rebalance, "_SLOW_S", 0.1)
+    running, most, begun, gate = [], [], threading.Event(), threading.Event()
+
+    def handler(messages):
+        running.append(messages)
+        most.append(len(running))
+        begun.set()
+        gate.wait(20)
+        running.pop()
+
+    peer.answers[RequestCode.PULL_MESSAGE] = messages_up_to(1)
+    with consumer(peer, handler, orderly=True) as slow:
+        until(begun.is_set)
+        if how == "reset":
+            peer.ask(reset_to(0))
+        else:
+            peer.members.insert(0, "0")  # one queue: the first member has it
+            peer.ask(members_changed())
+            until(lambda: QUEUE not in slow.assigned)
+            peer.members.remove("0")
+            peer.ask(members_changed())
+        time.sleep(1)
+        assert most == [1]
+        assert QUEUE not in unlocked(peer)
+        gate.set()
+        until(lambda: QUEUE in slow.assigned)
+        until(lambda: len(most) == 2 or how != "reset")
+    assert set(most) == {1}
+
+
 def test_a_topic_without_readable_route_does_not_hold_up_the_others(peer):
     def answer(command):
         if command.ext["topic"] == "first":
@@ -122,25 +167,14 @@ def test_locks_taken_in_a_round_that_a_stop_broke_off_are_given_back(peer):
 
 
 def test_a_queue_lost_just_after_a_reset_is_unlocked_and_forgotten(peer):
-    def tell_of_members():
-        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=GROUP)
-        peer.ask(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, 1, header, oneway=True))
-
     with consumer(peer, print, orderly=True) as running:
         until(lambda: pulled_from(peer))
         peer.members.insert(0, "0")  # one queue: the first member has it
-        reset = request(
-            RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
-            1,
-            ResetOffsetRequestHeader(topic=TOPIC, group=GROUP, timestamp=-1),
-            encode_reset_offset({QUEUE: 500}),
-            oneway=True,
-        )
-        peer.ask(reset)
+        peer.ask(reset_to(500))
         until(lambda: QUEUE in unlocked(peer))
         peer.members.remove("0")
         peer.committed = 900
-        tell_of_members()
+        peer.ask(members_changed())
         until(lambda: QUEUE in running.assigned)
         until(lambda: pulled_from(peer)[-1] > 0)
         assert pulled_from(peer)[-1] == 900

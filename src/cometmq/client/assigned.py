@@ -65,6 +65,11 @@ class Assigned:
         if self.pull_task is not None:
             self.pull_task.cancel()
 
+    def abandon(self) -> None:
+        """Leave a handler alone that does not end in time; nothing it says is heard any more."""
+        for task in self.tasks:
+            task.cancel()
+
     def holds_lock(self, now: float) -> bool:
         """Whether the queue's lock is surely ours at `now` (loop time)."""
         return now < self.lock_until

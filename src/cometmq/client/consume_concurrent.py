@@ -95,12 +95,16 @@ class ConcurrentConsume:
             for at in range(0, len(own), size):
                 self._submit(assigned, own[at : at + size])
 
-    async def drain(self, assigned: Assigned, timeout_s: float) -> None:
-        """Wait until the handlers that are at work on the queue are done; the rest is skipped."""
+    async def drain(self, assigned: Assigned, timeout_s: float) -> bool:
+        """Wait until the handlers at work on the queue are done; False when they are not.
+
+        What no handler has begun is skipped.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while assigned.in_hand and loop.time() < deadline:
             await asyncio.sleep(0.01)
+        return not assigned.in_hand
 
     def _submit(self, assigned: Assigned, messages: list[MessageExt]) -> None:
         subscription = self._subscriptions.handler_of(messages[0].topic)

@@ -116,14 +116,13 @@ class OrderlyConsume:
         if messages:
             assigned.arrived.set()
 
-    async def drain(self, assigned: Assigned, timeout_s: float) -> None:
-        """Wait until the handler at work on the queue is done with its batch, or the time is over.
+    async def drain(self, assigned: Assigned, timeout_s: float) -> bool:
+        """Wait until the handler at work on the queue is done with its batch; False when it is not.
 
-        A handler that takes longer is left alone; `in_hand` then says that it still runs.
+        `in_hand` then says that it still runs.
         """
         _, late = await asyncio.wait(assigned.tasks, timeout=timeout_s)
-        for task in late:
-            task.cancel()
+        return not late
 
     async def _work(self, assigned: Assigned) -> None:
         loop = asyncio.get_running_loop()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _UNBALANCED_S = 0.5
-_GIVE_AWAY_S = 30.0
+_SLOW_S = 30.0
 _ANEW_S = 1.0
 _PROBLEMS_MAX = 100
 
@@ -49,8 +49,8 @@ class Begins(Protocol):
 class Works(Begins, Protocol):
     """Who runs handlers."""
 
-    async def drain(self, assigned: Assigned, timeout_s: float) -> None:
-        """Wait until no handler has a message of the queue."""
+    async def drain(self, assigned: Assigned, timeout_s: float) -> bool:
+        """Wait until no handler has a message of the queue; whether that was in time."""
 
 
 class Rebalance:
@@ -131,10 +131,12 @@ class Rebalance:
         for assigned in table:
             assigned.drop()
         timeout_s = self._options.stop_timeout_s
-        await asyncio.gather(*(self._release(assigned, timeout_s) for assigned in table))
+        await asyncio.gather(*(self._finish(assigned, timeout_s) for assigned in table))
         deadline = asyncio.get_running_loop().time() + timeout_s
         while self._leaving and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
+        for assigned in (*table, *self._leaving.values()):
+            assigned.abandon()
         await self._let_go(self._to_resume - self._leaving.keys())
 
     async def _wait(self, pause_s: float) -> None:
@@ -199,7 +201,7 @@ class Rebalance:
                 log.info("giving %s away", queue)
                 del self.table[queue]
                 assigned.drop()
-                self._leave(assigned, self._release(assigned, _GIVE_AWAY_S))
+                self._leave(assigned, self._give_away(assigned))
         gone = {queue for queue in self._to_resume if queue.topic == topic} - wanted
         await self._let_go(gone - self._leaving.keys())
         new = [queue for queue in mine if queue not in self.table]
@@ -265,14 +267,23 @@ class Rebalance:
             self.wake()
 
     async def _wait_for_hands(self, assigned: Assigned) -> None:
-        if self._options.orderly:
-            await self._consume.drain(assigned, _GIVE_AWAY_S)
+        """Let an orderly handler end, however long it takes: a second one would break the order.
 
-    async def _release(self, assigned: Assigned, timeout_s: float) -> None:
-        """Finish what is in hand, commit, unlock."""
-        is_stopping = timeout_s is not _GIVE_AWAY_S
-        if self._options.orderly or is_stopping:
-            await self._consume.drain(assigned, timeout_s)
+        Until then the lock is renewed, so that nobody else begins either.
+        """
+        while self._options.orderly and not await self._consume.drain(assigned, _SLOW_S):
+            log.warning("%s is kept from others until its handler is done", assigned.queue)
+
+    async def _give_away(self, assigned: Assigned) -> None:
+        await self._wait_for_hands(assigned)
+        await self._release(assigned)
+
+    async def _finish(self, assigned: Assigned, timeout_s: float) -> None:
+        await self._consume.drain(assigned, timeout_s)
+        await self._release(assigned)
+
+    async def _release(self, assigned: Assigned) -> None:
+        """Commit and unlock; the lock of a queue whose handler still runs is left to run out."""
         queue, offset = assigned.queue, assigned.window.commit_offset
         try:
             if not assigned.has_lost_lock:
