@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 
 class Troubled(SystemFiles):
-    """Real files; those of the log may refuse to be written and be slow to be synced."""
+    """Real files; those of the log may refuse to be written or read and be slow to be synced."""
 
     def __init__(self) -> None:
         self.is_full = False
+        self.unreadable: Exception | None = None
         self.sync_s = 0.0
 
     def write(self, path: Path, data: bytes) -> None:
@@ -52,6 +53,11 @@ class Log:
         if self._trouble.is_full:
             raise OSError(errno.ENOSPC, "No space left on device")
         self._file.write(at, data)
+
+    def read(self, at: int, length: int) -> bytes:
+        if self._trouble.unreadable:
+            raise self._trouble.unreadable
+        return self._file.read(at, length)
 
     def sync(self) -> None:
         time.sleep(self._trouble.sync_s)
@@ -112,6 +118,42 @@ def test_a_delayed_message_that_cannot_be_delivered_is_delivered_later(tmp_path:
             files.is_full = False
             bodies = [record.body for record in await received(client, 3)]
             assert bodies == [b"0", b"1", b"2"]
+
+    run(story())
+
+
+@pytest.mark.parametrize("problem", [OSError(errno.EIO, "I/O error"), ValueError("mmap closed")])
+def test_delayed_messages_come_once_the_log_can_be_read_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, problem: Exception
+) -> None:
+    async def story() -> None:
+        async with troubled(tmp_path, message_delay_level="1s 1s") as (rig, files):
+            client = await rig.client()
+            for level in "12":
+                await client.send("T", level.encode(), properties={"DELAY": level})
+            files.unreadable = problem
+            while not caplog.records:
+                await asyncio.sleep(0.01)
+            files.unreadable = None
+            assert {record.body for record in await received(client, 2)} == {b"1", b"2"}
+
+    run(story())
+
+
+def test_a_damaged_record_holds_up_no_delayed_message_behind_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with troubled(tmp_path, message_delay_level="1s") as (rig, _):
+            client = await rig.client()
+            for body in (b"damaged", b"whole"):
+                await client.send("T", body, properties={"DELAY": "1"})
+            phy_offset, _, _ = rig.broker.store.entry("SCHEDULE_TOPIC_XXXX", 0, 0) or (0, 0, 0)
+            with (tmp_path / "commitlog" / f"{0:020}").open("r+b") as file:
+                file.seek(phy_offset + 84)  # the length of the body
+                file.write(b"\x7f")
+            assert [record.body for record in await received(client, 1)] == [b"whole"]
+            assert [line.levelname for line in caplog.records] == ["ERROR"]
 
     run(story())
 

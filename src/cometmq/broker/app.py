@@ -253,7 +253,7 @@ class Broker:
 
     async def _start_background(self) -> None:
         settings, every = self.settings, self._background.every
-        self._background.spawn(self.state.delays.run(), name="delivery of delayed messages")
+        every(1.0, self.state.delays.run, name="delivery of delayed messages", first_s=0)
         offsets_s = settings.flush_consumer_offset_interval_ms / 1000
         every(offsets_s, self.state.offsets.save_aside, name="consumer offsets")
         every(

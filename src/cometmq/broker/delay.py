@@ -3,7 +3,8 @@
 Owns the queues of SCHEDULE_TOPIC_XXXX (level L waits in queue L - 1), how far each level has been
 delivered, and config/delayOffset.json. An entry of these queues carries its due time where others
 carry a tag code, so a changed level table does not move what waits already.
-Invariant: nothing is delivered early; the file never names a place whose messages are not safe.
+Invariants: nothing is delivered early; the file never names a place whose messages are not safe;
+a record that makes no sense is passed over, and a disk that fails ends no level's delivery.
 Java: ScheduleMessageService, HookUtils.
 """
 
@@ -15,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cometmq.broker.tag_codes import delay_level
+from cometmq.errors import ProtocolError
 from cometmq.model.topic import SCHEDULE_TOPIC, DataVersion
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import properties, stored
@@ -35,6 +37,10 @@ LONGEST_SLEEP_S = 60.0
 RETRY_S = 0.1
 """Pause after the store refused a delivery."""
 
+TROUBLE_S = 1.0
+"""Pause of a level after the disk failed."""
+
+_QUEUE_ID_MAX = 0x7FFFFFFF
 _BURST = 64
 """Deliveries of one level before others get their turn."""
 
@@ -52,6 +58,7 @@ class Delays:
         self.version = DataVersion()
         self._saved: dict[int, int] = {}
         self._is_moved, self._next_due_ms = asyncio.Event(), 0
+        self._failing: set[int] = set()
         waiting = [queue_id for topic, queue_id in store.queues() if topic == SCHEDULE_TOPIC]
         self._levels_max = max(levels.max_level, *(queue_id + 1 for queue_id in waiting), 0)
         """Levels looked at: also those that a shorter table left behind."""
@@ -90,7 +97,7 @@ class Delays:
     def deliver_due(self) -> float:
         """Deliver what is due, at most a burst of each level; return seconds until the next is."""
         before, delivered = dict(self.offsets), self.delivered
-        wait_s = min([self._deliver_level(level) for level in range(1, self._levels_max + 1)])
+        wait_s = min([self._try_level(level) for level in range(1, self._levels_max + 1)])
         self._next_due_ms = self._now_ms() + int(wait_s * 1000)
         if self.delivered != delivered:
             self._store.settle(partial(self._settled, before))
@@ -131,6 +138,20 @@ class Delays:
         else:
             self._saved = offsets
 
+    def _try_level(self, level: int) -> float:
+        """Deliver a level; when the disk fails, say so and come back to it."""
+        try:
+            wait_s = self._deliver_level(level)
+        except OSError as error:
+            if level not in self._failing:
+                self._failing.add(level)
+                log.warning(
+                    "delayed messages of level %d cannot be read, trying again: %s", level, error
+                )
+            return TROUBLE_S
+        self._failing.discard(level)
+        return wait_s
+
     def _deliver_level(self, level: int) -> float:
         store, queue_id = self._store, level - 1
         offset = self._start_of(level)
@@ -143,7 +164,7 @@ class Delays:
             if wait_ms > 0 and not self._is_clock_back(level, offset, wait_ms):
                 return wait_ms / 1000
             record = store.record_at(phy_offset)
-            if record is not None and not self._deliver(record):
+            if record is not None and not self._deliver(phy_offset, record):
                 return RETRY_S
             offset += 1
             self.offsets[level] = offset
@@ -166,15 +187,18 @@ class Delays:
         self.offsets[level] = found = first if offset < first else last
         return found
 
-    def _deliver(self, record: bytes) -> bool:
-        found = stored.decode(record)
-        raw = stored.shown_properties(found.properties)
-        topic, queue_id = properties.find(raw, b"REAL_TOPIC"), properties.find(raw, b"REAL_QID")
-        if topic is None or queue_id is None or not queue_id.isdigit():
-            return True  # nobody knows where it should go
+    def _deliver(self, phy_offset: int, record: bytes) -> bool:
+        """Put one message where it belongs; False when the store does not take it now."""
+        try:
+            found = stored.decode(record)
+            raw = stored.shown_properties(found.properties)
+            topic, queue_id = _goal(raw)
+        except ProtocolError as error:
+            log.error("the delayed message at byte %d is not delivered: %s", phy_offset, error)
+            return True
         draft = Draft(
-            topic.decode(),
-            int(queue_id),
+            topic,
+            queue_id,
             found.body,
             raw,
             flag=found.flag,
@@ -195,3 +219,15 @@ class Delays:
         offsets = found.get("offsetTable") or {}
         self.offsets = {int(level): int(offset) for level, offset in offsets.items()}
         self._saved = dict(self.offsets)
+
+
+def _goal(raw: bytes) -> tuple[str, int]:
+    """The topic and the queue a delayed message is for; ProtocolError when they are not told."""
+    topic, queue_id = properties.find(raw, b"REAL_TOPIC"), properties.find(raw, b"REAL_QID")
+    try:
+        found = (topic or b"").decode(), int(queue_id or b"")
+    except ValueError:
+        found = "", -1
+    if not found[0] or not 0 <= found[1] <= _QUEUE_ID_MAX:
+        raise ProtocolError(f"it is for queue {queue_id!r} of topic {topic!r}")
+    return found
