@@ -18,15 +18,22 @@ OFFSETS = ("queueOffset", "msgId")
 
 
 def watch(rig: Rig) -> list[bool]:
-    """What the short way says to each frame from now on."""
+    """What the short way says to each frame of connections that are made from now on."""
     server, said = rig.broker._server, []
     inner = server.fast
 
-    def watched(frame, peer):
-        said.append(inner(frame, peer))
-        return said[-1]
+    class Watched:
+        def chunk(self, data, peer):
+            taken = inner.chunk(data, peer)
+            if taken:
+                said.append(True)
+            return taken
 
-    server.fast = watched
+        def __call__(self, frame, peer):
+            said.append(inner(frame, peer))
+            return said[-1]
+
+    server.fast = Watched()
     return said
 
 

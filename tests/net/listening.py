@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cometmq.net.edge import Edge
-from cometmq.net.server import FastHook, RemotingServer
+from cometmq.net.server import Fast, RemotingServer
 from cometmq.settings.net import NetSettings
 from cometmq.wire.command import Command, request
 from cometmq.wire.frame import FrameDecoder
@@ -92,7 +92,7 @@ async def serving(
     table: dict[int, Handler],
     *,
     net: NetSettings | None = None,
-    fast: FastHook | None = None,
+    fast: Fast | None = None,
     **edge: Any,
 ) -> AsyncIterator[Served]:
     """Serve a table of handlers; `peers` gets everyone who asked something."""

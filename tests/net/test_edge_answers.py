@@ -12,7 +12,7 @@ from cometmq.errors import BadHeader, ProtocolError, Reject
 from cometmq.net.edge import PARKED, Reply, finish
 from cometmq.settings.net import NetSettings
 from cometmq.wire.codes import ResponseCode
-from cometmq.wire.command import Command, encode_answer
+from cometmq.wire.command import Command, encode_answer, request
 from cometmq.wire.frame import ROCKETMQ, encode_frame
 from net.listening import run, serving, until
 
@@ -241,16 +241,25 @@ def test_a_durable_answer_to_a_closed_connection_is_dropped() -> None:
 
 def test_a_fast_hook_sees_frames_before_they_are_decoded() -> None:
     async def story() -> None:
-        def fast(frame: Any, peer: Peer) -> bool:
-            if b'"code":1,' not in frame.header:
-                return False
-            peer.send(encode_answer(1, 42))
-            return True
+        class Short:
+            def chunk(self, data: bytes, peer: Peer) -> int:
+                if b'"code":1,' not in data[:30]:
+                    return 0
+                peer.send(encode_answer(1, 42))
+                return 4 + int.from_bytes(data[:4], "big")
 
-        async with serving({ECHO: echo, RAW: echo}, fast=fast) as served:
+            def __call__(self, frame: Any, peer: Peer) -> bool:
+                if b'"code":1,' not in frame.header:
+                    return False
+                peer.send(encode_answer(1, 43))
+                return True
+
+        async with serving({ECHO: echo, RAW: echo}, fast=Short()) as served:
             raw = await served.connect()
             assert (await raw.call(ECHO)).code == 42
             assert (await raw.call(RAW)).code == 0
+            raw.send(request(RAW, 1), request(ECHO, 1))
+            assert [(await raw.next()).code for _ in range(2)] == [0, 43]
 
     run(story())
 

@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.lane import Lane
     from cometmq.store.message_store import MessageStore
-    from cometmq.wire.send_template import SendLayout
+    from cometmq.wire.send_template import SendFields, SendLayout
 
 QUEUES_MAX = 1024
 """Sends to topics with more queues take the long way."""
 
-_head = Struct(">II").pack
+_HEAD = Struct(">II")
+_head, _unpack_head = _HEAD.pack, _HEAD.unpack_from
 _SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
 _MARK = b"7E57AB1E" * 4
 _ANSWER = (
@@ -68,7 +69,10 @@ class Plan:
 
 
 class FastSend:
-    """The edge's first look at a frame; True: stored, and answered at the end of the turn."""
+    """The server's first look at a chunk and at a frame.
+
+    What it takes is stored, and answered at the end of the turn.
+    """
 
     def __init__(
         self,
@@ -88,13 +92,30 @@ class FastSend:
         self._group: list[tuple[Peer, list[bytes]]] = []
         topics.on_change.append(self._forget)
 
+    def chunk(self, data: bytes, peer: Peer) -> int:
+        """Take the frames at the head of a chunk while they are ordinary sends; bytes taken."""
+        match_at = (self._templates.get(peer) or self._welcome(peer)).match_at
+        take, at, size = self._take, 0, len(data)
+        while size - at >= 8:
+            total, length = _unpack_head(data, at)  # a length below 2^24 says JSON as well
+            body_at, end = at + 8 + length, at + 4 + total
+            if end > size or body_at > end:
+                break
+            fields = match_at(data, at + 8, length)
+            if fields is None or not take(fields, data[body_at:end], peer):
+                break
+            at = end
+        return at
+
     def __call__(self, frame: Frame, peer: Peer) -> bool:
-        """Take the frame if it is an ordinary send of a known layout."""
+        """Take the frame if it is an ordinary send of a known layout; learn its layout if not."""
         kind, header, body = frame
-        templates = self._templates.get(peer) or self._welcome(peer)
-        fields = templates.match(header) or (templates.see(header) if kind == JSON else None)
-        if fields is None or kind != JSON:
+        if kind != JSON:
             return False
+        fields = (self._templates.get(peer) or self._welcome(peer)).see(header)
+        return fields is not None and self._take(fields, body, peer)
+
+    def _take(self, fields: SendFields, body: bytes, peer: Peer) -> bool:
         layout, queue_id, born_ms, opaque, unique = fields
         plan: Any = layout.plan
         if plan is None:

@@ -13,7 +13,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cometmq.errors import SettingsError
 from cometmq.net.chunks import bound_reads
@@ -28,11 +28,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Answer = Callable[[Frame, Peer], None]
-FastHook = Callable[[Frame, Peer], bool]
-"""Asked before `answer`, which it spares when it says True; it answers by `peer.deliver`."""
 
 _SWEEPS = 6
 """How often within the idle time silent connections are looked for."""
+
+
+class Fast(Protocol):
+    """Asked before `answer`, which it spares; it answers by `peer.deliver`."""
+
+    def chunk(self, data: bytes, peer: Peer) -> int:
+        """Take care of whole frames at the head of a chunk; say how many bytes they were."""
+        ...
+
+    def __call__(self, frame: Frame, peer: Peer) -> bool:
+        """Take care of one frame, or say False."""
+        ...
 
 
 class Connection(asyncio.Protocol):
@@ -41,7 +51,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: RemotingServer) -> None:
         self._server, self._answer, self._fast = server, server.answer, server.fast
         self._decoder = FrameDecoder(server.settings.frame_bytes_max)
-        self._feed = self._decoder.feed
+        self._feed, self._bytes_max = self._decoder.feed, server.settings.frame_bytes_max
         self._backlog: list[Frame] = []
         self._is_quiet = False
         self._quiet_sweeps = 0
@@ -64,6 +74,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer all frames that this chunk completes."""
         self._is_quiet = False
+        if self._fast is not None and (data := self._take(self._fast, data)) == b"":
+            return
         frames = self._feed(data)
         if self._backlog:
             self._backlog += frames
@@ -72,6 +84,13 @@ class Connection(asyncio.Protocol):
         if self._decoder.broken and not self._transport.is_closing():
             log.warning("closing %s: %s", self.peer.addr, self._decoder.broken)
             self.peer.close()
+
+    def _take(self, fast: Fast, data: bytes) -> bytes:
+        """Offer a chunk that begins with a frame; what is left of it."""
+        decoder = self._decoder
+        if self._backlog or decoder.wanted or decoder.broken or len(data) > self._bytes_max:
+            return data
+        return data[fast.chunk(data, self.peer) :]
 
     def _run(self, frames: list[Frame]) -> None:
         peer, answer, fast = self.peer, self._answer, self._fast
@@ -125,9 +144,7 @@ class Connection(asyncio.Protocol):
 class RemotingServer:
     """A listening socket and its connections. Belongs to the loop that starts it."""
 
-    def __init__(
-        self, answer: Answer, settings: NetSettings, *, fast: FastHook | None = None
-    ) -> None:
+    def __init__(self, answer: Answer, settings: NetSettings, *, fast: Fast | None = None) -> None:
         self.answer, self.settings, self.fast = answer, settings, fast
         self.connections: set[Connection] = set()
         self._in_flight = InFlight(settings.in_flight_max, settings.in_flight_total_max)

@@ -46,24 +46,25 @@ class FrameDecoder:
     the owner closes the connection. Holds at most one unfinished frame (`bytes_max`) and a chunk.
     """
 
-    __slots__ = ("_bytes_max", "_have", "_parts", "_wanted", "broken")
+    __slots__ = ("_bytes_max", "_have", "_parts", "broken", "wanted")
 
     def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.broken: ProtocolError | None = None
         self._bytes_max = bytes_max
         self._parts: list[bytes] = []
         self._have = 0
-        self._wanted = 0
+        self.wanted = 0
+        """Bytes of the frame in hand; 0 between frames."""
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take the next chunk of the stream and return the frames it completes."""
-        if self._wanted:
-            if self._have + len(data) < self._wanted:
+        if self.wanted:
+            if self._have + len(data) < self.wanted:
                 self._keep(data)
                 return []
             data = b"".join((*self._parts, data))
             self._parts.clear()
-            self._wanted = 0
+            self.wanted = 0
         elif self.broken:
             return []
         frames: list[Frame] = []
@@ -75,13 +76,13 @@ class FrameDecoder:
                 self._break(total, mark)
                 return frames
             if end > size:
-                self._wanted = end - at
+                self.wanted = end - at
                 break
             frames.append(_new(Frame, (mark >> 24, data[at + 8 : body_at], data[body_at:end])))
             at = end
         if at < size:
             self._have = 0
-            self._wanted = self._wanted or 8
+            self.wanted = self.wanted or 8
             self._keep(data[at:])
         return frames
 

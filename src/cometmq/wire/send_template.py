@@ -159,8 +159,12 @@ class SendTemplates:
 
     def match(self, header: bytes) -> SendFields | None:
         """Return what the header says, or None when only the decoder can tell."""
-        for one in self._by_length.get(len(header), ()):
-            parts = one.split(header)
+        return self.match_at(header, 0, len(header))
+
+    def match_at(self, data: bytes, at: int, length: int) -> SendFields | None:
+        """The same for a header of `length` bytes that stands at `at` and is all there."""
+        for one in self._by_length.get(length, ()):
+            parts = one.split(data, at)
             if parts[::2] == one.fixed:
                 queue, born, opaque, unique = one.values_of(parts)
                 queue_id = _queue_ids.get(queue)
@@ -175,7 +179,7 @@ class SendTemplates:
                 ):
                     self._misses = 0
                     return _new(SendFields, (one.layout, queue_id, self._born_ms, opaque, unique))
-        return self._match_changing(header) if self._changing else None
+        return self._match_changing(data[at : at + length]) if self._changing else None
 
     def see(self, header: bytes) -> SendFields | None:
         """Match, or else learn the header if it is a sender's. Never raises.
