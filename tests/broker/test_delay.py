@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.rig import Client, properties_of, records, run, running
+from broker.rig import SMALL_STORE, Client, Rig, properties_of, records, run, running
+from cometmq.wire import stored
 from cometmq.wire.codes import ResponseCode
 from cometmq.world.system import SystemClock
 
@@ -98,8 +100,8 @@ def test_what_waits_survives_a_stop_and_comes_once(tmp_path: Path) -> None:
             await received(client, 1)
             for number in range(20):
                 await delayed(client, 1, b"%d" % number)
-        stored = json.loads((tmp_path / "config" / "delayOffset.json").read_text())
-        assert stored["offsetTable"] == {"1": 1}
+        file = json.loads((tmp_path / "config" / "delayOffset.json").read_text())
+        assert file["offsetTable"] == {"1": 1}
         async with running(tmp_path, **SHORT) as rig:
             client = await rig.client()
             bodies = [record.body for record in await received(client, 21)]
@@ -125,6 +127,49 @@ def test_a_changed_table_lets_waiting_messages_keep_their_time(tmp_path: Path) -
             assert 3_500_000 < due_ms - now_ms() <= 3_600_000
 
     run(story())
+
+
+def test_a_lowered_limit_for_bodies_keeps_back_nothing_that_was_taken(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            await delayed(client, 1, b"long" * 1000)
+            await delayed(client, 1, b"short")
+        lower = replace(SMALL_STORE, max_message_bytes=1000)
+        async with running(tmp_path, lower, max_message_size=1000, **SHORT) as rig:
+            client = await rig.client()
+            bodies = [record.body for record in await received(client, 2)]
+            assert bodies == [b"long" * 1000, b"short"]
+
+    run(story())
+
+
+def test_what_no_record_can_hold_any_more_holds_up_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        plain = replace(SMALL_STORE, append_crc=False)
+        async with running(tmp_path, plain, **SHORT) as rig:
+            client = await rig.client()
+            await delayed(client, 1, b"full", properties={"x": "y"})
+            room = 32_767 - len(record_properties(rig, 0))
+            await delayed(client, 1, b"full", properties={"x": "y" * (1 + room)})
+            await delayed(client, 1, b"small")
+        async with running(tmp_path, SMALL_STORE, **SHORT) as rig:
+            client = await rig.client()
+            bodies = [record.body for record in await received(client, 2)]
+            assert bodies == [b"full", b"small"]
+            assert [line.levelname for line in caplog.records] == ["ERROR"]
+
+    run(story())
+
+
+def record_properties(rig: Rig, offset: int) -> bytes:
+    """The properties of a message that waits on level 1, as they are stored."""
+    store = rig.broker.store
+    entry = store.entry("SCHEDULE_TOPIC_XXXX", 0, offset)
+    assert entry
+    return stored.decode(store.record_at(entry[0]) or b"").properties
 
 
 def test_many_due_at_once_all_come_in_order(tmp_path: Path) -> None:

@@ -40,6 +40,9 @@ RETRY_S = 0.1
 TROUBLE_S = 1.0
 """Pause of a level after the disk failed."""
 
+_NEVER = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
+"""What the store answers to a record that it will not take another time either."""
+
 _QUEUE_ID_MAX = 0x7FFFFFFF
 _BURST = 64
 """Deliveries of one level before others get their turn."""
@@ -207,8 +210,13 @@ class Delays:
             born_host=found.born_host,
             reconsume_times=found.reconsume_times,
             prepared_offset=found.prepared_offset,
+            was_stored=True,
         )
-        if self._store.put(draft).status is not PutStatus.PUT_OK:
+        status = self._store.put(draft).status
+        if status in _NEVER:
+            log.error("the delayed message at byte %d is not delivered: %s", phy_offset, status)
+            return True
+        if status is not PutStatus.PUT_OK:
             return False
         self.delivered += 1
         return True

@@ -122,6 +122,7 @@ class SendBackHandler:
             born_ms=record.born_ms,
             born_host=record.born_host,
             reconsume_times=record.reconsume_times + 1,
+            was_stored=True,
         )
 
     def _bury(self, group: str, record: Stored, draft: Draft) -> Placed:

@@ -86,7 +86,7 @@ class MessageStore:
         self._fetch = Fetch(self._log, settings, ram)
         timeout_s = settings.sync_flush_timeout_ms / 1000
         self._flush = LogFlush(self._log, workers[0], timeout_s, self._show)
-        self._retention = Retention(settings, clock, files, self._row, self._queues)
+        self._retention = Retention(settings, clock, files, self._row, self._log, self._queues)
         self._upkeep = Upkeep(
             settings,
             clock,
@@ -278,7 +278,8 @@ class MessageStore:
             raw = properties.remove(raw, properties.CRC32_KEY)
         if len(raw) > self._properties_max:
             return raw, 0, 0, PutStatus.PROPERTIES_SIZE_EXCEEDED
-        if len(body) > self._settings.max_message_bytes or not _is_topic(topic):
+        is_long = len(body) > self._settings.max_message_bytes and not draft.was_stored
+        if is_long or not _is_topic(topic):
             return raw, 0, 0, PutStatus.MESSAGE_ILLEGAL
         sys_flag = draft.sys_flag & ~_HOST_BITS | self._host_bits
         if len(draft.born_host) > 8:

@@ -37,8 +37,9 @@ class GetStatus(Enum):
 class Draft:
     """A message on its way into the log: all its fields but those the store gives it.
 
-    `born_host` is the packed IP and its port as i32, 8 or 20 bytes. `properties` are raw. The IPv6
-    bits of `sys_flag` are set by the store. `wait`: whether the sender waits for the disk.
+        `born_host` is the packed IP and its port as i32, 8 or 20 bytes. `properties` are raw. The IPv6
+        bits of `sys_flag` are set by the store. `was_stored`: it was taken once, in another queue, and is
+    taken again whatever the limit for bodies is by now.
     """
 
     __slots__ = (
@@ -52,7 +53,7 @@ class Draft:
         "reconsume_times",
         "sys_flag",
         "topic",
-        "wait",
+        "was_stored",
     )
 
     def __init__(
@@ -68,7 +69,7 @@ class Draft:
         born_host: bytes = bytes(8),
         reconsume_times: int = 0,
         prepared_offset: int = 0,
-        wait: bool = True,
+        was_stored: bool = False,
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
@@ -80,7 +81,7 @@ class Draft:
         self.prepared_offset = prepared_offset
         self.body = body
         self.properties = properties
-        self.wait = wait
+        self.was_stored = was_stored
 
 
 class Placed(NamedTuple):
