@@ -37,9 +37,9 @@ class GetStatus(Enum):
 class Draft:
     """A message on its way into the log: all its fields but those the store gives it.
 
-        `born_host` is the packed IP and its port as i32, 8 or 20 bytes. `properties` are raw. The IPv6
-        bits of `sys_flag` are set by the store. `was_stored`: it was taken once, in another queue, and is
-    taken again whatever the limit for bodies is by now.
+    `born_host` is the packed IP and its port as i32, 8 or 20 bytes. `properties` are raw. The IPv6
+    bits of `sys_flag` are set by the store. `was_stored`: it was taken once, in another queue, and
+    is taken again whatever the limit for bodies is by now.
     """
 
     __slots__ = (
