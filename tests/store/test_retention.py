@@ -26,6 +26,8 @@ async def fill(shop, files=4):
         number += 1
         if number % 10 == 0:
             await shop.store._upkeep.write_queues()
+    shop.store._flush.join([], [], shop.clock.ms)
+    await shop.store._flush.idle()
     return number
 
 
@@ -90,6 +92,18 @@ def test_a_power_cut_while_files_go_leaves_no_hole_in_the_log(tell, disk):
         disk.power_cut()
         shop.open()
         assert (shop.store.min_offset("T", 0), shop.store.max_offset("T", 0)) == (low, count)
+
+    tell(story)
+
+
+def test_what_is_not_durable_yet_stays_however_full_the_disk(tell, disk):
+    async def story(shop):
+        await fill(shop)
+        disk.used = disk.total * 86 // 100
+        for flushed, left in ((0, 0), (4095, 0), (4096, 1), (3 * 4096 - 1, 2), (3 * 4096, 3)):
+            shop.store._log.flushed = flushed
+            await shop.store._upkeep.clean()
+            assert bases(shop) == list(range(left, 4))
 
     tell(story)
 

@@ -1,7 +1,8 @@
 """Deleting what is old: whole files of the log, then the queue files that spoke of them.
 
 A file goes when it was last written longer ago than fileReservedTime and it is the hour for it or
-the disk is filling up; when the disk is nearly full, age does not count. Never the newest file.
+the disk is filling up; when the disk is nearly full, age does not count. Never the newest file, nor
+one that is not durable yet.
 Java: CleanCommitLogService, CleanConsumeQueueService.
 """
 
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cometmq.settings.store import StoreSettings
+    from cometmq.store.commit_log import CommitLog
     from cometmq.store.file_row import FileRow
     from cometmq.store.queues import Queues
     from cometmq.world.ports import Clock, Files
@@ -25,10 +27,17 @@ class Retention:
     """Decides what is old and deletes it. Belongs to the store's loop."""
 
     def __init__(
-        self, settings: StoreSettings, clock: Clock, files: Files, row: FileRow, queues: Queues
+        self,
+        settings: StoreSettings,
+        clock: Clock,
+        files: Files,
+        row: FileRow,
+        commit_log: CommitLog,
+        queues: Queues,
     ) -> None:
+        """`row`: the files of `commit_log`."""
         self._settings, self._clock, self._files = settings, clock, files
-        self._row, self._queues = row, queues
+        self._row, self._log, self._queues = row, commit_log, queues
         self._first = row.first
         self.is_disk_full = False
         """Whether the disk is used beyond diskSpaceWarningLevelRatio: sends are refused."""
@@ -56,6 +65,8 @@ class Retention:
     def _delete_old(self, *, at_once: bool) -> None:
         before = self._clock.now_ms() - self._settings.file_reserved_hours * _HOUR_MS
         for base in self._row.bases[:-1][: self._settings.delete_file_batch_max]:
+            if base + self._row.file_bytes > self._log.flushed:
+                break  # senders still wait for it, and the worker may be flushing it
             stat = self._files.stat(self._row.path_of(base))
             if not at_once and stat is not None and stat.modified_ms > before:
                 break
