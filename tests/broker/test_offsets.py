@@ -149,6 +149,23 @@ def test_a_reset_moves_all_queues_and_swallows_commits_until_it_is_fetched(tmp_p
     run(story())
 
 
+def test_the_pull_that_fetches_a_reset_does_not_commit_its_old_place(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            for _ in range(3):
+                await client.send("T")
+            await client.beat("CG", "T")
+            assert (await reset(client)).code == 0
+            pulled = await client.pull("T", queue_offset=1, sys_flag=5, commit_offset=1)
+            assert pulled.code == ResponseCode.PULL_OFFSET_MOVED
+            assert (await committed(client)).ext == {"offset": "3"}
+            await client.pull("T", queue_offset=3, sys_flag=5, commit_offset=2)
+            assert (await committed(client)).ext == {"offset": "2"}
+
+    run(story())
+
+
 def test_a_reset_to_an_offset_must_lie_in_the_queue(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as rig:

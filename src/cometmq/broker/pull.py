@@ -83,14 +83,7 @@ class PullHandler:
     def __call__(self, request: Command, peer: Peer) -> Reply | bytes | Parked:
         """Answer with records, or with where to go on, or park the request."""
         header = PullMessageRequestHeader.decode(request.ext)
-        if header.sys_flag & bits.COMMIT_OFFSET == 0:
-            return self._answer(header, request, peer, may_park=True)
-        answer = self._answer(header, request, peer, may_park=True)
-        if not isinstance(answer, Reply):  # refused requests commit nothing
-            self._offsets.commit(
-                header.consumer_group, header.topic, header.queue_id, header.commit_offset
-            )
-        return answer
+        return self._answer(header, request, peer, may_park=True)
 
     def _answer(
         self, header: PullMessageRequestHeader, request: Command, peer: Peer, *, may_park: bool
@@ -100,6 +93,9 @@ class PullHandler:
         except Reject as refusal:
             return _refused(refusal)
         name, queue_id, offset = header.topic, header.queue_id, header.queue_offset
+        if may_park and header.sys_flag & bits.COMMIT_OFFSET:
+            # before the reset is taken: until then, what a consumer commits is of its old place
+            self._offsets.commit(header.consumer_group, name, queue_id, header.commit_offset)
         reset = self._offsets.take_reset(header.consumer_group, name, queue_id)
         if reset is not None:
             store = self._store
