@@ -125,6 +125,20 @@ def test_the_first_send_makes_the_topic_after_the_template(tmp_path: Path) -> No
     run(story())
 
 
+@pytest.mark.parametrize("wanted", [0, -1])
+def test_a_send_creates_no_topic_without_queues(tmp_path: Path, wanted: int) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            answer = await client.send("T", default_topic_queue_nums=wanted)
+            assert answer.code == ResponseCode.INVALID_PARAMETER
+            assert f"{wanted} were asked for" in (answer.remark or "")
+            assert rig.broker.state.topics.get("T") is None
+            assert (await client.send("T")).code == 0
+
+    run(story())
+
+
 def test_an_unknown_topic_is_refused_where_sends_make_none(tmp_path: Path) -> None:
     settings = {"auto_create_topic_enable": False}
     refused(tmp_path, ResponseCode.TOPIC_NOT_EXIST, settings=settings)

@@ -100,6 +100,7 @@ class Topics:
 
         It gets the lesser of `queue_nums` and the lender's write queues, and the lender's
         permissions but for the inherit bit. An unknown retry topic gets one queue in any case.
+        Raises Reject where that would be no queue at all.
         """
         lender = self.table.get(default_topic)
         if default_topic == names.DEFAULT_TOPIC and not self._auto_create:
@@ -107,7 +108,13 @@ class Topics:
         if len(self.table) >= TOPICS_MAX:
             return None
         if lender and permission.is_inherited(lender.perm):
-            queues = max(0, min(queue_nums, lender.write_queue_nums))
+            queues = min(queue_nums, lender.write_queue_nums)
+            if queues <= 0:
+                raise Reject(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"the topic {topic} cannot be created with {queues} queues; "
+                    f"{queue_nums} were asked for, {default_topic} lends {lender.write_queue_nums}",
+                )
             config = replace(
                 lender,
                 topic_name=topic,
