@@ -1,12 +1,14 @@
 """What happens while a flush is under way: files deleted, senders that come later."""
 
 import asyncio
+import errno
 import threading
 
 import pytest
 
+from cometmq.store.file_row import FileRow, OpenFiles, pin_all
 from cometmq.store.message_store import Draft, MessageStore, PutStatus
-from cometmq.world.system import ThreadWorker
+from cometmq.world.system import SystemFiles, ThreadWorker
 from store.conftest import HOST, small, tags_code
 
 
@@ -96,6 +98,62 @@ def test_a_topic_deleted_while_its_queues_are_flushed_holds_nobody_up(tell, gate
 
     tell(story)
     assert caplog.text == ""
+
+
+class Slow(SystemFiles):
+    """Holds up the first sync of one directory's names until it is told to go on."""
+
+    def __init__(self, directory):
+        self._directory = directory
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def sync_dir(self, directory):
+        if directory == self._directory and not self.reached.is_set():
+            self.reached.set()
+            self.go_on.wait(10)
+        super().sync_dir(directory)
+
+
+def test_a_topic_deleted_while_its_directories_are_made_durable_holds_nobody_up(tell, caplog):
+    async def story(shop):
+        shop.files = slow = Slow(shop.root / "consumequeue" / "T" / "0")
+        store = shop.open()
+        await shop.put(b"x", "T")
+        turn = asyncio.create_task(store._upkeep.write_queues())
+        while not slow.reached.is_set():
+            await asyncio.sleep(0.001)
+        store.delete_topic("T")
+        slow.go_on.set()
+        await turn
+        assert not store._upkeep.is_full
+        assert (await shop.put(b"y", "U")).status is PutStatus.PUT_OK
+
+    tell(story)
+    assert caplog.text == ""
+
+
+class Exhausted(SystemFiles):
+    """May be out of descriptors."""
+
+    is_exhausted = False
+
+    def open(self, path, size, *, mapped=False):
+        if self.is_exhausted:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().open(path, size, mapped=mapped)
+
+
+def test_a_flush_that_cannot_open_all_its_files_leaves_none_pinned(tmp_path):
+    files, opened = Exhausted(), OpenFiles(8)
+    row = FileRow(files, tmp_path, 400, opened)
+    segments = [row.segment(0), row.segment(400)]
+    opened.forget(segments[1])
+    files.is_exhausted = True
+    with pytest.raises(OSError, match="Too many open files"):
+        pin_all(segments)
+    assert [segment.pins for segment in segments] == [0, 0]
+    row.close()
+    assert segments[0].file is None
 
 
 def test_a_file_of_the_log_may_go_while_it_is_flushed(tell, gate):

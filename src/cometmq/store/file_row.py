@@ -101,6 +101,19 @@ class Segment:
             self.file = None
 
 
+def pin_all(segments: list[Segment]) -> list[OpenFile]:
+    """Pin several files; OSError: one could not be opened, and none is pinned."""
+    files: list[OpenFile] = []
+    try:
+        for segment in segments:
+            files.append(segment.pin())  # noqa: PERF401 - those before a failure are needed
+    except OSError:
+        for segment in segments[: len(files)]:
+            segment.unpin()
+        raise
+    return files
+
+
 class FileRow:
     """All files of one directory, in the order of their offsets."""
 

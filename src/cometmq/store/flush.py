@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from cometmq.store.file_row import pin_all
 from cometmq.store.results import PutStatus
 
 if TYPE_CHECKING:
@@ -95,9 +96,9 @@ class LogFlush:
         self._busy = True
         segments = self._log.segments(self._log.flushed, group.upto)
         try:
-            files = [segment.pin() for segment in segments]
+            files = pin_all(segments)
         except OSError as problem:
-            # No file could be opened, so nothing can be promised any more; pins do not matter.
+            # A file cannot be opened, so nothing can be promised any more.
             self._ended(group, [], problem)
             return
 

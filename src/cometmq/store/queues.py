@@ -9,10 +9,11 @@ Java: ConsumeQueueStore.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cometmq.store.consume_queue import ConsumeQueue
-from cometmq.store.file_row import FileRow, OpenFiles, Segment
+from cometmq.store.file_row import FileRow, OpenFiles, Segment, pin_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,7 +150,8 @@ class Queues:
 
     def _sync_names(self, directories: list[Path]) -> None:
         for directory in directories:
-            if self._files.stat(directory) is not None:
+            # In the worker: a topic may be deleted at any moment.
+            with suppress(FileNotFoundError):
                 self._files.sync_dir(directory)
 
     def remove(self, queue: ConsumeQueue) -> None:
@@ -190,7 +192,7 @@ class Queues:
 
 async def _sync(segments: list[Segment], worker: Worker) -> None:
     """Sync files in the worker and wait for it; OSError when one of them failed."""
-    opened = [segment.pin() for segment in segments]
+    opened = pin_all(segments)
 
     def job() -> None:
         for file in opened:
