@@ -128,6 +128,28 @@ def test_a_failed_flush_stops_the_log_and_loses_nothing_acknowledged(tell, disk)
     tell(story)
 
 
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_a_failed_flush_is_told_when_it_fails_and_at_the_stop(tell, disk, caplog, flush):
+    async def story(shop):
+        shop.open(flush_disk_type=flush)
+        await shop.put(b"safe")
+        disk.sync_error = OSError(errno.EIO, "broken disk")
+        for _ in range(2):
+            shop.store.put(Draft("T", 0, b"unsure"))
+            await shop.settled()
+            shop.store._flush.join([], [], 0)
+            await shop.store._flush.idle()
+        await shop.stop()
+
+    tell(story)
+    told = [record.getMessage() for record in caplog.records]
+    assert [line.partition(":")[0] for line in told] == [
+        "the log /store/commitlog cannot be flushed, sends are refused until a restart",
+        "the store /store could not be stopped in order",
+    ]
+    assert all("broken disk" in line for line in told)
+
+
 def test_a_slow_flush_is_answered_late_and_the_message_is_there_later(tell):
     async def story(shop):
         store = shop.open(flush_disk_type="SYNC_FLUSH", sync_flush_timeout_ms=20)

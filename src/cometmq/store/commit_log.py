@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from cometmq.wire import stored
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cometmq.store.file_row import FileRow, Segment
     from cometmq.store.results import Draft
 
@@ -55,6 +57,11 @@ class CommitLog:
         """Take `tail` as the end of what is in the files and durable."""
         self.tail = self.written = self.flushed = tail
         self.room = self._file_bytes - tail % self._file_bytes
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are."""
+        return self._row.directory
 
     @property
     def first(self) -> int:

@@ -9,6 +9,7 @@ one has succeeded. Java: GroupCommitService, FlushRealTimeService.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from cometmq.store.file_row import pin_all
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     Entry = tuple[ConsumeQueue, int, int, int]
     Done = Callable[[PutStatus], None]
+
+log = logging.getLogger(__name__)
 
 
 class Group:
@@ -115,6 +118,12 @@ class LogFlush:
             group.timer.cancel()
         self._busy = False
         if problem is not None or self.broken is not None:
+            if self.broken is None:
+                log.error(
+                    "the log %s cannot be flushed, sends are refused until a restart: %s",
+                    self._log.directory,
+                    problem,
+                )
             self.broken = self.broken or problem
             group.settle(PutStatus.SERVICE_NOT_AVAILABLE)
         else:

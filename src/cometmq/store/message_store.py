@@ -463,9 +463,10 @@ class MessageStore:
         self._flush.join([], [], self._last_ms)
         await self._flush.idle()
         try:
-            if self._flush.broken is None:
-                self._upkeep.vouch_now()
-                self._layout.mark_stopped()
+            if self._flush.broken is not None:
+                raise self._flush.broken
+            self._upkeep.vouch_now()
+            self._layout.mark_stopped()
         except OSError as problem:
             log.error("the store %s could not be stopped in order: %s", self._layout.root, problem)
         self._close()
