@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.rig import SMALL_STORE, Client, Rig, properties_of, records, run, running
-from cometmq.wire import stored
+from cometmq.store.results import Draft
+from cometmq.wire import properties, stored
 from cometmq.wire.codes import ResponseCode
 from cometmq.world.system import SystemClock
 
@@ -144,8 +145,23 @@ def test_a_lowered_limit_for_bodies_keeps_back_nothing_that_was_taken(tmp_path: 
     run(story())
 
 
-def test_what_no_record_can_hold_any_more_holds_up_nothing(
+def test_what_may_not_be_delivered_holds_up_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            raw = properties.encode({"DELAY": "1", "REAL_TOPIC": "t" * 128, "REAL_QID": "0"})
+            rig.broker.store.put(Draft("SCHEDULE_TOPIC_XXXX", 0, b"nowhere", raw))
+            await delayed(client, 1)
+            assert [record.body for record in await received(client, 1)] == [b"later"]
+            assert [line.levelname for line in caplog.records] == ["ERROR"]
+
+    run(story())
+
+
+def test_properties_that_fill_a_record_without_checksum_are_delivered_with_one(
+    tmp_path: Path,
 ) -> None:
     async def story() -> None:
         plain = replace(SMALL_STORE, append_crc=False)
@@ -154,12 +170,11 @@ def test_what_no_record_can_hold_any_more_holds_up_nothing(
             await delayed(client, 1, b"full", properties={"x": "y"})
             room = 32_767 - len(record_properties(rig, 0))
             await delayed(client, 1, b"full", properties={"x": "y" * (1 + room)})
-            await delayed(client, 1, b"small")
+            assert len(record_properties(rig, 1)) == 32_767
         async with running(tmp_path, SMALL_STORE, **SHORT) as rig:
             client = await rig.client()
-            bodies = [record.body for record in await received(client, 2)]
-            assert bodies == [b"full", b"small"]
-            assert [line.levelname for line in caplog.records] == ["ERROR"]
+            _, full = await received(client, 2)
+            assert properties_of(full)["x"] == "y" * (1 + room)
 
     run(story())
 

@@ -124,6 +124,39 @@ def test_a_negative_level_gives_up_at_once_and_a_long_reason_is_cut(tmp_path: Pa
     run(story())
 
 
+@pytest.mark.parametrize("size", [32_400, 32_520, 32_616])
+def test_a_message_whose_properties_nearly_fill_a_record_is_tried_again_whole(
+    tmp_path: Path, size: int
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            record = await first(client, properties={"x": "y" * size})
+            answer = await send_back(client, record, delayLevel=1, dlqReason="z" * 512)
+            assert answer.code == 0, answer
+            (again,) = await received(client, 1, RETRY)
+            shown = properties_of(again)
+            assert (shown["x"], shown["RETRY_TOPIC"]) == ("y" * size, "T")
+            assert (shown["UNIQ_KEY"], again.reconsume_times) == ("K1", 1)
+
+    run(story())
+
+
+def test_a_message_that_cannot_be_tried_again_whole_is_buried_at_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            record = await first(client, properties={"x": "y" * 32_640, "a": "b"})
+            assert (await send_back(client, record, dlqReason="ValueError")).code == 0
+            (dead,) = await client.drain(DEAD)
+            shown = properties_of(dead)
+            assert shown["DLQ_ORIGIN_MESSAGE_ID"] == shown["UNIQ_KEY"] == "K1"
+            assert shown["DLQ_REASON"] == "[without x] ValueError"
+            assert (shown["DLQ_ATTEMPTS"], shown["a"]) == ("1", "b")
+
+    run(story())
+
+
 def test_old_clients_get_the_groups_limit(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path, **SHORT) as rig:

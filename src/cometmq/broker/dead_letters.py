@@ -9,9 +9,11 @@ Java: AbstractSendMessageProcessor; decisions in docs/decisions.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cometmq.broker.fitting import fit
 from cometmq.model.topic import dlq_topic_of
 from cometmq.store.results import GetStatus, Placed, PutStatus
 from cometmq.wire import properties, stored
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from cometmq.broker.topics import Topics
     from cometmq.store.message_store import MessageStore
     from cometmq.store.results import Draft
+
+log = logging.getLogger(__name__)
 
 ORIGINS_MAX = 16_384
 """Dead letters of one group that are remembered."""
@@ -45,7 +49,8 @@ class DeadLetters:
         """Put the message into the group's dead-letter queue, or tell where it lies already.
 
         Fills in DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID; `draft.topic` is what is used as the
-        origin when the message has never been tried again.
+        origin when the message has never been tried again. What does not fit beside the message's
+        own properties is left out, and at last the longest of these; the reason then names them.
         """
         raw, topic = draft.properties, dlq_topic_of(group)
         origin = origin_of(raw)
@@ -53,6 +58,9 @@ class DeadLetters:
         for key, value in ((b"DLQ_ORIGIN_TOPIC", origin_topic), (b"DLQ_ORIGIN_MESSAGE_ID", origin)):
             if value:
                 raw = properties.append(properties.remove(raw, key), key, value)
+        raw, left_out = fit(raw)
+        if left_out:
+            log.warning("a dead letter of %s goes without %s", group, ", ".join(left_out))
         draft.topic, draft.queue_id, draft.properties = topic, 0, raw
         self._topics.ensure(topic, 1)
         if not self._deduplicate or not origin:

@@ -15,6 +15,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cometmq.broker.fitting import fit
 from cometmq.broker.tag_codes import delay_level
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import SCHEDULE_TOPIC, DataVersion
@@ -203,7 +204,7 @@ class Delays:
             topic,
             queue_id,
             found.body,
-            raw,
+            fit(raw)[0],
             flag=found.flag,
             sys_flag=found.sys_flag,
             born_ms=found.born_ms,

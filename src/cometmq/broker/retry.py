@@ -1,16 +1,19 @@
 """CONSUMER_SEND_MSG_BACK (36): a message that could not be consumed comes again later, or never.
 
 Owns the copy that goes to the group's retry topic by way of a delay level, or to its dead letters
-after the last attempt. Refuses to know consumers; the original stays where it is.
+after the last attempt, or when its properties leave no room for another. Refuses to know consumers;
+the original stays where it is.
 Invariant: answered with 0 means the copy is as safe as a send would be.
 Java: AbstractSendMessageProcessor.consumerSendMsgBack.
 """
 
 from __future__ import annotations
 
+import logging
 from itertools import count
 from typing import TYPE_CHECKING
 
+from cometmq.broker.fitting import BYTES_MAX, fit
 from cometmq.broker.groups import missing
 from cometmq.broker.send import MAX_RECONSUME_SINCE
 from cometmq.errors import ProtocolError, Reject
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from cometmq.store.results import Placed
     from cometmq.wire.command import Command
     from cometmq.wire.stored import Stored
+
+log = logging.getLogger(__name__)
 
 _UNIT_SUBSCRIBED = 2
 
@@ -80,11 +85,16 @@ class SendBackHandler:
         times_max = group.retry_max_times
         if request.version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
             times_max = header.max_reconsume_times
-        if header.delay_level < 0 or is_dead(record.reconsume_times, times_max):
+        raw, left_out = fit(draft.properties, BYTES_MAX - _bytes_of_delaying(retry_topic))
+        if left_out:  # without them the handler would see another message
+            log.warning(
+                "%s tries a message no more: its properties leave no room for ours", header.group
+            )
+        if header.delay_level < 0 or is_dead(record.reconsume_times, times_max) or left_out:
             placed = self._bury(header.group, record, draft)
         else:
             level = retry_delay_level(header.delay_level, record.reconsume_times)
-            draft.properties = _with(draft.properties, b"DELAY", str(level).encode())
+            draft.properties = _with(raw, b"DELAY", str(level).encode())
             draft.topic, draft.queue_id = retry_topic, next(self._turns) % group.retry_queue_nums
             self._delays.hold_back(draft)
             placed = self._store.put(draft)
@@ -149,6 +159,12 @@ class SendBackHandler:
         except ProtocolError:
             return None
         return origin if origin and origin.store_host == host else None
+
+
+def _bytes_of_delaying(retry_topic: str) -> int:
+    """What the properties grow by, at most, while the next attempt is held back."""
+    pairs = {"DELAY": "99", "REAL_TOPIC": retry_topic, "REAL_QID": str(0x7FFFFFFF)}
+    return len(properties.encode(pairs))
 
 
 def _with(raw: bytes, key: bytes, value: bytes) -> bytes:
