@@ -2,11 +2,14 @@
 
 import asyncio
 import shutil
+from pathlib import Path
+from random import Random
 from struct import Struct
 
 import pytest
 
 from cometmq.store.message_store import Draft, PutStatus
+from cometmq.testing.sim_files import SimFiles
 from cometmq.wire import stored
 
 ABORT, CHECKPOINT = "abort", "checkpoint"
@@ -301,6 +304,53 @@ def test_a_deleted_topic_stays_deleted_over_a_crash(tell):
         shop.open()
         assert shop.store.queues() == [("U", 0)]
         assert (await shop.put()).queue_offset == 0
+
+    tell(story)
+
+
+def test_a_topic_deleted_while_the_checkpoint_moves_stays_deleted_over_a_crash(tell, caplog):
+    async def story(shop):
+        store = shop.open()
+        await shop.put(b"old")
+        await shop.put(b"stays", "U")
+        await store._upkeep.write_queues()
+        await shop.put(b"newer", "U")
+        turn = asyncio.create_task(store._upkeep.vouch())
+        await asyncio.sleep(0)
+        assert not turn.done()
+        store.delete_topic("T")
+        await turn
+        assert store._checkpoint.dispatched < store._upkeep.shown.end, "what it counted is gone"
+        await store._upkeep.write_queues()
+        await shop.crash()
+        caplog.clear()
+        shop.open()
+        assert shop.store.queues() == [("U", 0)]
+        assert shop.bodies("U") == [b"stays", b"newer"]
+
+    tell(story)
+    assert "anew" not in caplog.text
+
+
+def test_a_checkpoint_that_had_no_room_is_written_later(tell, shop):
+    shop.root = Path("/store")
+    shop.files = disk = SimFiles(Random(1), shop.clock)
+
+    async def story(shop):
+        store = shop.open()
+        await shop.put(b"old")
+        await shop.put(b"stays", "U")
+        await store._upkeep.write_queues()
+        disk.room = 0
+        store.delete_topic("T")
+        await store._upkeep.write_queues()
+        disk.room = None
+        shop.clock.ms += shop.settings.flush_consume_queue_thorough_interval_ms
+        await store._upkeep.write_queues()
+        await shop.crash()
+        disk.kill()
+        shop.open()
+        assert shop.store.queues() == [("U", 0)]
 
     tell(story)
 

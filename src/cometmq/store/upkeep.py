@@ -48,7 +48,7 @@ class Upkeep:
         self._flush, self._retention, self._worker = flush, retention, worker
         self._background = Background("store")
         self._flush_due_ms = self._vouch_due_ms = 0
-        self._is_changed = False
+        self._deletions = self._vouched_deletions = 0
         self.shown: Last = NOTHING
         """The newest record that readers may see."""
         self.is_full = False
@@ -94,23 +94,24 @@ class Upkeep:
     def vouch_soon(self) -> None:
         """Move the checkpoint at the next turn: queues were deleted, which no crash should undo."""
         self._vouch_due_ms = 0
-        self._is_changed = True
+        self._deletions += 1
 
     async def vouch(self) -> None:
         """Make all that readers see now durable, entries included, and move the checkpoint."""
         shown, entries = self.shown, self._queues.entries()
-        is_news = shown.end > self._checkpoint.dispatched or self._is_changed
+        deletions = self._deletions
+        is_news = shown.end > self._checkpoint.dispatched or deletions > self._vouched_deletions
         if shown is NOTHING or not is_news:
             return
-        self._is_changed = False
         if not await self._is_flushed(shown):
             return
         await self._queues.spill()
         await self._queues.flush(self._worker)
-        if self._is_changed:
+        if deletions != self._deletions:
             return  # queues were deleted meanwhile: what was counted is no longer so
         self._promise(shown, entries)
         await run(self._worker, self._checkpoint.save)
+        self._vouched_deletions = deletions
 
     def vouch_now(self) -> None:
         """Write and flush the queues and move the checkpoint here and now; the log is flushed."""
