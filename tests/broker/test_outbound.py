@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.rig import run, running
 from cometmq.model.topic import TopicConfig
@@ -17,6 +17,8 @@ from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from cometmq.model.route import TopicRouteData
 
@@ -113,6 +115,29 @@ def test_a_name_server_that_is_away_holds_nobody_up_and_hears_of_the_broker_late
             async with asyncio.timeout(20):
                 while await route(server, "T") is None:
                     await asyncio.sleep(0.05)
+        await server.stop()
+
+    run(story())
+
+
+def test_a_registration_that_failed_in_an_unforeseen_way_is_not_the_last(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        server = await name_server()
+        async with running(tmp_path, namesrv_addr=server.address) as rig:
+            topics = rig.broker.state.topics
+            no_text: Any = object()
+            topics.table["Odd"] = TopicConfig(topic_name="Odd", attributes={"x": no_text})
+            for tell in topics.on_change:
+                tell("Odd")
+            while not caplog.records:
+                await asyncio.sleep(0.01)
+            del topics.table["Odd"]
+            topics.ensure("T", 4)
+            async with asyncio.timeout(5):
+                while await route(server, "T") is None:
+                    await asyncio.sleep(0.01)
         await server.stop()
 
     run(story())

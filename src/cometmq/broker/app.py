@@ -253,6 +253,7 @@ class Broker:
 
     async def _start_background(self) -> None:
         settings, every = self.settings, self._background.every
+        # never ends by itself, but should an error end it, it begins again
         every(1.0, self.state.delays.run, name="delivery of delayed messages", first_s=0)
         offsets_s = settings.flush_consumer_offset_interval_ms / 1000
         every(offsets_s, self.state.offsets.save_aside, name="consumer offsets")
@@ -276,7 +277,7 @@ class Broker:
     async def _register(self) -> None:
         if self.settings.namesrv_addrs:
             await self._outbound.register()
-            self._background.spawn(self._outbound.run(), name="registration")
+            self._background.every(1.0, self._outbound.run, name="registration", first_s=0)
 
     async def _unregister(self) -> None:
         if self.settings.namesrv_addrs:
