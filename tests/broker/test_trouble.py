@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.rig import SMALL_STORE, Rig, properties_of, run
+from broker.rig import SMALL_STORE, Rig, new_broker, properties_of, run
 from broker.test_delay import received
 from cometmq.broker.app import Broker
 from cometmq.settings.broker import BrokerSettings
@@ -221,18 +221,37 @@ def test_a_topic_that_cannot_be_written_down_is_not_made(tmp_path: Path) -> None
     run(story())
 
 
-def test_offsets_that_cannot_be_written_are_written_later(tmp_path: Path) -> None:
+def test_offsets_that_cannot_be_written_are_written_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story() -> None:
         async with troubled(tmp_path) as (rig, files):
             offsets = rig.broker.state.offsets
             offsets.commit("CG", "T", 0, 1)
             files.is_full = True
-            with pytest.raises(OSError, match="No space"):
-                await offsets.save_aside()
-            with pytest.raises(OSError, match="No space"):
-                offsets.save()
+            await offsets.save_aside()
+            assert not offsets.save()
+            lines = [line.message for line in caplog.records]
+            assert len(lines) == 2
+            assert all("consumerOffset.json is not written: " in line for line in lines)
             files.is_full = False
             await offsets.save_aside()
             assert not offsets.save(), "nothing is left to write"
+
+    run(story())
+
+
+def test_offsets_that_cannot_be_written_hold_up_no_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        broker = new_broker(tmp_path)
+        await broker.start()
+        broker.state.offsets.commit("CG", "T", 0, 1)
+        (tmp_path / "config" / "consumerOffset.json.tmp").mkdir(parents=True)
+        await broker.stop()
+        (line,) = caplog.records
+        assert "consumerOffset.json is not written: " in line.message
+        assert not (tmp_path / "abort").exists()
 
     run(story())

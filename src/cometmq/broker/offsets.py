@@ -9,6 +9,7 @@ fetch its new place. Java: ConsumerOffsetManager.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 from cometmq.model.topic import DataVersion
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cometmq.store.json_file import JsonFile
+
+log = logging.getLogger(__name__)
 
 NONE = -1
 """What is answered where a group has no offset."""
@@ -118,25 +121,25 @@ class Offsets:
     def save(self) -> bool:
         """Write the file if anything changed since the last time; True when it was written.
 
-        OSError: it could not be written, and will be tried again with the next call.
+        What could not be written is logged, and tried again with the next call.
         """
         if not self._is_dirty:
             return False
-        self._file.save(self.to_json())
-        self._is_dirty = False
-        return True
+        try:
+            self._file.save(self.to_json())
+        except OSError as error:
+            self._failed(error)
+        else:
+            self._is_dirty = False
+        return not self._is_dirty
 
     async def save_aside(self) -> None:
         """Do as `save`, with the writing in a thread."""
         if self._is_dirty:
             self._is_dirty = False
             data = self._file.encode(self.to_json())
-            self._writing = asyncio.ensure_future(asyncio.to_thread(self._file.write, data))
-            try:
-                await asyncio.shield(self._writing)
-            except OSError:
-                self._is_dirty = True
-                raise
+            self._writing = asyncio.ensure_future(self._write(data))
+            await asyncio.shield(self._writing)
 
     async def written(self) -> None:
         """Wait until no thread writes the file any more."""
@@ -153,6 +156,16 @@ class Offsets:
             "groupTopicMap": topics,
             "offsetTable": self.snapshot(),
         }
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            await asyncio.to_thread(self._file.write, data)
+        except OSError as error:
+            self._failed(error)
+
+    def _failed(self, error: OSError) -> None:
+        self._is_dirty = True
+        log.warning("%s is not written: %s", self._file.path, error)
 
     def _items(self) -> Iterator[tuple[str, str, dict[int, int]]]:
         for key, queues in self._committed.items():
