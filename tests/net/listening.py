@@ -92,7 +92,7 @@ async def serving(
     table: dict[int, Handler],
     *,
     net: NetSettings | None = None,
-    fast: Fast | None = None,
+    fast: Callable[[Peer], Fast] | None = None,
     **edge: Any,
 ) -> AsyncIterator[Served]:
     """Serve a table of handlers; `peers` gets everyone who asked something."""

@@ -242,19 +242,22 @@ def test_a_durable_answer_to_a_closed_connection_is_dropped() -> None:
 def test_a_fast_hook_sees_frames_before_they_are_decoded() -> None:
     async def story() -> None:
         class Short:
-            def chunk(self, data: bytes, peer: Peer) -> int:
+            def __init__(self, peer: Peer) -> None:
+                self.peer = peer
+
+            def chunk(self, data: bytes) -> int:
                 if b'"code":1,' not in data[:30]:
                     return 0
-                peer.send(encode_answer(1, 42))
+                self.peer.send(encode_answer(1, 42))
                 return 4 + int.from_bytes(data[:4], "big")
 
-            def __call__(self, frame: Any, peer: Peer) -> bool:
+            def frame(self, frame: Any) -> bool:
                 if b'"code":1,' not in frame.header:
                     return False
-                peer.send(encode_answer(1, 43))
+                self.peer.send(encode_answer(1, 43))
                 return True
 
-        async with serving({ECHO: echo, RAW: echo}, fast=Short()) as served:
+        async with serving({ECHO: echo, RAW: echo}, fast=Short) as served:
             raw = await served.connect()
             assert (await raw.call(ECHO)).code == 42
             assert (await raw.call(RAW)).code == 0

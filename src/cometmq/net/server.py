@@ -34,13 +34,13 @@ _SWEEPS = 6
 
 
 class Fast(Protocol):
-    """Asked before `answer`, which it spares; it answers by `peer.deliver`."""
+    """Asked before `answer`, which it spares; one per connection; answers by `peer.deliver`."""
 
-    def chunk(self, data: bytes, peer: Peer) -> int:
+    def chunk(self, data: bytes) -> int:
         """Take care of whole frames at the head of a chunk; say how many bytes they were."""
         ...
 
-    def __call__(self, frame: Frame, peer: Peer) -> bool:
+    def frame(self, frame: Frame) -> bool:
         """Take care of one frame, or say False."""
         ...
 
@@ -49,7 +49,8 @@ class Connection(asyncio.Protocol):
     """One accepted socket. Made by `RemotingServer` only."""
 
     def __init__(self, server: RemotingServer) -> None:
-        self._server, self._answer, self._fast = server, server.answer, server.fast
+        self._server, self._answer = server, server.answer
+        self._fast: Fast | None = None
         self._decoder = FrameDecoder(server.settings.frame_bytes_max)
         self._feed, self._bytes_max = self._decoder.feed, server.settings.frame_bytes_max
         self._backlog: list[Frame] = []
@@ -64,6 +65,7 @@ class Connection(asyncio.Protocol):
         bound_reads(transport)
         self._transport.set_write_buffer_limits(self._server.settings.write_buffer_bytes_max)
         self.peer = self._server.welcome(self, self._transport)
+        self._fast = self._server.fast and self._server.fast(self.peer)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Tell everybody who cares."""
@@ -74,8 +76,16 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer all frames that this chunk completes."""
         self._is_quiet = False
-        if self._fast is not None and (data := self._take(self._fast, data)) == b"":
-            return
+        fast, decoder = self._fast, self._decoder
+        if (
+            fast is not None
+            and not (self._backlog or decoder.wanted or decoder.broken)
+            and len(data) <= self._bytes_max  # so no frame in it is too long
+        ):
+            taken = fast.chunk(data)
+            if taken == len(data):
+                return
+            data = data[taken:]
         frames = self._feed(data)
         if self._backlog:
             self._backlog += frames
@@ -85,18 +95,11 @@ class Connection(asyncio.Protocol):
             log.warning("closing %s: %s", self.peer.addr, self._decoder.broken)
             self.peer.close()
 
-    def _take(self, fast: Fast, data: bytes) -> bytes:
-        """Offer a chunk that begins with a frame; what is left of it."""
-        decoder = self._decoder
-        if self._backlog or decoder.wanted or decoder.broken or len(data) > self._bytes_max:
-            return data
-        return data[fast.chunk(data, self.peer) :]
-
     def _run(self, frames: list[Frame]) -> None:
         peer, answer, fast = self.peer, self._answer, self._fast
         if len(frames) == 1:  # the common case, without the loop: 0.2 us less
             frame = frames[0]
-            if fast is None or not fast(frame, peer):
+            if fast is None or not fast.frame(frame):
                 peer.is_marked = True
                 answer(frame, peer)
                 peer.flush()
@@ -105,7 +108,7 @@ class Connection(asyncio.Protocol):
             rest = iter(frames)
             peer.is_marked = True  # what is sent waits for the end of the chunk
             for frame in rest:
-                if fast is not None and fast(frame, peer):
+                if fast is not None and fast.frame(frame):
                     continue
                 answer(frame, peer)
                 if peer.unsent_bytes > ANSWER_BYTES:
@@ -144,7 +147,9 @@ class Connection(asyncio.Protocol):
 class RemotingServer:
     """A listening socket and its connections. Belongs to the loop that starts it."""
 
-    def __init__(self, answer: Answer, settings: NetSettings, *, fast: Fast | None = None) -> None:
+    def __init__(
+        self, answer: Answer, settings: NetSettings, *, fast: Callable[[Peer], Fast] | None = None
+    ) -> None:
         self.answer, self.settings, self.fast = answer, settings, fast
         self.connections: set[Connection] = set()
         self._in_flight = InFlight(settings.in_flight_max, settings.in_flight_total_max)
