@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -19,10 +20,16 @@ _OPEN = [
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, with its neighbours for the broker's other sockets."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that was free a moment ago, as were port - 2 and port + 1, which brokers take too."""
+    for _ in range(100):
+        with contextlib.ExitStack() as probes, contextlib.suppress(OSError):
+            first = probes.enter_context(socket.socket())
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            for neighbour in (port - 2, port + 1):
+                probes.enter_context(socket.socket()).bind(("", neighbour))
+            return port
+    raise AssertionError("no three free ports side by side")
 
 
 class ApacheRole:
