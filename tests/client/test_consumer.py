@@ -454,7 +454,8 @@ def test_a_message_whose_properties_fill_a_record_can_still_be_buried(
         send(served, topic, [b"good"])
         until(lambda: seen.attempts(b"good") == 1)
         (letter,) = dead_letters(served, group, 1)
-    assert seen.attempts(b"bad") == 2
+    has_room = orderly or size < 32_590  # without room for a retry's properties: buried at once
+    assert seen.attempts(b"bad") == (2 if has_room else 1)
     found = letter.properties
     assert (letter.body, found["small"]) == (b"bad", "s")
     assert (found["DLQ_ORIGIN_TOPIC"], found["DLQ_ORIGIN_MESSAGE_ID"]) == (topic, letter.msg_id)
