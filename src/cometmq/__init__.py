@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from cometmq.client.handlers import RetryLater
     from cometmq.client.producer import AsyncProducer
     from cometmq.client.push_consumer import AsyncPushConsumer
-    from cometmq.client.sync import Admin, Producer, PushConsumer
+    from cometmq.client.sync import Admin, Producer
+    from cometmq.client.sync_consumers import PushConsumer
     from cometmq.errors import (
         BrokerError,
         ClientError,
@@ -77,7 +78,7 @@ _HOMES = {
     "MessageQueue": "model.queue",
     "PartlySent": "errors",
     "Producer": "client.sync",
-    "PushConsumer": "client.sync",
+    "PushConsumer": "client.sync_consumers",
     "RemotingError": "errors",
     "RemotingTimeout": "errors",
     "RetryLater": "client.handlers",

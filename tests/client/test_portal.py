@@ -13,7 +13,8 @@ from cometmq.client.lanes import Lanes
 from cometmq.client.portal import Portal
 from cometmq.client.producer import AsyncProducer
 from cometmq.client.push_consumer import AsyncPushConsumer
-from cometmq.client.sync import Admin, Producer, PushConsumer
+from cometmq.client.sync import Admin, Producer
+from cometmq.client.sync_consumers import PushConsumer
 from cometmq.client.workers import Tasks, Threads
 from cometmq.errors import NotStarted, RemotingTimeout
 

@@ -19,7 +19,7 @@ from cometmq import (
     errors,
 )
 from cometmq.client import decode
-from cometmq.client.options import beginning, strategy
+from cometmq.client.consumer_options import beginning, strategy
 from cometmq.errors import ClientError, InvalidMessage, SettingsError
 from cometmq.rules.allocate import STRATEGIES
 

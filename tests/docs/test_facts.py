@@ -8,7 +8,8 @@ import pytest
 from cometmq.broker import dead_letters, holds, pull
 from cometmq.cli.main import cli
 from cometmq.client import bulk, validation
-from cometmq.client.options import ConsumerOptions, ProducerOptions
+from cometmq.client.consumer_options import ConsumerOptions
+from cometmq.client.options import ProducerOptions
 from cometmq.model.group import GROUP_NAME_MAX
 from cometmq.model.message import Property
 from cometmq.model.topic import RETRY_TOPIC_NAME_MAX, TOPIC_NAME_MAX

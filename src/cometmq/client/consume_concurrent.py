@@ -20,13 +20,9 @@ if TYPE_CHECKING:
 
     from cometmq.client.assigned import Assigned
     from cometmq.client.handlers import AsyncHandler, Outcome, SyncHandler
-    from cometmq.client.offset_store import OffsetStore
-    from cometmq.client.options import ConsumerOptions
-    from cometmq.client.send_back import SendBack
-    from cometmq.client.subscriptions import Subscription, Subscriptions
-    from cometmq.client.workers import Tasks, Threads
+    from cometmq.client.strategy import Parts
+    from cometmq.client.subscriptions import Subscription
     from cometmq.model.message import MessageExt
-    from cometmq.world.background import Background
 
 
 class _Call:
@@ -66,21 +62,11 @@ class _Call:
 class ConcurrentConsume:
     """Feeds handlers for one concurrent consumer. One loop owns it."""
 
-    def __init__(
-        self,
-        options: ConsumerOptions,
-        subscriptions: Subscriptions,
-        threads: Threads,
-        tasks: Tasks,
-        send_back: SendBack,
-        offsets: OffsetStore,
-        background: Background,
-        broke_off: Callable[[Assigned], None],
-    ) -> None:
-        self._options, self._subscriptions = options, subscriptions
-        self._threads, self._tasks = threads, tasks
-        self._send_back, self._offsets = send_back, offsets
-        self._background, self._broke_off = background, broke_off
+    def __init__(self, parts: Parts) -> None:
+        self._options, self._subscriptions = parts.options, parts.subscriptions
+        self._threads, self._tasks = parts.threads, parts.tasks
+        self._send_back, self._offsets = parts.send_back, parts.offsets
+        self._background, self._broke_off = parts.background, parts.broke_off
 
     def begin(self, assigned: Assigned) -> None:
         """Nothing is needed for a new queue: its messages start work by themselves."""
@@ -105,6 +91,13 @@ class ConcurrentConsume:
         while assigned.in_hand and loop.time() < deadline:
             await asyncio.sleep(0.01)
         return not assigned.in_hand
+
+    def facts(self) -> dict[str, str]:
+        """Nothing beyond what is said of every queue."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing is held beyond the queues."""
 
     def _submit(self, assigned: Assigned, messages: list[MessageExt]) -> None:
         subscription = self._subscriptions.handler_of(messages[0].topic)

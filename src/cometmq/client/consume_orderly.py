@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, cast
 
 from cometmq.client import handlers
-from cometmq.errors import CometError
+from cometmq.errors import ClientError, CometError
 from cometmq.rules import retry
 
 if TYPE_CHECKING:
@@ -23,12 +23,8 @@ if TYPE_CHECKING:
 
     from cometmq.client.assigned import Assigned
     from cometmq.client.handlers import AsyncHandler, Outcome, SyncHandler
-    from cometmq.client.offset_store import OffsetStore
-    from cometmq.client.options import ConsumerOptions
-    from cometmq.client.queue_locks import QueueLocks
-    from cometmq.client.send_back import SendBack
-    from cometmq.client.subscriptions import Subscription, Subscriptions
-    from cometmq.client.workers import Threads
+    from cometmq.client.strategy import Parts
+    from cometmq.client.subscriptions import Subscription
     from cometmq.model.message import MessageExt
 
 log = logging.getLogger(__name__)
@@ -90,19 +86,14 @@ class _Stint:
 class OrderlyConsume:
     """Runs the queues of one orderly consumer. One loop owns it."""
 
-    def __init__(
-        self,
-        options: ConsumerOptions,
-        subscriptions: Subscriptions,
-        threads: Threads,
-        send_back: SendBack,
-        offsets: OffsetStore,
-        locks: QueueLocks,
-        give_up: Callable[[Assigned], None],
-    ) -> None:
-        self._options, self._subscriptions, self._threads = options, subscriptions, threads
-        self._send_back, self._offsets, self._locks = send_back, offsets, locks
-        self._give_up = give_up
+    def __init__(self, parts: Parts) -> None:
+        if parts.locks is None:
+            raise ClientError("an orderly consumer cannot do without locks")
+        options = parts.options
+        self._options, self._subscriptions = options, parts.subscriptions
+        self._threads, self._send_back = parts.threads, parts.send_back
+        self._offsets, self._locks = parts.offsets, parts.locks
+        self._give_up = parts.give_up
         self._room = asyncio.Semaphore(options.consume_threads)
         self._times_max = retry.reconsume_times_max(options.max_attempts, orderly=True)
 
@@ -123,6 +114,13 @@ class OrderlyConsume:
         """
         _, late = await asyncio.wait(assigned.tasks, timeout=timeout_s)
         return not late
+
+    def facts(self) -> dict[str, str]:
+        """Nothing beyond what is said of every queue."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing is held beyond the queues."""
 
     async def _work(self, assigned: Assigned) -> None:
         loop = asyncio.get_running_loop()

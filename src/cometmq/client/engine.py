@@ -23,6 +23,7 @@ from cometmq.client.pull_loop import PullLoop
 from cometmq.client.queue_locks import QueueLocks
 from cometmq.client.rebalance import Rebalance
 from cometmq.client.send_back import SendBack
+from cometmq.client.strategy import Parts
 from cometmq.client.workers import Tasks, Threads
 from cometmq.errors import CometError
 from cometmq.model.group import INNER_PRODUCER_GROUP
@@ -31,7 +32,9 @@ from cometmq.rules.retry import reconsume_times_max
 from cometmq.world.background import Background
 
 if TYPE_CHECKING:
-    from cometmq.client.options import ClientOptions, ConsumerOptions
+    from cometmq.client.consumer_options import ConsumerOptions
+    from cometmq.client.options import ClientOptions
+    from cometmq.client.strategy import Strategy
     from cometmq.client.subscriptions import Subscriptions
     from cometmq.model.queue import MessageQueue
     from cometmq.world.ports import Clock
@@ -62,10 +65,10 @@ class Engine:
             QueueLocks(core, options.group, options.lock_valid_s) if options.orderly else None
         )
         self._rebalance = Rebalance(core, options, subscriptions, self._offsets, self._locks)
-        consume = self._consume(self._send_back())
+        self._consume = consume = _strategy_of(options)(self._parts())
         pulls = PullLoop(core, options, subscriptions, self._offsets, consume, self._rebalance)
         self._rebalance.use(consume, pulls)
-        self._inbound = Inbound(core, options, subscriptions, self._rebalance)
+        self._inbound = Inbound(core, options, subscriptions, self._rebalance, consume.facts)
         self._lost: set[str] = set()
 
     @property
@@ -104,6 +107,7 @@ class Engine:
             await self._rounds.stop()
             await self._rebalance.stop()
         finally:
+            self._consume.close()
             self._tasks.close()
             self._threads.close()
             await self._core.stop()
@@ -114,27 +118,18 @@ class Engine:
         delivery = Delivery(core, ProducerOptions(group=INNER_PRODUCER_GROUP))
         return SendBack(core, delivery, QueueChoice(os.getpid()), options.group, times_max)
 
-    def _consume(self, send_back: SendBack) -> ConcurrentConsume | OrderlyConsume:
-        options, subscriptions = self._options, self._subscriptions
-        if self._locks is None:
-            return ConcurrentConsume(
-                options,
-                subscriptions,
-                self._threads,
-                self._tasks,
-                send_back,
-                self._offsets,
-                self._core.background,
-                self._rebalance.broke_off,
-            )
-        return OrderlyConsume(
-            options,
-            subscriptions,
-            self._threads,
-            send_back,
-            self._offsets,
-            self._locks,
-            self._rebalance.give_up,
+    def _parts(self) -> Parts:
+        return Parts(
+            options=self._options,
+            subscriptions=self._subscriptions,
+            threads=self._threads,
+            tasks=self._tasks,
+            send_back=self._send_back(),
+            offsets=self._offsets,
+            background=self._core.background,
+            broke_off=self._rebalance.broke_off,
+            give_up=self._rebalance.give_up,
+            locks=self._locks,
         )
 
     def _consumer_data(self) -> ConsumerData:
@@ -167,3 +162,8 @@ class Engine:
         if addr in self._lost:
             self._lost.discard(addr)
             self._rebalance.rejoin(self._options.rejoin_grace_s)
+
+
+def _strategy_of(options: ConsumerOptions) -> Strategy:
+    """The way of handling that the options ask for."""
+    return OrderlyConsume if options.orderly else ConcurrentConsume

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.client.assigned import Assigned
+    from cometmq.client.consumer_options import ConsumerOptions
     from cometmq.client.core import Core
     from cometmq.client.handlers import AsyncHandler, Outcome, SyncHandler
-    from cometmq.client.options import ConsumerOptions
     from cometmq.client.rebalance import Rebalance
     from cometmq.client.subscriptions import Subscriptions
     from cometmq.model.message import MessageExt
@@ -53,8 +53,9 @@ class Inbound:
         options: ConsumerOptions,
         subscriptions: Subscriptions,
         rebalance: Rebalance,
+        facts: Callable[[], dict[str, str]],
     ) -> None:
-        self._core, self._options = core, options
+        self._core, self._options, self._facts = core, options, facts
         self._subscriptions, self._rebalance = subscriptions, rebalance
         self._started_ms = core.clock.now_ms()
 
@@ -105,6 +106,7 @@ class Inbound:
                 "PROP_CONSUMEORDERLY": "true" if self._options.orderly else "false",
                 "PROP_THREADPOOL_CORE_SIZE": str(self._options.consume_threads),
                 "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+                **self._facts(),
             },
             subscriptions=self._subscriptions.data(),
             mq_table={

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from cometmq.client.assigned import Assigned
+    from cometmq.client.consumer_options import ConsumerOptions
     from cometmq.client.core import Core
     from cometmq.client.offset_store import OffsetStore
-    from cometmq.client.options import ConsumerOptions
     from cometmq.client.subscriptions import Subscriptions
     from cometmq.model.message import MessageExt
 

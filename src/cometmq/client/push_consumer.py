@@ -12,29 +12,20 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Self
 
+from cometmq.client.consumer_options import push_options
 from cometmq.client.engine import Engine
-from cometmq.client.options import (
-    ClientOptions,
-    ConsumerOptions,
-    beginning,
-    name_servers,
-    strategy,
-)
 from cometmq.client.subscriptions import Subscriptions
 from cometmq.client.validation import check_topic
 from cometmq.errors import ClientError
-from cometmq.model.results import ConsumeFrom
-from cometmq.rules.allocate import STRATEGIES
-from cometmq.rules.flow import FlowLimits
 from cometmq.rules.tags import expression_problem
 from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from typing import Unpack
 
+    from cometmq.client.consumer_options import PushSettings
     from cometmq.client.handlers import Handler
     from cometmq.model.queue import MessageQueue
-    from cometmq.rules.allocate import Allocate
 
 
 class AsyncPushConsumer:
@@ -61,54 +52,8 @@ class AsyncPushConsumer:
     every `persist_s` and at stop.
     """
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        namesrv: str | Sequence[str] | None = None,
-        orderly: bool = False,
-        consume_threads: int = 20,
-        batch_size: int = 1,
-        pull_batch_size: int = 32,
-        pull_interval_ms: int = 0,
-        max_attempts: int | None = None,
-        suspend_ms: int = 1000,
-        consume_from: ConsumeFrom | str = ConsumeFrom.LAST,
-        consume_timestamp_ms: int | None = None,
-        allocate: Allocate | str = STRATEGIES["AVG"],
-        flow: FlowLimits | None = None,
-        persist_s: float = 5.0,
-        rebalance_s: float = 20.0,
-        lock_renew_s: float = 20.0,
-        lock_valid_s: float = 30.0,
-        heartbeat_s: float = 30.0,
-        stop_timeout_s: float = 30.0,
-        instance_name: str | None = None,
-    ) -> None:
-        self._options = ConsumerOptions(
-            group=group,
-            orderly=orderly,
-            consume_threads=consume_threads,
-            batch_size=batch_size,
-            pull_batch_size=pull_batch_size,
-            pull_interval_ms=pull_interval_ms,
-            max_attempts=max_attempts,
-            suspend_ms=suspend_ms,
-            consume_from=beginning(consume_from),
-            consume_timestamp_ms=consume_timestamp_ms,
-            allocate=strategy(allocate),
-            flow=FlowLimits() if flow is None else flow,
-            persist_s=persist_s,
-            rebalance_s=rebalance_s,
-            lock_renew_s=lock_renew_s,
-            lock_valid_s=lock_valid_s,
-            stop_timeout_s=stop_timeout_s,
-        )
-        self._client_options = ClientOptions(
-            namesrv=name_servers(namesrv, os.environ),
-            instance_name=instance_name,
-            heartbeat_s=heartbeat_s,
-        )
+    def __init__(self, group: str, **settings: Unpack[PushSettings]) -> None:
+        self._client_options, self._options = push_options(group, settings, os.environ)
         self._subscriptions = Subscriptions(group)
         self._engine: Engine | None = None
         self._stopped: asyncio.Event | None = None

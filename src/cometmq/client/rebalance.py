@@ -24,9 +24,9 @@ from cometmq.wire.headers.client import GetConsumerListByGroupRequestHeader
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
+    from cometmq.client.consumer_options import ConsumerOptions
     from cometmq.client.core import Core
     from cometmq.client.offset_store import OffsetStore
-    from cometmq.client.options import ConsumerOptions
     from cometmq.client.queue_locks import QueueLocks
     from cometmq.client.subscriptions import Subscriptions
     from cometmq.model.queue import MessageQueue
