@@ -13,7 +13,7 @@ CometError
 │   ├── ConnectFailed, SendFailed, RemotingTimeout (also a TimeoutError), TooManyRequests
 ├── BrokerError            the peer answered with an error code (code, remark, addr)
 ├── ClientError            misuse or state of a client
-│   ├── NotStarted, RouteNotFound, InvalidMessage
+│   ├── NotStarted, RouteNotFound, InvalidMessage, BadFilter
 │   └── DataLoss           messages a reader was promised are gone; QueueShrank when they may return
 └── Reject                 server side only: answer this code with this remark
 """
@@ -131,6 +131,14 @@ class RouteNotFound(ClientError):
 
 class InvalidMessage(ClientError):
     """The message breaks RocketMQ's rules for topic, body or properties."""
+
+
+class BadFilter(ClientError):
+    """A filter expression is no SQL92 as RocketMQ reads it; `at` is the place, from 0."""
+
+    def __init__(self, problem: str, at: int) -> None:
+        self.at = at
+        super().__init__(f"{problem} (character {at + 1} of the filter)")
 
 
 class DataLoss(ClientError):

@@ -1,0 +1,177 @@
+"""SQL92 filters: a text that says which messages a subscriber wants, made into a function.
+
+Owns the grammar, loosest first: OR; AND; `=`, `<>`, IS [NOT] NULL; `<`, `<=`, `>`, `>=` and [NOT]
+BETWEEN, IN, CONTAINS, STARTSWITH, ENDSWITH; then `+`, `-`, NOT; then literals, properties and what
+stands in brackets. Refuses to know where properties come from. Like RocketMQ it ignores what
+follows a whole expression. Invariant: the function never raises; only True lets a message through.
+Java: SelectorParser.jj, SqlFilter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cometmq.errors import BadFilter
+from cometmq.rules import sql92_terms as terms
+from cometmq.rules.sql92_tokens import FLOAT, INTEGER, NAME, STRING, Tokens, unexpected
+from cometmq.rules.sql92_values import double, integer
+
+if TYPE_CHECKING:
+    from cometmq.rules.sql92_terms import Get, Run, Term
+
+LENGTH_MAX = 16_384
+"""Longest filter, characters."""
+
+Filter = Callable[["Get"], bool]
+"""Says whether a message is wanted; asks for properties by name, None for one that is missing."""
+
+_TEXT_TESTS = ("CONTAINS", "STARTSWITH", "ENDSWITH")
+_LITERALS = {"TRUE": True, "FALSE": False, "NULL": None}
+
+
+def parse(text: str) -> Filter:
+    """The filter that a text describes; raises BadFilter where there is none."""
+    run = verdict_of(text)
+
+    def matches(get: Get) -> bool:
+        try:
+            return run(get) is True
+        except ValueError:  # a text that is not the number it is compared with
+            return False
+
+    return matches
+
+
+def verdict_of(text: str) -> Run:
+    """The same as a function of three values, None for unknown; ValueError: there is none."""
+    if len(text) > LENGTH_MAX:
+        raise BadFilter(f"it is longer than {LENGTH_MAX} characters", LENGTH_MAX)
+    return _Parser(text).whole().run
+
+
+class _Parser:
+    """One text on its way to a term; one method for each level of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = Tokens(text)
+        self._nested = 0
+
+    def whole(self) -> Term:
+        return terms.condition(self._either(), 0)
+
+    def _either(self) -> Term:
+        return self._row("OR", self._both)
+
+    def _both(self) -> Term:
+        return self._row("AND", self._equality)
+
+    def _row(self, word: str, part: Callable[[], Term]) -> Term:
+        tokens, found = self._tokens, [part()]
+        while (token := tokens.peek()).kind == word:
+            tokens.take()
+            found.append(part())
+        if len(found) == 1:
+            return found[0]
+        conditions = [terms.condition(term, token.at) for term in found]
+        return terms.joined(conditions, token.at, by_or=word == "OR")
+
+    def _equality(self) -> Term:
+        tokens, left = self._tokens, self._comparison()
+        while True:
+            kind, at = tokens.peek().kind, tokens.peek().at
+            if kind in ("=", "<>"):
+                tokens.take()
+                left = terms.equals(left, self._comparison(), at)
+                left = left if kind == "=" else terms.negated(left, at)
+            elif kind == "IS":
+                tokens.take()
+                is_not = tokens.peek().kind == "NOT" and bool(tokens.take())
+                tokens.expect("NULL")
+                left = terms.is_null(left, at)
+                left = terms.negated(left, at) if is_not else left
+            else:
+                return left
+
+    def _comparison(self) -> Term:
+        tokens, left = self._tokens, self._unary()
+        while True:
+            token = tokens.peek()
+            is_not = token.kind == "NOT"
+            kind = tokens.peek(1).kind if is_not else token.kind
+            if kind in terms.ORDERS and not is_not:
+                tokens.take()
+                left = terms.ordered(left, self._unary(), kind, token.at)
+            elif kind in ("BETWEEN", "IN", *_TEXT_TESTS):
+                for _ in range(1 + is_not):
+                    tokens.take()
+                left = self._test(left, kind, token.at, is_not=is_not)
+            elif is_not:
+                raise unexpected(tokens.peek(1), "BETWEEN, IN or the like after NOT")
+            else:
+                return left
+
+    def _test(self, left: Term, kind: str, at: int, *, is_not: bool) -> Term:
+        if kind in _TEXT_TESTS:
+            return terms.holding(left, kind, self._string(), at, is_not=is_not)
+        if kind == "IN":
+            return terms.among(left, self._strings(), at, is_not=is_not)
+        low = self._unary()
+        self._tokens.expect("AND")
+        return (terms.outside if is_not else terms.between)(left, low, self._unary(), at)
+
+    def _unary(self) -> Term:
+        kind, at = self._tokens.peek().kind, self._tokens.peek().at
+        if kind not in ("+", "-", "NOT"):
+            return self._primary()
+        self._tokens.take()
+        with_sign = self._deeper(self._unary, at)
+        if kind == "NOT":
+            return terms.negated(terms.condition(with_sign, at), at)
+        return terms.negative(with_sign, at) if kind == "-" else with_sign
+
+    def _primary(self) -> Term:
+        token = self._tokens.take()
+        kind, text, at = token
+        if kind == "(":
+            term = self._deeper(self._either, at)
+            self._tokens.expect(")")
+            return term
+        if kind == NAME:
+            return terms.named(text)
+        if kind in _LITERALS:
+            return terms.constant(_LITERALS[kind], at)
+        if kind == STRING:
+            return terms.constant(_plain(text), at)
+        if kind not in (INTEGER, FLOAT):
+            raise unexpected(token, "a value, a property or a bracket")
+        try:
+            return terms.constant(integer(text) if kind == INTEGER else double(text), at)
+        except ValueError as error:
+            raise BadFilter(str(error), at) from None
+
+    def _deeper(self, part: Callable[[], Term], at: int) -> Term:
+        self._nested += 1
+        if self._nested > terms.DEPTH_MAX:
+            raise BadFilter(f"more than {terms.DEPTH_MAX} parts lie in one another", at)
+        term = part()
+        self._nested -= 1
+        return term
+
+    def _strings(self) -> list[str]:
+        tokens = self._tokens
+        tokens.expect("(")
+        found = [self._string()]
+        while tokens.peek().kind == ",":
+            tokens.take()
+            found.append(self._string())
+        tokens.expect(")")
+        return found
+
+    def _string(self) -> str:
+        return _plain(self._tokens.expect(STRING).text)
+
+
+def _plain(literal: str) -> str:
+    """The text of a literal: without its quotes, two inside standing for one."""
+    return literal[1:-1].replace("''", "'")

@@ -1,0 +1,209 @@
+"""What an SQL92 filter is made of, each part with the function that works it out for a message.
+
+Owns what RocketMQ refuses when a part is put together (a text beside `<`, `= NULL`, a range that
+ends before it begins) and the three-valued answers: True, False, None for unknown. A function gets
+`get`, which gives a property's text or None, and may raise ValueError: then there is no verdict.
+Java: ComparisonExpression, LogicExpression, UnaryExpression, PropertyExpression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from operator import ge, gt, le, lt
+from typing import NamedTuple
+
+from cometmq.errors import BadFilter
+from cometmq.rules.sql92_values import Long, Value, compare, equal, order
+
+Get = Callable[[str], str | None]
+Run = Callable[[Get], Value]
+
+DEPTH_MAX = 100
+"""How deep parts may lie in parts."""
+
+ORDERS: dict[str, Callable[[int, int], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+
+
+class Term(NamedTuple):
+    """A part. `value` is that of a constant, `name` that of a property."""
+
+    run: Run
+    depth: int = 1
+    is_condition: bool = False
+    is_constant: bool = False
+    value: Value = None
+    name: str | None = None
+
+
+def constant(value: Value, at: int) -> Term:
+    """A literal. A double must be positive and finite, whatever stands before it."""
+    if type(value) is float and not 0 < value < inf:
+        raise BadFilter("a number with a point must lie between 4.9e-324 and 1.8e308", at)
+    is_condition = value is None or type(value) is bool
+    return Term(lambda _get: value, 1, is_condition, is_constant=True, value=value)
+
+
+def named(name: str) -> Term:
+    """A property."""
+    return Term(lambda get: get(name), name=name)
+
+
+def condition(term: Term, at: int) -> Term:
+    """The part as a condition. A property alone is one that no text fulfils."""
+    if term.is_condition:
+        return term
+    if term.name is None:
+        raise BadFilter("a condition is needed here, not a value", at)
+    run = term.run
+    return _made(lambda get: None if run(get) is None else False, at, term)
+
+
+def negative(term: Term, at: int) -> Term:
+    """`-` before a part; what is no number becomes unknown."""
+    run = term.run
+
+    def negate(get: Get) -> Value:
+        value = run(get)
+        if value is None or type(value) in (bool, str):
+            return None
+        assert not isinstance(value, str)
+        return Long(-value) if type(value) is Long else -value
+
+    return Term(negate, _deeper(at, term))
+
+
+def negated(term: Term, at: int) -> Term:
+    """NOT before a condition."""
+    run = term.run
+
+    def invert(get: Get) -> Value:
+        value = run(get)
+        return None if value is None else not value
+
+    return _made(invert, at, term)
+
+
+def joined(terms: list[Term], at: int, *, by_or: bool) -> Term:
+    """Conditions with AND or OR between them, worked out from the left until one decides."""
+    if len(terms) == 1:
+        return terms[0]
+    runs = tuple(term.run for term in terms)
+
+    def join(get: Get) -> Value:
+        verdict: Value = not by_or
+        for run in runs:
+            value = run(get)
+            if value is by_or:
+                return by_or
+            if value is None:
+                verdict = None
+        return verdict
+
+    return _made(join, at, *terms)
+
+
+def equals(left: Term, right: Term, at: int) -> Term:
+    """`=`: a literal NULL on either side is refused, as is a truth value against another kind."""
+    for term in (left, right):
+        if term.is_constant and term.value is None:
+            raise BadFilter("NULL is compared with IS NULL or IS NOT NULL", at)
+    if left.is_constant and left.is_condition and right.is_constant and not right.is_condition:
+        raise BadFilter("a truth value is compared with another one only", at)
+    left_run, right_run, wanted = left.run, right.run, right.value
+    if left.name is not None and type(wanted) is str:  # the common case, without the detour
+
+        def same(get: Get) -> Value:
+            found = left_run(get)
+            return None if found is None else found == wanted
+
+        return _made(same, at, left, right)
+    return _made(lambda get: equal(left_run(get), right_run(get)), at, left, right)
+
+
+def is_null(term: Term, at: int) -> Term:
+    """IS NULL."""
+    run = term.run
+    return _made(lambda get: run(get) is None, at, term)
+
+
+def ordered(left: Term, right: Term, sign: str, at: int) -> Term:
+    """`>`, `>=`, `<` or `<=`: between numbers and what may become one."""
+    for term in (left, right):
+        is_number = type(term.value) in (int, Long, float)
+        if term.is_condition or (term.is_constant and not is_number):
+            raise BadFilter(f"{sign} compares numbers and properties only", at)
+    left_run, right_run, test = left.run, right.run, ORDERS[sign]
+
+    def run(get: Get) -> Value:
+        one = left_run(get)
+        if one is None:
+            return None
+        other = right_run(get)
+        return None if other is None else test(order(one, other), 0)
+
+    return _made(run, at, left, right)
+
+
+def between(term: Term, low: Term, high: Term, at: int) -> Term:
+    """BETWEEN low AND high, both included; two literals must stand in order."""
+    if low.is_constant and high.is_constant:
+        if low.value is None or high.value is None:
+            raise BadFilter("a range has no NULL at its ends", at)
+        try:
+            is_empty = compare(high.value, low.value) < 0
+        except ValueError as error:
+            raise BadFilter(f"no range: {error}", at) from None
+        if is_empty:
+            raise BadFilter("the range ends before it begins", at)
+    ends = [ordered(term, low, ">=", at), ordered(term, high, "<=", at)]
+    return joined(ends, at, by_or=False)
+
+
+def outside(term: Term, low: Term, high: Term, at: int) -> Term:
+    """NOT BETWEEN low AND high."""
+    ends = [ordered(term, low, "<", at), ordered(term, high, ">", at)]
+    return joined(ends, at, by_or=True)
+
+
+def among(term: Term, texts: list[str], at: int, *, is_not: bool) -> Term:
+    """IN or NOT IN a list of texts, for a property."""
+    if term.name is None:
+        raise BadFilter("IN asks for a property on its left", at)
+    run, wanted = term.run, frozenset(texts)
+
+    def look(get: Get) -> Value:
+        found = run(get)
+        return None if found is None else (found in wanted) is not is_not
+
+    return _made(look, at, term)
+
+
+def holding(term: Term, how: str, part: str, at: int, *, is_not: bool) -> Term:
+    """CONTAINS, STARTSWITH, ENDSWITH and their NOT: never unknown, false for what is no text."""
+    run = term.run
+
+    def look(get: Get) -> Value:
+        if not part:
+            return False
+        found = run(get)
+        if not isinstance(found, str):
+            return False
+        if how == "CONTAINS":
+            holds = part in found
+        else:
+            holds = found.startswith(part) if how == "STARTSWITH" else found.endswith(part)
+        return holds is not is_not
+
+    return _made(look, at, term)
+
+
+def _made(run: Run, at: int, *parts: Term) -> Term:
+    return Term(run, _deeper(at, *parts), is_condition=True)
+
+
+def _deeper(at: int, *parts: Term) -> int:
+    depth = 1 + max(part.depth for part in parts)
+    if depth > DEPTH_MAX:
+        raise BadFilter(f"more than {DEPTH_MAX} parts lie in one another", at)
+    return depth
