@@ -1,41 +1,151 @@
-"""Counters and the rates made of their samples."""
+"""Counters, their windows, and the rates made of them."""
 
-from cometmq.broker.stats import SAMPLE_S, Stats
+import asyncio
+from collections.abc import Callable
 
-DAY_MS = 86_400_000
+import pytest
 
+from cometmq.broker.stats import SAMPLE_S, Stats, Window
 
-def test_rates_are_made_of_the_samples_of_the_last_minute() -> None:
-    stats = Stats(lambda: 0)
-    assert stats.topic_rate("T") == 0.0
-    for second in range(0, 120, SAMPLE_S):
-        stats.put("T", 20 if second >= 60 else 1000, 100)
-        stats.got("G", "T", 5, 100)
-        stats.sample()
-    assert stats.topic_rate("T") == 20 / SAMPLE_S
-    assert stats.group_rate("G", "T") == 5 / SAMPLE_S
-    assert stats.puts.rate(60) == 20 / SAMPLE_S
-    assert stats.group_rate("H", "T") == 0.0
+START_MS = 1_700_000_000_000
 
 
-def test_totals_know_where_the_day_began() -> None:
-    now_ms = [5 * DAY_MS]
-    stats = Stats(lambda: now_ms[0])
-    stats.put("T", 10, 1)
-    stats.sample()
+class Life:
+    """Statistics whose time goes on by samples."""
+
+    def __init__(self, **more: Callable[..., bool]) -> None:
+        self.now_ms, self.hour = START_MS, 12
+        self.stats = Stats(lambda: self.now_ms, lambda: self.hour, **more)
+        self.stats.sample()
+
+    def go_on(self, seconds: int, each: Callable[[Stats], None] = lambda _stats: None) -> None:
+        for _ in range(seconds // SAMPLE_S):
+            each(self.stats)
+            self.now_ms += SAMPLE_S * 1000
+            self.stats.sample()
+
+
+def test_rates_are_those_of_the_last_minute() -> None:
+    life = Life()
+    assert life.stats.topic_rate("T") == 0.0
+    life.go_on(60, lambda stats: stats.put("T", 1000, 1))
+    life.go_on(60, lambda stats: (stats.put("T", 20, 100), stats.got("G", "T", 0, 5, 100))[1])
+    assert life.stats.topic_rate("T") == 20 / SAMPLE_S
+    assert life.stats.group_rate("G", "T") == 5 / SAMPLE_S
+    assert life.stats.puts.rate(60) == 20 / SAMPLE_S
+    assert life.stats.group_rate("H", "T") == 0.0
+
+
+def test_a_counter_tells_its_last_minute_hour_and_day() -> None:
+    life = Life()
+    life.go_on(3600, lambda stats: stats.put("T", 10, 500))
+    found = life.stats.figures("TOPIC_PUT_NUMS", "T")
+    assert found is not None
+    assert found.minute == Window(60, 1.0, 10.0)
+    assert found.hour == Window(3600, 1.0, 10.0)
+    sizes = life.stats.figures("TOPIC_PUT_SIZE", "T")
+    assert sizes is not None
+    assert sizes.minute == Window(3000, 50.0, 500.0)
+    life.go_on(3600)
+    found = life.stats.figures("TOPIC_PUT_NUMS", "T")
+    assert found is not None
+    assert found.minute == Window(0, 0.0, 0.0), "nothing came within the last minute"
+    assert found.day.sum == 3600, "but within the day"
+
+
+def test_who_began_a_moment_ago_is_not_taken_for_slow() -> None:
+    life = Life()
+    life.go_on(300)
+    life.go_on(SAMPLE_S, lambda stats: stats.put("T", 50, 1))
+    assert life.stats.topic_rate("T") == 50 / SAMPLE_S
+
+
+def test_a_group_is_counted_by_topic_and_by_queue_with_the_time_it_took() -> None:
+    life = Life()
+    life.go_on(20, lambda stats: stats.got("G", "T", 3, 4, 400, 7))
+    stats = life.stats
+    of_group, of_queue = (
+        stats.figures("GROUP_GET_NUMS", "T@G"),
+        stats.figures("QUEUE_GET_NUMS", "T@3@G"),
+    )
+    assert of_group == of_queue
+    assert of_group is not None
+    assert of_group.minute.sum == 8
+    spent = stats.figures("GROUP_GET_LATENCY", "3@T@G")
+    assert spent is not None
+    assert spent.minute == Window(14, 0.7, 7.0)
+    for name, key in (("GROUP_GET_NUMS", "T@H"), ("QUEUE_GET_NUMS", "T@0@G"), ("NOPE", "T")):
+        assert stats.figures(name, key) is None
+
+
+def test_the_totals_of_a_day_begin_at_midnight_and_leave_out_the_brokers_own_topics() -> None:
+    life = Life(is_system=lambda topic: topic == "S")
+    life.go_on(SAMPLE_S, lambda stats: (stats.put("T", 10, 1), stats.put("S", 7, 1))[1])
+    stats = life.stats
     assert stats.puts_at_midnight == [0, 0]
-    now_ms[0] += DAY_MS
-    stats.sample()
+    life.hour = 0
+    life.go_on(SAMPLE_S)
     assert stats.puts_at_midnight == [0, 10]
-    stats.put("T", 5, 1)
-    stats.refresh()
-    assert stats.puts.count == 15
-    now_ms[0] += DAY_MS
-    stats.sample()
+    life.go_on(SAMPLE_S, lambda stats: stats.put("T", 5, 1))
+    assert stats.user_puts.count == 15
+    assert stats.puts.count == 22
+    life.hour = 23
+    life.go_on(SAMPLE_S)
+    life.hour = 0
+    life.go_on(SAMPLE_S)
     assert stats.puts_at_midnight == [10, 15]
+    total = stats.figures("BROKER_PUT_NUMS", "DefaultCluster")
+    users = stats.figures("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "DefaultCluster")
+    assert total is not None
+    assert users is not None
+    assert (total.minute.sum, users.minute.sum) == (22, 15)
 
 
-def test_names_beyond_the_bound_share_one_counter(monkeypatch) -> None:
+def test_what_is_deleted_is_forgotten_but_stays_in_the_totals() -> None:
+    life = Life()
+
+    def work(stats: Stats) -> None:
+        stats.put("T", 1, 10)
+        stats.put("G", 1, 10)
+        for topic, group in (("T", "G"), ("T", "H"), ("G", "T")):
+            stats.got(group, topic, 0, 2, 20)
+            stats.sent_back(group, topic)
+
+    life.go_on(SAMPLE_S, work)
+    stats = life.stats
+    stats.forget_topic("T")
+    for name, key in (
+        ("TOPIC_PUT_NUMS", "T"),
+        ("GROUP_GET_NUMS", "T@G"),
+        ("QUEUE_GET_NUMS", "T@0@H"),
+        ("GROUP_GET_LATENCY", "0@T@G"),
+        ("SNDBCK_PUT_NUMS", "T@G"),
+    ):
+        assert stats.figures(name, key) is None, name
+    assert stats.figures("GROUP_GET_NUMS", "G@T") is not None, "a group may be called like it"
+    assert stats.figures("TOPIC_PUT_NUMS", "G") is not None
+    stats.refresh()
+    assert (stats.puts.count, stats.gets.count, stats.user_gets.bytes) == (2, 6, 60)
+    stats.forget_group("T")
+    assert stats.figures("GROUP_GET_NUMS", "G@T") is None
+    stats.got("G", "T", 0, 1, 10)
+    stats.refresh()
+    assert stats.gets.count == 7
+    life.go_on(SAMPLE_S)
+    assert stats.figures("GROUP_GET_NUMS", "T@G") is not None, "it is counted anew"
+
+
+def test_a_sample_taken_in_slices_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cometmq.broker.stats._SLICE", 2)
+    life = Life()
+    for number in range(7):
+        life.stats.put(f"T{number}", 10, 1)
+    life.now_ms += SAMPLE_S * 1000
+    asyncio.run(life.stats.sample_in_slices())
+    assert {life.stats.topic_rate(f"T{number}") for number in range(7)} == {1.0}
+
+
+def test_names_beyond_the_bound_share_one_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cometmq.broker.stats.KEYS_MAX", 2)
     stats = Stats(lambda: 0)
     counters = [stats.counter_of_puts(name) for name in "abcd"]

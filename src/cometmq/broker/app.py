@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 from cometmq.broker import table as codes
 from cometmq.broker.admin.connections import ConnectionRequests
 from cometmq.broker.admin.groups import GroupRequests
+from cometmq.broker.admin.moves import MoveRequests
 from cometmq.broker.admin.progress import ProgressRequests
 from cometmq.broker.admin.runtime import RuntimeRequests
+from cometmq.broker.admin.statistics import StatisticsRequests
 from cometmq.broker.admin.topics import TopicRequests
 from cometmq.broker.clients import Clients
 from cometmq.broker.dead_letters import DeadLetters
@@ -98,7 +100,13 @@ class State:
         self.clients = Clients(now_ms, settings.channel_expired_timeout_ms)
         self.locks = QueueLocks(now_ms, settings.queue_lock_expire_ms)
         self.holds = Holds(settings.parked_pulls_max)
-        self.stats = Stats(now_ms)
+        self.stats = Stats(
+            now_ms,
+            world.clock.local_hour,
+            self.topics.is_system,
+            settings.broker_cluster_name,
+        )
+        self.delays.on_delivered = self.stats.put
         self.dead_letters = DeadLetters(
             store, self.topics, self.stats, deduplicate=settings.dead_letter_deduplicate
         )
@@ -263,7 +271,7 @@ class Broker:
             name="delay offsets",
         )
         every(HOUSEKEEPING_S, self._close_silent_clients, name="housekeeping of clients")
-        every(SAMPLE_S, self.state.stats.sample, name="statistics")
+        every(SAMPLE_S, self.state.stats.sample_in_slices, name="statistics", first_s=0)
 
     async def _stop_background(self) -> None:
         await self._background.stop()
@@ -288,12 +296,21 @@ class Broker:
         settings, store, state = self.settings, self.store, self.state
         topics, groups, clients = state.topics, state.groups, state.clients
         offsets, holds, stats = state.offsets, state.holds, state.stats
-        pull = PullHandler(store, topics, groups, clients, offsets, holds, stats, settings)
+        pull = PullHandler(store, topics, groups, clients, offsets, holds, stats, settings, now_ms)
         send_back = SendBackHandler(
             store, topics, groups, state.delays, state.dead_letters, stats, settings, now_ms
         )
         progress = ProgressRequests(
-            store, topics, groups, clients, offsets, holds, stats, settings.broker_name
+            store,
+            topics,
+            groups,
+            clients,
+            offsets,
+            state.delays,
+            stats,
+            now_ms,
+            settings.broker_name,
+            lambda: self.address,
         )
         return codes.table(
             send=self._send,
@@ -304,9 +321,11 @@ class Broker:
             send_back=send_back,
             view=ViewHandler(store),
             admin={
-                **TopicRequests(topics, offsets, store, lambda: self.address).table(),
-                **GroupRequests(groups, offsets).table(),
+                **TopicRequests(topics, offsets, store, stats).table(),
+                **GroupRequests(groups, offsets, stats).table(),
                 **progress.table(),
+                **MoveRequests(store, topics, groups, clients, offsets, holds, settings).table(),
+                **StatisticsRequests(store, topics, clients, stats).table(),
                 **ConnectionRequests(clients, store).table(),
             },
         )

@@ -59,6 +59,8 @@ class Delays:
         self.offsets: dict[int, int] = {}
         """Level to the next queue offset to deliver."""
         self.delivered = 0
+        self.on_delivered: Callable[[str, int, int], None] = _nobody
+        """Called with the topic of a delivered message, 1, and its stored bytes."""
         self.version = DataVersion()
         self._saved: dict[int, int] = {}
         self._is_moved, self._next_due_ms = asyncio.Event(), 0
@@ -213,13 +215,15 @@ class Delays:
             prepared_offset=found.prepared_offset,
             was_stored=True,
         )
-        status = self._store.put(draft).status
+        placed = self._store.put(draft)
+        status = placed.status
         if status in _NEVER:
             log.error("the delayed message at byte %d is not delivered: %s", phy_offset, status)
             return True
         if status is not PutStatus.PUT_OK:
             return False
         self.delivered += 1
+        self.on_delivered(topic, 1, placed.size)
         return True
 
     def _load(self, value: Any) -> None:
@@ -228,6 +232,10 @@ class Delays:
         offsets = found.get("offsetTable") or {}
         self.offsets = {int(level): int(offset) for level, offset in offsets.items()}
         self._saved = dict(self.offsets)
+
+
+def _nobody(topic: str, count: int, size: int) -> None:
+    """Nobody counts yet."""
 
 
 def _goal(raw: bytes) -> tuple[str, int]:

@@ -77,6 +77,22 @@ class Groups:
         """Whether the group may not read the topic."""
         return self.forbidden.get(group, {}).get(topic, 0) & _READ_FORBIDDEN != 0
 
+    def forbid(self, group: str, topic: str, *, is_forbidden: bool) -> None:
+        """Keep a group from reading a topic, or let it again."""
+        before = self.forbidden.get(group, {})
+        bits = before.get(topic, 0) & ~_READ_FORBIDDEN
+        if is_forbidden:
+            bits |= _READ_FORBIDDEN
+        topics = {name: each for name, each in {**before, topic: bits}.items() if each}
+        if topics == before:
+            return
+        self.forbidden[group] = topics
+        try:
+            self._changed(group, self.table.get(group))
+        except Reject:
+            self.forbidden[group] = before  # the disk did not take it
+            raise
+
     def save(self) -> None:
         """Write the table to its file."""
         groups = {name: group_fields(config) for name, config in self.table.items()}

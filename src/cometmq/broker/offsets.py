@@ -102,6 +102,10 @@ class Offsets:
         """Groups that have committed offsets of the topic."""
         return [group for name, group, _ in self._items() if name == topic]
 
+    def pairs(self) -> list[tuple[str, str]]:
+        """(topic, group) of all committed offsets."""
+        return [(topic, group) for topic, group, _ in self._items()]
+
     def queues_of(self, group: str, topic: str) -> dict[int, int]:
         """All committed offsets of the group in the topic, by queue id."""
         return dict(self._committed.get(f"{topic}@{group}", {}))

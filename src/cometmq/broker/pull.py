@@ -24,6 +24,8 @@ from cometmq.wire.headers.pull import PullMessageRequestHeader, PullMessageRespo
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cometmq.broker.clients import Clients
     from cometmq.broker.groups import Groups
     from cometmq.broker.holds import Holds
@@ -73,10 +75,11 @@ class PullHandler:
         holds: Holds,
         stats: Stats,
         settings: BrokerSettings,
+        now_ms: Callable[[], int],
     ) -> None:
         self._store, self._topics, self._groups = store, topics, groups
         self._clients, self._offsets, self._holds = clients, offsets, holds
-        self._stats, self._settings = stats, settings
+        self._stats, self._settings, self._now_ms = stats, settings, now_ms
         self._count_max = settings.max_transfer_count_on_message_in_memory
         self._bytes_max = settings.max_transfer_bytes_on_message_in_memory
 
@@ -101,6 +104,7 @@ class PullHandler:
             store = self._store
             ends = reset, store.min_offset(name, queue_id), store.max_offset(name, queue_id)
             return _encode(request.opaque, _MOVED, b"OFFSET_RESET", ends, topic, group, b"")
+        begun_ms = self._now_ms()
         got = self._store.get(
             name,
             queue_id,
@@ -116,7 +120,10 @@ class PullHandler:
         if code == _NOT_FOUND and may_park and header.sys_flag & bits.SUSPEND:
             return self._park(header, request, peer, match)
         if status is GetStatus.FOUND:
-            self._stats.got(header.consumer_group, name, got.count, len(got.body))
+            spent_ms = self._now_ms() - begun_ms
+            self._stats.got(
+                header.consumer_group, name, queue_id, got.count, len(got.body), spent_ms
+            )
         self._offsets.note_pull(header.consumer_group, name, queue_id, got.next_offset)
         ends = got.next_offset, got.min_offset, got.max_offset
         return _encode(request.opaque, code, _REMARKS[status], ends, topic, group, got.body)

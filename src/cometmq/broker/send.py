@@ -177,7 +177,7 @@ class SendHandler:
         self._delays.hold_back(draft)
         placed = self._store.put(draft)
         if placed.status is PutStatus.PUT_OK:
-            self._stats.put(header.topic, 1, placed.size)
+            self._stats.put(draft.topic, 1, placed.size)
         return self._answer(placed.status, [placed], queue_id, raw)
 
     def _send_batch(

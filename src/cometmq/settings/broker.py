@@ -66,6 +66,9 @@ class BrokerSettings:
     channel_expired_timeout_ms: int = setting(
         120_000, java="channelExpiredTimeout", note="silence after which a client is forgotten"
     )
+    use_server_side_reset_offset: bool = setting(
+        default=True, note="a reset is the broker's; false: connected consumers are asked"
+    )
     queue_lock_expire_ms: int = setting(60_000, note="life of a queue lock that is not renewed")
     dead_letter_deduplicate: bool = setting(
         default=False, note="a message becomes a group's dead letter once; standalone: true"

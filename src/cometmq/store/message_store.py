@@ -432,6 +432,10 @@ class MessageStore:
                 self._queues.remove(queue)
         self._upkeep.vouch_soon()
 
+    async def clean(self) -> None:
+        """Delete now what is older than need be, whatever the hour; OSError when that fails."""
+        await self._retention.clean(any_hour=True)
+
     @property
     def min_phy_offset(self) -> int:
         """The first byte of the log that is still there."""

@@ -42,7 +42,7 @@ class Retention:
         self.is_disk_full = False
         """Whether the disk is used beyond diskSpaceWarningLevelRatio: sends are refused."""
 
-    async def clean(self) -> None:
+    async def clean(self, *, any_hour: bool = False) -> None:
         """One round: measure the disk, delete what may go, let the queues follow."""
         used = self._used_percent()
         settings = self._settings
@@ -50,7 +50,7 @@ class Retention:
         if self.is_disk_full != was_full:
             log.warning("the disk is used to %d %%: %s", used, _word(is_full=self.is_disk_full))
         at_once = settings.clean_forcibly and used > settings.disk_clean_percent
-        is_hour = self._clock.local_hour() in settings.delete_hours
+        is_hour = any_hour or self._clock.local_hour() in settings.delete_hours
         if at_once or is_hour or used > settings.disk_used_percent_max:
             self._delete_old(at_once=at_once)
         if self._row.first != self._first:

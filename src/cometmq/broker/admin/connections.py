@@ -1,4 +1,4 @@
-"""Who is connected (203, 204), and questions handed on to a consumer (307, 309).
+"""Who is connected (203, 204, 328, 345), and questions handed on to consumers (223, 307, 309).
 
 Refuses to keep state; a consumer that does not answer within 10 s is reported as such.
 Java: AdminBrokerProcessor (getConsumerConnectionList, callConsumer).
@@ -6,6 +6,7 @@ Java: AdminBrokerProcessor (getConsumerConnectionList, callConsumer).
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError, Reject, RemotingError, RemotingTimeout
@@ -16,6 +17,8 @@ from cometmq.wire.bodies.admin import (
     encode_consumer_connections,
     encode_producer_connections,
 )
+from cometmq.wire.bodies.broker import ProducerInfo, encode_producer_table, encode_subscription
+from cometmq.wire.bodies.offset import decode_consumer_status, encode_consumer_status
 from cometmq.wire.codes import LanguageCode, ResponseCode
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.command import request as new_request
@@ -23,6 +26,7 @@ from cometmq.wire.headers import admin as headers
 from cometmq.wire.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
 )
 from cometmq.wire.msg_id import parse_offset_id
 
@@ -39,6 +43,9 @@ if TYPE_CHECKING:
 FORWARD_S = 10.0
 """How long a consumer may take to answer, seconds."""
 
+STATUS_S = 5.0
+"""How long a consumer may take to tell its offsets, seconds."""
+
 _ANSWERS_SINCE = 62
 """Clients of this version and later answer such questions."""
 
@@ -54,6 +61,9 @@ class ConnectionRequests:
         return {
             Code.GET_CONSUMER_CONNECTION_LIST: self.consumers,
             Code.GET_PRODUCER_CONNECTION_LIST: self.producers,
+            Code.GET_ALL_PRODUCER_INFO: self.all_producers,
+            Code.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
+            Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.consumer_status,
             Code.GET_CONSUMER_RUNNING_INFO: self.running_info,
             Code.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
         }
@@ -82,6 +92,53 @@ class ConnectionRequests:
         if not members:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"the producer group {name} is not online")
         return Reply(body=encode_producer_connections(_connections(members.items())))
+
+    def all_producers(self, _request: Command, _peer: Peer) -> Reply:
+        """Tell the connections of all producer groups (328)."""
+        table = {
+            group: [
+                ProducerInfo(
+                    member.client_id,
+                    peer.addr,
+                    _language(member.language),
+                    member.version,
+                    member.seen_ms,
+                )
+                for peer, member in members.items()
+            ]
+            for group, members in self._clients.producers.items()
+        }
+        return Reply(body=encode_producer_table(table))
+
+    def subscription(self, request: Command, _peer: Peer) -> Reply:
+        """Tell what a connected group has subscribed of a topic (345)."""
+        header = headers.QuerySubscriptionByConsumerRequestHeader.decode(request.ext)
+        group = self._clients.consumers.get(header.group)
+        found = group.subscriptions.get(header.topic or "") if group else None
+        return Reply(body=encode_subscription(header.group, header.topic, found))
+
+    async def consumer_status(self, request: Command, _peer: Peer) -> Reply:
+        """Ask a group's consumers, or one of them, for the offsets they hold (223)."""
+        header = GetConsumerStatusRequestHeader.decode(request.ext)
+        group = self._clients.consumers.get(header.group)
+        if group is None:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR, f"no consumer of the group {header.group} is online"
+            )
+        wanted = header.client_addr or ""
+        asked = {
+            member.client_id: peer
+            for peer, member in group.members.items()
+            if not wanted or member.client_id == wanted
+        }
+        question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
+        answers = await asyncio.gather(*(_status(peer, question) for peer in asked.values()))
+        told = {
+            client_id: decode_consumer_status(answer.body)[0]
+            for client_id, answer in zip(asked, answers, strict=True)
+            if answer is not None
+        }
+        return Reply(body=encode_consumer_status({}, told))
 
     async def running_info(self, request: Command, _peer: Peer) -> Reply:
         """Ask a consumer what it is doing (307)."""
@@ -122,6 +179,16 @@ class ConnectionRequests:
         except RemotingError as error:
             raise Reject(ResponseCode.SYSTEM_ERROR, str(error)) from error
         return Reply(answer.code, body=answer.body, remark=answer.remark)
+
+
+async def _status(peer: Peer, question: Header) -> Command | None:
+    """One consumer's answer; None when it has none."""
+    command = new_request(Code.GET_CONSUMER_STATUS_FROM_CLIENT, 0, question)
+    try:
+        answer = await peer.request(command, STATUS_S)
+    except RemotingError:
+        return None
+    return answer if answer.code == 0 and answer.body else None
 
 
 def _connections(members: Iterable[tuple[Peer, Member]]) -> list[ClientConnection]:

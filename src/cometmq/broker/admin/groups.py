@@ -1,4 +1,5 @@
-"""Consumer groups on demand: create and change (200, 225), delete (207), tell (201, 352).
+"""Consumer groups on demand: create and change (200, 225), delete (207), tell (201, 352), and
+forbid to read a topic (353).
 
 Refuses to keep state. Java: AdminBrokerProcessor (updateAndCreateSubscriptionGroup and its like).
 """
@@ -7,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.broker.admin.paging import page_of
 from cometmq.broker.groups import missing
 from cometmq.errors import Reject
 from cometmq.net.edge import Reply
 from cometmq.rules.names import group_problem
+from cometmq.wire.bodies.broker import encode_group_forbidden
 from cometmq.wire.bodies.group import (
     GroupTable,
     decode_group_config,
@@ -22,7 +25,10 @@ from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.headers.admin import (
     DeleteSubscriptionGroupRequestHeader,
+    GetAllSubscriptionGroupRequestHeader,
+    GetAllSubscriptionGroupResponseHeader,
     GetSubscriptionGroupConfigRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 
     from cometmq.broker.groups import Groups
     from cometmq.broker.offsets import Offsets
+    from cometmq.broker.stats import Stats
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.net.edge import Handler
     from cometmq.net.peer import Peer
@@ -39,8 +46,8 @@ if TYPE_CHECKING:
 class GroupRequests:
     """Answers requests about consumer groups."""
 
-    def __init__(self, groups: Groups, offsets: Offsets) -> None:
-        self._groups, self._offsets = groups, offsets
+    def __init__(self, groups: Groups, offsets: Offsets, stats: Stats) -> None:
+        self._groups, self._offsets, self._stats = groups, offsets, stats
 
     def table(self) -> Mapping[int, Handler]:
         """The codes this file answers."""
@@ -50,6 +57,7 @@ class GroupRequests:
             Code.DELETE_SUBSCRIPTIONGROUP: self.delete,
             Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.tell_all,
             Code.GET_SUBSCRIPTIONGROUP_CONFIG: self.tell,
+            Code.UPDATE_AND_GET_GROUP_FORBIDDEN: self.forbid,
         }
 
     def update(self, request: Command, _peer: Peer) -> Reply:
@@ -66,13 +74,36 @@ class GroupRequests:
         self._groups.delete(header.group_name)
         if header.clean_offset:
             self._offsets.forget_group(header.group_name)
+        self._stats.forget_group(header.group_name)
         return Reply()
 
-    def tell_all(self, _request: Command, _peer: Peer) -> Reply:
-        """Tell all groups (201), in one answer whatever page was asked for."""
+    def tell_all(self, request: Command, _peer: Peer) -> Reply:
+        """Tell all groups (201), or the page of them that was asked for."""
+        header = GetAllSubscriptionGroupRequestHeader.decode(request.ext)
         groups = self._groups
-        table = GroupTable(groups.version, groups.table, groups.forbidden)
-        return Reply(body=encode_group_table(table))
+        page = page_of(
+            groups.table,
+            groups.version,
+            header.group_seq,
+            header.data_version,
+            header.max_group_num,
+        )
+        forbidden = groups.forbidden
+        if page is not groups.table:
+            forbidden = {name: topics for name, topics in forbidden.items() if name in page}
+        return Reply(
+            header=GetAllSubscriptionGroupResponseHeader(total_group_num=len(groups.table)),
+            body=encode_group_table(GroupTable(groups.version, page, forbidden)),
+        )
+
+    def forbid(self, request: Command, _peer: Peer) -> Reply:
+        """Say whether a group may read a topic, after changing it where that is asked for (353)."""
+        header = UpdateGroupForbiddenRequestHeader.decode(request.ext)
+        group, topic = header.group, header.topic
+        if header.readable is not None:
+            self._groups.forbid(group, topic, is_forbidden=not header.readable)
+        is_readable = not self._groups.is_forbidden(group, topic)
+        return Reply(remark="", body=encode_group_forbidden(group, topic, is_readable=is_readable))
 
     def tell(self, request: Command, _peer: Peer) -> Reply:
         """Tell one group (352)."""

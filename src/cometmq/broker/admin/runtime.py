@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from cometmq.broker.stats import Counter, Stats
+    from cometmq.broker.stats import Stats, Total
     from cometmq.broker.topics import Topics
     from cometmq.net.edge import Handler
     from cometmq.net.peer import Peer
@@ -141,10 +141,10 @@ class RuntimeRequests:
             "putLatency999": "0.0",
             "msgPutTotalYesterdayMorning": str(stats.puts_at_midnight[0]),
             "msgPutTotalTodayMorning": str(stats.puts_at_midnight[1]),
-            "msgPutTotalTodayNow": str(puts.count),
+            "msgPutTotalTodayNow": str(stats.user_puts.count),
             "msgGetTotalYesterdayMorning": str(stats.gets_at_midnight[0]),
             "msgGetTotalTodayMorning": str(stats.gets_at_midnight[1]),
-            "msgGetTotalTodayNow": str(gets.count),
+            "msgGetTotalTodayNow": str(stats.user_gets.count),
         }
 
     def _disk(self) -> dict[str, str]:
@@ -169,8 +169,8 @@ class RuntimeRequests:
         return int.from_bytes(record[56:64], "big") if record and not record[39] & 0x10 else -1
 
 
-def _rates(counter: Counter) -> str:
-    return " ".join(str(counter.rate(seconds)) for seconds in (10, 60, 600))
+def _rates(total: Total) -> str:
+    return " ".join(str(total.rate(seconds)) for seconds in (10, 60, 600))
 
 
 def _text(value: object) -> str:

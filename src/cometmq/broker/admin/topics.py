@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.broker.admin.paging import page_of
 from cometmq.errors import Reject
 from cometmq.model.topic import TopicConfig
 from cometmq.net.edge import Reply
@@ -24,13 +25,16 @@ from cometmq.wire.codes import ResponseCode
 from cometmq.wire.headers.admin import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
+    GetAllTopicConfigRequestHeader,
+    GetAllTopicConfigResponseHeader,
     GetTopicConfigRequestHeader,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from cometmq.broker.offsets import Offsets
+    from cometmq.broker.stats import Stats
     from cometmq.broker.topics import Topics
     from cometmq.net.edge import Handler
     from cometmq.net.peer import Peer
@@ -52,10 +56,10 @@ class TopicRequests:
         topics: Topics,
         offsets: Offsets,
         store: MessageStore,
-        address: Callable[[], str],
+        stats: Stats,
     ) -> None:
         self._topics, self._offsets = topics, offsets
-        self._store, self._address = store, address
+        self._store, self._stats = store, stats
 
     def table(self) -> Mapping[int, Handler]:
         """The codes this file answers."""
@@ -107,11 +111,24 @@ class TopicRequests:
         self._topics.delete(topic)
         self._offsets.forget_topic(topic)
         self._store.delete_topic(topic)
+        self._stats.forget_topic(topic)
         return Reply()
 
-    def tell_all(self, _request: Command, _peer: Peer) -> Reply:
-        """Tell all topics (21), in one answer whatever page was asked for."""
-        return Reply(body=encode_topic_table(TopicTable(self._topics.version, self._topics.table)))
+    def tell_all(self, request: Command, _peer: Peer) -> Reply:
+        """Tell all topics (21), or the page of them that was asked for."""
+        header = GetAllTopicConfigRequestHeader.decode(request.ext)
+        topics = self._topics
+        page = page_of(
+            topics.table,
+            topics.version,
+            header.topic_seq,
+            header.data_version,
+            header.max_topic_num,
+        )
+        return Reply(
+            header=GetAllTopicConfigResponseHeader(total_topic_num=len(topics.table)),
+            body=encode_topic_table(TopicTable(topics.version, page)),
+        )
 
     def tell(self, request: Command, _peer: Peer) -> Reply:
         """Tell one topic (351)."""
@@ -123,7 +140,7 @@ class TopicRequests:
 
     def tell_system(self, _request: Command, _peer: Peer) -> Reply:
         """Tell the broker's own topics (305)."""
-        return Reply(body=encode_topic_list(self._topics.system, self._address()))
+        return Reply(body=encode_topic_list(self._topics.system))
 
     def _check(self, topic: str) -> None:
         problem = topic_problem(topic)

@@ -111,6 +111,11 @@ def decode_topic_stats(data: bytes) -> dict[MessageQueue, TopicOffset]:
 
 def encode_consume_stats(stats: ConsumeStats) -> bytes:
     """Write the answer to 208."""
+    return java_json.dumps(consume_stats_fields(stats))
+
+
+def consume_stats_fields(stats: ConsumeStats) -> dict[str, object]:
+    """Return a group's progress as it is written."""
     table = {
         queue: {
             "brokerOffset": one.broker_offset,
@@ -120,8 +125,7 @@ def encode_consume_stats(stats: ConsumeStats) -> bytes:
         }
         for queue, one in stats.offset_table.items()
     }
-    fields = {"consumeTps": stats.consume_tps, "offsetTable": shape.queue_keys(table)}
-    return java_json.dumps(fields)
+    return {"consumeTps": stats.consume_tps, "offsetTable": shape.queue_keys(table)}
 
 
 def decode_consume_stats(data: bytes) -> ConsumeStats:

@@ -41,7 +41,7 @@ class GetTopicConfigRequestHeader(Header):
 class GetAllTopicConfigRequestHeader(Header):
     """All topics (21), in pages where the client asks for them; older clients send no field."""
 
-    topic_seq: int = 0
+    topic_seq: int | None = None
     data_version: str | None = None
     max_topic_num: int | None = None
 
@@ -57,7 +57,7 @@ class GetAllTopicConfigResponseHeader(Header):
 class GetAllSubscriptionGroupRequestHeader(Header):
     """All groups (201), in pages where the client asks for them."""
 
-    group_seq: int = 0
+    group_seq: int | None = None
     data_version: str | None = None
     max_group_num: int | None = None
 
@@ -161,3 +161,57 @@ class GetBrokerConfigResponseHeader(Header):
     """Answer to 26; the settings are in the body."""
 
     version: str
+
+
+@dataclass(slots=True, kw_only=True)
+class ViewBrokerStatsDataRequestHeader(Header):
+    """A counter of the broker, by its kind and its key (315)."""
+
+    stats_name: str
+    stats_key: str
+
+
+@dataclass(slots=True, kw_only=True)
+class GetConsumeStatsInBrokerHeader(Header):
+    """Every group's progress on this broker (317), of order topics only if so asked."""
+
+    is_order: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class QueryConsumeQueueRequestHeader(Header):
+    """`count` entries of a consume queue from `index` on (321)."""
+
+    topic: str
+    queue_id: int = 0
+    index: Long = 0
+    count: int = 0
+    consumer_group: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class QueryCorrectionOffsetHeader(Header):
+    """The least offsets of all groups of a topic but some (308), beside those of one group."""
+
+    filter_groups: str | None = None
+    compare_group: str
+    topic: str
+
+
+@dataclass(slots=True, kw_only=True)
+class CloneGroupOffsetRequestHeader(Header):
+    """Let one group be where another is (314), in one topic or in all."""
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class UpdateGroupForbiddenRequestHeader(Header):
+    """May a group read a topic (353)? `readable` changes it first."""
+
+    group: str
+    topic: str
+    readable: bool | None = None

@@ -1,0 +1,118 @@
+"""Figures of the broker (315), the contents of its queues (321), and cleaning up (306, 316, 329).
+
+Refuses to keep state; what is counted is in `stats`, what lies on disk in the store.
+Java: AdminBrokerProcessor (ViewBrokerStatsData, queryConsumeQueue, cleanUnusedTopic and its like).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.errors import Reject
+from cometmq.net.edge import Reply
+from cometmq.wire.bodies.broker import (
+    QueueContents,
+    encode_broker_figures,
+    encode_lone_master,
+    encode_queue_contents,
+)
+from cometmq.wire.codes import RequestCode as Code
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.headers.admin import (
+    QueryConsumeQueueRequestHeader,
+    ViewBrokerStatsDataRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cometmq.broker.clients import Clients
+    from cometmq.broker.stats import Stats
+    from cometmq.broker.topics import Topics
+    from cometmq.net.edge import Handler
+    from cometmq.net.peer import Peer
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.command import Command
+
+ENTRIES_MAX = 10_000
+"""Queue entries told in one answer."""
+
+
+class StatisticsRequests:
+    """Answers requests about figures and queues."""
+
+    def __init__(self, store: MessageStore, topics: Topics, clients: Clients, stats: Stats) -> None:
+        self._store, self._topics, self._clients = store, topics, clients
+        self._stats = stats
+
+    def table(self) -> Mapping[int, Handler]:
+        """The codes this file answers."""
+        return {
+            Code.VIEW_BROKER_STATS_DATA: self.figures,
+            Code.QUERY_CONSUME_QUEUE: self.queue_contents,
+            Code.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean,
+            Code.DELETE_EXPIRED_COMMITLOG: self.clean,
+            Code.CLEAN_UNUSED_TOPIC: self.clean_unused_topics,
+            Code.GET_BROKER_HA_STATUS: self.replication,
+            Code.GET_BROKER_EPOCH_CACHE: self.epochs,
+        }
+
+    def figures(self, request: Command, _peer: Peer) -> Reply:
+        """Tell what a counter counted in the last minute, hour and day (315)."""
+        header = ViewBrokerStatsDataRequestHeader.decode(request.ext)
+        found = self._stats.figures(header.stats_name, header.stats_key)
+        if found is None:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                f"The stats <{header.stats_name}> <{header.stats_key}> not exist",
+            )
+        return Reply(body=encode_broker_figures(found.minute, found.hour, found.day))
+
+    def queue_contents(self, request: Command, _peer: Peer) -> Reply:
+        """Tell entries of a consume queue (321); beyond its ends a remark says so instead."""
+        header = QueryConsumeQueueRequestHeader.decode(request.ext)
+        topic, queue_id, index = header.topic, header.queue_id, header.index
+        store, group = self._store, header.consumer_group
+        first, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        if not end:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+        if not first <= index < end:
+            return Reply(remark=f"Index {index} of {queue_id}@{topic} is not exist!")
+        stop = min(end, index + min(header.count, ENTRIES_MAX))
+        entries = [store.entry(topic, queue_id, offset) for offset in range(index, stop)]
+        found = QueueContents([entry for entry in entries if entry], first, end)
+        if group is not None:
+            consumers = self._clients.consumers.get(group)
+            subscription = consumers.subscriptions.get(topic) if consumers else None
+            told = "null" if subscription else f"{group}@{topic} is not online!"
+            found = found._replace(subscription=subscription, filter_data=told)
+        return Reply(body=encode_queue_contents(found))
+
+    async def clean(self, _request: Command, _peer: Peer) -> Reply:
+        """Delete files that are old enough whatever the hour is (306, 329).
+
+        Queues stay, also empty ones: their offsets go on where they were.
+        """
+        try:
+            await self._store.clean()
+        except OSError as error:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR, f"old files cannot be deleted: {error}"
+            ) from error
+        return Reply()
+
+    def clean_unused_topics(self, _request: Command, _peer: Peer) -> Reply:
+        """Delete the queues of topics that the broker does not have (316)."""
+        lost = {topic for topic, _ in self._store.queues() if self._topics.get(topic) is None}
+        for topic in sorted(lost):
+            if not self._topics.is_system(topic):
+                self._store.delete_topic(topic)
+        return Reply()
+
+    def replication(self, _request: Command, _peer: Peer) -> Reply:
+        """Tell what a master without slaves has to tell of them (907)."""
+        return Reply(body=encode_lone_master(self._store.max_phy_offset))
+
+    def epochs(self, _request: Command, _peer: Peer) -> Reply:
+        """Refuse to tell of elections (1007): nobody elects this broker."""
+        raise Reject(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode")

@@ -1,0 +1,154 @@
+"""Bodies that tell an administrator of one broker: figures (315), queue contents (321) and more.
+
+More is: every group's progress (317), producers (328), a subscription (345), the least offsets
+(308), what a group may not read (353), and the state of replication (907).
+Java: BrokerStatsData, QueryConsumeQueueResponseBody, ConsumeStatsList, ProducerTableInfo,
+QuerySubscriptionResponseBody, QueryCorrectionOffsetBody, GroupForbidden, HARuntimeInfo.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.wire import java_json
+from cometmq.wire.bodies.admin import consume_stats_fields
+from cometmq.wire.bodies.heartbeat import subscription_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from cometmq.model.stats import ConsumeStats
+    from cometmq.model.subscription import SubscriptionData
+
+Figure = tuple[int, float, float]
+"""A sum, how much of it a second, and how much of it a call."""
+
+
+class QueueContents(NamedTuple):
+    """A piece of a consume queue: (phy_offset, size, tags code) of each message, and its ends.
+
+    `subscription` and `filter_data` are of the group that was named with the question.
+    """
+
+    entries: Sequence[tuple[int, int, int]]
+    min_index: int
+    max_index: int
+    subscription: SubscriptionData | None = None
+    filter_data: str | None = None
+
+
+class ProducerInfo(NamedTuple):
+    """One connection of a producer group."""
+
+    client_id: str
+    remote_addr: str
+    language: str
+    version: int
+    seen_ms: int
+
+
+def encode_broker_figures(minute: Figure, hour: Figure, day: Figure) -> bytes:
+    """Write the answer to 315."""
+    named = (("statsDay", day), ("statsHour", hour), ("statsMinute", minute))
+    return java_json.dumps(
+        {
+            name: {"avgpt": per_call, "sum": total, "tps": per_second}
+            for name, (total, per_second, per_call) in named
+        }
+    )
+
+
+def encode_queue_contents(found: QueueContents) -> bytes:
+    """Write the answer to 321."""
+    fields = {
+        "filterData": found.filter_data,
+        "maxQueueIndex": found.max_index,
+        "minQueueIndex": found.min_index,
+        "queueData": [
+            {
+                "eval": False,
+                "physicOffset": phy_offset,
+                "physicSize": size,
+                "tagsCode": tags_code,
+            }
+            for phy_offset, size, tags_code in found.entries
+        ],
+        "subscriptionData": _subscription(found.subscription),
+    }
+    return java_json.dumps(fields)
+
+
+def encode_consume_stats_list(
+    broker_addr: str, groups: Mapping[str, Iterable[ConsumeStats]], lag: int, in_flight: int
+) -> bytes:
+    """Write the answer to 317: each group with its progress by topic, and the sums of all."""
+    fields = {
+        "brokerAddr": broker_addr,
+        "consumeStatsList": [
+            {group: [consume_stats_fields(each) for each in found]}
+            for group, found in groups.items()
+        ],
+        "totalDiff": lag,
+        "totalInflightDiff": in_flight,
+    }
+    return java_json.dumps(fields)
+
+
+def encode_producer_table(groups: Mapping[str, Iterable[ProducerInfo]]) -> bytes:
+    """Write the answer to 328."""
+    data = {
+        group: [
+            {
+                "clientId": one.client_id,
+                "language": one.language,
+                "lastUpdateTimestamp": one.seen_ms,
+                "remoteIP": one.remote_addr,
+                "version": one.version,
+            }
+            for one in found
+        ]
+        for group, found in groups.items()
+    }
+    return java_json.dumps({"data": data})
+
+
+def encode_subscription(
+    group: str, topic: str | None, subscription: SubscriptionData | None
+) -> bytes:
+    """Write the answer to 345."""
+    fields = {"group": group, "subscriptionData": _subscription(subscription), "topic": topic}
+    return java_json.dumps(fields)
+
+
+def encode_correction_offsets(offsets: Mapping[int, int]) -> bytes:
+    """Write the answer to 308."""
+    return java_json.dumps({"correctionOffsets": dict(offsets)})
+
+
+def encode_group_forbidden(group: str, topic: str, *, is_readable: bool) -> bytes:
+    """Write the answer to 353."""
+    return java_json.dumps({"group": group, "readable": is_readable, "topic": topic})
+
+
+def encode_lone_master(max_phy_offset: int) -> bytes:
+    """Write the answer to 907 of a master without slaves, whose log ends there."""
+    client = {
+        "activated": False,
+        "lastReadTimestamp": 0,
+        "lastWriteTimestamp": 0,
+        "masterFlushOffset": 0,
+        "maxOffset": 0,
+        "transferredByteInSecond": 0,
+    }
+    fields = {
+        "haClientRuntimeInfo": client,
+        "haConnectionInfo": [],
+        "inSyncSlaveNums": 0,
+        "master": True,
+        "masterCommitLogMaxOffset": max_phy_offset,
+    }
+    return java_json.dumps(fields)
+
+
+def _subscription(found: SubscriptionData | None) -> dict[str, object] | None:
+    return None if found is None else subscription_fields(found)
