@@ -185,14 +185,6 @@ def test_properties_above_the_limit_are_refused(tmp_path: Path) -> None:
     refused(tmp_path, ResponseCode.MESSAGE_ILLEGAL, properties={"x": "y" * 32_768})
 
 
-def test_half_messages_are_refused_and_never_visible(tmp_path: Path) -> None:
-    refused(tmp_path, ResponseCode.NO_PERMISSION, properties={"TRAN_MSG": "true"})
-
-
-def test_a_half_message_by_its_flag_alone_is_refused_too(tmp_path: Path) -> None:
-    refused(tmp_path, ResponseCode.NO_PERMISSION, sys_flag=4)
-
-
 def test_messages_at_arbitrary_times_are_refused(tmp_path: Path) -> None:
     refused(tmp_path, ResponseCode.SYSTEM_ERROR, properties={"TIMER_DELAY_SEC": "10"})
 
@@ -282,17 +274,6 @@ def test_a_batch_that_cannot_be_is_refused_as_a_whole(
             answer = await client.call(RequestCode.SEND_BATCH_MESSAGE, header, batch.encode(items))
             assert answer.code == ResponseCode.MESSAGE_ILLEGAL, answer
             assert rig.broker.store.max_phy_offset == 0
-
-    run(story())
-
-
-def test_transactions_cannot_be_ended_either(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
-            answer = await client.call(RequestCode.END_TRANSACTION)
-            assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-            assert "not supported" in (answer.remark or "")
 
     run(story())
 

@@ -26,6 +26,7 @@ from cometmq.broker.admin.progress import ProgressRequests
 from cometmq.broker.admin.runtime import RuntimeRequests
 from cometmq.broker.admin.statistics import StatisticsRequests
 from cometmq.broker.admin.topics import TopicRequests
+from cometmq.broker.check_back import CheckBack
 from cometmq.broker.clients import Clients
 from cometmq.broker.dead_letters import DeadLetters
 from cometmq.broker.delay import Delays
@@ -45,6 +46,7 @@ from cometmq.broker.send_fast import FastSend
 from cometmq.broker.stats import SAMPLE_S, Stats
 from cometmq.broker.tag_codes import TagCodes
 from cometmq.broker.topics import Topics, system_topics
+from cometmq.broker.transactions import Transactions
 from cometmq.broker.view import ViewHandler
 from cometmq.errors import SettingsError
 from cometmq.model.topic import SCHEDULE_TOPIC
@@ -81,7 +83,12 @@ class State:
     """All that the broker remembers, each piece with one owner. Read from disk when it is made."""
 
     def __init__(
-        self, store: MessageStore, levels: DelayLevels, settings: BrokerSettings, world: World
+        self,
+        store: MessageStore,
+        levels: DelayLevels,
+        settings: BrokerSettings,
+        reserved_ms: int,
+        world: World,
     ) -> None:
         now_ms, file = world.clock.now_ms, world.config_file
         self.topics = Topics(
@@ -109,6 +116,17 @@ class State:
         self.delays.on_delivered = self.stats.put
         self.dead_letters = DeadLetters(
             store, self.topics, self.stats, deduplicate=settings.dead_letter_deduplicate
+        )
+        self.transactions = Transactions(store, self.delays, self.stats, settings, now_ms)
+        self.check_back = CheckBack(
+            store,
+            self.topics,
+            self.offsets,
+            self.clients,
+            self.transactions,
+            settings,
+            reserved_ms,
+            now_ms,
         )
 
 
@@ -151,6 +169,7 @@ class Broker:
             state.locks,
             state.delays,
             state.dead_letters,
+            state.transactions,
             state.stats,
             settings,
             lambda: keys.take(now_ms()),
@@ -212,7 +231,8 @@ class Broker:
         )
         with ExitStack() as undo:
             undo.callback(opened.abandon)
-            state = State(opened, levels, settings, world)
+            reserved_ms = store_settings.file_reserved_hours * 3_600_000
+            state = State(opened, levels, settings, reserved_ms, world)
             broker = cls(settings, opened, store_settings, state, net or NetSettings(), world)
             undo.pop_all()
         gc.collect()
@@ -263,6 +283,7 @@ class Broker:
         settings, every = self.settings, self._background.every
         # never ends by itself, but should an error end it, it begins again
         every(1.0, self.state.delays.run, name="delivery of delayed messages", first_s=0)
+        every(1.0, self.state.check_back.run, name="check of half messages", first_s=0)
         offsets_s = settings.flush_consumer_offset_interval_ms / 1000
         every(offsets_s, self.state.offsets.save_aside, name="consumer offsets")
         every(
@@ -319,6 +340,7 @@ class Broker:
             heartbeat=HeartbeatHandler(clients, topics, groups, settings),
             order=LockHandler(state.locks),
             send_back=send_back,
+            transactions=state.transactions,
             view=ViewHandler(store),
             admin={
                 **TopicRequests(topics, offsets, store, stats).table(),

@@ -2,7 +2,7 @@
 
 Owns the checks of a sender, in RocketMQ's order and with its codes, and the properties a broker
 adds. Refuses to know files: the store places the record, and the edge holds the answer until it is
-as safe as promised. Delays and dead letters have rooms of their own.
+as safe as promised. Delays, dead letters and transactions have files of their own.
 Invariant: a message that was answered with 0, 10, 11 or 12 lies in the log, any other does not.
 Java: SendMessageProcessor, AbstractSendMessageProcessor.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.outcome import CODE_OF_PUT, REMARK_OF_PUT
 from cometmq.broker.tag_codes import delay_level
+from cometmq.broker.transactions import is_half
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
 from cometmq.net.edge import Reply
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from cometmq.broker.locks import QueueLocks
     from cometmq.broker.stats import Stats
     from cometmq.broker.topics import Topics
+    from cometmq.broker.transactions import Transactions
     from cometmq.model.topic import TopicConfig
     from cometmq.net.peer import Peer
     from cometmq.settings.broker import BrokerSettings
@@ -62,6 +64,7 @@ class SendHandler:
         locks: QueueLocks,
         delays: Delays,
         dead_letters: DeadLetters,
+        transactions: Transactions,
         stats: Stats,
         settings: BrokerSettings,
         next_key: Callable[[], str],
@@ -69,7 +72,7 @@ class SendHandler:
     ) -> None:
         self._store, self._topics, self._groups = store, topics, groups
         self._locks, self._delays, self._dead_letters = locks, delays, dead_letters
-        self._stats, self._settings = stats, settings
+        self._transactions, self._stats, self._settings = transactions, stats, settings
         self._next_key, self.store_host = next_key, store_host
         self._turns = count()
         self._region = {"MSG_REGION": settings.region_id, "TRACE_ON": "true"}
@@ -124,8 +127,6 @@ class SendHandler:
         sys_flag = header.sys_flag
         if sys_flag & sysflag.INNER_BATCH:
             raise _illegal("a batch in one record needs a topic of batches, which is not supported")
-        if sys_flag & sysflag.TRANSACTION_PREPARED:
-            raise _no_transactions()
         return (
             sys_flag | sysflag.MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else sys_flag
         )
@@ -174,7 +175,11 @@ class SendHandler:
         self._check_content(draft)
         if names.is_retry_topic(draft.topic) and self._is_given_up(header, request.version):
             return self._give_up(draft)
-        self._delays.hold_back(draft)
+        if b"TRAN_MSG\x01" in raw and is_half(draft):
+            self._set_aside(draft)
+        else:
+            self._check_is_whole(draft)
+            self._delays.hold_back(draft)
         placed = self._store.put(draft)
         if placed.status is PutStatus.PUT_OK:
             self._stats.put(draft.topic, 1, placed.size)
@@ -216,6 +221,9 @@ class SendHandler:
         ]
         for draft in drafts:
             self._check_content(draft)
+            self._check_is_whole(draft)
+            if b"TRAN_MSG\x01" in draft.properties and is_half(draft):
+                raise _illegal("a batch holds a half message; send that one by itself")
             if delay_level(draft.properties) > 0:
                 raise _illegal("a batch holds a message with a delay; send that one by itself")
         placed = self._store.put_batch(drafts)
@@ -238,16 +246,21 @@ class SendHandler:
             raise _illegal(
                 f"the body has {len(draft.body)} bytes, the limit is {settings.max_message_size}"
             )
-        if b"TRAN_MSG\x01" in raw:
-            self._refuse_half_message(draft)
         if _TIMER_MARK in raw and delay_level(raw) <= 0:
             _refuse_timer(raw)
 
-    def _refuse_half_message(self, draft: Draft) -> None:
-        prepared = properties.find(draft.properties, b"TRAN_MSG") or b""
-        is_retry = draft.reconsume_times > 0 and delay_level(draft.properties) > 0
-        if prepared.lower() == b"true" and not is_retry:
-            raise _no_transactions()
+    def _set_aside(self, draft: Draft) -> None:
+        if self._settings.reject_transaction_message:
+            raise Reject(
+                ResponseCode.NO_PERMISSION,
+                "the broker takes no transactional messages: rejectTransactionMessage is set",
+            )
+        self._transactions.set_aside(draft)
+
+    @staticmethod
+    def _check_is_whole(draft: Draft) -> None:
+        if not sysflag.is_queued(draft.sys_flag):  # it would be stored and never seen
+            raise _illegal("the flag says that the message is half, the property TRAN_MSG does not")
 
     def _is_given_up(self, header: SendMessageRequestHeader, version: int) -> bool:
         group = header.topic.removeprefix(names.RETRY_PREFIX)
@@ -298,12 +311,6 @@ def _refuse_timer(raw: bytes) -> None:
 def _without_transient(raw: bytes) -> bytes:
     kept = [item for item in raw.split(b"\x02") if item and not item.startswith(_TRANSIENT_MARK)]
     return b"".join([item + b"\x02" for item in kept])
-
-
-def _no_transactions() -> Reject:
-    return Reject(
-        ResponseCode.NO_PERMISSION, "transactional messages are not supported by this broker"
-    )
 
 
 def _illegal(remark: str) -> Reject:

@@ -19,6 +19,7 @@ from cometmq.broker.tag_codes import code_of
 from cometmq.errors import Reject
 from cometmq.model import topic as names
 from cometmq.store.results import PutStatus
+from cometmq.wire import sysflag
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import VERSION, Command
 from cometmq.wire.frame import JSON, Frame, encode_frame
@@ -219,6 +220,8 @@ class FastSend:
         long_way = Plan(None, 0, self._stats.counter_of_puts(topic))
         config = self._topics.get(topic)
         if config is None or layout.code not in _SENDS or layout.flag or header.batch:
+            return long_way
+        if not sysflag.is_queued(header.sys_flag):
             return long_way
         queue_count = max(config.write_queue_nums, config.read_queue_nums)
         if names.is_retry_topic(topic) or queue_count > QUEUES_MAX:

@@ -1,7 +1,6 @@
 """Which handler answers which request code. The whole list of what this broker does.
 
-Owns nothing but the list. A code that is missing here is answered 'not supported', as are the ones
-named at the end, whose answer says why.
+Owns nothing but the list. A code that is missing here is answered 'not supported'.
 Java: BrokerController.registerProcessor.
 """
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from cometmq.broker.pull import PullHandler
     from cometmq.broker.retry import SendBackHandler
     from cometmq.broker.send import SendHandler
+    from cometmq.broker.transactions import Transactions
     from cometmq.broker.view import ViewHandler
     from cometmq.net.edge import Handler
     from cometmq.net.peer import Peer
@@ -48,6 +48,7 @@ def table(
     heartbeat: HeartbeatHandler,
     order: LockHandler,
     send_back: SendBackHandler,
+    transactions: Transactions,
     view: ViewHandler,
     admin: Mapping[int, Handler],
 ) -> dict[int, Handler]:
@@ -73,7 +74,8 @@ def table(
         Code.CONSUMER_SEND_MSG_BACK: send_back,
         Code.LOCK_BATCH_MQ: order.lock,
         Code.UNLOCK_BATCH_MQ: order.unlock,
-        Code.END_TRANSACTION: _no_transactions,
+        Code.END_TRANSACTION: transactions.end,
+        Code.RESUME_CHECK_HALF_MESSAGE: transactions.resume,
         **admin,
     }
 
@@ -84,11 +86,4 @@ def unsupported(request: Command, _peer: Peer) -> Reply:
     name = f"{Code(request.code).name} ({request.code})" if known else str(request.code)
     return Reply(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"request type {name} not supported"
-    )
-
-
-def _no_transactions(_request: Command, _peer: Peer) -> Reply:
-    return Reply(
-        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-        remark="transactional messages are not supported by this broker",
     )

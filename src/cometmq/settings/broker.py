@@ -63,6 +63,16 @@ class BrokerSettings:
     flush_consumer_offset_interval_ms: int = setting(
         5_000, java="flushConsumerOffsetInterval", note="time between writes of consumerOffset.json"
     )
+    reject_transaction_message: bool = setting(default=False, note="take no transactional messages")
+    transaction_timeout_ms: int = setting(
+        6_000, java="transactionTimeOut", note="age at which a half message is asked about"
+    )
+    transaction_check_interval_ms: int = setting(
+        30_000, java="transactionCheckInterval", note="time between rounds of asking"
+    )
+    transaction_check_max: int = setting(
+        15, note="how often a producer is asked before its half message is discarded"
+    )
     channel_expired_timeout_ms: int = setting(
         120_000, java="channelExpiredTimeout", note="silence after which a client is forgotten"
     )
@@ -94,6 +104,8 @@ class BrokerSettings:
         at_least(self, 1, "max_transfer_bytes_on_message_in_memory", "register_broker_timeout_ms")
         at_least(self, 1, "short_polling_time_ms", "queue_lock_expire_ms")
         at_least(self, 1, "flush_delay_offset_interval_ms", "flush_consumer_offset_interval_ms")
+        at_least(self, 1, "transaction_check_interval_ms", "transaction_check_max")
+        at_least(self, 0, "transaction_timeout_ms")
         between(self, 1_000, 3_600_000, "register_name_server_period_ms")
         at_least(self, 1_000, "channel_expired_timeout_ms")
 

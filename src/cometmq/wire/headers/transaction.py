@@ -1,4 +1,4 @@
-"""Headers of END_TRANSACTION (37) and CHECK_TRANSACTION_STATE (39)."""
+"""Headers of transactions: END (37), CHECK_TRANSACTION_STATE (39), RESUME_CHECK (323)."""
 
 from __future__ import annotations
 
@@ -35,4 +35,14 @@ class CheckTransactionStateRequestHeader(Header):
     msg_id: str | None = None
     transaction_id: str | None = None
     offset_msg_id: str | None = None
+    broker_name: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ResumeCheckHalfMessageRequestHeader(Header):
+    """Ask about this half message again, as often as about a new one. `msg_id` is the offset id."""
+
+    wire_names: ClassVar[WireNames] = {"broker_name": "bname"}
+    topic: str | None = None
+    msg_id: str
     broker_name: str | None = None

@@ -1,0 +1,100 @@
+"""Half messages: when their producer is asked what became of them, and which have ended.
+
+Owns the decisions about one half message and the memory of which ends were noted in the op queue.
+Refuses to know stores, clients and time (an argument). A half message is known by its offset in the
+half queue; its copies, made with every question, have offsets of their own.
+Invariant: an offset that was told to have ended stays so until the window moves past it.
+Java: TransactionalMessageServiceImpl.check, EndTransactionProcessor.rejectCommitOrRollback.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+SPAN_MAX = 1 << 23
+"""How far ahead of the first open half message ends are remembered, in offsets (a byte each)."""
+
+_MS = 1_000
+
+
+class Fate(Enum):
+    """What the check does with a half message that has not ended."""
+
+    DISCARD = "asked too often, or too old"
+    TOO_YOUNG = "its producer may still be at work, as may those of all behind it"
+    IMMUNE = "its producer asked for a longer time of its own"
+    ASK = "its producer is asked"
+
+
+def fate_of(
+    *,
+    age_ms: int,
+    asked: int,
+    immunity: bytes | None,
+    timeout_ms: int,
+    checks_max: int,
+    reserved_ms: int,
+) -> Fate:
+    """Decide on a half message born `age_ms` ago, whose producer was asked `asked` times.
+
+    `immunity` is the text of CHECK_IMMUNITY_TIME_IN_SECONDS. An age below 0 means that clocks
+    differ: then it is asked at once.
+    """
+    if asked >= checks_max or age_ms > reserved_ms:
+        return Fate.DISCARD
+    if immunity is not None:
+        return Fate.IMMUNE if age_ms <= _immunity_ms(immunity, timeout_ms) else Fate.ASK
+    return Fate.TOO_YOUNG if 0 <= age_ms <= timeout_ms else Fate.ASK
+
+
+def is_too_late(age_ms: int, immunity: bytes | None, timeout_ms: int) -> bool:
+    """Whether an end that no question preceded comes after the time its producer asked for."""
+    if not immunity:
+        return False
+    return age_ms > max(_immunity_ms(immunity, 0), timeout_ms)
+
+
+def offsets_of(body: bytes) -> list[int]:
+    """The half offsets an op message names; what is no offset is passed over."""
+    return [int(word) for word in body.split(b",") if word.isdigit() and len(word) < 19]
+
+
+def op_body(offsets: list[int]) -> bytes:
+    """An op message that says of these half offsets that they have ended."""
+    return b"".join([b"%d," % offset for offset in offsets])
+
+
+def _immunity_ms(text: bytes, otherwise_ms: int) -> int:
+    is_number = text.isdigit() and len(text) < 12
+    return int(text) * _MS if is_number else otherwise_ms
+
+
+class Ended:
+    """Which offsets at and after `first` have ended: a window of one byte each."""
+
+    __slots__ = ("_marks", "first")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self._marks = bytearray()
+
+    def add(self, offset: int) -> None:
+        """Note an end; offsets before the window, or too far behind it, are not kept."""
+        at = offset - self.first
+        if not 0 <= at < SPAN_MAX:
+            return
+        missing = at + 1 - len(self._marks)
+        if missing > 0:
+            self._marks += bytes(missing)
+        self._marks[at] = 1
+
+    def __contains__(self, offset: int) -> bool:
+        """Whether the offset is in the window and has ended."""
+        at = offset - self.first
+        return 0 <= at < len(self._marks) and self._marks[at] == 1
+
+    def move_to(self, first: int) -> None:
+        """Forget everything before `first`, which may not lie before the window."""
+        assert first >= self.first, "the window of ended half messages only moves on"
+        del self._marks[: first - self.first]
+        self.first = first

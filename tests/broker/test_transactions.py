@@ -1,0 +1,494 @@
+"""Transactions over real connections: half, committed, rolled back, asked about, discarded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.rig import SMALL_STORE, Client, Rig, properties_of, run, running
+from cometmq.model.subscription import HeartbeatData
+from cometmq.store.results import Draft
+from cometmq.wire import msg_id, properties, stored
+from cometmq.wire.bodies.heartbeat import encode_heartbeat
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.headers.transaction import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+    ResumeCheckHalfMessageRequestHeader,
+)
+from cometmq.world.system import SystemClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.wire.command import Command
+
+HALF, OP, LOST = (
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+)
+COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+QUICK = {"transaction_timeout_ms": 100, "transaction_check_interval_ms": 100}
+SELDOM = {"transaction_timeout_ms": 0, "transaction_check_interval_ms": 3_600_000}
+now_ms = SystemClock().now_ms
+
+
+async def half(client: Client, key: str = "H1", topic: str = "T", **more: Any) -> Command:
+    """Send a half message and give the broker's answer."""
+    extra = {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": key, **more.pop("properties", {})}
+    given = {"sys_flag": 4, "born_timestamp": now_ms(), **more}
+    answer = await client.send(topic, key.encode(), properties=extra, **given)
+    assert answer.code == 0, answer
+    return answer
+
+
+def end_header(answer: Command, how: int, **more: Any) -> EndTransactionRequestHeader:
+    """The end of the half message that was answered so."""
+    _, phy_offset = msg_id.parse_offset_id(answer.ext["msgId"])
+    fields: dict[str, Any] = {
+        "producer_group": "PG",
+        "tran_state_table_offset": int(answer.ext["queueOffset"]),
+        "commit_log_offset": phy_offset,
+        "commit_or_rollback": how,
+        "msg_id": "H1",
+    }
+    return EndTransactionRequestHeader(**{**fields, **more})
+
+
+async def produce(client: Client, client_id: str = "p1") -> None:
+    """Join the producer group."""
+    beat = HeartbeatData(client_id=client_id, producer_groups=("PG",))
+    assert (await client.call(RequestCode.HEART_BEAT, None, encode_heartbeat(beat))).code == 0
+
+
+async def end(client: Client, answer: Command, how: int, **more: Any) -> Command:
+    return await client.call(RequestCode.END_TRANSACTION, end_header(answer, how, **more))
+
+
+async def answer_question(client: Client, how: int) -> CheckTransactionStateRequestHeader:
+    """Wait for the broker's question and end what it is about."""
+    asked = await client.asked_next()
+    assert asked.code == RequestCode.CHECK_TRANSACTION_STATE
+    assert asked.is_oneway
+    header = CheckTransactionStateRequestHeader.decode(asked.ext)
+    reply = EndTransactionRequestHeader(
+        producer_group="PG",
+        tran_state_table_offset=header.tran_state_table_offset,
+        commit_log_offset=header.commit_log_offset,
+        commit_or_rollback=how,
+        from_transaction_check=True,
+        msg_id=header.msg_id or "",
+    )
+    assert (await client.call(RequestCode.END_TRANSACTION, reply)).code == 0
+    return header
+
+
+async def round_of(rig: Rig) -> None:
+    """Let the broker look at its half messages now, and wait until it has."""
+    await rig.broker.state.check_back.check()
+    await asyncio.sleep(0.05)
+
+
+def offsets_of(rig: Rig) -> tuple[int, int]:
+    committed = rig.broker.state.offsets.committed
+    return (
+        committed("CID_RMQ_SYS_TRANS", HALF, 0),
+        committed("CID_RMQ_SYS_TRANS", OP, 0),
+    )
+
+
+def test_a_half_message_is_seen_by_nobody_until_it_is_committed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            answer = await half(client, queue_id=2, flag=7, properties={"TAGS": "a", "KEYS": "k"})
+            assert (answer.ext["queueId"], answer.ext["queueOffset"]) == ("2", "0")
+            assert answer.ext["transactionId"] == "H1"
+            assert rig.broker.store.max_offset("T", 2) == 0
+            assert (await client.pull("T", queue_id=2)).code == ResponseCode.PULL_NOT_FOUND
+            (waiting,) = await client.drain(HALF)
+            assert waiting.sys_flag & 0xC == 0
+            shown = properties_of(waiting)
+            assert shown["__transactionId__"] == "H1"
+            assert (shown["REAL_TOPIC"], shown["REAL_QID"]) == ("T", "2")
+            assert (await end(client, answer, COMMIT)).code == 0
+            (final,) = await client.drain("T", queue_id=2)
+            assert (final.body, final.flag, final.sys_flag & 0xC) == (b"H1", 7, 8)
+            assert final.prepared_offset == waiting.phy_offset
+            assert (final.born_ms, final.born_host) == (waiting.born_ms, waiting.born_host)
+            kept = properties_of(final)
+            assert kept == shown
+            assert (kept["PGROUP"], kept["TAGS"], kept["TRAN_MSG"]) == ("PG", "a", "true")
+            (op,) = await client.drain(OP)
+            assert (op.body, properties_of(op)) == (b"0,", {"TAGS": "d"})
+
+    run(story())
+
+
+def test_a_rolled_back_message_is_never_seen_and_never_asked_about(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            await produce(client)
+            answer = await half(client)
+            assert (await end(client, answer, ROLLBACK)).code == 0
+            await asyncio.sleep(0.01)
+            await round_of(rig)
+            assert client.asked.empty()
+            assert rig.broker.store.max_offset("T", 0) == 0
+            assert offsets_of(rig) == (1, 1)
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"producer_group": "OTHER"}, ResponseCode.SYSTEM_ERROR),
+        ({"tran_state_table_offset": 5}, ResponseCode.SYSTEM_ERROR),
+        ({"commit_log_offset": 1 << 40}, ResponseCode.SYSTEM_ERROR),
+        ({"commit_log_offset": -1}, ResponseCode.SYSTEM_ERROR),
+        ({"commit_log_offset": 0}, ResponseCode.SYSTEM_ERROR),
+        ({"commit_log_offset": 3}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+@pytest.mark.parametrize("how", [COMMIT, ROLLBACK])
+def test_an_end_that_names_something_else_ends_nothing(
+    tmp_path: Path, more: dict[str, Any], code: int, how: int
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            await client.send("T", b"plain", queue_id=1, properties={"PGROUP": "PG"})
+            answer = await half(client)
+            assert (await end(client, answer, how, **more)).code == code
+            assert await client.drain("T") == await client.drain(OP) == []
+
+    run(story())
+
+
+def test_an_end_that_is_unknown_leaves_the_message_as_it_is(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            answer = await half(client)
+            for how in (UNKNOWN, 4, 99):
+                assert (await end(client, answer, how)).code == 0
+            assert await client.drain("T") == await client.drain(OP) == []
+            assert (await end(client, answer, COMMIT)).code == 0
+
+    run(story())
+
+
+def test_an_end_after_the_time_it_asked_for_is_refused_unless_it_was_asked(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            extra = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "1"}
+            answer = await half(client, properties=extra, born_timestamp=now_ms() - 1_500)
+            for how in (COMMIT, ROLLBACK):
+                late = await end(client, answer, how)
+                assert late.code == ResponseCode.ILLEGAL_OPERATION
+            assert (await end(client, answer, COMMIT, from_transaction_check=True)).code == 0
+
+    run(story())
+
+
+def test_its_producer_is_asked_and_the_answer_ends_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **QUICK) as rig:
+            client = await rig.client()
+            await produce(client)
+            answer = await half(client, queue_id=3, flag=9, properties={"KEYS": "k"})
+            asked = await client.asked_next()
+            header = CheckTransactionStateRequestHeader.decode(asked.ext)
+            assert (header.topic, header.broker_name) == (HALF, "b0")
+            assert header.msg_id == header.transaction_id == "H1"
+            assert header.tran_state_table_offset == 1
+            _, phy_offset = msg_id.parse_offset_id(header.offset_msg_id or "")
+            assert phy_offset == header.commit_log_offset
+            told = stored.decode(asked.body)
+            assert (told.topic, told.queue_id, told.body, told.flag) == ("T", 3, b"H1", 9)
+            assert (told.queue_offset, told.phy_offset) == (1, header.commit_log_offset)
+            assert properties_of(told)["TRANSACTION_CHECK_TIMES"] == "1"
+            reply = end_header(answer, COMMIT, from_transaction_check=True)
+            reply.tran_state_table_offset, reply.commit_log_offset = 1, header.commit_log_offset
+            assert (await client.call(RequestCode.END_TRANSACTION, reply)).code == 0
+            (final,) = await client.drain("T", queue_id=3)
+            assert (final.body, final.flag, final.prepared_offset) == (b"H1", 9, phy_offset)
+            await asyncio.sleep(0.5)
+            assert client.asked.empty()
+            assert offsets_of(rig) == (2, 1)
+
+    run(story())
+
+
+def test_a_young_message_is_not_asked_about(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **{**SELDOM, "transaction_timeout_ms": 60_000}) as rig:
+            client = await rig.client()
+            await produce(client)
+            await half(client)
+            await round_of(rig)
+            assert client.asked.empty()
+            assert len(await client.drain(HALF)) == 1
+
+    run(story())
+
+
+def test_after_the_last_question_it_is_discarded_where_it_can_be_found(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM, transaction_check_max=2) as rig:
+            client = await rig.client()
+            await produce(client)
+            await half(client)
+            for _ in range(4):
+                await asyncio.sleep(0.002)
+                await round_of(rig)
+            times = [properties_of(record).get("TRANSACTION_CHECK_TIMES") for record in
+                     await client.drain(HALF)]  # fmt: skip
+            assert times == [None, "1", "2"]
+            assert client.asked.qsize() == 2
+            (lost,) = await client.drain(LOST)
+            assert (lost.body, properties_of(lost)["REAL_TOPIC"]) == (b"H1", "T")
+            assert rig.broker.state.topics.get(LOST)
+            header = ResumeCheckHalfMessageRequestHeader(
+                msg_id=msg_id.offset_id(lost.store_host, lost.phy_offset)
+            )
+            answer = await client.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+            assert answer.code == 0, answer
+            await asyncio.sleep(0.002)
+            await round_of(rig)
+            for _ in range(2):
+                await client.asked_next()
+            await answer_question(client, COMMIT)
+            assert [record.body for record in await client.drain("T")] == [b"H1"]
+
+    run(story())
+
+
+@pytest.mark.parametrize("key", ["", "0", "00" * 16, "7F00000100002A9F0000010000000000"])
+def test_what_is_no_half_message_is_not_put_back(tmp_path: Path, key: str) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            await client.send("T")
+            header = ResumeCheckHalfMessageRequestHeader(msg_id=key)
+            answer = await client.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert rig.broker.store.max_offset(HALF, 0) == 0
+
+    run(story())
+
+
+def test_one_that_waits_longer_holds_up_no_other(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            await produce(client)
+            long = await half(client, "LONG", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"})
+            await half(client, "PLAIN")
+            await asyncio.sleep(0.002)
+            await round_of(rig)
+            assert (await answer_question(client, COMMIT)).msg_id == "PLAIN"
+            copies = await client.drain(HALF)
+            assert [record.body for record in copies] == [b"LONG", b"PLAIN", b"LONG", b"PLAIN"]
+            assert properties_of(copies[2])["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
+            assert "TRANSACTION_CHECK_TIMES" not in properties_of(copies[2])
+            assert (await end(client, long, COMMIT)).code == 0, "the first place still ends it"
+            await round_of(rig)
+            assert len(await client.drain(HALF)) == 4, "no copy more"
+            assert offsets_of(rig)[0] == 4
+
+    run(story())
+
+
+def test_a_late_end_of_the_first_place_ends_the_copy_as_well(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            await produce(client)
+            answer = await half(client)
+            for _ in range(3):
+                await asyncio.sleep(0.002)
+                await round_of(rig)
+                await client.asked_next()
+            assert (await end(client, answer, ROLLBACK)).code == 0
+            await round_of(rig)
+            assert client.asked.empty()
+            assert [op.body for op in await client.drain(OP)] == [b"0,1,2,3,"]
+
+    run(story())
+
+
+def test_questions_go_to_each_producer_of_the_group_in_turn(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            clients = [await rig.client() for _ in range(3)]
+            for number, client in enumerate(clients):
+                await produce(client, client_id=f"c{number}")
+            for number in range(9):
+                await half(clients[0], f"H{number}")
+            await asyncio.sleep(0.002)
+            await round_of(rig)
+            assert [client.asked.qsize() for client in clients] == [3, 3, 3]
+
+    run(story())
+
+
+def test_without_a_producer_it_waits_and_is_counted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            await half(client)
+            await asyncio.sleep(0.002)
+            await round_of(rig)
+            await produce(client)
+            await round_of(rig)
+            await answer_question(client, COMMIT)
+            assert len(await client.drain("T")) == 1
+
+    run(story())
+
+
+def test_a_restart_goes_on_where_the_rounds_had_come(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            for number in range(5):
+                answer = await half(client, f"H{number}")
+                if number % 2 == 0:
+                    assert (await end(client, answer, COMMIT)).code == 0
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            await produce(client)
+            await round_of(rig)
+            assert {(await answer_question(client, COMMIT)).msg_id for _ in range(2)} == {
+                "H1",
+                "H3",
+            }
+            await round_of(rig)
+            assert client.asked.empty()
+            bodies = sorted(record.body for record in await client.drain("T"))
+            assert bodies == [b"H0", b"H1", b"H2", b"H3", b"H4"]
+        table = json.loads((tmp_path / "config" / "consumerOffset.json").read_text())
+        assert table["offsetTable"][f"{HALF}@CID_RMQ_SYS_TRANS"] == {"0": 7}
+        assert table["offsetTable"][f"{OP}@CID_RMQ_SYS_TRANS"] == {"0": 5}
+
+    run(story())
+
+
+def test_op_messages_of_another_broker_are_understood(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            await produce(client)
+            for number in range(4):
+                await half(client, f"H{number}")
+            raw, store = properties.encode({"TAGS": "d"}), rig.broker.store
+            for body in (b"0,2,", b"3"):
+                store.put(Draft(OP, 0, body, raw))
+            store.put(Draft(OP, 0, b"1,", properties.encode({"TAGS": "x"})))
+            await asyncio.sleep(0.01)
+            await round_of(rig)
+            assert (await client.asked_next()).ext["msgId"] == "H1"
+            assert client.asked.empty()
+            assert offsets_of(rig) == (4, 3)
+
+    run(story())
+
+
+def test_a_committed_message_may_be_delayed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM, message_delay_level="1s") as rig:
+            client = await rig.client()
+            answer = await half(client, properties={"DELAY": "1"})
+            assert rig.broker.store.max_offset("SCHEDULE_TOPIC_XXXX", 0) == 0
+            assert (await end(client, answer, COMMIT)).code == 0
+            assert (await client.pull("T")).code == ResponseCode.PULL_NOT_FOUND
+            found = await client.pull("T", sys_flag=6, suspend_timeout_ms=5_000)
+            (final,) = stored.iterate(found.body)
+            assert (final.body, final.sys_flag & 0xC) == (b"H1", 8)
+
+    run(story())
+
+
+def test_a_broker_may_refuse_transactions(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, reject_transaction_message=True) as rig:
+            client = await rig.client()
+            answer = await client.send("T", properties={"TRAN_MSG": "true"}, sys_flag=4)
+            assert answer.code == ResponseCode.NO_PERMISSION
+            assert await client.drain(HALF) == []
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"sys_flag": 4},
+        {"sys_flag": 12},
+        {"properties": {"TRAN_MSG": "true", "x": "y" * 32_600}},
+    ],
+)
+def test_what_could_never_come_out_is_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            assert (await client.send("T", **more)).code == ResponseCode.MESSAGE_ILLEGAL
+
+    run(story())
+
+
+def test_a_message_sent_back_by_its_consumer_is_no_half_message(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, message_delay_level="1s") as rig:
+            client = await rig.client()
+            await client.beat("CG", "T")
+            extra = {"TRAN_MSG": "true", "DELAY": "1"}
+            answer = await client.send("%RETRY%CG", properties=extra, reconsume_times=1)
+            assert answer.code == 0
+            assert rig.broker.store.max_offset(HALF, 0) == 0
+            assert rig.broker.store.max_offset("SCHEDULE_TOPIC_XXXX", 0) == 1
+
+    run(story())
+
+
+def test_an_end_whose_message_cannot_be_stored_is_no_end(tmp_path: Path) -> None:
+    async def story() -> None:
+        full = replace(SMALL_STORE, append_crc=False)
+        async with running(tmp_path, full, **SELDOM) as rig:
+            client = await rig.client()
+            await produce(client)
+            answer = await half(client)
+            rig.broker.store._retention.is_disk_full = True
+            assert (await end(client, answer, COMMIT)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+            await round_of(rig)
+            assert client.asked.empty()
+            rig.broker.store._retention.is_disk_full = False
+            await round_of(rig)
+            await answer_question(client, COMMIT)
+            assert len(await client.drain("T")) == 1
+
+    run(story())
+
+
+def test_a_thousand_open_ones_are_all_asked_about_in_one_round(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            await produce(client)
+            await asyncio.gather(*(half(client, f"H{number}") for number in range(1_000)))
+            await asyncio.sleep(0.002)
+            await round_of(rig)
+            asked = {(await client.asked_next()).ext["msgId"] for _ in range(1_000)}
+            assert len(asked) == 1_000
+            assert offsets_of(rig)[0] == 1_000
+
+    run(story())
