@@ -28,6 +28,7 @@ from cometmq.broker.admin.statistics import StatisticsRequests
 from cometmq.broker.admin.topics import TopicRequests
 from cometmq.broker.check_back import CheckBack
 from cometmq.broker.clients import Clients
+from cometmq.broker.consumer_filters import ConsumerFilters
 from cometmq.broker.dead_letters import DeadLetters
 from cometmq.broker.delay import Delays
 from cometmq.broker.groups import Groups
@@ -53,7 +54,7 @@ from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.net.edge import Edge
 from cometmq.net.pool import ChannelPool
 from cometmq.net.server import RemotingServer
-from cometmq.rules import permission
+from cometmq.rules import bloom, permission
 from cometmq.rules.delay import DelayLevels
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.net import NetSettings
@@ -74,6 +75,9 @@ if TYPE_CHECKING:
     from cometmq.world.ports import Clock, Files
 
     Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
+
+FILTERS_S = 10
+"""Time between writes of consumerFilter.json, seconds."""
 
 HOUSEKEEPING_S = 10
 """Time between looks for clients that fell silent, seconds."""
@@ -106,6 +110,14 @@ class State:
         self.delays = Delays(store, levels, file("delayOffset.json"), now_ms)
         self.clients = Clients(now_ms, settings.channel_expired_timeout_ms)
         self.locks = QueueLocks(now_ms, settings.queue_lock_expire_ms)
+        self.filters = ConsumerFilters(
+            file("consumerFilter.json"),
+            now_ms,
+            keep_ms=settings.filter_data_clean_time_span_ms,
+            bloom_shape=bloom.shape(
+                settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter
+            ),
+        )
         self.holds = Holds(settings.parked_pulls_max)
         self.stats = Stats(
             now_ms,
@@ -291,11 +303,14 @@ class Broker:
             self.state.delays.save,
             name="delay offsets",
         )
+        every(FILTERS_S, self.state.filters.save_aside, name="consumer filters")
         every(HOUSEKEEPING_S, self._close_silent_clients, name="housekeeping of clients")
         every(SAMPLE_S, self.state.stats.sample_in_slices, name="statistics", first_s=0)
 
     async def _stop_background(self) -> None:
         await self._background.stop()
+        await self.state.filters.written()
+        self.state.filters.save()
         await self.state.offsets.written()
         self.state.delays.save()
         safe = asyncio.get_running_loop().create_future()
@@ -317,7 +332,9 @@ class Broker:
         settings, store, state = self.settings, self.store, self.state
         topics, groups, clients = state.topics, state.groups, state.clients
         offsets, holds, stats = state.offsets, state.holds, state.stats
-        pull = PullHandler(store, topics, groups, clients, offsets, holds, stats, settings, now_ms)
+        pull = PullHandler(
+            store, topics, groups, clients, state.filters, offsets, holds, stats, settings, now_ms
+        )
         send_back = SendBackHandler(
             store, topics, groups, state.delays, state.dead_letters, stats, settings, now_ms
         )
@@ -337,7 +354,7 @@ class Broker:
             send=self._send,
             pull=pull,
             positions=PositionHandler(store, topics, groups, offsets, fresh_bytes),
-            heartbeat=HeartbeatHandler(clients, topics, groups, settings),
+            heartbeat=HeartbeatHandler(clients, topics, groups, state.filters, settings),
             order=LockHandler(state.locks),
             send_back=send_back,
             transactions=state.transactions,

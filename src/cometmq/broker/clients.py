@@ -101,6 +101,8 @@ class Clients:
         self._fingerprints: dict[str, int] = {}
         self.on_members: Callable[[str], None] = lambda _group: None
         """Called with the group's name when its members or topics changed."""
+        self.on_gone: Callable[[str], None] = lambda _group: None
+        """Called with the name of a consumer group that has lost its last member."""
 
     def add_producer(self, group: str, client_id: str, peer: Peer) -> None:
         """Note a producer's beat."""
@@ -176,6 +178,7 @@ class Clients:
         else:
             del self.consumers[name]
             self._fingerprints.pop(name, None)
+            self.on_gone(name)
 
     def _note(self, peer: Peer, key: tuple[str, str]) -> bool:
         groups = self._groups_of.get(peer)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.errors import ProtocolError, Reject
-from cometmq.model.subscription import MessageModel
+from cometmq.broker.pull import no_filtering
+from cometmq.errors import BadFilter, ProtocolError, Reject
+from cometmq.model.subscription import SQL92, MessageModel
 from cometmq.model.topic import retry_topic_of
 from cometmq.net.edge import Reply
-from cometmq.rules import tags
+from cometmq.rules import sql92, tags
 from cometmq.wire.bodies.heartbeat import decode_check_client, decode_heartbeat
 from cometmq.wire.bodies.lists import encode_consumer_list
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -27,6 +28,7 @@ from cometmq.wire.headers.client import (
 
 if TYPE_CHECKING:
     from cometmq.broker.clients import Clients
+    from cometmq.broker.consumer_filters import ConsumerFilters
     from cometmq.broker.groups import Groups
     from cometmq.broker.topics import Topics
     from cometmq.model.subscription import ConsumerData
@@ -41,11 +43,17 @@ class HeartbeatHandler:
     """Answers 34, 35, 38 and 46; tells members of a change (40)."""
 
     def __init__(
-        self, clients: Clients, topics: Topics, groups: Groups, settings: BrokerSettings
+        self,
+        clients: Clients,
+        topics: Topics,
+        groups: Groups,
+        filters: ConsumerFilters,
+        settings: BrokerSettings,
     ) -> None:
         self._clients, self._topics, self._groups = clients, topics, groups
-        self._settings = settings
+        self._filters, self._settings = filters, settings
         clients.on_members = self.tell_members
+        clients.on_gone = filters.unregister
 
     def heartbeat(self, request: Command, peer: Peer) -> Reply:
         """Note the client in all its groups."""
@@ -62,6 +70,8 @@ class HeartbeatHandler:
                     consumer.group_name, beat.heartbeat_fingerprint
                 )
             self._clients.add_consumer(consumer, beat.client_id, peer, keep_subscriptions=is_light)
+            if not is_light:
+                self._filters.register(consumer.group_name, consumer.subscriptions)
         for group in beat.producer_groups:
             self._clients.add_producer(group, beat.client_id, peer)
         return Reply(
@@ -87,12 +97,18 @@ class HeartbeatHandler:
 
     def check_client(self, request: Command, _peer: Peer) -> Reply:
         """Tell whether the broker would take a subscription."""
-        check = decode_check_client(request.body)
-        if not tags.is_tag_type(check.subscription.expression_type):
-            raise Reject(
-                ResponseCode.SYSTEM_ERROR,
-                "this broker does not filter by SQL92; subscribe with tags",
-            )
+        wanted = decode_check_client(request.body).subscription
+        kind = wanted.expression_type
+        if tags.is_tag_type(kind):
+            return Reply()
+        if not self._settings.enable_property_filter:
+            raise no_filtering(kind)
+        try:
+            if kind != SQL92:
+                raise BadFilter(f"{kind} is no kind of filter that this broker knows", 0)
+            sql92.parse(wanted.sub_string)
+        except BadFilter as error:
+            raise Reject(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
         return Reply()
 
     def tell_members(self, group: str) -> None:

@@ -8,37 +8,41 @@ Java: PullMessageProcessor, DefaultPullMessageResultHandler.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.broker.outcome import CODE_OF_GET
 from cometmq.errors import Reject
-from cometmq.model.subscription import MessageModel
+from cometmq.model.subscription import ALL, MessageModel
+from cometmq.model.topic import is_retry_topic
 from cometmq.net.edge import PARKED, Reply
 from cometmq.rules import permission, tags
 from cometmq.store.results import GetStatus
-from cometmq.wire.codes import ResponseCode
+from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.frame import encode_frame
 from cometmq.wire.headers import pull as bits
-from cometmq.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.broker.clients import Clients
+    from cometmq.broker.consumer_filters import ConsumerFilters
     from cometmq.broker.groups import Groups
     from cometmq.broker.holds import Holds
     from cometmq.broker.offsets import Offsets
     from cometmq.broker.stats import Stats
     from cometmq.broker.topics import Topics
     from cometmq.model.group import SubscriptionGroupConfig
+    from cometmq.model.subscription import SubscriptionData
     from cometmq.model.topic import TopicConfig
     from cometmq.net.edge import Parked
     from cometmq.net.peer import Peer
     from cometmq.rules.tags import Match
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
+    from cometmq.store.results import Judge
     from cometmq.wire.command import Command
 
 SUSPEND_MS_MAX = 5 * 60_000
@@ -62,6 +66,19 @@ class Forbidden(Reject):
         super().__init__(ResponseCode.NO_PERMISSION, remark)
 
 
+class Wanted(NamedTuple):
+    """Which messages a reader wants: by their tags code, then by their properties.
+
+    `judge` is made anew for each look, so that a parked pull keeps no filter alive.
+    """
+
+    match: Match | None = None
+    judge: Callable[[], Judge] | None = None
+
+
+_EVERYTHING = Wanted()
+
+
 class PullHandler:
     """Answers 11 and 361."""
 
@@ -71,6 +88,7 @@ class PullHandler:
         topics: Topics,
         groups: Groups,
         clients: Clients,
+        filters: ConsumerFilters,
         offsets: Offsets,
         holds: Holds,
         stats: Stats,
@@ -78,7 +96,8 @@ class PullHandler:
         now_ms: Callable[[], int],
     ) -> None:
         self._store, self._topics, self._groups = store, topics, groups
-        self._clients, self._offsets, self._holds = clients, offsets, holds
+        self._clients, self._filters = clients, filters
+        self._offsets, self._holds = offsets, holds
         self._stats, self._settings, self._now_ms = stats, settings, now_ms
         self._count_max = settings.max_transfer_count_on_message_in_memory
         self._bytes_max = settings.max_transfer_bytes_on_message_in_memory
@@ -92,7 +111,7 @@ class PullHandler:
         self, header: PullMessageRequestHeader, request: Command, peer: Peer, *, may_park: bool
     ) -> Reply | bytes | Parked:
         try:
-            topic, group, match = self._admit(header)
+            topic, group, wanted = self._admit(header, request.code)
         except Reject as refusal:
             return _refused(refusal)
         name, queue_id, offset = header.topic, header.queue_id, header.queue_offset
@@ -111,14 +130,15 @@ class PullHandler:
             offset,
             max(1, min(header.max_msg_nums, self._count_max)),
             self._bytes_max if header.max_msg_bytes is None else self._bytes_of(header),
-            match,
+            wanted.match,
+            wanted.judge and wanted.judge(),
         )
         status = got.status
         code = CODE_OF_GET[status]
         if status is GetStatus.NO_MESSAGE_IN_QUEUE and offset != 0:
             code = _MOVED
         if code == _NOT_FOUND and may_park and header.sys_flag & bits.SUSPEND:
-            return self._park(header, request, peer, match)
+            return self._park(header, request, peer, wanted)
         if status is GetStatus.FOUND:
             spent_ms = self._now_ms() - begun_ms
             self._stats.got(
@@ -132,7 +152,7 @@ class PullHandler:
         return max(100, min(header.max_msg_bytes or 0, self._bytes_max))
 
     def _park(
-        self, header: PullMessageRequestHeader, request: Command, peer: Peer, match: Match | None
+        self, header: PullMessageRequestHeader, request: Command, peer: Peer, wanted: Wanted
     ) -> Parked:
         settings = self._settings
         timeout_ms = (
@@ -150,19 +170,22 @@ class PullHandler:
             header.topic,
             header.queue_id,
             header.queue_offset,
-            match,
+            wanted.match,
             request,
             peer,
             again,
             timeout_ms,
+            wanted.judge and Watch(self._store, header, wanted.judge),
         )
         return PARKED
 
     def _admit(
-        self, header: PullMessageRequestHeader
-    ) -> tuple[TopicConfig, SubscriptionGroupConfig, Match | None]:
+        self, header: PullMessageRequestHeader, code: int
+    ) -> tuple[TopicConfig, SubscriptionGroupConfig, Wanted]:
         if not permission.is_readable(self._settings.broker_permission):
             raise Forbidden(_BY_BROKER, "this broker does not let anyone read")
+        if code == RequestCode.LITE_PULL_MESSAGE and not self._settings.lite_pull_message_enable:
+            raise Forbidden(_BY_BROKER, "this broker does not let lite pull consumers read")
         group = self._groups.admit(header.consumer_group)
         if not group.consume_enable:
             raise Forbidden(_BY_GROUP, f"the group {header.consumer_group} may not consume")
@@ -181,12 +204,23 @@ class PullHandler:
                 f"there are {topic.read_queue_nums}, counted from 0",
             )
         if header.sys_flag & bits.SUBSCRIPTION:
-            return topic, group, _inline_match(header.subscription, header.expression_type)
-        return topic, group, self._subscribed_match(header, group)
+            return topic, group, self._inline(header)
+        return topic, group, self._subscribed(header, group)
 
-    def _subscribed_match(
+    def _inline(self, header: PullMessageRequestHeader) -> Wanted:
+        kind, expression = header.expression_type, header.subscription
+        if tags.is_tag_type(kind):
+            return _by_tags(expression or ALL)
+        if not expression:
+            raise _not_parsed("it is empty")
+        self._require_filtering(kind)
+        if self._filters.ready(expression, kind) is None:
+            raise _not_parsed(f"it is no {kind}")
+        return Wanted(judge=partial(self._filters.judge, expression, kind))
+
+    def _subscribed(
         self, header: PullMessageRequestHeader, config: SubscriptionGroupConfig
-    ) -> Match | None:
+    ) -> Wanted:
         name, topic = header.consumer_group, header.topic
         group = self._clients.consumers.get(name)
         if group is None:
@@ -208,33 +242,89 @@ class PullHandler:
                 ResponseCode.SUBSCRIPTION_NOT_LATEST,
                 f"the newest subscription of {topic} by {name} has not arrived here yet",
             )
-        if not tags.is_tag_type(subscription.expression_type):
-            raise _no_sql()
-        return tags.matcher(subscription.code_set)
+        if tags.is_tag_type(subscription.expression_type):
+            return _by_codes(subscription)
+        return self._by_filter(header, subscription)
+
+    def _by_filter(
+        self, header: PullMessageRequestHeader, subscription: SubscriptionData
+    ) -> Wanted:
+        name, topic = header.consumer_group, header.topic
+        found = self._filters.get(topic, name)
+        if found is None:
+            raise Reject(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                f"no filter of {name} on {topic} is known; your expression may be wrong",
+            )
+        if found.client_version < header.sub_version:
+            raise Reject(
+                ResponseCode.FILTER_DATA_NOT_LATEST,
+                f"the newest filter of {topic} by {name} has not arrived here yet",
+            )
+        self._require_filtering(subscription.expression_type)
+        if subscription.class_filter_mode:
+            return _EVERYTHING
+        if is_retry_topic(topic) and self._settings.filter_support_retry:
+            return Wanted(judge=partial(self._filters.judge_of_retries, name))
+        return Wanted(judge=partial(self._filters.judge, found.expression, found.expression_type))
+
+    def _require_filtering(self, kind: str | None) -> None:
+        if not self._settings.enable_property_filter:
+            raise no_filtering(kind)
+
+
+class Watch:
+    """Says of what arrives in one queue whether a parked pull wants any of it, each asked once."""
+
+    __slots__ = ("_judge", "_queue_id", "_seen", "_store", "_topic")
+
+    def __init__(
+        self, store: MessageStore, header: PullMessageRequestHeader, judge: Callable[[], Judge]
+    ) -> None:
+        self._store, self._judge = store, judge
+        self._topic, self._queue_id = header.topic, header.queue_id
+        self._seen = header.queue_offset
+
+    def __call__(self, end: int) -> bool:
+        """Whether a message from where the last call ended up to `end` is, or may be, wanted."""
+        start, self._seen = self._seen, end
+        got = self._store.get(self._topic, self._queue_id, start, 1, 1, None, self._judge())
+        return got.status is GetStatus.FOUND or got.next_offset < end
 
 
 @lru_cache(maxsize=1024)
-def _inline_match(expression: str | None, expression_type: str | None) -> Match | None:
-    if not tags.is_tag_type(expression_type):
-        raise _no_sql()
-    return tags.matcher(java_hash(tag) for tag in tags.split_expression(expression))
+def _by_tags(expression: str) -> Wanted:
+    if expression == ALL:
+        return _EVERYTHING
+    if not expression.strip("|") and len(expression) % 2 == 0:
+        raise _not_parsed("it names no tag")
+    codes = frozenset(java_hash(tag) for tag in tags.split_expression(expression))
+    return Wanted(codes.__contains__)
 
 
-def _no_sql() -> Reject:
+def _by_codes(subscription: SubscriptionData) -> Wanted:
+    if subscription.class_filter_mode or subscription.sub_string in ("", ALL):
+        return _EVERYTHING
+    return Wanted(subscription.code_set.__contains__)
+
+
+def no_filtering(kind: str | None) -> Reject:
+    """The refusal of a filter while they are switched off."""
     return Reject(
-        ResponseCode.SYSTEM_ERROR, "this broker does not filter by SQL92; subscribe with tags"
+        ResponseCode.SYSTEM_ERROR,
+        f"The broker does not support consumer to filter message by {kind}",
+    )
+
+
+def _not_parsed(why: str) -> Reject:
+    return Reject(
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {why}"
     )
 
 
 def _refused(refusal: Reject) -> Reply:
-    header = PullMessageResponseHeader(
-        suggest_which_broker_id=0,
-        next_begin_offset=0,
-        min_offset=0,
-        max_offset=0,
-        forbidden_type=refusal.forbidden_type if isinstance(refusal, Forbidden) else None,
-    )
-    return Reply(refusal.code, header, remark=refusal.remark)
+    ext = {"forbiddenType": str(refusal.forbidden_type)} if isinstance(refusal, Forbidden) else None
+    return Reply(refusal.code, remark=refusal.remark, ext=ext)
 
 
 def _encode(

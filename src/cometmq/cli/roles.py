@@ -40,6 +40,7 @@ STANDALONE = {
     "brokerName": "broker-a",
     "traceTopicEnable": "true",
     "deadLetterDeduplicate": "true",
+    "enablePropertyFilter": "true",
     # A machine that people work on is often quite full: go on until it is nearly so, and do not
     # delete yesterday's messages for it.
     "cleanFileForciblyEnable": "false",

@@ -1,15 +1,14 @@
-"""SQL92 filters: a text that says which messages a subscriber wants, made into a function.
+"""SQL92 filters: a text that says which messages a subscriber wants, made ready to ask.
 
 Owns the grammar, loosest first: OR; AND; `=`, `<>`, IS [NOT] NULL; `<`, `<=`, `>`, `>=` and [NOT]
 BETWEEN, IN, CONTAINS, STARTSWITH, ENDSWITH; then `+`, `-`, NOT; then literals, properties and what
 stands in brackets. Refuses to know where properties come from. Like RocketMQ it ignores what
-follows a whole expression. Invariant: the function never raises; only True lets a message through.
+follows a whole expression. Invariant: a filter never raises; only True lets a message through.
 Java: SelectorParser.jj, SqlFilter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cometmq.errors import BadFilter
@@ -18,36 +17,48 @@ from cometmq.rules.sql92_tokens import FLOAT, INTEGER, NAME, STRING, Tokens, une
 from cometmq.rules.sql92_values import double, integer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cometmq.rules.sql92_terms import Get, Run, Term
 
 LENGTH_MAX = 16_384
 """Longest filter, characters."""
 
-Filter = Callable[["Get"], bool]
-"""Says whether a message is wanted; asks for properties by name, None for one that is missing."""
-
 _TEXT_TESTS = ("CONTAINS", "STARTSWITH", "ENDSWITH")
 _LITERALS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
-def parse(text: str) -> Filter:
-    """The filter that a text describes; raises BadFilter where there is none."""
-    run = verdict_of(text)
+class Filter:
+    """A filter ready for use. `size` is the number of its parts: what a message costs at most."""
 
-    def matches(get: Get) -> bool:
+    __slots__ = ("_run", "size")
+
+    def __init__(self, run: Run, size: int) -> None:
+        self._run, self.size = run, size
+
+    def matches(self, get: Get) -> bool:
+        """Whether a message is wanted; `get` gives a property by its name, None for none."""
         try:
-            return run(get) is True
+            return self._run(get) is True
         except ValueError:  # a text that is not the number it is compared with
             return False
 
-    return matches
+
+def parse(text: str) -> Filter:
+    """The filter that a text describes; raises BadFilter where there is none."""
+    term = _term(text)
+    return Filter(term.run, term.size)
 
 
 def verdict_of(text: str) -> Run:
     """The same as a function of three values, None for unknown; ValueError: there is none."""
+    return _term(text).run
+
+
+def _term(text: str) -> Term:
     if len(text) > LENGTH_MAX:
         raise BadFilter(f"it is longer than {LENGTH_MAX} characters", LENGTH_MAX)
-    return _Parser(text).whole().run
+    return _Parser(text).whole()
 
 
 class _Parser:

@@ -26,10 +26,11 @@ ORDERS: dict[str, Callable[[int, int], bool]] = {">": gt, ">=": ge, "<": lt, "<=
 
 
 class Term(NamedTuple):
-    """A part. `value` is that of a constant, `name` that of a property."""
+    """A part. `value` is that of a constant, `name` that of a property; `size` counts parts."""
 
     run: Run
     depth: int = 1
+    size: int = 1
     is_condition: bool = False
     is_constant: bool = False
     value: Value = None
@@ -41,7 +42,7 @@ def constant(value: Value, at: int) -> Term:
     if type(value) is float and not 0 < value < inf:
         raise BadFilter("a number with a point must lie between 4.9e-324 and 1.8e308", at)
     is_condition = value is None or type(value) is bool
-    return Term(lambda _get: value, 1, is_condition, is_constant=True, value=value)
+    return Term(lambda _get: value, is_condition=is_condition, is_constant=True, value=value)
 
 
 def named(name: str) -> Term:
@@ -70,7 +71,7 @@ def negative(term: Term, at: int) -> Term:
         assert not isinstance(value, str)
         return Long(-value) if type(value) is Long else -value
 
-    return Term(negate, _deeper(at, term))
+    return Term(negate, _deeper(at, term), 1 + term.size)
 
 
 def negated(term: Term, at: int) -> Term:
@@ -199,7 +200,8 @@ def holding(term: Term, how: str, part: str, at: int, *, is_not: bool) -> Term:
 
 
 def _made(run: Run, at: int, *parts: Term) -> Term:
-    return Term(run, _deeper(at, *parts), is_condition=True)
+    size = 1 + sum(part.size for part in parts)
+    return Term(run, _deeper(at, *parts), size, is_condition=True)
 
 
 def _deeper(at: int, *parts: Term) -> int:

@@ -83,6 +83,20 @@ class BrokerSettings:
     dead_letter_deduplicate: bool = setting(
         default=False, note="a message becomes a group's dead letter once; standalone: true"
     )
+    enable_property_filter: bool = setting(
+        default=False, note="consumers may filter by SQL92; standalone: true"
+    )
+    filter_support_retry: bool = setting(
+        default=False, note="a retry topic's SQL92 subscription goes by the real topic's filter"
+    )
+    filter_data_clean_time_span_ms: int = setting(
+        86_400_000, java="filterDataCleanTimeSpan", note="how long unused filters are remembered"
+    )
+    max_error_rate_of_bloom_filter: int = setting(
+        20, note="shape of the data kept for Apache brokers beside each filter, percent"
+    )
+    expect_consumer_num_use_filter: int = setting(32, note="likewise: groups per topic")
+    lite_pull_message_enable: bool = setting(default=True, note="lite pull consumers may read")
     notify_consumer_ids_changed_enable: bool = setting(
         default=True, note="tell a group's members when it grows or shrinks"
     )
@@ -108,6 +122,9 @@ class BrokerSettings:
         at_least(self, 0, "transaction_timeout_ms")
         between(self, 1_000, 3_600_000, "register_name_server_period_ms")
         at_least(self, 1_000, "channel_expired_timeout_ms")
+        at_least(self, 0, "filter_data_clean_time_span_ms")
+        between(self, 1, 99, "max_error_rate_of_bloom_filter")
+        at_least(self, 1, "expect_consumer_num_use_filter")
 
     @property
     def namesrv_addrs(self) -> tuple[str, ...]:

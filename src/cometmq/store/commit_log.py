@@ -25,6 +25,7 @@ _HEAD_BYTES = 56
 _PREFIX = Struct(">iI")
 _OFFSETS = Struct(">qqi")
 _TIME = Struct(">q")
+SMALL_BYTES = 1024
 _MAGICS = (stored.MAGIC_V1, stored.MAGIC_V2)
 
 
@@ -171,6 +172,20 @@ class CommitLog:
                 read = segment.wake().read
             parts.append(read(run_start - base, run_end - run_start))
         return b"".join(parts)
+
+    def properties_at(self, phy_offset: int, size: int) -> bytes:
+        """The raw properties of the record of this size, its body left where it is.
+
+        A record of up to `SMALL_BYTES` is copied whole, which is one read instead of two.
+        """
+        read = self._row.read
+        head = read(phy_offset, size if size <= SMALL_BYTES else stored.HEAD_BYTES_MAX)
+        magic, body_end = stored.body_end(head)
+        if not 0 < body_end < size:
+            return b""
+        if size <= SMALL_BYTES:
+            return stored.properties_after(magic, head, body_end)
+        return stored.properties_after(magic, read(phy_offset + body_end, size - body_end), 0)
 
     def record_at(self, phy_offset: int) -> bytes | None:
         """The record that begins there; None when none does."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cometmq.settings.store import StoreSettings
     from cometmq.store.commit_log import CommitLog
     from cometmq.store.consume_queue import ConsumeQueue
+    from cometmq.store.results import Judge
 
 _entries = ENTRY.iter_unpack
 
@@ -39,13 +40,14 @@ class Fetch:
         max_count: int,
         max_bytes: int,
         match: Callable[[int], bool] | None,
+        judge: Judge | None = None,
     ) -> Got:
-        """Messages from `queue_offset` on whose tags code matches; see `MessageStore.get`."""
+        """Messages from `queue_offset` on that are wanted; see `MessageStore.get`."""
         if queue is None or queue.max_offset == 0:
             return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, b"", 0)
         low, high = queue.min_offset(self._log.first), queue.max_offset
         if low <= queue_offset < high:
-            return self._scan(queue, queue_offset, max_count, max_bytes, match, low)
+            return self._scan(queue, queue_offset, max_count, max_bytes, match, judge, low)
         if queue_offset < low:
             return Got(GetStatus.OFFSET_TOO_SMALL, low, low, high, b"", 0)
         if queue_offset == high:
@@ -59,12 +61,15 @@ class Fetch:
         max_count: int,
         max_bytes: int,
         match: Callable[[int], bool] | None,
+        judge: Judge | None,
         low: int,
     ) -> Got:
         log, first, high = self._log, self._log.first, queue.max_offset
         count_max, bytes_max = min(max_count, self._fresh[0]), min(max_bytes, self._fresh[1])
         old_count_max, old_bytes_max = min(max_count, self._old[0]), min(max_bytes, self._old[1])
         wanted = count_max if match is None else max(self._scan_max, max_count)
+        if judge is not None:
+            wanted = min(max(self._scan_max, max_count), judge.scan_max)
         raw = queue.read(queue_offset, max(wanted, 1))
         fresh_from = log.written - self._fresh_bytes
         runs: list[tuple[int, int]] = []
@@ -76,6 +81,9 @@ class Fetch:
                 continue
             if size == FILLER_SIZE or size <= 0 or phy_offset < first:
                 removed = True
+                scanned += 1
+                continue
+            if judge is not None and not judge.accepts(log.properties_at(phy_offset, size)):
                 scanned += 1
                 continue
             total += size

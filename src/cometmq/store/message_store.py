@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from cometmq.settings.store import StoreSettings
     from cometmq.store.flush import Done, Entry
+    from cometmq.store.results import Judge
     from cometmq.world.ports import Clock, Files, Worker
 
 __all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "PutStatus"]
@@ -375,15 +376,17 @@ class MessageStore:
         max_count: int,
         max_bytes: int,
         match: Callable[[int], bool] | None = None,
+        judge: Judge | None = None,
     ) -> Got:
         """Records of a queue from `queue_offset` on, one after the other, as they are on disk.
 
         At most `max_count` messages and `max_bytes` (the first comes whatever its size), and no
-        more than the transfer limits of the settings. `match` sees a tags code and says whether the
-        message is wanted. `next_offset` is where to go on, or where the queue begins or ends.
+        more than the transfer limits of the settings. `match` says by a tags code whether a message
+        is wanted, `judge` then by its properties. `next_offset`: where to go on, or the queue's end
+        or beginning.
         """
         queue = self._queues.find(topic, queue_id)
-        return self._fetch.get(queue, queue_offset, max_count, max_bytes, match)
+        return self._fetch.get(queue, queue_offset, max_count, max_bytes, match, judge)
 
     def record_at(self, phy_offset: int) -> bytes | None:
         """The record that begins at a byte of the log; None when none does that readers may see."""

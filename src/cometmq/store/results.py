@@ -7,7 +7,10 @@ Java: MessageExtBrokerInner, PutMessageStatus, GetMessageStatus, GetMessageResul
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class PutStatus(Enum):
@@ -32,6 +35,16 @@ class GetStatus(Enum):
     OFFSET_OVERFLOW_ONE = 5
     OFFSET_TOO_SMALL = 6
     NO_MESSAGE_IN_QUEUE = 7
+
+
+class Judge(NamedTuple):
+    """Says by a message's raw properties whether a reader wants it.
+
+    `scan_max` bounds how many messages one read asks about.
+    """
+
+    accepts: Callable[[bytes], bool]
+    scan_max: int
 
 
 class Draft:

@@ -31,6 +31,8 @@ CRC_MASK = 0x7FFFFFFF
 CRC_MARK = b"__CRC32#\x01"
 CRC_BYTES = 20
 """What the whole-record checksum takes at the end of the properties."""
+HEAD_BYTES_MAX = 112
+"""All fields before the body, both hosts IPv6."""
 FIXED_BYTES = 91
 """A v1 record with two IPv4 hosts, without body, topic and properties."""
 
@@ -43,7 +45,7 @@ HEAD = _head(8, 8)
 """All fields before the body, both hosts IPv4: 88 bytes."""
 _HEADS = {0x00: HEAD, 0x10: _head(20, 8), 0x20: _head(8, 20), 0x30: _head(20, 20)}
 _PREFIX = Struct(">iI")
-_SYS_FLAG = Struct(">i")
+_INT = _SYS_FLAG = Struct(">i")
 _SHORT = Struct(">h")
 _new_tuple = tuple.__new__
 
@@ -191,6 +193,29 @@ def decode(buffer: bytes, at: int = 0) -> Stored:
     body, raw = buffer[body_at:body_end], buffer[topic_end + 2 : end]
     stored: Stored = _new_tuple(Stored, (*fields[:14], body, topic, raw))
     return stored
+
+
+def body_end(head: bytes) -> tuple[int, int]:
+    """(magic, where the body ends) of the record that begins with these bytes; (0, 0) for none."""
+    try:
+        layout = _HEADS[_SYS_FLAG.unpack_from(head, 36)[0] & 0x30]
+        length = _INT.unpack_from(head, layout.size - 4)[0]
+        return _PREFIX.unpack_from(head)[1], layout.size + length
+    except error:
+        return 0, 0
+
+
+def properties_after(magic: int, tail: bytes, at: int) -> bytes:
+    """The raw properties of a record whose topic begins, with its length, at `at`; else empty."""
+    try:
+        if magic == MAGIC_V1:
+            at += 1 + tail[at]
+        else:
+            at += 2 + _SHORT.unpack_from(tail, at)[0]
+        end = at + 2 + _SHORT.unpack_from(tail, at)[0]
+    except (error, IndexError):
+        return b""
+    return tail[at + 2 : end]
 
 
 def iterate(buffer: bytes) -> Iterator[Stored]:

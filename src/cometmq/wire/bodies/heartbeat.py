@@ -78,12 +78,13 @@ def encode_check_client(check: CheckClient) -> bytes:
 
 
 def decode_check_client(data: bytes) -> CheckClient:
-    """Read the question about a filter."""
-    obj = shape.load_object(data)
+    """Read the question about a filter; one that names none is about no filter at all."""
+    obj = shape.load_object(data) if data else {}
+    wanted = obj.get("subscriptionData")
     return CheckClient(
         shape.text(obj, "clientId"),
         shape.text(obj, "group"),
-        subscription_of(obj.get("subscriptionData")),
+        SubscriptionData(topic="") if wanted is None else subscription_of(wanted),
         shape.text_or_none(obj, "namespace"),
     )
 

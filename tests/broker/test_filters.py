@@ -1,0 +1,327 @@
+"""SQL92 filters over the wire: who may filter, what comes, what wakes, what is remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.rig import Client, Rig, pull_header, records, run, running
+from cometmq.broker.consumer_filters import ConsumerFilters, ReadyFilters
+from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
+from cometmq.rules.sql92 import LENGTH_MAX
+from cometmq.store.json_file import JsonFile
+from cometmq.wire.bodies.heartbeat import CheckClient, encode_check_client, encode_heartbeat
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import Command, request
+from cometmq.world.system import SystemFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ON = {"enable_property_filter": True}
+INLINE, WAITING = 4, 2
+
+
+def subscription(expression: str, version: int = 1, **more: Any) -> SubscriptionData:
+    fields = {"topic": "T", "sub_string": expression, "expression_type": "SQL92", **more}
+    return SubscriptionData(sub_version=version, **fields)
+
+
+async def subscribe(client: Client, group: str, *wanted: SubscriptionData) -> None:
+    consumer = ConsumerData(group_name=group, subscriptions=wanted)
+    beat = HeartbeatData(client_id="c1", consumers=(consumer,))
+    assert (await client.call(RequestCode.HEART_BEAT, None, encode_heartbeat(beat))).code == 0
+
+
+async def check(client: Client, wanted: SubscriptionData) -> Command:
+    body = encode_check_client(CheckClient("c1", "G", wanted))
+    return await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body)
+
+
+async def pulled(client: Client, expression: str, **more: Any) -> Command:
+    return await client.pull("T", subscription=expression, expression_type="SQL92", **more)
+
+
+async def subscribed(client: Client, group: str, version: int = 1, **more: Any) -> Command:
+    header = {"consumer_group": group, "sys_flag": 0, "sub_version": version, **more}
+    return await client.pull("T", **header)
+
+
+async def send_numbers(client: Client, count: int, size: int = 5) -> None:
+    for number in range(count):
+        body = str(number).encode().ljust(size, b".")
+        assert (await client.send("T", body, properties={"n": str(number)})).code == 0
+
+
+def numbers(answer: Command) -> list[int]:
+    return [int(record.body.rstrip(b".")) for record in records(answer)]
+
+
+@pytest.mark.parametrize("size", [5, 5_000])
+def test_only_messages_that_the_filter_wants_come(tmp_path: Path, size: int) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **ON) as rig:
+            client = await rig.client()
+            await send_numbers(client, 10, size)
+            answer = await pulled(client, "n > 3 AND n <> 5 AND n BETWEEN 0 AND 7")
+            assert answer.code == ResponseCode.SUCCESS
+            assert numbers(answer) == [4, 6, 7]
+            assert answer.ext["nextBeginOffset"] == "10"
+
+    run(story())
+
+
+def test_nothing_wanted_says_where_to_go_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **ON) as rig:
+            client = await rig.client()
+            await send_numbers(client, 5)
+            answer = await pulled(client, "missing = 1", queue_offset=2, sys_flag=INLINE | WAITING)
+            assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            assert answer.ext["nextBeginOffset"] == "5"
+
+    run(story())
+
+
+def test_a_filter_of_many_parts_is_asked_about_fewer_messages_at_a_time(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **ON) as rig:
+            client = await rig.client()
+            await send_numbers(client, 40)
+            costly = " OR ".join(["n = '-1'"] * 1_300)
+            answer = await pulled(client, costly)
+            assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            assert answer.ext["nextBeginOffset"] == "16"
+
+    run(story())
+
+
+def test_filters_are_off_unless_switched_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            await send_numbers(client, 3)
+            await subscribe(client, "G", subscription("n = 1"))
+            answers = [await pulled(client, "n = 1"), await subscribed(client, "G")]
+            answers.append(await check(client, subscription("n = 1")))
+            for answer in answers:
+                assert answer.code == ResponseCode.SYSTEM_ERROR
+                text = "The broker does not support consumer to filter message by SQL92"
+                assert answer.remark == text
+
+    run(story())
+
+
+def test_an_expression_that_is_none_is_refused_where_it_is_used(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **ON) as rig:
+            client = await rig.client()
+            await send_numbers(client, 3)
+            for bad in ("n = = 1", "", "n > 'x'", "n = 1" + " " * LENGTH_MAX):
+                assert (await pulled(client, bad)).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+                answer = await check(client, subscription(bad))
+                assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+            await subscribe(client, "G", subscription("n = = 1"))
+            answer = await subscribed(client, "G")
+            assert answer.code == ResponseCode.FILTER_DATA_NOT_EXIST
+            other = await client.pull("T", subscription="n = 1", expression_type="SQL93")
+            assert other.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+    run(story())
+
+
+def test_a_client_may_ask_whether_its_filter_is_taken(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **ON) as rig:
+            client = await rig.client()
+            assert (await check(client, subscription("n = 1"))).code == 0
+            assert (await check(client, subscription("x", expression_type="TAG"))).code == 0
+            for body in (b"", b"{}"):
+                answer = await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body)
+                assert answer.code == 0
+
+    run(story())
+
+
+def test_a_groups_newest_filter_counts_and_an_older_broker_view_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **ON) as rig:
+            client = await rig.client()
+            await send_numbers(client, 5)
+            await subscribe(client, "G", subscription("n = 2", 10))
+            assert numbers(await subscribed(client, "G", 10)) == [2]
+            late = await subscribed(client, "G", 11)
+            assert late.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+            await subscribe(client, "G", subscription("n = 3", 9))
+            assert numbers(await subscribed(client, "G", 9)) == [2]
+            await subscribe(client, "G", subscription("n = 4", 11))
+            assert numbers(await subscribed(client, "G", 11)) == [4]
+            await subscribe(client, "G", subscription("*", 12, expression_type="TAG"))
+            assert numbers(await subscribed(client, "G", 12)) == [0, 1, 2, 3, 4]
+
+    run(story())
+
+
+async def parked(rig: Rig, count: int) -> None:
+    async with asyncio.timeout(10):
+        while rig.broker.state.holds.parked != count:
+            await asyncio.sleep(0.005)
+
+
+def test_a_parked_pull_is_woken_only_by_what_it_wants(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **ON) as rig:
+            client, other = await rig.client(), await rig.client()
+            await send_numbers(client, 2)
+            header = pull_header(
+                "T",
+                queue_offset=2,
+                sys_flag=INLINE | WAITING,
+                subscription="n = 7",
+                expression_type="SQL92",
+                suspend_timeout_ms=20_000,
+            )
+            waiting = other.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
+            await parked(rig, 1)
+            await send_numbers(client, 7)
+            assert (rig.broker.state.holds.parked, waiting.done()) == (1, False)
+            await client.send("T", b"7", properties={"n": "7"})
+            answer = await waiting
+            assert numbers(answer) == [7]
+            assert answer.ext["nextBeginOffset"] == "10"
+
+    run(story())
+
+
+def test_many_pulls_that_one_message_wakes_are_all_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **ON) as rig:
+            producer = await rig.client()
+            await send_numbers(producer, 1)
+            waiting = []
+            for index in range(4):
+                client = await rig.client()
+                for _ in range(100):
+                    kind = (
+                        {"expression_type": "SQL92", "subscription": "n = 7"} if index % 2 else {}
+                    )
+                    flags = {"sys_flag": INLINE | WAITING, "suspend_timeout_ms": 20_000}
+                    header = pull_header("T", queue_offset=1, **flags, **kind)
+                    pull = request(RequestCode.PULL_MESSAGE, 0, header)
+                    waiting.append(client.channel.call_nowait(pull))
+            await parked(rig, 400)
+            await producer.send("T", b"7", properties={"n": "7"})
+            answers = await asyncio.gather(*waiting)
+            assert {tuple(numbers(answer)) for answer in answers} == {(7,)}
+            assert rig.broker.state.holds.parked == 0
+
+    run(story())
+
+
+def test_one_connection_parks_only_so_many_pulls_on_one_queue(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client, other = await rig.client(), await rig.client()
+            await send_numbers(client, 1)
+            header = pull_header(
+                "T", queue_offset=1, sys_flag=INLINE | WAITING, suspend_timeout_ms=20_000
+            )
+            for _ in range(256):
+                client.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
+            await parked(rig, 256)
+            refused = await client.call(RequestCode.PULL_MESSAGE, header)
+            assert refused.code == ResponseCode.SYSTEM_BUSY
+            other.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
+            await parked(rig, 257)
+            client.close()
+            await parked(rig, 1)
+
+    run(story())
+
+
+def test_retries_go_by_the_filter_of_their_own_topic_where_that_is_switched_on(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path, filter_support_retry=True, **ON) as rig:
+            client = await rig.client()
+            retry = subscription("TRUE", topic="%RETRY%G")
+            await subscribe(client, "G", subscription("n = 1"), retry)
+            for number in range(3):
+                pairs = {"n": str(number), "RETRY_TOPIC": "T"}
+                await client.send("%RETRY%G", str(number).encode(), properties=pairs)
+            await client.send("%RETRY%G", b"9", properties={"RETRY_TOPIC": "unfiltered"})
+            header = {"consumer_group": "G", "sys_flag": 0, "sub_version": 1}
+            assert numbers(await client.pull("%RETRY%G", **header)) == [1, 9]
+
+    run(story())
+
+
+def test_filters_are_written_as_rocketmq_reads_them_and_read_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **ON) as rig:
+            client = await rig.client()
+            await send_numbers(client, 3)
+            await subscribe(client, "GOOD", subscription("n = 1", 5))
+            await subscribe(client, "BAD", subscription("n = = 1", 5))
+            assert numbers(await subscribed(client, "GOOD", 5)) == [1]
+        written = json.loads((tmp_path / "config" / "consumerFilter.json").read_text())
+        filters = written["filterDataByTopic"]["T"]["groupFilterData"]
+        assert written["filterDataByTopic"]["T"]["topic"] == "T"
+        assert list(filters) == ["GOOD"]
+        good = filters["GOOD"]
+        assert good["bloomFilterData"] == {"bitNum": 112, "bitPos": [17, 94, 84]}
+        assert good["bornTime"] <= good["deadTime"]
+        kept = {key: good[key] for key in ("clientVersion", "dead", "expression", "topic")}
+        assert kept == {"clientVersion": 5, "dead": True, "expression": "n = 1", "topic": "T"}
+        async with running(tmp_path, **ON) as rig:
+            found = rig.broker.state.filters.get("T", "GOOD")
+            assert found is not None
+            assert (found.expression, found.is_dead) == ("n = 1", True)
+
+    run(story())
+
+
+def filters(tmp_path: Path, now_ms: list[int]) -> ConsumerFilters:
+    file = JsonFile(tmp_path / "consumerFilter.json", SystemFiles())
+    return ConsumerFilters(file, lambda: now_ms[0], keep_ms=1_000)
+
+
+def test_filters_that_nobody_uses_are_forgotten_after_their_time(tmp_path: Path) -> None:
+    now = [10_000]
+    table = filters(tmp_path, now)
+    table.register("G", [subscription("n = 1", 3)])
+    table.register("H", [subscription("n = 1", 3)])
+    table.unregister("G")
+    table.save()
+    assert len(filters(tmp_path, now)._topics["T"]) == 2
+    now[0] += 2_000
+    table.register("G", [])
+    table.register("H", [subscription("n = 2", 4)])
+    table.save()
+    again = filters(tmp_path, now)
+    assert again.get("T", "G") is None
+    assert again.get("T", "H") is not None
+
+
+def test_a_group_that_comes_back_with_the_same_filter_keeps_its_birth(tmp_path: Path) -> None:
+    now = [10_000]
+    table = filters(tmp_path, now)
+    table.register("G", [subscription("n = 1", 3)])
+    table.unregister("G")
+    now[0] = 10_500
+    table.register("G", [subscription("n = 1", 4)])
+    found = table.get("T", "G")
+    assert found is not None
+    assert (found.born_ms, found.is_dead, found.client_version) == (10_000, False, 4)
+
+
+def test_ready_filters_are_bounded_by_their_characters() -> None:
+    ready = ReadyFilters(chars_max=1_000)
+    for number in range(1_000):
+        assert ready.find(f"n = {number}") is not None
+    assert ready.find("n = = 1") is None
+    assert sum(len(text) + 1 for text in ready._ready) <= 1_000
