@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.client import validation
 from cometmq.client.lanes import Lanes
 from cometmq.client.outgoing import OutgoingBatch, outgoing
+from cometmq.client.quick import FRAME_BYTES_MAX, FRAME_MESSAGES_MAX, results_of
 from cometmq.errors import CometError, PartlySent
 
 if TYPE_CHECKING:
@@ -21,12 +22,11 @@ if TYPE_CHECKING:
     from cometmq.client.core import Core
     from cometmq.client.delivery import Choose, Delivery
     from cometmq.client.options import ProducerOptions
+    from cometmq.client.quick import PostedBatch, Quick
     from cometmq.model.message import Message
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult
 
-FRAME_MESSAGES_MAX = 512
-FRAME_BYTES_MAX = 1024 * 1024
 _ATTEMPT_S = 5.0
 _RUN = 32
 """How many messages without key go to one queue before the next one has its turn."""
@@ -36,11 +36,56 @@ class Bulk:
     """Sends lists of messages for one producer. One loop owns it."""
 
     def __init__(
-        self, core: Core, delivery: Delivery, choice: QueueChoice, options: ProducerOptions
+        self,
+        core: Core,
+        delivery: Delivery,
+        choice: QueueChoice,
+        quick: Quick,
+        options: ProducerOptions,
     ) -> None:
         self._core, self._delivery, self._choice = core, delivery, choice
-        self._options = options
+        self._quick, self._options = quick, options
         self._lanes = Lanes()
+
+    async def one_frame(
+        self, messages: list[Message], deadline: float, retries: int
+    ) -> list[SendResult] | None:
+        """Send plain messages of one topic in one frame at once; None when they are not such."""
+        place = self._quick.place_for(messages)
+        mine = None if place is None else self._lanes.try_enter(place.queue)
+        if place is None or mine is None:
+            return None
+        try:
+            posted = self._quick.post_batch(messages, place, deadline)
+            if posted is None:
+                return None
+            try:
+                return results_of(posted, await posted[0])
+            except CometError as error:
+                return await self._again(messages, posted, deadline, retries, error)
+        finally:
+            self._lanes.leave(place.queue, mine)
+
+    async def _again(
+        self,
+        messages: list[Message],
+        posted: PostedBatch,
+        deadline: float,
+        retries: int,
+        error: CometError,
+    ) -> list[SendResult]:
+        """Go on the long way after an error of the short one; all messages keep their ids."""
+        _, place, ids, born_ms = posted
+        frame = OutgoingBatch(messages[0].topic, born_ms)
+        for message, msg_id in zip(messages, ids, strict=True):
+            frame.add(message, msg_id)
+
+        async def choose(failed_broker: str | None) -> MessageQueue:
+            queues = await self._queues(frame.topic, deadline)
+            return self._choice.in_turn(frame.topic, queues, failed_broker)
+
+        failed = (error, place.queue)
+        return await self._delivery.batch(frame, choose, retries, deadline, failed=failed)
 
     async def send(
         self, messages: list[Message], timeout_s: float, retries: int, *, is_spread: bool
@@ -144,7 +189,7 @@ class Bulk:
         if len(frame) > 1:
             return await self._delivery.batch(frame, choose, retries, deadline, _ATTEMPT_S)
         first = messages[indexes[0]]
-        alone = outgoing(first, self._options, core.uniq_keys, now_ms)
+        alone = outgoing(first, self._options, core.uniq_keys.take(now_ms), now_ms)
         return [await self._delivery.one(alone, choose, retries, deadline, _ATTEMPT_S)]
 
     def _frame(self, messages: list[Message], indexes: list[int], now_ms: int) -> OutgoingBatch:

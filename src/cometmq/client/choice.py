@@ -28,12 +28,22 @@ class QueueChoice:
 
     def by_key(self, queues: Sequence[MessageQueue], key: str) -> MessageQueue:
         """The queue of a sharding key, the same in every RocketMQ client."""
+        return queues[self.index_of(key, len(queues))]
+
+    def index_of(self, key: str, count: int) -> int:
+        """The index of a sharding key's queue among so many."""
         code = self._codes.get(key)
         if code is None:
             if len(self._codes) >= 65_536:
                 self._codes.clear()
             code = self._codes[key] = java_hash(key)
-        return queues[queue_index(code, len(queues))]
+        return queue_index(code, count)
+
+    def next_turn(self, topic: str) -> int:
+        """The number of the topic's next turn."""
+        turn = self._turns.get(topic, self._first)
+        self._turns[topic] = turn + 1
+        return turn
 
     def in_turn(
         self, topic: str, queues: Sequence[MessageQueue], avoid_broker: str | None = None

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cometmq.model.results import SendResult
 
     Choose = Callable[[str | None], Awaitable[MessageQueue]]
+    Failed = tuple[CometError, MessageQueue]
 
 T = TypeVar("T")
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 1.0
@@ -45,11 +46,14 @@ class Delivery:
         retries: int,
         deadline: float,
         attempt_s: float | None = None,
+        *,
+        failed: Failed | None = None,
     ) -> SendResult:
         """Send one message to the queue that `choose` names, given the broker that failed last.
 
-        One attempt is bounded by `attempt_s`, all together by `deadline` (the loop's time). Raises
-        the error of the last attempt.
+        One attempt is bounded by `attempt_s`, all together by `deadline` (the loop's time).
+        `failed` is an attempt that was made already: its error, and where to. Raises the error of
+        the last attempt.
         """
         result: SendResult = await self._try(
             message.topic,
@@ -57,6 +61,7 @@ class Delivery:
             lambda queue, left_s: self._send(message, queue, min(left_s, attempt_s or left_s)),
             retries,
             deadline,
+            failed,
         )
         return result
 
@@ -67,6 +72,8 @@ class Delivery:
         retries: int,
         deadline: float,
         attempt_s: float | None = None,
+        *,
+        failed: Failed | None = None,
     ) -> list[SendResult]:
         """Send one batch frame; otherwise like `one`."""
         results: list[SendResult] = await self._try(
@@ -75,6 +82,7 @@ class Delivery:
             lambda queue, left_s: self._send_batch(sent, queue, min(left_s, attempt_s or left_s)),
             retries,
             deadline,
+            failed,
         )
         return results
 
@@ -99,11 +107,15 @@ class Delivery:
         attempt: Callable[[MessageQueue, float], Awaitable[T]],
         retries: int,
         deadline: float,
+        failed: Failed | None = None,
     ) -> T:
         failures, failed_broker, left_s = 0, None, self._left_s(deadline)
         while True:
             queue = None
             try:
+                if failed is not None:
+                    (error, queue), failed = failed, None
+                    raise error
                 queue = await choose(failed_broker)
                 return await attempt(queue, left_s)
             except CometError as error:

@@ -22,6 +22,20 @@ class Lanes:
     def __init__(self) -> None:
         self._last: dict[Hashable, asyncio.Future[None]] = {}
 
+    def try_enter(self, key: Hashable) -> asyncio.Future[None] | None:
+        """Enter at once where nobody else of the key is, to `leave` with it; None otherwise."""
+        if key in self._last:
+            return None
+        mine = self._last[key] = asyncio.get_running_loop().create_future()
+        return mine
+
+    def leave(self, key: Hashable, mine: asyncio.Future[None]) -> None:
+        """Let the next one of the key go."""
+        if not mine.done():
+            mine.set_result(None)
+        if self._last.get(key) is mine:
+            del self._last[key]
+
     @asynccontextmanager
     async def enter(self, key: Hashable, deadline: float) -> AsyncIterator[None]:
         """Wait for those of the same key who came first; raises RemotingTimeout at the deadline."""
@@ -35,9 +49,9 @@ class Lanes:
         finally:
             # whoever gives up while waiting must not let the next one past those before it
             if before is None or before.done():
-                self._leave(key, mine)
+                self.leave(key, mine)
             else:
-                before.add_done_callback(lambda _: self._leave(key, mine))
+                before.add_done_callback(lambda _: self.leave(key, mine))
 
     async def _wait(self, before: asyncio.Future[None], deadline: float) -> None:
         try:
@@ -45,9 +59,3 @@ class Lanes:
                 await asyncio.shield(before)
         except TimeoutError:
             raise RemotingTimeout("earlier sends of the same key took all the time given") from None
-
-    def _leave(self, key: Hashable, mine: asyncio.Future[None]) -> None:
-        if not mine.done():
-            mine.set_result(None)
-        if self._last.get(key) is mine:
-            del self._last[key]

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from cometmq.client.options import ProducerOptions
     from cometmq.model.message import Message, MessageExt
     from cometmq.wire.command import Command
-    from cometmq.wire.msg_id import UniqKeys
 
 BATCH_ITEM_BYTES = 22
 """What a message takes in a batch besides its body and its properties."""
@@ -65,11 +64,8 @@ def pairs_of(message: Message, uniq_key: str) -> dict[str, str]:
     return pairs
 
 
-def outgoing(
-    message: Message, options: ProducerOptions, uniq_keys: UniqKeys, now_ms: int
-) -> Outgoing:
+def outgoing(message: Message, options: ProducerOptions, uniq_key: str, now_ms: int) -> Outgoing:
     """Prepare one checked message: properties encoded, a large body deflated if that helps."""
-    uniq_key = uniq_keys.take(now_ms)
     raw = properties.encode(pairs_of(message, uniq_key))
     check_properties_size(raw)
     body, sys_flag = _deflated(message.body, options.compress_over_bytes, options.compress_level)

@@ -13,20 +13,18 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from cometmq.client import validation
-from cometmq.client.bulk import Bulk
-from cometmq.client.choice import QueueChoice
 from cometmq.client.core import Core, running
-from cometmq.client.delivery import UNTIL_DEADLINE, Delivery
-from cometmq.client.lanes import Lanes
+from cometmq.client.delivery import UNTIL_DEADLINE
 from cometmq.client.options import ClientOptions, ProducerOptions, name_servers
-from cometmq.client.outgoing import Outgoing, outgoing
-from cometmq.errors import TooManyRequests
+from cometmq.client.quick import result_of
+from cometmq.client.sends import Sends
+from cometmq.errors import CometError, TooManyRequests
+from cometmq.model.message import Message
 from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cometmq.model.message import Message
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult
 
@@ -61,11 +59,10 @@ class AsyncProducer:
         self._client_options = ClientOptions(
             namesrv=name_servers(namesrv, os.environ), instance_name=instance_name
         )
-        self._choice = QueueChoice(first=os.getpid())
         self._core: Core | None = None
-        self._delivery: Delivery
-        self._bulk: Bulk
-        self._lanes = Lanes()
+        self._loop: asyncio.AbstractEventLoop
+        self.sends: Sends
+        """How it sends; there once it is started. Not for users: the blocking face needs it."""
         self._pending: set[asyncio.Task[SendResult]] = set()
 
     async def start(self) -> None:
@@ -75,12 +72,13 @@ class AsyncProducer:
             core.be_producer(self._options.group)
             core.start()
             self._core = core
-            self._delivery = Delivery(core, self._options)
-            self._bulk = Bulk(core, self._delivery, self._choice, self._options)
+            self._loop = asyncio.get_running_loop()
+            self.sends = Sends(core, self._options)
 
     async def stop(self) -> None:
         """Wait for the sends begun with send_async, then close all connections."""
         if self._core is not None:
+            self.sends.direct.close()
             await asyncio.gather(*self._pending, return_exceptions=True)
             core, self._core = self._core, None
             await core.stop()
@@ -103,14 +101,26 @@ class AsyncProducer:
         `timeout_s` bounds the whole call, retries included. Raises InvalidMessage, RouteNotFound,
         RemotingError (RemotingTimeout at the deadline) or BrokerError.
         """
-        core = running(self._core, "producer")
-        validation.check_timeout(timeout_s)
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        prepared = self._prepared(message, core)
-        if message.sharding_key is None or queue is not None:
-            return await self._deliver(prepared, message, queue, deadline)
-        async with self._lanes.enter((message.topic, message.sharding_key), deadline):
-            return await self._deliver(prepared, message, None, deadline)
+        if self._core is None or type(timeout_s) is not float or timeout_s <= 0:
+            running(self._core, "producer")
+            validation.check_timeout(timeout_s)
+        deadline = self._loop.time() + timeout_s
+        if type(message) is not Message:
+            validation.check_kind(message)
+        sends = self.sends
+        if queue is not None:
+            return await sends.slowly(message, queue, deadline)
+        if message.sharding_key is not None:
+            return await sends.in_lane(message, deadline)
+        posted = sends.quick.post(message, deadline)
+        if posted is None:
+            return await sends.slowly(message, None, deadline)
+        answer, place, msg_id, born_ms = posted
+        try:
+            return result_of(place, place.addr, msg_id, await answer)
+        except CometError as error:
+            failed = (error, place.queue)
+            return await sends.again(message, msg_id, born_ms, failed, deadline)
 
     def send_async(
         self, message: Message, timeout_s: float = 3.0, *, queue: MessageQueue | None = None
@@ -134,9 +144,10 @@ class AsyncProducer:
         Raises InvalidMessage, RouteNotFound, or RemotingError when there is no connection.
         """
         core = running(self._core, "producer")
-        prepared = self._prepared(message, core)
-        chosen = queue or await self._choose(message, None)
-        await self._delivery.oneway(prepared, chosen)
+        sends, now_ms = self.sends, core.clock.now_ms()
+        prepared = sends.prepared(message, core.uniq_keys.take(now_ms), now_ms)
+        chosen = queue or await sends.choose(message, None)
+        await sends.delivery.oneway(prepared, chosen)
 
     async def send_batch(
         self, messages: Iterable[Message], timeout_s: float = 3.0
@@ -149,9 +160,14 @@ class AsyncProducer:
         """
         running(self._core, "producer")
         validation.check_timeout(timeout_s)
-        found = validation.listed(messages)
+        found = messages if type(messages) is list else validation.listed(messages)
+        deadline = self._loop.time() + timeout_s
+        results = await self.sends.bulk.one_frame(found, deadline, self._options.retries)
+        if results is not None:
+            return results
+        found = validation.listed(found)
         validation.check_batch(found)
-        return await self._bulk.send(found, timeout_s, self._options.retries, is_spread=False)
+        return await self.sends.bulk.send(found, timeout_s, self._options.retries, is_spread=False)
 
     async def send_many(
         self, messages: Iterable[Message], timeout_s: float = 60.0
@@ -165,31 +181,10 @@ class AsyncProducer:
         running(self._core, "producer")
         validation.check_timeout(timeout_s)
         found = validation.listed(messages)
-        return await self._bulk.send(found, timeout_s, UNTIL_DEADLINE, is_spread=True)
+        return await self.sends.bulk.send(found, timeout_s, UNTIL_DEADLINE, is_spread=True)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that messages may be sent to, in their order."""
         core = running(self._core, "producer")
         validation.check_topic(topic)
         return await core.routes.publish_queues(topic, self._options.default_topic_queues)
-
-    def _prepared(self, message: Message, core: Core) -> Outgoing:
-        validation.check_kind(message)
-        validation.check_topic(message.topic)
-        validation.check_message(message, self._options.body_bytes_max)
-        return outgoing(message, self._options, core.uniq_keys, core.clock.now_ms())
-
-    async def _deliver(
-        self, prepared: Outgoing, message: Message, queue: MessageQueue | None, deadline: float
-    ) -> SendResult:
-        async def choose(failed_broker: str | None) -> MessageQueue:
-            return queue or await self._choose(message, failed_broker)
-
-        return await self._delivery.one(prepared, choose, self._options.retries, deadline)
-
-    async def _choose(self, message: Message, failed_broker: str | None) -> MessageQueue:
-        core = running(self._core, "producer")
-        queues = await core.routes.publish_queues(message.topic, self._options.default_topic_queues)
-        if message.sharding_key is not None:
-            return self._choice.by_key(queues, message.sharding_key)
-        return self._choice.in_turn(message.topic, queues, failed_broker)

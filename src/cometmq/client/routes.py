@@ -45,7 +45,8 @@ class Routes:
 
     def __init__(self, servers: NameServers) -> None:
         self._servers = servers
-        self._views: dict[str, TopicView] = {}
+        self.views: dict[str, TopicView] = {}
+        """What is known of each topic in use; for others to read."""
         self._addrs: dict[str, dict[int, str]] = {}
         self._renewals: dict[str, asyncio.Task[None]] = {}
         self._wanted: set[str] = set()
@@ -67,15 +68,19 @@ class Routes:
 
     def spoil(self, topic: str) -> None:
         """Say that the topic's route led to an error: the next use fetches it again."""
-        if view := self._views.get(topic):
+        if view := self.views.get(topic):
             view.is_stale = True
 
     def master(self, broker_name: str) -> str:
         """The address of a broker's master. Raises ConnectFailed when none is known."""
-        addr = self._addrs.get(broker_name, {}).get(MASTER_ID)
+        addr = self.find_master(broker_name)
         if addr is None:
             raise ConnectFailed(f"no address is known for the master of broker {broker_name}")
         return addr
+
+    def find_master(self, broker_name: str) -> str | None:
+        """The address of a broker's master, or None."""
+        return self._addrs.get(broker_name, {}).get(MASTER_ID)
 
     def reader(self, broker_name: str, broker_id: int) -> str:
         """The address to pull from. Raises ConnectFailed when none is known."""
@@ -107,7 +112,7 @@ class Routes:
 
     async def _view(self, topic: str) -> TopicView | None:
         self._wanted.add(topic)
-        view = self._views.get(topic)
+        view = self.views.get(topic)
         if view is None:
             await self._renew(topic)
         elif view.is_stale and self._age_s(view) > _RENEW_GAP_S:
@@ -115,7 +120,7 @@ class Routes:
                 await self._renew(topic)
             except CometError as error:
                 log.debug("using the old route of %s: %s", topic, error)
-        return self._views.get(topic)
+        return self.views.get(topic)
 
     def _age_s(self, view: TopicView) -> float:
         return asyncio.get_running_loop().time() - view.fetched_at
@@ -138,7 +143,7 @@ class Routes:
         now = asyncio.get_running_loop().time()
         if route is not None:
             self._keep(topic, TopicView(topic, route, now))
-        elif view := self._views.get(topic):
+        elif view := self.views.get(topic):
             view.fetched_at = now
 
     async def _borrow(self, topic: str, default_queues: int) -> TopicView:
@@ -157,7 +162,7 @@ class Routes:
         return view
 
     def _keep(self, topic: str, view: TopicView) -> None:
-        self._views[topic] = view
+        self.views[topic] = view
         for data in view.route.broker_datas:
             if data.broker_addrs:
                 self._addrs[data.broker_name] = dict(data.broker_addrs)

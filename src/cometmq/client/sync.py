@@ -1,17 +1,22 @@
 """The blocking face of producers and admins: the asyncio classes, called from any thread.
 
-Owns nothing but the crossing to the portal's loop; refuses to decide anything. Invariant: the same
-methods, arguments and docstrings as the asyncio classes (a test compares them). Safe to use from
-several threads; a forked child must make its own.
+Owns nothing but the crossing to the portal's loop; refuses to decide anything. A plain send
+does not cross: the calling thread makes it on a connection of its own (`direct`). Invariant: the
+same methods, arguments and docstrings as the asyncio classes (a test compares them). Safe to use
+from several threads; a forked child must make its own.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Self
 
+from cometmq.client import validation
 from cometmq.client.admin import AsyncAdmin
 from cometmq.client.crossing import Crossing
+from cometmq.client.direct import Unsent
 from cometmq.client.producer import AsyncProducer
+from cometmq.model.results import SendResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +24,6 @@ if TYPE_CHECKING:
 
     from cometmq.model.message import Message
     from cometmq.model.queue import MessageQueue
-    from cometmq.model.results import SendResult
     from cometmq.model.route import ClusterInfo
     from cometmq.model.stats import OffsetWrapper, TopicOffset
 
@@ -82,6 +86,16 @@ class Producer:
         `timeout_s` bounds the whole call, retries included. Raises InvalidMessage, RouteNotFound,
         RemotingError (RemotingTimeout at the deadline) or BrokerError.
         """
+        if queue is None and self._crossing.is_entered:
+            begun = time.monotonic()
+            validation.check_timeout(timeout_s)
+            sends = self._inner.sends
+            found = sends.direct.send(message, timeout_s)
+            if type(found) is SendResult:
+                return found
+            if type(found) is Unsent:
+                deadline = begun + timeout_s
+                return self._crossing.call(sends.again(message, *found, deadline))
         return self._crossing.call(self._inner.send(message, timeout_s, queue=queue))
 
     def send_async(

@@ -49,7 +49,7 @@ class BlockingChannel:
         self._opaque = 0
         self._wanted: set[int] = set()
         self._answers: dict[int, Command] = {}
-        self._socket = _connect(addr, timeout_s)
+        self._socket = open_socket(addr, timeout_s)
         self.is_open = True
 
     def call(
@@ -168,7 +168,8 @@ class BlockingChannel:
             self._answers[command.opaque] = command
 
 
-def _connect(addr: str, timeout_s: float) -> socket.socket:
+def open_socket(addr: str, timeout_s: float) -> socket.socket:
+    """Connect to "host:port"; raises ConnectFailed."""
     host, _, port = addr.rpartition(":")
     try:
         connection = socket.create_connection((host.strip("[]"), int(port)), timeout_s)

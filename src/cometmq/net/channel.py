@@ -1,15 +1,18 @@
 """Hot. One connection to a peer, seen from the caller: requests go out, answers find their caller.
 
 Owns the matching by `opaque`, the deadline of every call and the joining of one tick's frames into
-one write; refuses to know codes, routes and retries. Invariant: every call ends exactly once: with
-its answer, at its deadline, or with `SendFailed` when the connection breaks. One loop owns it.
+one write; refuses to know codes, routes and retries. Sends come as whole frames (`post`): their
+answers are recognised by `wire/send_answer`, and one timer sweeps their deadlines. Invariant: every
+call ends exactly once: with its answer, at its deadline (a sweep is at most 20 ms late), or with
+`SendFailed` when the connection breaks. One loop owns it.
 Java: NettyRemotingClient (one channel of it), ResponseFuture
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from math import inf
+from typing import TYPE_CHECKING, Any, cast
 
 from cometmq.errors import (
     ConnectFailed,
@@ -21,17 +24,21 @@ from cometmq.errors import (
 from cometmq.net.chunks import bound_reads
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, response
-from cometmq.wire.frame import FrameDecoder
+from cometmq.wire.frame import JSON, FrameDecoder
+from cometmq.wire.send_answer import SendAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.wire.frame import Frame
+    from cometmq.wire.send_answer import SendAnswer
 
 PENDING_MAX = 65_535
 """Calls without answer that one connection may have."""
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
 """Bytes that may wait for a peer that does not read."""
+SWEEP_GAP_S = 0.02
+"""Least time between two looks for posted frames whose time is over."""
 
 
 class Channel(asyncio.Protocol):
@@ -45,6 +52,10 @@ class Channel(asyncio.Protocol):
         self._on_request = on_request
         self._decoder = FrameDecoder()
         self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._posted: dict[int, tuple[asyncio.Future[SendAnswer | Command], float]] = {}
+        self._answers = SendAnswers()
+        self._sweep_at = inf
+        self._sweeper: asyncio.TimerHandle | None = None
         self._outgoing: list[bytes] = []
         self._opaque = 0
         self._transport: asyncio.Transport
@@ -74,16 +85,43 @@ class Channel(asyncio.Protocol):
             raise SendFailed(f"the connection to {self.addr} is closed")
         if len(self._waiting) >= PENDING_MAX:
             raise TooManyRequests(f"{PENDING_MAX} requests to {self.addr} wait for their answers")
-        command.opaque = self._next_opaque()
+        command.opaque = self.next_opaque()
         answer = self._waiting[command.opaque] = self._loop.create_future()
         self._write(command.encode())
+        return answer
+
+    def next_opaque(self) -> int:
+        """The number of the next request, for a frame that is handed to `post`."""
+        self._opaque = opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return opaque
+
+    def post(
+        self, opaque: int, frame: bytes, deadline: float
+    ) -> asyncio.Future[SendAnswer | Command]:
+        """Write the whole frame of a send and return the future of its answer.
+
+        `deadline` is the loop's time. Fails like `call`.
+        """
+        posted = self._posted
+        if self.closed.done():
+            raise SendFailed(f"the connection to {self.addr} is closed")
+        if len(posted) >= PENDING_MAX:
+            raise TooManyRequests(f"{PENDING_MAX} requests to {self.addr} wait for their answers")
+        if self._outgoing:
+            self._outgoing.append(frame)
+        else:
+            self._write(frame)
+        answer: asyncio.Future[SendAnswer | Command] = self._loop.create_future()
+        posted[opaque] = (answer, deadline)
+        if deadline < self._sweep_at:
+            self._sweep_when(deadline)
         return answer
 
     def oneway(self, command: Command) -> None:
         """Send a command that nobody answers. Raises SendFailed when the connection is gone."""
         if not self.is_open:
             raise SendFailed(f"the connection to {self.addr} is closed")
-        command.opaque = self._next_opaque()
+        command.opaque = self.next_opaque()
         self._write(command.encode())
 
     def answer(self, command: Command) -> None:
@@ -115,6 +153,10 @@ class Channel(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Give each answer to its caller and each request to the listener (called by the loop)."""
+        if self._posted and not self._decoder.wanted:
+            data = self._take_known(data)
+            if not data:
+                return
         try:
             for frame in self._decoder.feed(data):
                 self._receive(frame)
@@ -129,6 +171,16 @@ class Channel(asyncio.Protocol):
         cause = f": {exc}" if exc else ""
         self._fail(SendFailed(f"the connection to {self.addr} broke{cause}"))
 
+    def _take_known(self, data: bytes) -> bytes:
+        """Answer the posted sends whose answers are of a known form; what is left of the chunk."""
+        posted = self._posted
+        found, taken = self._answers.cut(data, posted)
+        for opaque, said in found:
+            waiting = posted.pop(opaque, None)  # the same answer may stand there twice
+            if waiting is not None and not waiting[0].done():
+                waiting[0].set_result(said)
+        return data[taken:] if taken else data
+
     def _receive(self, frame: Frame) -> None:
         command = Command.decode(frame)
         if not command.is_response:
@@ -137,6 +189,12 @@ class Channel(asyncio.Protocol):
         waiter = self._waiting.pop(command.opaque, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(command)
+        posted = self._posted.pop(command.opaque, None)
+        if posted is not None:
+            if frame.serialize_type == JSON:
+                self._answers.learn(frame.header, command)
+            if not posted[0].done():
+                posted[0].set_result(command)
 
     def _write(self, data: bytes) -> None:
         if not self._outgoing:
@@ -151,10 +209,6 @@ class Channel(asyncio.Protocol):
             self._outgoing = []
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
-    def _next_opaque(self) -> int:
-        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
-        return self._opaque
-
     def _expire(self, opaque: int, timeout_s: float) -> None:
         waiter = self._waiting.pop(opaque, None)
         if waiter is not None and not waiter.done():
@@ -162,11 +216,36 @@ class Channel(asyncio.Protocol):
                 RemotingTimeout(f"no answer from {self.addr} within {timeout_s:.3g} s")
             )
 
+    def _sweep_when(self, deadline: float) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._sweep_at = deadline
+        self._sweeper = self._loop.call_at(deadline, self._sweep)
+
+    def _sweep(self) -> None:
+        """Fail the posted frames whose time is over, and come back for the next of them."""
+        now = self._loop.time()
+        over = [opaque for opaque, (_, deadline) in self._posted.items() if deadline <= now]
+        for opaque in over:
+            answer, _ = self._posted.pop(opaque)
+            if not answer.done():
+                answer.set_exception(RemotingTimeout(f"no answer from {self.addr} in time"))
+        self._sweeper, self._sweep_at = None, inf
+        if self._posted:
+            first = min(deadline for _, deadline in self._posted.values())
+            self._sweep_when(max(first, now + SWEEP_GAP_S))
+
     def _fail(self, error: SendFailed) -> None:
         waiting, self._waiting = self._waiting, {}
-        for waiter in waiting.values():
+        posted = [answer for answer, _ in self._posted.values()]
+        self._posted.clear()
+        failed: list[asyncio.Future[Any]] = [*waiting.values(), *posted]
+        for waiter in failed:
             if not waiter.done():
                 waiter.set_exception(error)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
         if not self.closed.done():
             self.closed.set_result(None)
 

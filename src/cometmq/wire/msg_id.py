@@ -10,7 +10,7 @@ Java: MessageDecoder.createMessageId, MessageClientIDSetter.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from itertools import count
+from itertools import count, islice
 from struct import Struct
 
 from cometmq.errors import ProtocolError
@@ -47,18 +47,30 @@ def _month_bounds(now_ms: int) -> tuple[int, int]:
 class UniqKeys:
     """Makes unique keys for one producer process. Safe to call from several threads."""
 
-    __slots__ = ("_counter", "_month", "_prefix")
+    __slots__ = ("_counter", "_month", "_prefix", "_stamp", "_stamp_ms")
 
     def __init__(self, host: bytes, pid: int, seed: int) -> None:
         """`host`: packed IP (4 or 16 bytes). `seed`: any number that differs between processes."""
         self._prefix = (host + _PROCESS.pack(pid & 0xFFFF, seed & 0xFFFFFFFF)).hex().upper()
         self._counter = count()
         self._month = (0, 0)
+        self._stamp, self._stamp_ms = "", -1
 
     def take(self, now_ms: int) -> str:
         """The next key: 32 digits (IPv4) or 56 (IPv6)."""
-        begin, end = self._month
-        if not begin <= now_ms < end:
-            begin, end = self._month = _month_bounds(now_ms)
-        number = next(self._counter) & 0xFFFF
-        return "%s%08X%04X" % (self._prefix, (now_ms - begin) & 0xFFFFFFFF, number)  # noqa: UP031
+        if now_ms != self._stamp_ms:
+            begin, end = self._month
+            if not begin <= now_ms < end:
+                begin, end = self._month = _month_bounds(now_ms)
+            # another thread may use the new stamp at once: the counter alone tells keys apart
+            self._stamp = f"{self._prefix}{(now_ms - begin) & 0xFFFFFFFF:08X}"
+            self._stamp_ms = now_ms
+        return "%s%04X" % (self._stamp, next(self._counter) & 0xFFFF)  # noqa: UP031
+
+    def take_many(self, now_ms: int, how_many: int) -> list[str]:
+        """The next keys, all of one length."""
+        keys = [self.take(now_ms)]
+        stamp = keys[0][:-4]
+        numbers = islice(self._counter, how_many - 1)
+        keys += ["%s%04X" % (stamp, number & 0xFFFF) for number in numbers]  # noqa: UP031
+        return keys

@@ -1,0 +1,259 @@
+"""Hot. The short way of a send: a form filled in, written to an open connection, nothing else.
+
+Owns the forms of each topic's queues and what is ready of the properties; refuses everything out
+of the way (a stale route, no connection, a large body, flags, delays): the caller then goes the
+long way (`delivery`), which also takes over after an error. Invariant: what leaves here decodes to
+what the long way would have sent, but for the order of the properties. One loop owns it.
+"""
+
+from __future__ import annotations
+
+import re
+from operator import attrgetter
+from typing import TYPE_CHECKING, cast
+
+from cometmq.client import outgoing
+from cometmq.client.validation import check_topic
+from cometmq.model.queue import MessageQueue
+from cometmq.model.results import SendResult, SendStatus
+from cometmq.wire.send_form import SendForm, batch_body
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from cometmq.client.choice import QueueChoice
+    from cometmq.client.core import Core
+    from cometmq.client.options import ProducerOptions
+    from cometmq.client.routes import TopicView
+    from cometmq.model.message import Message
+    from cometmq.net.channel import Channel
+    from cometmq.wire.command import Command
+    from cometmq.wire.send_answer import SendAnswer
+
+FRAME_MESSAGES_MAX = 512
+FRAME_BYTES_MAX = 1024 * 1024
+"""Most messages and bytes of one batch."""
+TEXT_MAX = 1024
+"""Longer keys, tags and sharding keys go the long way."""
+TOPICS_MAX = 4096
+"""So many topics are kept ready; at one more all are forgotten."""
+_is_plain = re.compile(r"[!#-\[\]-~][ !#-\[\]-~]*").fullmatch
+_kind_of = attrgetter(
+    "topic", "tags", "keys", "properties", "sharding_key", "delay_level", "flag", "wait_store_ok"
+)
+_PLAIN = [None, None, None, 0, 0, True]
+_WAIT = b"WAIT\\u0001true\\u0002"
+_new = tuple.__new__
+_OK = SendStatus.SEND_OK
+
+
+class QueueForm:
+    """One queue, ready to be sent to."""
+
+    __slots__ = ("addr", "batch_form", "channel", "form", "queue")
+
+    def __init__(self, queue: MessageQueue, form: SendForm, batch_form: SendForm) -> None:
+        self.queue, self.form, self.batch_form = queue, form, batch_form
+        self.channel: Channel | None = None
+        self.addr = ""
+
+
+class _TopicForms:
+    """The queues of one topic as they were in one view of its route, and whose turn it is."""
+
+    __slots__ = ("count", "queues", "turn", "view")
+
+    def __init__(self, view: TopicView, queues: list[QueueForm], turn: int) -> None:
+        self.view, self.queues, self.count, self.turn = view, queues, len(queues), turn
+
+
+Posted = tuple["asyncio.Future[SendAnswer | Command]", QueueForm, str, int]
+"""A send under way: the future of its answer, where to, under which id, when it was born (ms)."""
+PostedBatch = tuple["asyncio.Future[SendAnswer | Command]", QueueForm, list[str], int]
+"""The same of several messages in one frame."""
+
+
+class Quick:
+    """Makes and posts the sends of one producer that need nothing special."""
+
+    __slots__ = (
+        "_body_below", "_body_max", "_choice", "_core", "_now_ms", "_options", "_tails",
+        "_take_key", "_topics", "_views",
+    )  # fmt: skip
+
+    def __init__(self, core: Core, choice: QueueChoice, options: ProducerOptions) -> None:
+        self._core, self._choice, self._options = core, choice, options
+        self._body_below = min(options.compress_over_bytes, options.body_bytes_max + 1)
+        self._body_max = options.body_bytes_max
+        self._now_ms, self._take_key = core.clock.now_ms, core.uniq_keys.take
+        self._views = core.routes.views
+        self._topics: dict[str, _TopicForms] = {}
+        self._tails: dict[str | None, bytes] = {}
+
+    def choose(self, message: Message, turn: int | None = None) -> tuple[QueueForm, bytes] | None:
+        """The message's queue and its properties; None when it takes the long way.
+
+        `turn` is the caller's own, from a thread of its own; without it the topic's next one.
+        """
+        body, topic = message.body, message.topic
+        if (
+            type(body) is not bytes
+            or not 0 < len(body) < self._body_below
+            or message.properties
+            or message.flag
+            or message.delay_level
+            or not message.wait_store_ok
+        ):
+            return None
+        key, tail = message.sharding_key, self._tails.get(message.tags)
+        if tail is None or message.keys or key is not None:
+            tail = self._tail(message)
+            if tail is None:
+                return None
+        view = self._views.get(topic)
+        if view is None or view.is_stale:
+            return None
+        forms = self._topics.get(topic)
+        if forms is None or forms.view is not view:
+            forms = self._make(topic, view)
+        if key is not None:
+            return forms.queues[self._choice.index_of(key, forms.count)], tail
+        if turn is None:
+            turn = forms.turn
+            forms.turn = turn + 1
+        return forms.queues[turn % forms.count], tail
+
+    def post(self, message: Message, deadline: float) -> Posted | None:
+        """Write the message to its queue's broker, or None when that takes the long way."""
+        chosen = self.choose(message)
+        if chosen is None:
+            return None
+        place, tail = chosen
+        channel = place.channel
+        if channel is None or channel.closed.done():
+            channel = self._connected(place)
+            if channel is None:
+                return None
+        born_ms = self._now_ms()
+        msg_id = self._take_key(born_ms)
+        opaque = channel.next_opaque()
+        frame = place.form.frame(opaque, born_ms, msg_id.encode(), tail, message.body)
+        return channel.post(opaque, frame, deadline), place, msg_id, born_ms
+
+    def place_for(self, messages: list[Message]) -> QueueForm | None:
+        """The queue for a list that fits into one plain frame; None when it takes the long way."""
+        if not 0 < len(messages) <= FRAME_MESSAGES_MAX:
+            return None
+        try:
+            kinds = set(map(_kind_of, messages))
+        except (AttributeError, TypeError):  # no message, or one with properties
+            return None
+        bodies = [message.body for message in messages]
+        if len(kinds) != 1 or set(map(type, bodies)) != {bytes} or not all(bodies):
+            return None
+        topic, tags, *rest = kinds.pop()
+        view = self._views.get(topic)
+        if rest != _PLAIN or view is None or view.is_stale or self._tail_with(tags) is None:
+            return None
+        if sum(map(len, bodies)) + 128 * len(bodies) > min(FRAME_BYTES_MAX, self._body_max):
+            return None
+        forms = self._topics.get(topic)
+        if forms is None or forms.view is not view:
+            forms = self._make(topic, view)
+        forms.turn += 1
+        return forms.queues[(forms.turn - 1) % forms.count]
+
+    def post_batch(
+        self, messages: list[Message], place: QueueForm, deadline: float
+    ) -> PostedBatch | None:
+        """Write such a list to its queue's broker; None when there is no connection yet."""
+        channel = place.channel
+        if channel is None or channel.closed.done():
+            channel = self._connected(place)
+            if channel is None:
+                return None
+        born_ms = self._now_ms()
+        ids = self._core.uniq_keys.take_many(born_ms, len(messages))
+        tail = self._tail_with(messages[0].tags) or _WAIT
+        tail = tail.replace(b"\\u0001", b"\x01").replace(b"\\u0002", b"\x02")
+        keys = [msg_id.encode() for msg_id in ids]
+        body = batch_body([message.body for message in messages], keys, tail)
+        opaque = channel.next_opaque()
+        frame = place.batch_form.frame(opaque, born_ms, keys[0], _WAIT, body)
+        return channel.post(opaque, frame, deadline), place, ids, born_ms
+
+    def _tail(self, message: Message) -> bytes | None:
+        """The properties beside UNIQ_KEY as they stand in the header; None for the long way."""
+        tail = self._tail_with(message.tags)
+        if message.keys:
+            tail = _with(tail, b"KEYS", message.keys)
+        if message.sharding_key is not None:
+            tail = _with(tail, b"__SHARDINGKEY", message.sharding_key)
+        return tail
+
+    def _tail_with(self, tags: str | None) -> bytes | None:
+        tail = self._tails.get(tags)
+        if tail is None:
+            tail = _WAIT if tags is None else _with(_WAIT, b"TAGS", tags)
+            if tail is not None:
+                if len(self._tails) >= TOPICS_MAX:
+                    self._tails.clear()
+                self._tails[tags] = tail
+        return tail
+
+    def _make(self, topic: str, view: TopicView) -> _TopicForms:
+        check_topic(topic)
+        options = self._options
+        more = options.default_topic_queues
+        places = []
+        for queue in view.publish:
+            named = (options.group, topic, queue.broker_name, queue.queue_id, more)
+            places.append(QueueForm(queue, SendForm(*named), SendForm(*named, batch=True)))
+        if len(self._topics) >= TOPICS_MAX:
+            self._topics.clear()
+        turn = self._choice.next_turn(topic)
+        forms = self._topics[topic] = _TopicForms(view, places, turn)
+        return forms
+
+    def _connected(self, place: QueueForm) -> Channel | None:
+        place.addr = self._core.routes.find_master(place.queue.broker_name) or ""
+        place.channel = self._core.pool.open_channel(place.addr)
+        return place.channel
+
+
+def result_of(place: QueueForm, addr: str, msg_id: str, answer: SendAnswer | Command) -> SendResult:
+    """What the answer to a send says; raises BrokerError when it was not stored."""
+    queue = place.queue
+    if type(answer) is not tuple:
+        return outgoing.result_of(cast("Command", answer), addr, queue, msg_id)
+    queue_id, queue_offset, offset_msg_id, transaction_id = answer
+    if queue.queue_id != queue_id:
+        queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+    values = (_OK, msg_id, queue, queue_offset, offset_msg_id, transaction_id)
+    result: SendResult = _new(SendResult, values)
+    return result
+
+
+def results_of(posted: PostedBatch, answer: SendAnswer | Command) -> list[SendResult]:
+    """One result a message; raises BrokerError when they were not stored."""
+    _, place, ids, _ = posted
+    queue = place.queue
+    if type(answer) is not tuple:
+        return outgoing.batch_results_of(cast("Command", answer), place.addr, queue, ids)
+    queue_id, first, offset_msg_ids, _ = answer
+    if queue.queue_id != queue_id:
+        queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+    places = offset_msg_ids.split(",")
+    if len(places) != len(ids):
+        places = [offset_msg_ids] * len(ids)
+    return [
+        _new(SendResult, (_OK, msg_id, queue, offset, place_id, None))
+        for offset, (msg_id, place_id) in enumerate(zip(ids, places, strict=True), first)
+    ]
+
+
+def _with(tail: bytes | None, name: bytes, value: str) -> bytes | None:
+    """One property more, when its value needs no care at all."""
+    if tail is None or type(value) is not str or len(value) > TEXT_MAX or not _is_plain(value):
+        return None
+    return b"%b%b\\u0001%b\\u0002" % (tail, name, value.encode())

@@ -1,0 +1,111 @@
+"""The ways one message takes: short, in the lane of its key, long, and on after an error.
+
+Owns the choice between the ways and the lanes of keys; refuses to know frames and connections
+(`quick`, `direct`, `delivery`). Invariant: sends of one key leave one after the other, retries
+included, and a message keeps its id on every way. One loop owns it, but for `direct`.
+Java: DefaultMQProducerImpl.sendDefaultImpl
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from cometmq.client import validation
+from cometmq.client.bulk import Bulk
+from cometmq.client.choice import QueueChoice
+from cometmq.client.delivery import Delivery
+from cometmq.client.direct import Direct
+from cometmq.client.lanes import Lanes
+from cometmq.client.outgoing import Outgoing, outgoing
+from cometmq.client.quick import Quick, result_of
+from cometmq.errors import CometError
+
+if TYPE_CHECKING:
+    from cometmq.client.core import Core
+    from cometmq.client.delivery import Failed
+    from cometmq.client.options import ProducerOptions
+    from cometmq.model.message import Message
+    from cometmq.model.queue import MessageQueue
+    from cometmq.model.results import SendResult
+
+
+class Sends:
+    """All that a started producer sends with."""
+
+    def __init__(self, core: Core, options: ProducerOptions) -> None:
+        self.core, self._options = core, options
+        self.choice = QueueChoice(first=os.getpid())
+        self.delivery = Delivery(core, options)
+        self.quick = Quick(core, self.choice, options)
+        self.bulk = Bulk(core, self.delivery, self.choice, self.quick, options)
+        self.direct = Direct(core, self.quick, first=os.getpid())
+        self._lanes = Lanes()
+
+    async def in_lane(self, message: Message, deadline: float) -> SendResult:
+        """Send a message with a sharding key after those of its key that came first."""
+        lane = (message.topic, message.sharding_key)
+        mine = self._lanes.try_enter(lane)
+        if mine is None:
+            async with self._lanes.enter(lane, deadline):
+                return await self._keyed(message, deadline)
+        try:
+            return await self._keyed(message, deadline)
+        finally:
+            self._lanes.leave(lane, mine)
+
+    async def slowly(
+        self, message: Message, queue: MessageQueue | None, deadline: float
+    ) -> SendResult:
+        """Send with all checks, to the queue given or to one of the message's choice."""
+        now_ms = self.core.clock.now_ms()
+        prepared = self.prepared(message, self.core.uniq_keys.take(now_ms), now_ms)
+        return await self._deliver(prepared, message, queue, deadline)
+
+    async def again(
+        self, message: Message, msg_id: str, born_ms: int, failed: Failed, deadline: float
+    ) -> SendResult:
+        """Go on the long way after an error of another."""
+        prepared = self.prepared(message, msg_id, born_ms)
+        return await self._deliver(prepared, message, None, deadline, failed)
+
+    async def choose(self, message: Message, failed_broker: str | None) -> MessageQueue:
+        """The message's queue; without key the next in turn, away from the broker that failed."""
+        queues = await self.core.routes.publish_queues(
+            message.topic, self._options.default_topic_queues
+        )
+        if message.sharding_key is not None:
+            return self.choice.by_key(queues, message.sharding_key)
+        return self.choice.in_turn(message.topic, queues, failed_broker)
+
+    def prepared(self, message: Message, msg_id: str, born_ms: int) -> Outgoing:
+        """The message checked and ready for any queue. Raises InvalidMessage."""
+        validation.check_kind(message)
+        validation.check_topic(message.topic)
+        validation.check_message(message, self._options.body_bytes_max)
+        return outgoing(message, self._options, msg_id, born_ms)
+
+    async def _keyed(self, message: Message, deadline: float) -> SendResult:
+        posted = self.quick.post(message, deadline)
+        if posted is None:
+            return await self.slowly(message, None, deadline)
+        answer, place, msg_id, born_ms = posted
+        try:
+            return result_of(place, place.addr, msg_id, await answer)
+        except CometError as error:
+            failed = (error, place.queue)
+            return await self.again(message, msg_id, born_ms, failed, deadline)
+
+    async def _deliver(
+        self,
+        prepared: Outgoing,
+        message: Message,
+        queue: MessageQueue | None,
+        deadline: float,
+        failed: Failed | None = None,
+    ) -> SendResult:
+        async def choose(failed_broker: str | None) -> MessageQueue:
+            return queue or await self.choose(message, failed_broker)
+
+        retries = self._options.retries
+        return await self.delivery.one(prepared, choose, retries, deadline, failed=failed)

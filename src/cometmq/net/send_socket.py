@@ -1,0 +1,107 @@
+"""Hot. One blocking connection for sends, one at a time: write a frame, read its answer.
+
+For threads that send: each uses a connection of its own while it sends, so no thread waits for
+another and no loop is in between. Refuses to know what is sent and who is next. Invariant: after
+any error the connection is closed; nothing is ever left unread between two exchanges but requests
+of the peer, which are dropped.
+Java: none; NettyRemotingClient hands each answer from its own threads to the waiting one.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from cometmq.errors import ProtocolError, RemotingTimeout, SendFailed
+from cometmq.net.blocking import open_socket
+from cometmq.wire.command import Command
+from cometmq.wire.frame import JSON, FrameDecoder
+from cometmq.wire.send_answer import SendAnswers
+
+if TYPE_CHECKING:
+    from cometmq.wire.send_answer import SendAnswer
+
+_CHUNK_BYTES = 16 * 1024
+_pack_time = Struct("@ll").pack
+_HAS_SOCKET_TIMEOUTS = sys.platform != "win32"
+
+
+class SendSocket:
+    """A connection to one broker, made at once; raises ConnectFailed. One thread at a time."""
+
+    __slots__ = ("_answers", "_decoder", "_opaque", "_socket", "_timeout_s", "addr", "used_at")
+
+    def __init__(self, addr: str, timeout_s: float) -> None:
+        self.addr = addr
+        self._socket = open_socket(addr, timeout_s)
+        self._socket.setblocking(True)
+        self._timeout_s = 0.0
+        self._answers, self._decoder = SendAnswers(), FrameDecoder()
+        self._opaque = 0
+        self.used_at = 0.0
+        """When it was last put back (monotonic seconds); its owner's."""
+
+    def next_opaque(self) -> int:
+        """The number of the next frame."""
+        self._opaque = opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return opaque
+
+    def exchange(self, opaque: int, frame: bytes, timeout_s: float) -> SendAnswer | Command:
+        """Write the frame and wait for its answer at most `timeout_s`; raises RemotingError."""
+        answer: SendAnswer | Command | None = None
+        try:
+            if timeout_s != self._timeout_s:
+                self._bound(timeout_s)
+            self._socket.sendall(frame)
+            data = self._socket.recv(_CHUNK_BYTES)
+            found, taken = self._answers.cut(data, (opaque,))
+            if found and taken == len(data):
+                answer = found[0][1]
+            else:
+                answer = self._read_on(data, opaque, time.monotonic() + timeout_s)
+        except (BlockingIOError, TimeoutError):
+            raise RemotingTimeout(f"no answer from {self.addr} in time") from None
+        except OSError as error:
+            raise SendFailed(f"the connection to {self.addr} broke: {error}") from error
+        finally:
+            if answer is None:  # after an interrupt too: what comes next would answer another send
+                self.close()
+        return answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _bound(self, timeout_s: float) -> None:
+        """Let the system bound each call: a socket with a Python timeout polls before each."""
+        if _HAS_SOCKET_TIMEOUTS:
+            whole = max(int(timeout_s * 1e6), 1)
+            packed = _pack_time(whole // 1_000_000, whole % 1_000_000)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
+        else:
+            self._socket.settimeout(timeout_s)
+        self._timeout_s = timeout_s
+
+    def _read_on(self, data: bytes, opaque: int, deadline: float) -> Command:
+        """Decode frames until the answer is among them, and learn its form."""
+        while True:
+            if not data:
+                raise SendFailed(f"{self.addr} closed the connection before it answered")
+            answer = None
+            for frame in self._decoder.feed(data):
+                command = Command.decode(frame)
+                if command.is_response and command.opaque == opaque:
+                    answer = command
+                    if frame.serialize_type == JSON:
+                        self._answers.learn(frame.header, command)
+            if self._decoder.broken:
+                raise ProtocolError(f"{self.addr}: {self._decoder.broken}")
+            if answer is not None:
+                return answer
+            if time.monotonic() >= deadline:
+                raise RemotingTimeout(f"no answer from {self.addr} in time")
+            data = self._socket.recv(_CHUNK_BYTES)

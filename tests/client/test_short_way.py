@@ -1,0 +1,192 @@
+"""The short ways of a send: over an open connection, and from the calling thread itself."""
+
+import asyncio
+import itertools
+import socket
+import threading
+
+import pytest
+
+from cometmq import AsyncProducer, BrokerError, Message, Producer, RemotingTimeout
+from cometmq.client import direct
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import response
+
+from .scripted import TOPIC, ScriptedPeer
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+@pytest.fixture
+def peer():
+    made = ScriptedPeer()
+    yield made
+    made.close()
+
+
+def numbered(peer):
+    """Have the peer give each send the next offset."""
+    offsets = itertools.count()
+
+    def stored(command):
+        ext = {"queueId": command.ext["e"], "queueOffset": str(next(offsets)), "msgId": "AB" * 16}
+        return response(command.opaque, 0, ext=ext)
+
+    peer.answers[SEND] = stored
+
+
+def test_sends_on_the_short_way_carry_all_a_message_has(peer):
+    numbered(peer)
+    with Producer("g", namesrv=peer.addr) as producer:
+        for n in range(3):
+            made = Message(TOPIC, b"%d" % n, tags="t", keys="a b", sharding_key=None)
+            assert producer.send(made).queue_offset == n
+        keyed = producer.send(Message(TOPIC, b"x", tags="ü", keys='"', sharding_key="k%d"))
+        assert keyed.queue_offset == 3
+    sent = peer.of(SEND)
+    assert [command.body for command in sent] == [b"0", b"1", b"2", b"x"]
+    for command in sent[:3]:
+        pairs = dict(pair.split("\x01") for pair in command.ext["i"].split("\x02") if pair)
+        assert pairs.pop("UNIQ_KEY").isalnum()
+        assert pairs == {"TAGS": "t", "KEYS": "a b", "WAIT": "true"}
+    last = dict(pair.split("\x01") for pair in sent[3].ext["i"].split("\x02") if pair)
+    assert (last["TAGS"], last["KEYS"], last["__SHARDINGKEY"]) == ("ü", '"', "k%d")
+
+
+def once(peer, first):
+    """Answer the first send after now by `first`, the others well."""
+    stored = peer.stored
+    calls = itertools.count()
+    peer.answers[SEND] = lambda command: (first if next(calls) == 0 else stored)(command)
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_send_whose_answer_is_lost_goes_on_with_the_same_id(peer, key):
+    async def story():
+        async with AsyncProducer("g", namesrv=peer.addr) as producer:
+            await producer.send(Message(TOPIC, b"first"))
+            before = len(peer.of(SEND))
+
+            def break_off(command):
+                for connection in list(peer.connections):
+                    connection.abort()
+
+            once(peer, break_off)
+            result = await producer.send(Message(TOPIC, b"x", sharding_key=key))
+            again = peer.of(SEND)[before:]
+            assert len(again) == 2
+            assert {result.msg_id in command.ext["i"] for command in again} == {True}
+            assert len({command.ext["g"] for command in again}) == 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_refusal_that_may_pass_is_tried_again_and_another_is_raised(peer, key):
+    def refuse(code):
+        return lambda command: response(command.opaque, code, remark="no")
+
+    with Producer("g", namesrv=peer.addr) as producer:
+        producer.send(Message(TOPIC, b"first"))
+        once(peer, refuse(ResponseCode.SYSTEM_BUSY))
+        assert producer.send(Message(TOPIC, b"x", sharding_key=key)).queue_offset == 0
+        once(peer, refuse(ResponseCode.NO_PERMISSION))
+        assert producer.send(Message(TOPIC, b"x", sharding_key=key)).queue_offset == 0
+        once(peer, refuse(ResponseCode.MESSAGE_ILLEGAL))
+        with pytest.raises(BrokerError, match="no") as caught:
+            producer.send(Message(TOPIC, b"x", sharding_key=key))
+        assert caught.value.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+def test_sends_without_answer_end_at_their_deadlines_whatever_their_order(peer):
+    async def story():
+        async with AsyncProducer("g", namesrv=peer.addr, retries=0) as producer:
+            await producer.send(Message(TOPIC, b"first"))
+            peer.answers[SEND] = lambda command: None
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
+
+            async def one(timeout_s):
+                with pytest.raises(RemotingTimeout):
+                    await producer.send(Message(TOPIC, b"x"), timeout_s)
+                return loop.time() - begun
+
+            took = await asyncio.gather(one(0.4), one(0.1), one(0.25))
+            for wanted, found in zip((0.4, 0.1, 0.25), took, strict=True):
+                assert wanted <= found < wanted + 0.15
+
+    asyncio.run(story())
+
+
+def test_a_blocking_send_without_answer_ends_at_its_deadline(peer):
+    with Producer("g", namesrv=peer.addr) as producer:
+        producer.send(Message(TOPIC, b"first"))
+        producer.send(Message(TOPIC, b"second"))
+        peer.answers[SEND] = lambda command: None
+        with pytest.raises(RemotingTimeout):
+            producer.send(Message(TOPIC, b"x"), timeout_s=0.3)
+        peer.answers[SEND] = peer.stored
+        assert producer.send(Message(TOPIC, b"y")).queue_offset == 0
+
+
+def test_threads_have_connections_of_their_own_up_to_the_limit(peer, monkeypatch):
+    monkeypatch.setattr(direct, "CONNECTIONS_MAX", 3)
+    numbered(peer)
+    together = threading.Barrier(6)
+    results = []
+
+    def work(producer):
+        together.wait(10)
+        results.extend(producer.send(Message(TOPIC, b"x")) for _ in range(50))
+
+    with Producer("g", namesrv=peer.addr) as producer:
+        producer.send(Message(TOPIC, b"first"))
+        threads = [threading.Thread(target=work, args=(producer,)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert sorted(result.queue_offset for result in results) == list(range(1, 301))
+        assert len({result.msg_id for result in results}) == 300
+        assert 3 <= len(peer.connections) <= 2 + 3  # name server, portal, and three of threads
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used_again(peer, monkeypatch):
+    with Producer("g", namesrv=peer.addr) as producer:
+        producer.send(Message(TOPIC, b"first"))
+        producer.send(Message(TOPIC, b"second"))
+        ways = producer._inner.sends.direct
+        (broker,) = ways._brokers.values()
+        (idle,) = broker.idle
+        monkeypatch.setattr(direct, "IDLE_S", 0.0)
+        producer.send(Message(TOPIC, b"third"))
+        assert broker.idle != [idle]
+        assert broker.count == 1
+
+
+def test_a_peer_that_hangs_up_or_talks_nonsense_is_an_error_and_no_answer_gets_mixed_up(peer):
+    listener = socket.create_server(("127.0.0.1", 0))
+    talker = threading.Thread(target=_nonsense, args=(listener,))
+    talker.start()
+    from cometmq.errors import ProtocolError, SendFailed
+    from cometmq.net.send_socket import SendSocket
+
+    addr = f"127.0.0.1:{listener.getsockname()[1]}"
+    one = SendSocket(addr, 1.0)
+    with pytest.raises(SendFailed, match="closed"):
+        one.exchange(one.next_opaque(), b"hang up", 1.0)
+    other = SendSocket(addr, 1.0)
+    with pytest.raises(ProtocolError):
+        other.exchange(other.next_opaque(), b"talk", 1.0)
+    with pytest.raises(SendFailed):
+        other.exchange(other.next_opaque(), b"more", 1.0)
+    talker.join(10)
+    listener.close()
+
+
+def _nonsense(listener):
+    for answer in (b"", b"\x7f" * 64):
+        with listener.accept()[0] as connection:
+            connection.recv(100)
+            if answer:
+                connection.sendall(answer)
