@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     )
     from cometmq.model.message import Message, MessageExt
     from cometmq.model.queue import MessageQueue
-    from cometmq.model.results import ConsumeFrom, ConsumeStatus, SendResult, SendStatus
+    from cometmq.model.results import (
+        BlockedQueue,
+        ConsumeFrom,
+        ConsumeStatus,
+        SendResult,
+        SendStatus,
+    )
+    from cometmq.model.selector import MessageSelector
     from cometmq.rules.flow import FlowLimits
 
 __version__ = "0.1.0"
@@ -39,6 +46,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncProducer",
     "AsyncPushConsumer",
+    "BlockedQueue",
     "BrokerError",
     "ClientError",
     "CometError",
@@ -49,6 +57,7 @@ __all__ = [
     "Message",
     "MessageExt",
     "MessageQueue",
+    "MessageSelector",
     "PartlySent",
     "Producer",
     "PushConsumer",
@@ -66,6 +75,7 @@ _HOMES = {
     "AsyncAdmin": "client.admin",
     "AsyncProducer": "client.producer",
     "AsyncPushConsumer": "client.push_consumer",
+    "BlockedQueue": "model.results",
     "BrokerError": "errors",
     "ClientError": "errors",
     "CometError": "errors",
@@ -76,6 +86,7 @@ _HOMES = {
     "Message": "model.message",
     "MessageExt": "model.message",
     "MessageQueue": "model.queue",
+    "MessageSelector": "model.selector",
     "PartlySent": "errors",
     "Producer": "client.sync",
     "PushConsumer": "client.sync_consumers",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq import ConsumeStatus, MessageExt, RetryLater
+from cometmq import ConsumeStatus, MessageExt, MessageSelector, RetryLater
 from cometmq.client import decode, handlers, identity
 from cometmq.client.choice import QueueChoice
 from cometmq.client.options import name_servers
@@ -100,10 +100,10 @@ def test_only_the_end_of_its_own_task_ends_an_async_handler_without_an_outcome()
 
 
 def test_retry_later_carries_its_wishes_and_stays_out_of_the_log(caplog):
-    error = RetryLater("busy", delay_level=4, suspend_ms=7)
+    error = RetryLater("busy", delay_level=4, suspend_ms=7, done=9)
     with caplog.at_level(logging.DEBUG):
         outcome = handlers.run(raising(error), [message()])
-    assert outcome == (False, "RetryLater: busy", 4, 7)
+    assert outcome == handlers.Outcome(False, "RetryLater: busy", 4, 7, done=1)
     assert not caplog.records
     handlers.run(raising(KeyError("k")), [message()])
     assert "KeyError" in caplog.text
@@ -176,15 +176,20 @@ def test_subscriptions_carry_tags_and_their_codes_and_the_retry_topic():
     table = Subscriptions("g")
     with pytest.raises(ClientError):
         table.fix(1)
-    table.add("T", "TagA || TagB", print)
-    table.add("All", "*", print)
+    table.add("T", MessageSelector.by_tag("TagA || TagB"), print)
+    table.add("All", MessageSelector(), print)
+    table.add("Sql", MessageSelector.by_sql("a > 1"), print)
     table.fix(77)
-    assert table.topics == ["T", "All", "%RETRY%g"]
-    first, second, retry = table.data()
+    assert table.topics == ["T", "All", "Sql", "%RETRY%g"]
+    first, second, third, retry = table.data()
     assert (first.sub_string, first.code_set) == ("TagA || TagB", {2598919, 2598920})
     assert (second.sub_string, second.tags_set) == ("*", frozenset())
     assert (retry.topic, {one.sub_version for one in table.data()}) == ("%RETRY%g", {77})
-    assert table.tags_of("T") == {b"TagA", b"TagB"}
+    assert (third.expression_type, third.sub_string) == ("SQL92", "a > 1")
+    assert table.conditions == [third]
+    assert table.filter_of("T").tags == {b"TagA", b"TagB"}
+    assert table.filter_of("Sql").tags == frozenset()
+    assert Subscriptions("g", broadcasting=True).topics == []
     assert table.handler_of("no longer known").handler is print
 
 

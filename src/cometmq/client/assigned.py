@@ -27,8 +27,10 @@ class Assigned:
         "broker_id",
         "consumed_at",
         "has_lost_lock",
+        "held",
         "in_hand",
         "is_dropped",
+        "is_paused",
         "lock_until",
         "pull_task",
         "pulled_at",
@@ -41,8 +43,12 @@ class Assigned:
         self.queue = queue
         self.window: ProcessQueue[MessageExt] = ProcessQueue(start_offset)
         self.is_dropped = False
+        self.is_paused = False
+        """Whether nothing shall be pulled for now."""
         self.arrived = asyncio.Event()
         """Set when messages wait, or when the queue was dropped."""
+        self.held: list[MessageExt] = []
+        """Handled in order, but not yet committed by the handler."""
         self.in_hand = 0
         """Messages in handlers now."""
         self.lock_until = 0.0

@@ -9,6 +9,8 @@ Java: ConsumeMessageConcurrentlyService
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import defaultdict
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, cast
@@ -23,12 +25,30 @@ if TYPE_CHECKING:
     from cometmq.client.strategy import Parts
     from cometmq.client.subscriptions import Subscription
     from cometmq.model.message import MessageExt
+    from cometmq.model.results import BlockedQueue
+
+
+log = logging.getLogger(__name__)
+
+_SWEEPS = 15
+"""Looks for stuck handlers in the time a handler may take."""
+_EXPIRED_MAX, _EXPIRED_LEVEL = 16, 3
 
 
 class _Call:
     """One call of a handler: runs somewhere, ends on the loop."""
 
-    __slots__ = ("assigned", "ended", "messages", "outcome", "subscription")
+    __slots__ = (
+        "assigned",
+        "began_at",
+        "clock",
+        "ended",
+        "expired",
+        "messages",
+        "outcome",
+        "spent_s",
+        "subscription",
+    )
 
     def __init__(
         self,
@@ -36,22 +56,30 @@ class _Call:
         messages: list[MessageExt],
         subscription: Subscription,
         ended: Callable[[_Call], None],
+        clock: Callable[[], float],
     ) -> None:
         self.assigned, self.messages, self.subscription = assigned, messages, subscription
-        self.ended = ended
+        self.ended, self.clock = ended, clock
         self.outcome: Outcome | None = None
+        self.began_at = self.spent_s = 0.0
+        self.expired: list[MessageExt] = []
+        """Those that were sent back meanwhile, since the handler took too long."""
 
     def run(self) -> None:
         """Call a plain handler, unless the queue was given away (in a thread)."""
         if not self.assigned.is_dropped:
             handler = cast("SyncHandler", self.subscription.handler)
+            self.began_at = self.clock()
             self.outcome = handlers.run(handler, self.messages)
+            self.spent_s = self.clock() - self.began_at
 
     async def run_async(self) -> None:
         """Call an async handler, unless the queue was given away."""
         if not self.assigned.is_dropped:
             handler = cast("AsyncHandler", self.subscription.handler)
+            self.began_at = self.clock()
             self.outcome = await handlers.run_async(handler, self.messages)
+            self.spent_s = self.clock() - self.began_at
         self.ended(self)
 
     def done(self) -> None:
@@ -62,11 +90,19 @@ class _Call:
 class ConcurrentConsume:
     """Feeds handlers for one concurrent consumer. One loop owns it."""
 
+    overlaps = 0
+
     def __init__(self, parts: Parts) -> None:
         self._options, self._subscriptions = parts.options, parts.subscriptions
         self._threads, self._tasks = parts.threads, parts.tasks
         self._send_back, self._offsets = parts.send_back, parts.offsets
         self._background, self._broke_off = parts.background, parts.broke_off
+        self._stats = parts.stats
+        self._clock = asyncio.get_running_loop().time
+        self._calls: set[_Call] = set()
+        if not parts.options.broadcasting:
+            every_s = parts.options.consume_timeout_s / _SWEEPS
+            parts.background.every(every_s, self._sweep, name="stuck handlers")
 
     def begin(self, assigned: Assigned) -> None:
         """Nothing is needed for a new queue: its messages start work by themselves."""
@@ -92,6 +128,10 @@ class ConcurrentConsume:
             await asyncio.sleep(0.01)
         return not assigned.in_hand
 
+    def blocked(self) -> list[BlockedQueue]:
+        """No queue ever stands still for one message."""
+        return []
+
     def facts(self) -> dict[str, str]:
         """Nothing beyond what is said of every queue."""
         return {}
@@ -101,26 +141,61 @@ class ConcurrentConsume:
 
     def _submit(self, assigned: Assigned, messages: list[MessageExt]) -> None:
         subscription = self._subscriptions.handler_of(messages[0].topic)
-        call = _Call(assigned, messages, subscription, self._ended)
+        call = _Call(assigned, messages, subscription, self._ended, self._clock)
         assigned.in_hand += len(messages)
+        self._calls.add(call)
         if subscription.is_async:
             self._tasks.submit(call.run_async())
         else:
             self._threads.submit(call.run, call.done)
 
     def _ended(self, call: _Call) -> None:
-        assigned, outcome = call.assigned, call.outcome
+        self._calls.discard(call)
+        assigned, outcome, messages = call.assigned, call.outcome, call.messages
+        if call.expired:
+            assigned.in_hand -= len(call.expired)
+            messages = [message for message in messages if message not in call.expired]
         if outcome is None:
-            assigned.in_hand -= len(call.messages)
-        elif outcome.is_done:
-            self._finish(assigned, call.messages)
+            assigned.in_hand -= len(messages)
+            return
+        self._stats.ran(assigned.queue.topic, call.spent_s)
+        done = len(call.messages) if outcome.is_done else outcome.done
+        if done == len(call.messages):
+            self._finish(assigned, messages)
         else:
-            self._spawn(assigned, self._give_back(assigned, call.messages, outcome), "send back")
+            self._failed(assigned, messages, call.messages[:done], outcome)
+
+    def _failed(
+        self,
+        assigned: Assigned,
+        messages: list[MessageExt],
+        head: list[MessageExt],
+        outcome: Outcome,
+    ) -> None:
+        """Finish what a handler has done before it failed, and give the rest back."""
+        done = [message for message in messages if message in head]
+        rest = [message for message in messages if message not in head]
+        if done:
+            self._finish(assigned, done)
+        self._stats.failed(assigned.queue.topic, len(rest))
+        if self._options.broadcasting:  # there is nobody to bring them again
+            log.warning("%d message(s) of %s are passed over", len(rest), assigned.queue)
+            self._remove(assigned, rest)
+        elif rest:
+            self._spawn(assigned, self._give_back(assigned, rest, outcome), "send back")
 
     def _finish(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+        self._stats.done(assigned.queue.topic, len(messages))
+        self._remove(assigned, messages)
+
+    def _remove(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+        """Take messages that need not come again from here out of the window."""
         assigned.in_hand -= len(messages)
         assigned.window.done(messages)
-        assigned.consumed_at = asyncio.get_running_loop().time()
+        assigned.consumed_at = self._clock()
+        self._note(assigned)
+
+    def _note(self, assigned: Assigned) -> None:
         if not assigned.is_dropped:
             self._offsets.remember(assigned.queue, assigned.window.commit_offset)
 
@@ -135,9 +210,36 @@ class ConcurrentConsume:
                 message, assigned.queue, outcome.delay_level, outcome.reason
             )
             if taken:
-                self._finish(assigned, [message])
+                self._remove(assigned, [message])
             else:
                 self._spawn(assigned, self._again(assigned, message), "retry in place")
+
+    async def _sweep(self) -> None:
+        """Send back what holds up a queue since a handler has it for too long."""
+        limit = self._clock() - self._options.consume_timeout_s
+        stuck: dict[Assigned, dict[int, _Call]] = defaultdict(dict)
+        for call in self._calls:
+            if 0 < call.began_at < limit and not call.assigned.is_dropped:
+                own = stuck[call.assigned]
+                own |= {message.queue_offset: call for message in call.messages}
+        for assigned, calls in stuck.items():
+            await self._expire(assigned, calls)
+
+    async def _expire(self, assigned: Assigned, calls: dict[int, _Call]) -> None:
+        """Send the oldest messages of a queue back as long as they are stuck, at most 16."""
+        reason = f"it was in its handler for more than {self._options.consume_timeout_s:g} s"
+        for _ in range(_EXPIRED_MAX):
+            head = assigned.window.commit_offset
+            call = calls.pop(head, None)
+            if call is None or assigned.is_dropped:
+                return
+            message = next(one for one in call.messages if one.queue_offset == head)
+            log.warning("%s is sent back: %s", message, reason)
+            if not await self._send_back.later(message, assigned.queue, _EXPIRED_LEVEL, reason):
+                return
+            call.expired.append(message)
+            assigned.window.done([message])
+            self._note(assigned)
 
     async def _again(self, assigned: Assigned, message: MessageExt) -> None:
         """Try a message here once more, since no broker took it back."""

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 from cometmq.client import handlers
-from cometmq.errors import ClientError, CometError
+from cometmq.client.blocked import Blockages
+from cometmq.errors import CometError
+from cometmq.model.results import ConsumeStatus
 from cometmq.rules import retry
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from cometmq.client.strategy import Parts
     from cometmq.client.subscriptions import Subscription
     from cometmq.model.message import MessageExt
+    from cometmq.model.results import BlockedQueue
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +45,18 @@ class _Stint:
     dropped, when its lock may have run out, and after a tenth of a second, so that commits go on.
     """
 
-    __slots__ = ("assigned", "clock", "done", "failed", "messages", "outcome", "subscription")
+    __slots__ = (
+        "assigned",
+        "calls",
+        "clock",
+        "done",
+        "failed",
+        "is_single",
+        "messages",
+        "outcome",
+        "spent_s",
+        "subscription",
+    )
 
     def __init__(
         self,
@@ -49,11 +64,13 @@ class _Stint:
         messages: list[MessageExt],
         subscription: Subscription,
         clock: Callable[[], float],
+        *,
+        is_single: bool,
     ) -> None:
         self.assigned, self.messages, self.subscription = assigned, messages, subscription
-        self.clock = clock
-        self.done = 0
-        self.failed = 0
+        self.clock, self.is_single = clock, is_single
+        self.calls = self.done = self.failed = 0
+        self.spent_s = 0.0
         self.outcome: Outcome = handlers.DONE
 
     def run(self, batch_size: int) -> None:
@@ -61,39 +78,46 @@ class _Stint:
         handler, until = cast("SyncHandler", self.subscription.handler), self.clock() + _STINT_S
         while self._may_go_on(until):
             batch = self.messages[self.done : self.done + batch_size]
-            self._judge(handlers.run(handler, batch), len(batch))
+            began = self.clock()
+            self._judge(handlers.run(handler, batch), len(batch), began)
 
     async def run_async(self, batch_size: int) -> None:
         """Run async handlers."""
         handler, until = cast("AsyncHandler", self.subscription.handler), self.clock() + _STINT_S
         while self._may_go_on(until):
             batch = self.messages[self.done : self.done + batch_size]
-            self._judge(await handlers.run_async(handler, batch), len(batch))
+            began = self.clock()
+            self._judge(await handlers.run_async(handler, batch), len(batch), began)
 
     def _may_go_on(self, until: float) -> bool:
         if self.failed or self.done == len(self.messages) or self.assigned.is_dropped:
             return False
         now = self.clock()
-        return self.assigned.holds_lock(now) and (now < until or not self.done)
+        may_be_long = now < until and not self.is_single
+        return self.assigned.holds_lock(now) and (may_be_long or not self.calls)
 
-    def _judge(self, outcome: Outcome, size: int) -> None:
+    def _judge(self, outcome: Outcome, size: int, began: float) -> None:
+        self.calls += 1
+        self.spent_s += self.clock() - began
+        self.outcome = outcome
         if outcome.is_done:
             self.done += size
         else:
-            self.failed, self.outcome = size, outcome
+            self.done += outcome.done
+            self.failed = size - outcome.done
 
 
 class OrderlyConsume:
     """Runs the queues of one orderly consumer. One loop owns it."""
 
     def __init__(self, parts: Parts) -> None:
-        if parts.locks is None:
-            raise ClientError("an orderly consumer cannot do without locks")
         options = parts.options
         self._options, self._subscriptions = options, parts.subscriptions
         self._threads, self._send_back = parts.threads, parts.send_back
         self._offsets, self._locks = parts.offsets, parts.locks
-        self._give_up = parts.give_up
+        self._give_up, self._stats = parts.give_up, parts.stats
+        self._blocked = Blockages(parts.clock)
+        self.overlaps = 0
         self._room = asyncio.Semaphore(options.consume_threads)
         self._times_max = retry.reconsume_times_max(options.max_attempts, orderly=True)
 
@@ -115,35 +139,111 @@ class OrderlyConsume:
         _, late = await asyncio.wait(assigned.tasks, timeout=timeout_s)
         return not late
 
+    def blocked(self) -> list[BlockedQueue]:
+        """The queues that stand still since their first message keeps failing."""
+        return self._blocked.all()
+
     def facts(self) -> dict[str, str]:
-        """Nothing beyond what is said of every queue."""
-        return {}
+        """Queues that stand still, and messages that two members may have had."""
+        return {**self._blocked.facts(), "ORDERLY_OVERLAPS": str(self.overlaps)}
 
     def close(self) -> None:
         """Nothing is held beyond the queues."""
 
     async def _work(self, assigned: Assigned) -> None:
-        loop = asyncio.get_running_loop()
-        while not assigned.is_dropped:
-            if not assigned.holds_lock(loop.time()):
-                await self._regain(assigned)
-            elif assigned.window.waiting:
-                await self._handle(assigned)
-            else:
-                assigned.arrived.clear()
-                await assigned.arrived.wait()
+        try:
+            while not assigned.is_dropped:
+                if not assigned.holds_lock(self._now()):
+                    await self._regain(assigned)
+                elif assigned.window.waiting:
+                    await self._handle(assigned)
+                else:
+                    assigned.arrived.clear()
+                    await assigned.arrived.wait()
+        finally:
+            self._blocked.over(assigned.queue)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def _handle(self, assigned: Assigned) -> None:
-        window = assigned.window
         messages, size = self._next(assigned)
         stint = await self._run(assigned, messages, size)
-        window.done(messages[: stint.done])
-        window.put_back(messages[stint.done :])
-        assigned.consumed_at = asyncio.get_running_loop().time()
-        if stint.done:
-            self._note(assigned)
+        self._count(stint)
+        if stint.calls and not await self._is_valid(assigned, messages[0].queue_offset):
+            self._discard(stint, messages)
+            return
+        assigned.window.put_back(messages[stint.done :])
+        assigned.consumed_at = self._now()
+        self._settle(assigned, stint)
         if stint.failed:
             await self._failed(assigned, stint)
+
+    def _count(self, stint: _Stint) -> None:
+        topic = stint.assigned.queue.topic
+        if stint.calls:
+            self._stats.ran(topic, stint.spent_s / stint.calls)
+        if stint.done:
+            self._stats.done(topic, stint.done)
+        if stint.failed:
+            self._stats.failed(topic, stint.failed)
+
+    def _settle(self, assigned: Assigned, stint: _Stint) -> None:
+        """Take what is done out of the window, once the handler has committed it."""
+        window, done = assigned.window, stint.messages[: stint.done]
+        verdict = stint.outcome.verdict
+        if done:
+            self._blocked.over(assigned.queue)
+        if self._options.auto_commit:
+            window.done(done)
+        elif verdict is ConsumeStatus.ROLLBACK:
+            window.put_back([*assigned.held, *done])
+            assigned.held.clear()
+        else:
+            assigned.held += done
+            if verdict is ConsumeStatus.COMMIT:
+                window.done(assigned.held)
+                assigned.held.clear()
+        if done:
+            self._note(assigned)
+
+    async def _is_valid(self, assigned: Assigned, head: int) -> bool:
+        """Whether nobody else has had the messages from `head` on while we were at work.
+
+        When the lock has run out meanwhile (the process stood still, the handler took long, the
+        broker was away) it is taken again before the results count, however long that takes.
+        """
+        is_elsewhere = False
+        while not assigned.holds_lock(self._now()):
+            assigned.lose_lock()
+            until = await self._take(assigned)
+            is_elsewhere |= until == 0.0
+            committed = await self._committed(assigned) if until else None
+            if until and committed is not None:
+                return self._resume(assigned, until, is_ours=committed <= head)
+            if assigned.is_dropped:
+                return not is_elsewhere
+            await self._rest(assigned, _LOCK_PAUSE_S)
+        return True
+
+    def _resume(self, assigned: Assigned, until: float, *, is_ours: bool) -> bool:
+        if is_ours:
+            assigned.has_lost_lock = False
+            assigned.lock_until = until
+        return is_ours
+
+    def _discard(self, stint: _Stint, messages: list[MessageExt]) -> None:
+        """Forget what a handler has done: another member may have had the same messages."""
+        handled = stint.done + stint.failed
+        self.overlaps += handled
+        log.warning(
+            "the lock of %s ran out while %d message(s) from offset %d on were handled, and "
+            "somebody else has the queue since: their results are discarded",
+            stint.assigned.queue,
+            handled,
+            messages[0].queue_offset,
+        )
+        stint.assigned.window.put_back(messages)
 
     def _next(self, assigned: Assigned) -> tuple[list[MessageExt], int]:
         """Take the next messages in hand, and say how many the handler gets at a time."""
@@ -157,7 +257,9 @@ class OrderlyConsume:
         loop = asyncio.get_running_loop()
         topic = messages[0].topic
         own = next((at for at, other in enumerate(messages) if other.topic != topic), len(messages))
-        stint = _Stint(assigned, messages[:own], self._subscriptions.handler_of(topic), loop.time)
+        subscription = self._subscriptions.handler_of(topic)
+        is_single = not self._options.auto_commit
+        stint = _Stint(assigned, messages[:own], subscription, loop.time, is_single=is_single)
         async with self._room:
             assigned.in_hand = own
             if stint.subscription.is_async:
@@ -171,6 +273,10 @@ class OrderlyConsume:
 
     async def _failed(self, assigned: Assigned, stint: _Stint) -> None:
         failed = stint.messages[stint.done : stint.done + stint.failed]
+        if stint.outcome.verdict is ConsumeStatus.ROLLBACK and not self._options.auto_commit:
+            await self._rest(assigned, retry.suspend_ms(self._options.suspend_ms) / 1000)
+            return
+        self._blocked.failed(assigned.queue, failed[0], stint.outcome.reason)
         assigned.alone_until = max(assigned.alone_until, failed[-1].queue_offset)
         if len(failed) == 1:
             if retry.is_dead(failed[0].reconsume_times, self._times_max):
@@ -183,10 +289,13 @@ class OrderlyConsume:
 
     async def _bury(self, assigned: Assigned, message: MessageExt, reason: str) -> None:
         """Make the head message a dead letter and commit at once, so that it is buried once."""
-        if not await self._send_back.bury(message, assigned.queue, reason):
+        if self._options.broadcasting:
+            log.error("%s has failed for the last time and is passed over: %s", message, reason)
+        elif not await self._send_back.bury(message, assigned.queue, reason):
             await self._rest(assigned, _BURY_PAUSE_S)
             return
         assigned.window.done(assigned.window.take(1))
+        self._blocked.over(assigned.queue)
         self._note(assigned)
         if assigned.has_lost_lock:
             return  # whoever has the queue now may have committed more
@@ -213,23 +322,30 @@ class OrderlyConsume:
     async def _regain(self, assigned: Assigned) -> None:
         """Take the lock again; whoever had it meanwhile may have gone on, then start anew."""
         assigned.lose_lock()
-        until = (await self._locks.take([assigned.queue])).get(assigned.queue)
+        until = await self._take(assigned)
         if assigned.is_dropped:
             return
-        if not until:
+        committed = await self._committed(assigned) if until else None
+        if not until or committed is None:
             await self._rest(assigned, _LOCK_PAUSE_S)
-            return
-        try:
-            committed = await self._offsets.committed(assigned.queue)
-        except CometError:
-            await self._rest(assigned, _LOCK_PAUSE_S)
-            return
-        if committed is not None and committed > assigned.window.commit_offset:
+        elif committed > assigned.window.commit_offset:
             log.info("%s went on elsewhere: it starts anew here at %d", assigned.queue, committed)
             self._give_up(assigned)
         else:
-            assigned.has_lost_lock = False
-            assigned.lock_until = until
+            self._resume(assigned, until, is_ours=True)
+
+    async def _take(self, assigned: Assigned) -> float | None:
+        """Until when the lock is ours now; 0 when somebody else has it, None when none answers."""
+        if self._locks is None:
+            return inf
+        return (await self._locks.take([assigned.queue])).get(assigned.queue)
+
+    async def _committed(self, assigned: Assigned) -> int | None:
+        """The committed offset, 0 when there is none yet; None when nobody says."""
+        try:
+            return await self._offsets.committed(assigned.queue) or 0
+        except CometError:
+            return None
 
 
 def _set(over: asyncio.Future[None]) -> None:

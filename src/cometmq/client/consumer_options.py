@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from cometmq.client.options import (
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 
     from cometmq.rules.allocate import Allocate
 
+OFFSETS_DIR = "~/.rocketmq_offsets"
+"""Where the offsets of groups that are broadcast to are kept, as by RocketMQ's clients."""
+BROADCAST_INSTANCE = "DEFAULT"
+"""The instance name of members that are broadcast to: the same after a restart."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
@@ -40,6 +46,8 @@ class ConsumerOptions:
 
     group: str
     orderly: bool = False
+    broadcasting: bool = False
+    offsets_dir: str | PathLike[str] = OFFSETS_DIR
     consume_threads: int = 20
     batch_size: int = 1
     pull_batch_size: int = 32
@@ -47,7 +55,9 @@ class ConsumerOptions:
     pull_interval_ms: int = 0
     max_attempts: int | None = None
     suspend_ms: int = 1000
+    auto_commit: bool = True
     retry_in_place_s: float = 5.0
+    consume_timeout_s: float = 900.0
     consume_from: ConsumeFrom = ConsumeFrom.LAST
     consume_timestamp_ms: int | None = None
     allocate: Allocate = field(default=STRATEGIES["AVG"])
@@ -72,15 +82,23 @@ class ConsumerOptions:
         check_range("flow.count", self.flow.count, 1, 65_535)
         check_range("flow.span", self.flow.span, 1, 65_535)
         check_range("flow.size_mib", self.flow.size_mib, 1, 1024)
+        if self.flow.topic_count is not None:
+            check_range("flow.topic_count", self.flow.topic_count, 1, 6_553_500)
+        if self.flow.topic_size_mib is not None:
+            check_range("flow.topic_size_mib", self.flow.topic_size_mib, 1, 102_400)
         if self.max_attempts is not None:
             check_range("max_attempts", self.max_attempts, 1, 1_000_000)
         self._check_times()
         self._check_beginning()
         check_type("orderly", self.orderly, bool, "True or False")
+        check_type("auto_commit", self.auto_commit, bool, "True or False")
+        check_type("broadcasting", self.broadcasting, bool, "True or False")
+        check_type("offsets_dir", self.offsets_dir, str | PathLike, "a path")
 
     def _check_times(self) -> None:
         for name in (
             "retry_in_place_s",
+            "consume_timeout_s",
             "persist_s",
             "rebalance_s",
             "lock_renew_s",
@@ -108,6 +126,8 @@ class PushSettings(ClientSettings, total=False):
     """The settings that a push consumer takes by name."""
 
     orderly: bool
+    broadcasting: bool
+    offsets_dir: str | PathLike[str]
     consume_threads: int
     batch_size: int
     pull_batch_size: int
@@ -115,7 +135,9 @@ class PushSettings(ClientSettings, total=False):
     pull_interval_ms: int
     max_attempts: int | None
     suspend_ms: int
+    auto_commit: bool
     retry_in_place_s: float
+    consume_timeout_s: float
     consume_from: ConsumeFrom | str
     consume_timestamp_ms: int | None
     allocate: Allocate | str
@@ -145,7 +167,10 @@ def push_options(
         own["allocate"] = strategy(own["allocate"])
     if own.get("flow", ...) is None:
         del own["flow"]
-    return client_options(given, environ), ConsumerOptions(group=group, **own)
+    options = ConsumerOptions(group=group, **own)
+    if options.broadcasting and given.get("instance_name") is None:
+        given["instance_name"] = BROADCAST_INSTANCE
+    return client_options(given, environ), options
 
 
 def check_names(given: Mapping[str, object], known: Mapping[str, object]) -> None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.client.choice import QueueChoice
 from cometmq.client.consume_concurrent import ConcurrentConsume
 from cometmq.client.consume_orderly import OrderlyConsume
+from cometmq.client.consume_stats import SAMPLE_S, ConsumeStats
 from cometmq.client.core import Core
 from cometmq.client.delivery import Delivery
 from cometmq.client.inbound import Inbound
+from cometmq.client.local_offsets import LocalOffsets
 from cometmq.client.offset_store import OffsetStore
 from cometmq.client.options import ProducerOptions
 from cometmq.client.pull_loop import PullLoop
@@ -25,21 +28,28 @@ from cometmq.client.rebalance import Rebalance
 from cometmq.client.send_back import SendBack
 from cometmq.client.strategy import Parts
 from cometmq.client.workers import Tasks, Threads
-from cometmq.errors import CometError
+from cometmq.errors import ClientError, CometError, RemotingError
 from cometmq.model.group import INNER_PRODUCER_GROUP
-from cometmq.model.subscription import ConsumeFromWhere, ConsumerData
-from cometmq.rules.retry import reconsume_times_max
+from cometmq.model.subscription import ConsumeFromWhere, ConsumerData, MessageModel
+from cometmq.rules.retry import longest_block_s, reconsume_times_max
+from cometmq.wire.bodies.heartbeat import CheckClient, encode_check_client
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request
 from cometmq.world.background import Background
+from cometmq.world.system import SystemFiles
 
 if TYPE_CHECKING:
     from cometmq.client.consumer_options import ConsumerOptions
     from cometmq.client.options import ClientOptions
-    from cometmq.client.strategy import Strategy
+    from cometmq.client.strategy import Consume, Strategy
     from cometmq.client.subscriptions import Subscriptions
     from cometmq.model.queue import MessageQueue
+    from cometmq.model.subscription import SubscriptionData
     from cometmq.world.ports import Clock
 
 log = logging.getLogger(__name__)
+
+_LONG_BLOCK_S = 60.0
 
 
 class Engine:
@@ -58,17 +68,18 @@ class Engine:
         self._rounds = Background(f"{core.client_id} rebalance")
         self._threads = Threads(options.consume_threads, f"cometmq-{options.group}")
         self._tasks = Tasks(options.consume_threads)
-        self._offsets = OffsetStore(
-            core, options.group, options.consume_from, options.consume_timestamp_ms
-        )
-        self._locks = (
-            QueueLocks(core, options.group, options.lock_valid_s) if options.orderly else None
-        )
+        self._offsets = _offsets(core, options)
+        self._locks = _locks(core, options)
+        self._stats = ConsumeStats(clock)
         self._rebalance = Rebalance(core, options, subscriptions, self._offsets, self._locks)
         self._consume = consume = _strategy_of(options)(self._parts())
-        pulls = PullLoop(core, options, subscriptions, self._offsets, consume, self._rebalance)
+        pulls = PullLoop(
+            core, options, subscriptions, self._offsets, consume, self._rebalance, self._stats
+        )
         self._rebalance.use(consume, pulls)
-        self._inbound = Inbound(core, options, subscriptions, self._rebalance, consume.facts)
+        self._inbound = Inbound(
+            core, options, subscriptions, self._rebalance, self._stats, consume.facts
+        )
         self._lost: set[str] = set()
 
     @property
@@ -81,6 +92,11 @@ class Engine:
         """The queues in work, in order."""
         return sorted(self._rebalance.table)
 
+    @property
+    def consume(self) -> Consume:
+        """The way messages are handled."""
+        return self._consume
+
     async def start(self) -> None:
         """Join the group; the first round of rebalance follows at once."""
         core, options = self._core, self._options
@@ -88,18 +104,25 @@ class Engine:
         core.lost_listeners.append(self._on_lost)
         core.greet_listeners.append(self._on_greet)
         self._inbound.listen()
+        self._warn_of_blocks()
         for topic in self._subscriptions.topics:
             try:
                 await core.routes.subscribe_queues(topic)
             except CometError as error:
                 log.warning("the route of %s is not known yet: %s", topic, error)
+        await self._check_conditions()
         await core.heartbeat()
         core.start()
+        core.background.every(SAMPLE_S, self._stats.sample, name="statistics")
         core.background.every(options.persist_s, self._persist, name="offsets")
         if self._locks is not None:
             core.background.every(options.lock_renew_s, self._renew, name="locks")
         self._rebalance.wake()
         self._rounds.every(1.0, self._rebalance.run, name="rounds", first_s=0.0)
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Have nothing pulled any more, or have it again."""
+        self._rebalance.pause(is_paused=is_paused)
 
     async def stop(self) -> None:
         """Finish, commit, leave; also when the caller is cancelled meanwhile, then at once."""
@@ -127,6 +150,8 @@ class Engine:
             send_back=self._send_back(),
             offsets=self._offsets,
             background=self._core.background,
+            stats=self._stats,
+            clock=self._core.clock,
             broke_off=self._rebalance.broke_off,
             give_up=self._rebalance.give_up,
             locks=self._locks,
@@ -135,9 +160,51 @@ class Engine:
     def _consumer_data(self) -> ConsumerData:
         return ConsumerData(
             group_name=self._options.group,
+            message_model=(
+                MessageModel.BROADCASTING if self._options.broadcasting else MessageModel.CLUSTERING
+            ),
             consume_from_where=ConsumeFromWhere(self._options.consume_from.value),
             subscriptions=self._subscriptions.data(),
         )
+
+    def _warn_of_blocks(self) -> None:
+        """Say how long one bad message may hold up a queue; above a minute that is a warning."""
+        options = self._options
+        if not options.orderly:
+            return
+        block_s = longest_block_s(options.max_attempts, options.suspend_ms)
+        known = "for ever (max_attempts is not set)" if block_s is None else f"{block_s:g} s"
+        level = logging.WARNING if block_s is None or block_s > _LONG_BLOCK_S else logging.INFO
+        log.log(
+            level,
+            "group %s: a message that always fails may block its queue %s, the handler's own time "
+            "apart (max_attempts, suspend_ms)",
+            options.group,
+            known,
+        )
+
+    async def _check_conditions(self) -> None:
+        """Ask brokers whether they take our SQL; raises ClientError when one says no."""
+        for data in self._subscriptions.conditions:
+            queues = await self._core.routes.subscribe_queues(data.topic)
+            for broker_name in sorted({queue.broker_name for queue in queues})[:1]:
+                await self._check_condition(data, broker_name)
+
+    async def _check_condition(self, data: SubscriptionData, broker_name: str) -> None:
+        core = self._core
+        check = CheckClient(core.client_id, self._options.group, data)
+        body = encode_check_client(check)
+        try:
+            addr = core.routes.master(broker_name)
+            answer = await core.call(addr, request(RequestCode.CHECK_CLIENT_CONFIG, 0, body=body))
+        except RemotingError as error:
+            log.warning("whether %s takes the filter is not known: %s", broker_name, error)
+            return
+        if answer.code != ResponseCode.SUCCESS:
+            raise ClientError(
+                f"broker {broker_name} does not take the condition {data.sub_string!r} for "
+                f"{data.topic}: {answer.remark}"
+            )
 
     def _persist(self) -> None:
         table = self._rebalance.table
@@ -162,6 +229,20 @@ class Engine:
         if addr in self._lost:
             self._lost.discard(addr)
             self._rebalance.rejoin(self._options.rejoin_grace_s)
+
+
+def _offsets(core: Core, options: ConsumerOptions) -> OffsetStore:
+    if options.broadcasting:
+        folder = Path(options.offsets_dir).expanduser()
+        return LocalOffsets(core, options, folder, SystemFiles())
+    return OffsetStore(core, options.group, options.consume_from, options.consume_timestamp_ms)
+
+
+def _locks(core: Core, options: ConsumerOptions) -> QueueLocks | None:
+    """Locks, where the queues of an ordered group are shared out."""
+    if not options.orderly or options.broadcasting:
+        return None
+    return QueueLocks(core, options.group, options.lock_valid_s)
 
 
 def _strategy_of(options: ConsumerOptions) -> Strategy:

@@ -33,13 +33,19 @@ class RetryLater(Exception):
     """Raised by a handler: give me these messages again, later, without a word in the log.
 
     `delay_level` is for concurrent consumers (1 is 1 s with the default table, 0 lets the broker
-    choose: 10 s, then longer); `suspend_ms` is for orderly ones (None: the consumer's own).
+    choose: 10 s, then longer; less than 0 makes it a dead letter at once); `suspend_ms` is for
+    orderly ones (None: the consumer's own). The first `done` messages of the list are done.
     """
 
     def __init__(
-        self, reason: str = "", *, delay_level: int = 0, suspend_ms: int | None = None
+        self,
+        reason: str = "",
+        *,
+        delay_level: int = 0,
+        suspend_ms: int | None = None,
+        done: int = 0,
     ) -> None:
-        self.delay_level, self.suspend_ms = delay_level, suspend_ms
+        self.delay_level, self.suspend_ms, self.done = delay_level, suspend_ms, done
         super().__init__(reason)
 
 
@@ -50,6 +56,12 @@ class Outcome(NamedTuple):
     reason: str = ""
     delay_level: int = 0
     suspend_ms: int | None = None
+    done: int = 0
+    """When it is not done: how many messages, from the first on, are."""
+    error: BaseException | None = None
+    """What the handler raised; None for a status and for RetryLater."""
+    verdict: ConsumeStatus | None = None
+    """The status the handler returned, if it was one."""
 
 
 DONE = Outcome(is_done=True)
@@ -93,7 +105,8 @@ def _is_cancelled() -> bool:
 
 def _judged(verdict: object, messages: Sequence[MessageExt]) -> Outcome:
     if isinstance(verdict, ConsumeStatus):
-        return DONE if verdict.is_done else Outcome(is_done=False, reason=verdict.value)
+        reason = "" if verdict.is_done else verdict.value
+        return Outcome(verdict.is_done, reason, verdict=verdict)
     log.error(
         "the handler of %s returned %r, which is no verdict: return nothing when the messages are "
         "done and raise when they should come again; they will come again",
@@ -106,7 +119,8 @@ def _judged(verdict: object, messages: Sequence[MessageExt]) -> Outcome:
 def _failure(error: BaseException, messages: Sequence[MessageExt]) -> Outcome:
     reason = reason_of(type(error).__name__, _text_of(error))
     if isinstance(error, RetryLater):
-        return Outcome(False, reason, error.delay_level, error.suspend_ms)
+        done = min(max(error.done, 0), len(messages))
+        return Outcome(False, reason, error.delay_level, error.suspend_ms, done)
     first = messages[0]
     log.warning(
         "the handler failed on %d message(s) of %s, the first at offset %d: %s",
@@ -116,7 +130,7 @@ def _failure(error: BaseException, messages: Sequence[MessageExt]) -> Outcome:
         reason,
         exc_info=error,
     )
-    return Outcome(is_done=False, reason=reason)
+    return Outcome(is_done=False, reason=reason, error=error)
 
 
 def _text_of(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from cometmq.client import decode, handlers
 from cometmq.errors import ProtocolError
+from cometmq.model.results import ConsumeStatus
 from cometmq.model.stats import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.client.assigned import Assigned
+    from cometmq.client.consume_stats import ConsumeStats
     from cometmq.client.consumer_options import ConsumerOptions
     from cometmq.client.core import Core
     from cometmq.client.handlers import AsyncHandler, Outcome, SyncHandler
@@ -53,9 +55,11 @@ class Inbound:
         options: ConsumerOptions,
         subscriptions: Subscriptions,
         rebalance: Rebalance,
+        stats: ConsumeStats,
         facts: Callable[[], dict[str, str]],
     ) -> None:
-        self._core, self._options, self._facts = core, options, facts
+        self._core, self._options = core, options
+        self._stats, self._facts = stats, facts
         self._subscriptions, self._rebalance = subscriptions, rebalance
         self._started_ms = core.clock.now_ms()
 
@@ -113,6 +117,7 @@ class Inbound:
                 queue: self._queue_info(assigned)
                 for queue, assigned in self._rebalance.table.items()
             },
+            status_table=self._stats.table(),
         )
         _answer(channel, command, encode_running_info(info))
 
@@ -156,12 +161,21 @@ class Inbound:
             plain = cast("SyncHandler", subscription.handler)
             outcome = await loop.run_in_executor(None, handlers.run, plain, [message])
         result = ConsumeMessageDirectlyResult(
-            consume_result="CR_SUCCESS" if outcome.is_done else "CR_LATER",
+            consume_result=_direct_result(outcome),
             order=self._options.orderly,
             remark=outcome.reason or None,
             spent_time_ms=int((loop.time() - began) * 1000),
         )
         _answer(channel, command, encode_directly_result(result))
+
+
+def _direct_result(outcome: Outcome) -> str:
+    """RocketMQ's name of an outcome."""
+    if outcome.error is not None:
+        return "CR_THROW_EXCEPTION"
+    if outcome.verdict in (ConsumeStatus.COMMIT, ConsumeStatus.ROLLBACK):
+        return f"CR_{outcome.verdict.value}"
+    return "CR_SUCCESS" if outcome.is_done else "CR_LATER"
 
 
 def _answer(channel: Channel, command: Command, body: bytes = b"") -> None:

@@ -69,6 +69,14 @@ class Portal:
         finally:
             future.cancel()  # does nothing once it is done
 
+    def run(self, action: Callable[[], T]) -> T:
+        """Run a plain call on the loop and wait for what it returns or raises."""
+
+        async def run() -> T:
+            return action()
+
+        return self.call(run())
+
     def begin(self, start: Callable[[], asyncio.Future[T]]) -> Future[T]:
         """Call `start` on the loop, soon and in the order of the calls; return its result's future.
 

@@ -12,29 +12,18 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.client import decode
-from cometmq.errors import (
-    BrokerError,
-    CometError,
-    ProtocolError,
-    RemotingError,
-    RemotingTimeout,
-)
+from cometmq.client.pull import Ask, Puller
+from cometmq.errors import BrokerError, CometError, RemotingError, RemotingTimeout
 from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.route import MASTER_ID
-from cometmq.model.subscription import TAG
-from cometmq.model.topic import is_retry_topic
 from cometmq.rules.flow import is_full
 from cometmq.rules.retry import backoff_s
-from cometmq.wire.codes import RequestCode
-from cometmq.wire.command import request
-from cometmq.wire.headers import pull as bits
-from cometmq.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 
 if TYPE_CHECKING:
     from typing import Protocol
 
     from cometmq.client.assigned import Assigned
+    from cometmq.client.consume_stats import ConsumeStats
     from cometmq.client.consumer_options import ConsumerOptions
     from cometmq.client.core import Core
     from cometmq.client.offset_store import OffsetStore
@@ -53,14 +42,15 @@ if TYPE_CHECKING:
         def restart(self, assigned: Assigned, offset: int) -> None:
             """Drop the queue's object and begin anew at `offset`."""
 
+        def queues_of(self, topic: str) -> int:
+            """How many queues of a topic are in work."""
+
 
 log = logging.getLogger(__name__)
 
 _FULL_PAUSE_S = 0.05
 _FLOW_CONTROL, _FLOW_CONTROL_PAUSE_S = 215, 0.02
 _ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S = 0.1, 1.0
-_ANSWER_GRACE_S = 15.0
-_STATUS = {status.value: status for status in PullStatus}
 
 
 class PullLoop:
@@ -74,7 +64,9 @@ class PullLoop:
         offsets: OffsetStore,
         consume: Feeds,
         restarts: Restarts,
+        stats: ConsumeStats,
     ) -> None:
+        self._puller, self._stats = Puller(core, options.group), stats
         self._core, self._options, self._subscriptions = core, options, subscriptions
         self._offsets, self._consume, self._restarts = offsets, consume, restarts
 
@@ -86,7 +78,7 @@ class PullLoop:
     async def _run(self, assigned: Assigned) -> None:
         failures, pause_s = 0, self._options.pull_interval_ms / 1000
         while not assigned.is_dropped:
-            if self._is_full(assigned):
+            if assigned.is_paused or self._is_full(assigned):
                 await asyncio.sleep(_FULL_PAUSE_S)
                 continue
             try:
@@ -101,9 +93,11 @@ class PullLoop:
                 await asyncio.sleep(pause_s)
 
     def _is_full(self, assigned: Assigned) -> bool:
-        window = assigned.window
+        window, limits = assigned.window, self._options.flow
+        if limits.is_shared:
+            limits = limits.of_one(self._restarts.queues_of(assigned.queue.topic))
         return is_full(
-            self._options.flow,
+            limits,
             window.count,
             window.size_bytes,
             window.span,
@@ -132,61 +126,28 @@ class PullLoop:
             self._offsets.remember(assigned.queue, assigned.window.commit_offset)
 
     async def _pull(self, assigned: Assigned) -> PullResult:
-        addr = self._core.routes.reader(assigned.queue.broker_name, assigned.broker_id)
-        command = request(RequestCode.PULL_MESSAGE, 0, self._header(assigned))
-        timeout_s = self._options.poll_suspend_s + _ANSWER_GRACE_S
-        answer = await self._core.call(addr, command, timeout_s)
-        assigned.pulled_at = asyncio.get_running_loop().time()
-        status = _STATUS.get(answer.code)
-        if status is None:
-            raise BrokerError(answer.code, answer.remark, addr)
-        header = PullMessageResponseHeader.decode(answer.ext)
-        messages: list[MessageExt] = []
-        next_offset = header.next_begin_offset
-        if status is PullStatus.FOUND:
-            messages, next_offset = self._messages(assigned, answer.body, next_offset)
-        return PullResult(
-            status,
-            next_offset,
-            header.min_offset,
-            header.max_offset,
-            messages,
-            header.suggest_which_broker_id,
-        )
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        result = await self._puller.pull(self._ask(assigned))
+        assigned.pulled_at = loop.time()
+        if result.messages:
+            topic, spent_s = assigned.queue.topic, assigned.pulled_at - began
+            self._stats.pulled(topic, len(result.messages), spent_s)
+        return result
 
-    def _messages(
-        self, assigned: Assigned, body: bytes, next_offset: int
-    ) -> tuple[list[MessageExt], int]:
-        """The messages of an answer and where to go on: never beyond one that cannot be read."""
-        topic, broker_name = assigned.queue.topic, assigned.queue.broker_name
-        messages, is_whole = decode.messages_of(body, broker_name)
-        if not is_whole:
-            if not messages:
-                raise ProtocolError(f"{assigned.queue} brought a record that cannot be read")
-            next_offset = messages[-1].queue_offset + 1
-        if tags := self._subscriptions.tags_of(topic):
-            messages = decode.tagged(messages, tags)
-        if is_retry_topic(topic):
-            decode.restore_topic(messages)
-        return messages, next_offset
-
-    def _header(self, assigned: Assigned) -> PullMessageRequestHeader:
+    def _ask(self, assigned: Assigned) -> Ask:
         queue, options = assigned.queue, self._options
         commit = self._offsets.remembered(queue)
-        may_commit = commit > 0 and assigned.broker_id == MASTER_ID and not assigned.has_lost_lock
-        return PullMessageRequestHeader(
-            consumer_group=options.group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=assigned.window.next_offset,
-            max_msg_nums=options.pull_batch_size,
-            sys_flag=bits.SUSPEND | (bits.COMMIT_OFFSET if may_commit else 0),
-            commit_offset=commit if may_commit else 0,
-            suspend_timeout_ms=int(options.poll_suspend_s * 1000),
-            sub_version=self._subscriptions.version,
-            expression_type=TAG,
-            max_msg_bytes=options.pull_batch_bytes,
-            broker_name=queue.broker_name,
+        may_commit = assigned.broker_id == MASTER_ID and not assigned.has_lost_lock
+        return Ask(
+            queue,
+            assigned.window.next_offset,
+            options.pull_batch_size,
+            self._subscriptions.filter_of(queue.topic),
+            assigned.broker_id,
+            options.poll_suspend_s,
+            commit if may_commit and not options.broadcasting else None,
+            max_bytes=options.pull_batch_bytes,
         )
 
     async def _after_error(self, assigned: Assigned, error: Exception, failures: int) -> None:
@@ -198,13 +159,7 @@ class PullLoop:
         level = logging.WARNING if is_news else logging.DEBUG
         log.log(level, "pulling %s fails and will be tried again: %s", assigned.queue, error)
         if isinstance(error, RemotingTimeout):
-            self._hang_up(assigned)
+            self._puller.hang_up(assigned.queue, assigned.broker_id)
         if getattr(error, "stale_route", False):
             self._core.routes.spoil(assigned.queue.topic)
         await asyncio.sleep(backoff_s(failures, _ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S))
-
-    def _hang_up(self, assigned: Assigned) -> None:
-        """Close a connection on which a pull was never answered: the peer may be gone."""
-        addr = self._core.routes.reader(assigned.queue.broker_name, assigned.broker_id)
-        if channel := self._core.pool.open_channel(addr):
-            channel.close()

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Self
 
 from cometmq.client.consumer_options import push_options
 from cometmq.client.engine import Engine
-from cometmq.client.subscriptions import Subscriptions
+from cometmq.client.subscriptions import Subscriptions, selector_of
 from cometmq.client.validation import check_topic
 from cometmq.errors import ClientError
-from cometmq.rules.tags import expression_problem
 from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
@@ -26,10 +25,12 @@ if TYPE_CHECKING:
     from cometmq.client.consumer_options import PushSettings
     from cometmq.client.handlers import Handler
     from cometmq.model.queue import MessageQueue
+    from cometmq.model.results import BlockedQueue
+    from cometmq.model.selector import MessageSelector
 
 
 class AsyncPushConsumer:
-    """A member of a consumer group, in clustering mode: each message goes to one member.
+    """A member of a consumer group: each message goes to one member, or to all of them.
 
     A handler is a plain function (run in threads) or an async one (run as a task). It gets a list
     of 1 to `batch_size` messages of one queue, oldest first. Returning means they are done, raising
@@ -40,12 +41,18 @@ class AsyncPushConsumer:
     that is renewed every `lock_renew_s` and counts as ours for `lock_valid_s` after that (this must
     be less than the brokers' queueLockExpireMs, 60 s unless they are told otherwise); a failure
     stops its queue for `suspend_ms` (10 to 30,000), and a batch that fails is handled one message
-    at a time. Otherwise up to `consume_threads`
-    handlers run at once and a failed message comes back by way of the group's retry topic.
+    at a time. With `auto_commit` off, what a handler has done counts once one of its calls returns
+    ConsumeStatus.COMMIT, and comes again from there after ROLLBACK. Otherwise up to
+    `consume_threads` handlers run at once and a failed message comes back by way of the group's
+    retry topic.
+    `broadcasting`: every member gets every message, with offsets in a file of its own under
+    `offsets_dir` (~/.rocketmq_offsets/<clientId>/<group>/offsets.json), and what fails is passed
+    over; give each member of one host an `instance_name`, the same after a restart.
     `max_attempts` is how often a message may be handled before it becomes a dead letter of the
     group; by default 17 (the first and 16 more), when orderly for ever.
     `consume_from` says where a group without committed offset begins: ConsumeFrom, or its name as
     "first" (TIMESTAMP: at `consume_timestamp_ms`). `flow` bounds what is held of each queue.
+    What a handler holds for `consume_timeout_s` (15 min) is sent back, unless orderly.
     `allocate` shares the queues out: "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", or a function (see
     `cometmq.rules.allocate`). `pull_interval_ms` is a pause after each pull that found
     something: it makes larger batches of a busy topic for less work in all. Offsets are committed
@@ -54,16 +61,23 @@ class AsyncPushConsumer:
 
     def __init__(self, group: str, **settings: Unpack[PushSettings]) -> None:
         self._client_options, self._options = push_options(group, settings, os.environ)
-        self._subscriptions = Subscriptions(group)
+        broadcasting = self._options.broadcasting
+        self._subscriptions = Subscriptions(group, broadcasting=broadcasting)
         self._engine: Engine | None = None
         self._stopped: asyncio.Event | None = None
 
-    def subscribe(self, topic: str, expression: str = "*", handler: Handler | None = None) -> None:
-        """Let `handler` have the messages of `topic` whose tag the expression names.
+    def subscribe(
+        self,
+        topic: str,
+        expression: str | MessageSelector = "*",
+        handler: Handler | None = None,
+    ) -> None:
+        """Let `handler` have the messages of `topic` that the expression takes.
 
-        The expression is "*" for all, or tags joined by "||" as in "PAID || SHIPPED". All members
-        of a group must subscribe to the same. Raises ClientError without a handler, for another
-        expression and once the consumer has started, InvalidMessage for a bad topic.
+        The expression is "*" for all, tags joined by "||" as in "PAID || SHIPPED", or a condition
+        on properties: MessageSelector.by_sql("price > 10"). All members of a group must subscribe
+        to the same. Raises ClientError without a handler, for another expression and once the
+        consumer has started, InvalidMessage for a bad topic.
         """
         if handler is None:
             raise ClientError(
@@ -72,16 +86,11 @@ class AsyncPushConsumer:
             )
         if not callable(handler):
             raise ClientError(f"subscribe to {topic}: {handler!r} is no function")
-        problem = expression_problem(expression) if isinstance(expression, str) else "it is no text"
-        if problem:
-            raise ClientError(
-                f"subscribe to {topic}: the expression is {expression!r}, {problem}; write '*', or "
-                "tags as in 'PAID || SHIPPED' (SQL is not supported)"
-            )
+        selector = selector_of(topic, expression)
         if self._engine is not None:
             raise ClientError("subscribe before the consumer is started")
         check_topic(topic)
-        self._subscriptions.add(topic, expression, handler)
+        self._subscriptions.add(topic, selector, handler)
 
     async def start(self) -> None:
         """Join the group and begin to receive. Waits for nothing: brokers may come later.
@@ -133,6 +142,16 @@ class AsyncPushConsumer:
         """Stop."""
         await self.stop()
 
+    def pause(self) -> None:
+        """Take no further messages from brokers until `resume`; those here are still handled."""
+        if self._engine is not None:
+            self._engine.pause(is_paused=True)
+
+    def resume(self) -> None:
+        """Take messages again after `pause`."""
+        if self._engine is not None:
+            self._engine.pause(is_paused=False)
+
     @property
     def client_id(self) -> str:
         """The id under which brokers know this member; empty before start."""
@@ -142,3 +161,17 @@ class AsyncPushConsumer:
     def assigned(self) -> list[MessageQueue]:
         """The queues this member works on now, retry queues included, in order."""
         return self._engine.assigned if self._engine else []
+
+    @property
+    def blocked(self) -> list[BlockedQueue]:
+        """Orderly queues that stand still since their first message keeps failing."""
+        return self._engine.consume.blocked() if self._engine else []
+
+    @property
+    def overlaps(self) -> int:
+        """Orderly messages whose results were discarded, as the lock had run out meanwhile.
+
+        Another member may have had the same messages; 0 unless this process stood still, or was
+        cut off from the broker, for longer than `lock_valid_s`.
+        """
+        return self._engine.consume.overlaps if self._engine else 0

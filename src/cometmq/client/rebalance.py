@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from cometmq.client.assigned import Assigned
@@ -72,6 +73,7 @@ class Rebalance:
         self._to_resume: set[MessageQueue] = set()  # given up, and perhaps still locked
         self._awake = asyncio.Event()
         self._not_before = 0.0
+        self._is_paused = False
         self._said: set[str] = set()
         self._consume: Works
         self._pulls: Begins
@@ -91,6 +93,16 @@ class Rebalance:
         """
         self._not_before = asyncio.get_running_loop().time() + grace_s
         self._awake.set()
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Have nothing pulled any more for the queues of now and later, or have it again."""
+        self._is_paused = is_paused
+        for assigned in self.table.values():
+            assigned.is_paused = is_paused
+
+    def queues_of(self, topic: str) -> int:
+        """How many queues of a topic are in work."""
+        return sum(queue.topic == topic for queue in self.table)
 
     @property
     def held(self) -> list[Assigned]:
@@ -169,6 +181,8 @@ class Rebalance:
             self._core.routes.spoil(topic)
             self._say(f"no name server knows the topic {topic} yet")
             return False
+        if self._options.broadcasting:
+            return await self._settle(topic, queues)
         members = await self._members(queues)
         if members is None:
             return False
@@ -216,7 +230,7 @@ class Rebalance:
 
     async def _locked(self, queues: list[MessageQueue]) -> list[tuple[MessageQueue, float]]:
         if self._locks is None or not queues:
-            return [(queue, 0.0) for queue in queues]
+            return [(queue, inf) for queue in queues]
         return [
             (queue, until) for queue, until in (await self._locks.take(queues)).items() if until
         ]
@@ -230,6 +244,7 @@ class Rebalance:
         log.info("taking %s from offset %d", queue, offset)
         self._to_resume.discard(queue)
         assigned = self.table[queue] = Assigned(queue, offset)
+        assigned.is_paused = self._is_paused
         assigned.lock_until = lock_until
         self._consume.begin(assigned)
         self._pulls.begin(assigned)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from cometmq.client.assigned import Assigned
+    from cometmq.client.consume_stats import ConsumeStats
     from cometmq.client.consumer_options import ConsumerOptions
     from cometmq.client.offset_store import OffsetStore
     from cometmq.client.queue_locks import QueueLocks
@@ -20,11 +21,16 @@ if TYPE_CHECKING:
     from cometmq.client.subscriptions import Subscriptions
     from cometmq.client.workers import Tasks, Threads
     from cometmq.model.message import MessageExt
+    from cometmq.model.results import BlockedQueue
     from cometmq.world.background import Background
+    from cometmq.world.ports import Clock
 
 
 class Consume(Protocol):
     """A way of handling messages. One loop owns it."""
+
+    overlaps: int
+    """Messages whose results were discarded since another member may have had them as well."""
 
     def begin(self, assigned: Assigned) -> None:
         """Start work on a queue that was just taken; its window is empty.
@@ -37,6 +43,9 @@ class Consume(Protocol):
 
     async def drain(self, assigned: Assigned, timeout_s: float) -> bool:
         """Wait until no handler has a message of the dropped queue; whether that was in time."""
+
+    def blocked(self) -> list[BlockedQueue]:
+        """What stands still since a message keeps failing."""
 
     def facts(self) -> dict[str, str]:
         """What operators should see in the running info, by name; called at any time."""
@@ -56,12 +65,14 @@ class Parts:
     send_back: SendBack
     offsets: OffsetStore
     background: Background
+    stats: ConsumeStats
+    clock: Clock
     broke_off: Callable[[Assigned], None]
     """Begins a queue anew after an error nobody foresaw."""
     give_up: Callable[[Assigned], None]
     """Drops a queue without committing anything; it is begun anew at the committed offset."""
     locks: QueueLocks | None = None
-    """There for orderly consumers only."""
+    """There for orderly consumers only, and not when the group is broadcast to."""
 
 
 Strategy = Callable[[Parts], Consume]

@@ -1,31 +1,50 @@
 """What a consumer listens to: topics, expressions, handlers.
 
 Owns the table from topic to handler and its form in heartbeats; refuses to know queues.
-Invariant: the group's retry topic is always among the topics, and a message of it goes to the
-handler of the topic it was first sent to.
+Invariant: the group's retry topic is always among the topics (unless it is broadcast to), and a
+message of it goes to the handler of the topic it was first sent to.
 Java: RebalanceImpl.subscriptionInner, FilterAPI
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.client.handlers import is_async
+from cometmq.client.pull import Filter
 from cometmq.errors import ClientError
-from cometmq.model.subscription import SubscriptionData
+from cometmq.model.selector import MessageSelector
+from cometmq.model.subscription import TAG, SubscriptionData
 from cometmq.model.topic import retry_topic_of
-from cometmq.rules.tags import split_expression
+from cometmq.rules.tags import expression_problem, split_expression
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
     from cometmq.client.handlers import Handler
 
 
+def selector_of(topic: str, expression: str | MessageSelector) -> MessageSelector:
+    """The selector that a user's expression means. Raises ClientError when it means none."""
+    if isinstance(expression, MessageSelector) and expression.expression_type != TAG:
+        if not expression.expression.strip():
+            raise ClientError(f"subscribe to {topic}: the condition is empty")
+        return expression
+    text = expression.expression if isinstance(expression, MessageSelector) else expression
+    problem = expression_problem(text) if isinstance(text, str) else "it is no text"
+    if problem:
+        raise ClientError(
+            f"subscribe to {topic}: the expression is {text!r}, {problem}; write '*', tags as in "
+            "'PAID || SHIPPED', or a condition as in MessageSelector.by_sql(\"price > 10\")"
+        )
+    return MessageSelector.by_tag(text)
+
+
 class Subscription(NamedTuple):
     """One topic's filter and handler."""
 
     data: SubscriptionData
-    tags: frozenset[bytes]
+    filter: Filter
     handler: Handler
     is_async: bool
 
@@ -33,22 +52,15 @@ class Subscription(NamedTuple):
 class Subscriptions:
     """All subscriptions of one consumer, fixed once it has started."""
 
-    def __init__(self, group: str) -> None:
-        self.retry_topic = retry_topic_of(group)
+    def __init__(self, group: str, *, broadcasting: bool = False) -> None:
+        self._retry_topics = [] if broadcasting else [retry_topic_of(group)]
         self._by_topic: dict[str, Subscription] = {}
         self._version = 0
 
-    def add(self, topic: str, expression: str, handler: Handler) -> None:
-        """Let `handler` have the messages of `topic` whose tag the expression names."""
-        tags = split_expression(expression)
-        data = SubscriptionData(
-            topic=topic,
-            sub_string=" || ".join(tags) or "*",
-            tags_set=frozenset(tags),
-            code_set=frozenset(java_hash(tag) for tag in tags),
-        )
-        found = frozenset(tag.encode() for tag in tags)
-        self._by_topic[topic] = Subscription(data, found, handler, is_async(handler))
+    def add(self, topic: str, selector: MessageSelector, handler: Handler) -> None:
+        """Let `handler` have the messages of `topic` that the selector takes."""
+        data, wanted = _subscription(topic, selector)
+        self._by_topic[topic] = Subscription(data, wanted, handler, is_async(handler))
 
     def fix(self, version_ms: int) -> None:
         """Give the subscriptions their version; raises ClientError when there is none."""
@@ -64,12 +76,18 @@ class Subscriptions:
     @property
     def topics(self) -> list[str]:
         """The topics to share out, the retry topic included."""
-        return [*self._by_topic, self.retry_topic]
+        return [*self._by_topic, *self._retry_topics]
 
-    def tags_of(self, topic: str) -> frozenset[bytes]:
-        """The tags wanted of a topic; empty means all."""
+    @property
+    def conditions(self) -> list[SubscriptionData]:
+        """The subscriptions that only brokers can judge."""
+        return [data for data in self.data() if data.expression_type != TAG]
+
+    def filter_of(self, topic: str) -> Filter:
+        """What is wanted of a topic; a retry topic is taken whole."""
         found = self._by_topic.get(topic)
-        return found.tags if found else frozenset()
+        wanted = found.filter if found else Filter()
+        return wanted._replace(version=self._version)
 
     def handler_of(self, topic: str) -> Subscription:
         """Who gets the messages of a topic.
@@ -83,15 +101,22 @@ class Subscriptions:
     def data(self) -> tuple[SubscriptionData, ...]:
         """All subscriptions as heartbeats carry them."""
         version = self._version
-        own = [_versioned(found.data, version) for found in self._by_topic.values()]
-        return (*own, SubscriptionData(topic=self.retry_topic, sub_version=version))
+        own = [replace(found.data, sub_version=version) for found in self._by_topic.values()]
+        retried = [SubscriptionData(topic=one, sub_version=version) for one in self._retry_topics]
+        return (*own, *retried)
 
 
-def _versioned(data: SubscriptionData, version: int) -> SubscriptionData:
-    return SubscriptionData(
-        topic=data.topic,
-        sub_string=data.sub_string,
-        tags_set=data.tags_set,
-        code_set=data.code_set,
-        sub_version=version,
+def _subscription(topic: str, selector: MessageSelector) -> tuple[SubscriptionData, Filter]:
+    expression, kind = selector
+    if kind != TAG:
+        data = SubscriptionData(topic=topic, sub_string=expression, expression_type=kind)
+        return data, Filter(expression, kind)
+    tags = split_expression(expression)
+    text = " || ".join(tags) or "*"
+    data = SubscriptionData(
+        topic=topic,
+        sub_string=text,
+        tags_set=frozenset(tags),
+        code_set=frozenset(java_hash(tag) for tag in tags),
     )
+    return data, Filter(text, TAG, tags=frozenset(tag.encode() for tag in tags))

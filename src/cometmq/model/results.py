@@ -59,18 +59,42 @@ class PullResult(NamedTuple):
     suggested_broker_id: int = 0
 
 
+class BlockedQueue(NamedTuple):
+    """An orderly queue that stands still since its first message keeps failing.
+
+    `attempts` counts the failures so far, `since_ms` is the time of the first one that was seen
+    here (ms since 1970), `reason` the last error.
+    """
+
+    queue: MessageQueue
+    queue_offset: int
+    msg_id: str
+    attempts: int
+    since_ms: int
+    reason: str
+
+
 class ConsumeStatus(Enum):
-    """RocketMQ's verdicts of a handler; returning nothing means the same as CONSUME_SUCCESS."""
+    """RocketMQ's verdicts of a handler; returning nothing means the same as CONSUME_SUCCESS.
+
+    COMMIT and ROLLBACK are for orderly consumers without auto_commit.
+    """
 
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
     SUCCESS = "SUCCESS"
     SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
+    COMMIT = "COMMIT"
+    ROLLBACK = "ROLLBACK"
 
     @property
     def is_done(self) -> bool:
         """Whether the messages need not come again."""
-        return self in (ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.SUCCESS)
+        return self in (
+            ConsumeStatus.CONSUME_SUCCESS,
+            ConsumeStatus.SUCCESS,
+            ConsumeStatus.COMMIT,
+        )
 
 
 class ConsumeFrom(Enum):

@@ -11,11 +11,32 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """Bounds of what one queue may hold in memory; `span` counts for concurrent handlers only."""
+    """Bounds of what a consumer may hold in memory.
+
+    Of one queue: `count` messages, `size_mib` of bodies, a `span` between the first and the last
+    offset (concurrent handlers only). Of all its queues of one topic together, when they are set:
+    `topic_count` and `topic_size_mib`, shared out among the queues and then instead of the others.
+    """
 
     count: int = 1000
     size_mib: int = 100
     span: int = 2000
+    topic_count: int | None = None
+    topic_size_mib: int | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the limits of one queue depend on how many there are."""
+        return self.topic_count is not None or self.topic_size_mib is not None
+
+    def of_one(self, queues: int) -> FlowLimits:
+        """The limits of one queue when so many of its topic are in work: at least 1 each."""
+        share, count, size = max(queues, 1), self.topic_count, self.topic_size_mib
+        return FlowLimits(
+            count=self.count if count is None else max(1, count // share),
+            size_mib=self.size_mib if size is None else max(1, size // share),
+            span=self.span,
+        )
 
 
 def is_full(limits: FlowLimits, count: int, size_bytes: int, span: int, *, orderly: bool) -> bool:

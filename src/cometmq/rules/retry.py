@@ -21,6 +21,14 @@ def reconsume_times_max(max_attempts: int | None, *, orderly: bool) -> int:
     return UNLIMITED if orderly else RECONSUME_TIMES_MAX
 
 
+def longest_block_s(max_attempts: int | None, pause_ms: int) -> float | None:
+    """How long a message that always fails may hold up an orderly queue; None: for ever.
+
+    The pauses between the attempts together; the handler's own time comes on top.
+    """
+    return None if max_attempts is None else (max_attempts - 1) * suspend_ms(pause_ms) / 1000
+
+
 def is_dead(reconsume_times: int, times_max: int) -> bool:
     """Whether a message that failed now has had all its attempts."""
     return reconsume_times >= times_max

@@ -1,0 +1,31 @@
+"""What a subscriber wants of a topic: tags, or a condition in SQL92.
+
+Owns the noun only; refuses to know grammar. Whether a condition can be read, brokers decide.
+Java: MessageSelector
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+from cometmq.model.subscription import ALL, SQL92, TAG
+
+
+class MessageSelector(NamedTuple):
+    """A filter for `subscribe`; make it with `by_tag` or `by_sql`."""
+
+    expression: str = ALL
+    expression_type: str = TAG
+
+    @classmethod
+    def by_tag(cls, expression: str) -> Self:
+        """Take messages by tag: "*" for all, or tags joined by "||"."""
+        return cls(expression, TAG)
+
+    @classmethod
+    def by_sql(cls, condition: str) -> Self:
+        """Take messages whose properties meet a condition, as in "price > 10 AND color = 'red'".
+
+        The broker needs enablePropertyFilter=true.
+        """
+        return cls(condition, SQL92)

@@ -1,0 +1,64 @@
+"""Counts and times over the last minute and the last hour, in RocketMQ's windows.
+
+Owns the sums; refuses to know what is counted and what time it is (an argument). A series is
+sampled every ten seconds and every ten minutes; a window reaches over the last six intervals.
+Java: StatsItem, StatsItemSet
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+MINUTE_SAMPLE_MS, HOUR_SAMPLE_MS = 10_000, 600_000
+_SAMPLES = 7
+
+
+class Window(NamedTuple):
+    """What a window saw: `total` in all, so much a second, so much each time."""
+
+    total: float
+    per_second: float
+    mean: float
+
+
+_NOTHING = Window(0.0, 0.0, 0.0)
+
+
+class Series:
+    """One thing that is counted. `value` and `times` only grow."""
+
+    __slots__ = ("_hour", "_minute", "times", "value")
+
+    def __init__(self, now_ms: int) -> None:
+        self.value = 0.0
+        self.times = 0
+        self._minute = deque([(now_ms, 0.0, 0)], _SAMPLES)
+        self._hour = deque([(now_ms, 0.0, 0)], _SAMPLES)
+
+    def add(self, value: float, times: int = 1) -> None:
+        """Count something."""
+        self.value += value
+        self.times += times
+
+    def sample(self, now_ms: int) -> None:
+        """Take a sample of each window that is due for one."""
+        for window, every_ms in ((self._minute, MINUTE_SAMPLE_MS), (self._hour, HOUR_SAMPLE_MS)):
+            if now_ms - window[-1][0] >= every_ms:
+                window.append((now_ms, self.value, self.times))
+
+    def minute(self) -> Window:
+        """The last minute, as far as it was sampled."""
+        return _over(self._minute)
+
+    def hour(self) -> Window:
+        """The last hour, as far as it was sampled."""
+        return _over(self._hour)
+
+
+def _over(samples: deque[tuple[int, float, int]]) -> Window:
+    (first_ms, first, before), (last_ms, last, after) = samples[0], samples[-1]
+    if last_ms <= first_ms:
+        return _NOTHING
+    total, times = last - first, after - before
+    return Window(total, total * 1000 / (last_ms - first_ms), total / times if times else 0.0)
