@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 
 from cometmq.cli.roles import STANDALONE
 from cometmq.settings.broker import BrokerSettings
-from cometmq.settings.keys import key_of
+from cometmq.settings.keys import is_live, key_of
 from cometmq.settings.load import env_name_of
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
@@ -47,13 +47,19 @@ Made by `scripts/settings_page.py` from the settings classes; a test keeps it fr
 Settings come from, later ones winning: the defaults below, the file given with `-c` (in RocketMQ's
 properties form), environment variables, `--set KEY=VALUE`, and the options of the command. The
 variable of `listenPort` is `{env}`, of other keys likewise; case and underscores do not
-matter. All are read once, at the start.
+matter.
 
 - An unknown key is an error that names the nearest known one, with file and line.
 - A key of RocketMQ that has no effect here is one warning.
 - A bad value is an error that says what it must be.
 
 `same` means that RocketMQ 5.5.0 has the same default; `-` that it has no such key.
+
+What says `yes` under Live may be changed while the role runs (`mqadmin updateBrokerConfig` and
+`updateNamesrvConfig`): all keys of a request, or none and the reason. A change is written into the
+file given with `-c`, beside what it says otherwise, the old one staying as `.bak`; without such a
+file the answer says that the change lasts until the role stops. Other keys are refused then;
+RocketMQ takes them, and ignores those it does not know.
 """
 
 STANDALONE_INTRO = """\
@@ -79,8 +85,8 @@ def page() -> str:
 
 
 _HEAD = (
-    "| Key | Type | Unit | Default | RocketMQ | What |\n"
-    "|---|---|---|---|---|---|\n"
+    "| Key | Type | Unit | Default | RocketMQ | Live | What |\n"
+    "|---|---|---|---|---|---|---|\n"
 )  # fmt: skip
 
 
@@ -99,6 +105,7 @@ def _rows(kind: type[Any], role: str, java: dict[str, str], seen: set[str]) -> l
             _unit(field.name),
             shown,
             _theirs(shown, theirs),
+            "yes" if is_live(field) else "",
             field.metadata["note"],
         )
         rows.append(f"| {' | '.join(cells)} |\n")

@@ -102,9 +102,12 @@ class Rig:
             client.close()
 
 
-def new_broker(root: Path, store: StoreSettings = SMALL_STORE, **settings: Any) -> Broker:
+def new_broker(
+    root: Path, store: StoreSettings = SMALL_STORE, conf: Path | None = None, **settings: Any
+) -> Broker:
     settings = {"broker_name": "b0", "listen_port": 0, **settings}
-    return Broker.open(BrokerSettings(store_path_root_dir=str(root), **settings), store)
+    mine = BrokerSettings(store_path_root_dir=str(root), **settings)
+    return Broker.open(mine, store, conf=conf)
 
 
 @asynccontextmanager

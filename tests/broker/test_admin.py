@@ -293,23 +293,6 @@ def test_the_runtime_information_has_every_key_that_tools_read(tmp_path: Path) -
     run(story())
 
 
-def test_settings_are_told_as_a_properties_file_and_not_changed(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
-            answer = await client.call(RequestCode.GET_BROKER_CONFIG)
-            lines = dict(line.split("=", 1) for line in answer.body.decode().splitlines())
-            assert lines["brokerName"] == "b0"
-            assert lines["autoCreateTopicEnable"] == "true"
-            assert lines["flushDiskType"] == "ASYNC_FLUSH"
-            assert "counter" in answer.ext["version"]
-            answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerName=x\n")
-            assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-            assert "not supported" in (answer.remark or "")
-
-    run(story())
-
-
 def test_a_message_is_found_by_its_place_and_not_yet_by_its_key(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as rig:

@@ -190,7 +190,7 @@ def test_a_silent_client_is_forgotten_and_its_connection_closed(tmp_path: Path) 
             clients = rig.broker.state.clients
             assert clients.sweep() == []
             (peer,) = clients.consumers["CG"].members
-            clients._silence_ms = -1
+            clients.silence_ms = -1
             assert clients.sweep() == [peer]
             assert clients.consumers == {}
             assert clients.producers == {}

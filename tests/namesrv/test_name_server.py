@@ -54,8 +54,10 @@ class Watch:
 
 
 @asynccontextmanager
-async def serving(clock: Watch | None = None, **settings: Any) -> AsyncIterator[NameServer]:
-    server = NameServer.open(NamesrvSettings(listen_port=0, **settings), clock=clock)
+async def serving(
+    clock: Watch | None = None, conf: Path | None = None, **settings: Any
+) -> AsyncIterator[NameServer]:
+    server = NameServer.open(NamesrvSettings(listen_port=0, **settings), clock=clock, conf=conf)
     await server.start()
     try:
         yield server
@@ -350,12 +352,32 @@ def test_settings_are_told_and_changed_all_or_none() -> None:
             assert code == ResponseCode.SYSTEM_ERROR
             listing = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
             assert (await ask(channel, listing)).code == ResponseCode.SUCCESS
-            assert await update(channel, "enableAllTopicList=false") == (0, None)
+            kept = "kept until the name server stops: it was started without a settings file"
+            assert await update(channel, "enableAllTopicList=false") == (0, kept)
+            assert await update(channel, "enableAllTopicList=false") == (0, None), "it is so"
             answer = await ask(channel, listing)
             assert (answer.code, answer.remark) == (1, "disable")
             channel.close()
 
     run(story())
+
+
+def test_changed_settings_are_written_into_the_settings_file(tmp_path: Path) -> None:
+    conf = tmp_path / "namesrv.conf"
+    conf.write_text("# ours\norderMessageEnable = false\n")
+
+    async def story() -> None:
+        async with serving(conf=conf) as server:
+            channel = await connect(server.address)
+            text = b"orderMessageEnable=true\nenableTopicList=false\nserverWorkerThreads=9\n"
+            answer = await ask(channel, RequestCode.UPDATE_NAMESRV_CONFIG, text)
+            assert answer.code == 0
+            assert "serverWorkerThreads" in (answer.remark or "")
+            channel.close()
+
+    run(story())
+    assert conf.read_text() == "# ours\norderMessageEnable=true\nenableTopicList=false\n"
+    assert (tmp_path / "namesrv.conf.bak").read_text() == "# ours\norderMessageEnable = false\n"
 
 
 def test_no_routes_while_the_name_server_waits_for_its_brokers() -> None:

@@ -34,6 +34,7 @@ from cometmq.broker.delay import Delays
 from cometmq.broker.groups import Groups
 from cometmq.broker.heartbeat import HeartbeatHandler
 from cometmq.broker.holds import Holds
+from cometmq.broker.live import LiveSettings
 from cometmq.broker.locks import QueueLocks
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.order import LockHandler
@@ -66,6 +67,7 @@ from cometmq.wire.bodies.topic import TopicTable
 from cometmq.wire.msg_id import UniqKeys
 from cometmq.world.background import Background
 from cometmq.world.system import SystemClock, SystemFiles, ram_bytes
+from cometmq.world.text_file import TextFile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -164,6 +166,7 @@ class Broker:
         state: State,
         net: NetSettings,
         world: World,
+        conf: TextFile | None,
     ) -> None:
         self.settings, self.store, self.state = settings, store, state
         self.port = 0
@@ -188,17 +191,17 @@ class Broker:
             host,
         )
         fast = FastSend(store, state.topics, self._send, state.stats, settings)
+        live = LiveSettings(settings, store_settings, net, conf, now_ms)
+        live.on_broker += [self._send.adjust, fast.adjust, self._outbound.adjust, self._adjust]
+        live.on_store.append(store.adjust)
+        self._live = live
         table = self._table(now_ms, ram_bytes() * store_settings.memory_percent // 100)
-        runtime = RuntimeRequests(
-            store,
-            state.topics,
-            state.stats,
-            (settings, store_settings, net),
-            world.root,
-            world.files,
-            now_ms,
+        table.update(
+            RuntimeRequests(
+                store, state.delays, state.stats, world.root, world.files, now_ms
+            ).table()
         )
-        table.update(runtime.table())
+        table.update(live.table())
         settle = partial(_settle, store)
         for code in codes.TOPIC_MAKERS:
             table[code] = Announced(table[code], state.topics, self._outbound, settle, _why_not)
@@ -223,9 +226,11 @@ class Broker:
         *,
         clock: Clock | None = None,
         files: Files | None = None,
+        conf: Path | None = None,
     ) -> Broker:
         """Make a broker that does not listen yet; its store is open, locked and recovered.
 
+        `conf` is the settings file, where changes made while the broker runs are written down.
         Raises SettingsError, StoreLocked, NotAStore or StoreCorrupt.
         """
         settings = settings or BrokerSettings()
@@ -245,7 +250,8 @@ class Broker:
             undo.callback(opened.abandon)
             reserved_ms = store_settings.file_reserved_hours * 3_600_000
             state = State(opened, levels, settings, reserved_ms, world)
-            broker = cls(settings, opened, store_settings, state, net or NetSettings(), world)
+            file = TextFile(conf, world.files) if conf else None
+            broker = cls(settings, opened, store_settings, state, net or NetSettings(), world, file)
             undo.pop_all()
         gc.collect()
         gc.freeze()  # nothing read at the start is garbage later
@@ -338,6 +344,9 @@ class Broker:
         send_back = SendBackHandler(
             store, topics, groups, state.delays, state.dead_letters, stats, settings, now_ms
         )
+        heartbeat = HeartbeatHandler(clients, topics, groups, state.filters, settings)
+        moves = MoveRequests(store, topics, groups, clients, offsets, holds, settings)
+        self._live.on_broker += [pull.adjust, send_back.adjust, heartbeat.adjust, moves.adjust]
         progress = ProgressRequests(
             store,
             topics,
@@ -354,7 +363,7 @@ class Broker:
             send=self._send,
             pull=pull,
             positions=PositionHandler(store, topics, groups, offsets, fresh_bytes),
-            heartbeat=HeartbeatHandler(clients, topics, groups, state.filters, settings),
+            heartbeat=heartbeat,
             order=LockHandler(state.locks),
             send_back=send_back,
             transactions=state.transactions,
@@ -363,11 +372,23 @@ class Broker:
                 **TopicRequests(topics, offsets, store, stats).table(),
                 **GroupRequests(groups, offsets, stats).table(),
                 **progress.table(),
-                **MoveRequests(store, topics, groups, clients, offsets, holds, settings).table(),
+                **moves.table(),
                 **StatisticsRequests(store, topics, clients, stats).table(),
                 **ConnectionRequests(clients, store).table(),
             },
         )
+
+    def _adjust(self, settings: BrokerSettings) -> None:
+        """Let what has no settings of its own work with new ones."""
+        before, self.settings = self.settings, settings
+        state = self.state
+        state.topics.auto_create = settings.auto_create_topic_enable
+        state.groups.auto_create = settings.auto_create_subscription_group
+        state.clients.silence_ms = settings.channel_expired_timeout_ms
+        state.locks.live_ms = settings.queue_lock_expire_ms
+        state.holds.holds_max = settings.parked_pulls_max
+        if settings.broker_permission != before.broker_permission:
+            state.topics.stamp()
 
     def _registered_topics(self) -> TopicTable:
         topics, mine = self.state.topics, self.settings.broker_permission

@@ -94,7 +94,7 @@ class Clients:
     """All live clients. Belongs to the broker's loop."""
 
     def __init__(self, now_ms: Callable[[], int], silence_ms: int = SILENCE_MS) -> None:
-        self._now_ms, self._silence_ms = now_ms, silence_ms
+        self._now_ms, self.silence_ms = now_ms, silence_ms
         self.consumers: dict[str, ConsumerGroup] = {}
         self.producers: dict[str, dict[Peer, Member]] = {}
         self._groups_of: dict[Peer, set[tuple[str, str]]] = {}
@@ -157,7 +157,7 @@ class Clients:
 
     def sweep(self) -> list[Peer]:
         """Take out clients silent for too long and return their connections, to be closed."""
-        oldest = self._now_ms() - self._silence_ms
+        oldest = self._now_ms() - self.silence_ms
         silent = [
             (kind, name, peer)
             for peer, groups in self._groups_of.items()

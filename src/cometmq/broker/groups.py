@@ -37,7 +37,9 @@ class Groups:
     def __init__(
         self, file: JsonFile, now_ms: Callable[[], int], *, auto_create: bool = True
     ) -> None:
-        self._file, self._now_ms, self._auto_create = file, now_ms, auto_create
+        self._file, self._now_ms = file, now_ms
+        self.auto_create = auto_create
+        """Whether first use makes a group."""
         self.table: dict[str, SubscriptionGroupConfig] = {}
         self.forbidden: dict[str, dict[str, int]] = {}
         self.version = DataVersion()
@@ -105,7 +107,7 @@ class Groups:
         )
 
     def _create(self, group: str) -> SubscriptionGroupConfig | None:
-        if not self._auto_create or len(self.table) >= GROUPS_MAX or group_problem(group):
+        if not self.auto_create or len(self.table) >= GROUPS_MAX or group_problem(group):
             return None
         config = SubscriptionGroupConfig(group_name=group)
         self.put(config)

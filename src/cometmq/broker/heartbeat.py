@@ -55,6 +55,10 @@ class HeartbeatHandler:
         clients.on_members = self.tell_members
         clients.on_gone = filters.unregister
 
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+
     def heartbeat(self, request: Command, peer: Peer) -> Reply:
         """Note the client in all its groups."""
         try:

@@ -71,7 +71,7 @@ class Holds:
     def __init__(
         self, holds_max: int = HOLDS_MAX, holds_per_peer_max: int = HOLDS_PER_PEER_MAX
     ) -> None:
-        self._holds_max, self._per_peer_max = holds_max, holds_per_peer_max
+        self.holds_max, self._per_peer_max = holds_max, holds_per_peer_max
         self._queues: dict[_QueueKey, set[Hold]] = {}
         self._peers: dict[Peer, set[Hold]] = {}
         self._of_both: dict[tuple[Peer, _QueueKey], int] = {}
@@ -101,7 +101,7 @@ class Holds:
         mine, both = self._peers.get(peer), (peer, (topic, queue_id))
         here = self._of_both.get(both, 0)
         if (
-            self.parked >= self._holds_max
+            self.parked >= self.holds_max
             or (mine and len(mine) >= self._per_peer_max)
             or here >= HOLDS_PER_QUEUE_MAX
         ):

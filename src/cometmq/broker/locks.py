@@ -36,7 +36,7 @@ class QueueLocks:
     """The locks of all groups. Owned by the broker's loop."""
 
     def __init__(self, now_ms: Callable[[], int], live_ms: int = LIVE_MS) -> None:
-        self._now_ms, self._live_ms = now_ms, live_ms
+        self._now_ms, self.live_ms = now_ms, live_ms
         self._groups: dict[str, dict[MessageQueue, Lock]] = {}
 
     def lock(
@@ -85,7 +85,7 @@ class QueueLocks:
         return lock.client_id if lock and self._lives(lock, self._now_ms()) else None
 
     def _lives(self, lock: Lock, now_ms: int) -> bool:
-        return now_ms - lock.asked_ms <= self._live_ms
+        return now_ms - lock.asked_ms <= self.live_ms
 
     def _drop_expired(self, locks: dict[MessageQueue, Lock], now_ms: int) -> bool:
         expired = [queue for queue, lock in locks.items() if not self._lives(lock, now_ms)]

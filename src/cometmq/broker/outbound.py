@@ -101,6 +101,14 @@ class Outbound:
         self._changes = self._heard = 0
         self._away: set[str] = set()
 
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+        if settings.namesrv_addrs != self._name_servers:
+            self._name_servers = settings.namesrv_addrs
+            self._away.clear()
+            self.changed()
+
     def announce(self, address: str) -> None:
         """Say from now on that the broker is reached at `address`."""
         self._address = address

@@ -98,7 +98,12 @@ class PullHandler:
         self._store, self._topics, self._groups = store, topics, groups
         self._clients, self._filters = clients, filters
         self._offsets, self._holds = offsets, holds
-        self._stats, self._settings, self._now_ms = stats, settings, now_ms
+        self._stats, self._now_ms = stats, now_ms
+        self.adjust(settings)
+
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
         self._count_max = settings.max_transfer_count_on_message_in_memory
         self._bytes_max = settings.max_transfer_bytes_on_message_in_memory
 

@@ -65,6 +65,10 @@ class SendBackHandler:
         self._settings, self._now_ms = settings, now_ms
         self._turns = count()
 
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+
     def __call__(self, request: Command, _peer: Peer) -> Reply:
         """Store the next attempt; raises Reject."""
         header = ConsumerSendMsgBackRequestHeader.decode(request.ext)

@@ -78,6 +78,10 @@ class SendHandler:
         self._region = {"MSG_REGION": settings.region_id, "TRACE_ON": "true"}
         self.tail = properties.encode({**self._region, "CLUSTER": settings.broker_cluster_name})
 
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+
     def __call__(self, request: Command, peer: Peer) -> Reply:
         """Store what the request carries and answer where it lies."""
         v1 = request.code == RequestCode.SEND_MESSAGE

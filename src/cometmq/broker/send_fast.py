@@ -157,6 +157,11 @@ class FastSend:
         self._group: list[tuple[Peer, list[bytes]]] = []
         topics.on_change.append(self._changed)
 
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self.body_max = settings.max_message_size
+        self.generation += 1
+
     def __call__(self, peer: Peer) -> Sender:
         """Make the sender of a new connection."""
         return Sender(self, peer)

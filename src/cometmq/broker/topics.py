@@ -41,7 +41,9 @@ class Topics:
         *,
         auto_create: bool = True,
     ) -> None:
-        self._file, self._now_ms, self._auto_create = file, now_ms, auto_create
+        self._file, self._now_ms = file, now_ms
+        self.auto_create = auto_create
+        """Whether the first send makes a topic."""
         self.table: dict[str, TopicConfig] = {}
         self.version = DataVersion()
         self.generation = 0
@@ -103,7 +105,7 @@ class Topics:
         Raises Reject where that would be no queue at all.
         """
         lender = self.table.get(default_topic)
-        if default_topic == names.DEFAULT_TOPIC and not self._auto_create:
+        if default_topic == names.DEFAULT_TOPIC and not self.auto_create:
             lender = None
         if len(self.table) >= TOPICS_MAX:
             return None
@@ -129,6 +131,10 @@ class Topics:
         if names.is_retry_topic(topic):
             return self.ensure(topic, 1, sys_flag=_UNIT_SUBSCRIBED if unit_mode else 0)
         return None
+
+    def stamp(self) -> None:
+        """Take a new version: what name servers are told has changed though no topic has."""
+        self._changed("", None)
 
     def save(self) -> None:
         """Write the table to its file."""

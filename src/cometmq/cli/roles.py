@@ -60,6 +60,11 @@ class Common:
     verbose: int
     until_stdin_closes: bool
 
+    @property
+    def conf(self) -> Path | None:
+        """The settings file, if one was given."""
+        return None if self.config is None else Path(self.config).absolute()
+
 
 _common: list[Callable[[Any], Any]] = [
     click.option("-c", "--config", metavar="FILE", help="Settings, in RocketMQ's properties form."),
@@ -118,7 +123,9 @@ def standalone(
     async def begin(running: Running) -> None:
         from cometmq.namesrv.app import NameServer
 
-        name_server = NameServer.open(names.of(NamesrvSettings), loaded.of(NetSettings))
+        name_server = NameServer.open(
+            names.of(NamesrvSettings), loaded.of(NetSettings), conf=common.conf
+        )
         await running.start(name_server)
         host, port = broker_settings.bind_address, name_server.port
         others = broker_settings.namesrv_addr
@@ -126,9 +133,8 @@ def standalone(
             broker_settings,
             namesrv_addr=";".join(filter(None, (joined(_inside(host), port), others))),
         )
-        await _begin_broker(
-            running, settings, loaded, ready, {"namesrv": joined(_outside(host), port)}
-        )
+        facts = {"namesrv": joined(_outside(host), port)}
+        await _begin_broker(running, settings, loaded, ready, facts, common.conf)
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
 
@@ -157,7 +163,7 @@ def namesrv(
         from cometmq.namesrv.app import NameServer
 
         settings = loaded.of(NamesrvSettings)
-        name_server = NameServer.open(settings, loaded.of(NetSettings))
+        name_server = NameServer.open(settings, loaded.of(NetSettings), conf=common.conf)
         await running.start(name_server)
         address = joined(_outside(settings.bind_address), name_server.port)
         _announce(running, ready, {"namesrv": address})
@@ -202,7 +208,7 @@ def broker(
     async def begin(running: Running) -> None:
         settings = loaded.of(BrokerSettings)
         facts = {"namesrv": settings.namesrv_addr} if settings.namesrv_addr else {}
-        await _begin_broker(running, settings, loaded, ready, facts)
+        await _begin_broker(running, settings, loaded, ready, facts, common.conf)
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
 
@@ -213,6 +219,7 @@ async def _begin_broker(
     loaded: Loaded,
     ready: ReadyFile,
     facts: Mapping[str, object],
+    conf: Path | None,
 ) -> None:
     from cometmq.broker.app import Broker
 
@@ -221,7 +228,7 @@ async def _begin_broker(
     await require_free(settings.bind_address, settings.listen_port)
     store = Path(settings.store_path_root_dir).expanduser().absolute()
     settings = replace(settings, store_path_root_dir=str(store))
-    served = Broker.open(settings, loaded.of(StoreSettings), loaded.of(NetSettings))
+    served = Broker.open(settings, loaded.of(StoreSettings), loaded.of(NetSettings), conf=conf)
     await running.start(served)
     name = f"{settings.broker_name} in {settings.broker_cluster_name}"
     _announce(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import SettingsError
 from cometmq.namesrv.handlers import Requests
 from cometmq.namesrv.kv import KvConfig
+from cometmq.namesrv.live import LiveSettings
 from cometmq.namesrv.routes import Routes
 from cometmq.net.edge import Edge
 from cometmq.net.peer import joined
@@ -19,6 +20,7 @@ from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.world.background import Background
 from cometmq.world.system import SystemClock, SystemFiles
+from cometmq.world.text_file import TextFile
 
 if TYPE_CHECKING:
     from cometmq.world.ports import Clock, Files
@@ -28,7 +30,7 @@ class NameServer:
     """A name server. Belongs to the loop that starts it; `open` makes it."""
 
     def __init__(self, requests: Requests, net: NetSettings) -> None:
-        self._requests, self._settings = requests, requests.settings
+        self._requests, self._settings = requests, requests.live.namesrv
         self._edge = Edge(requests.table())
         self._server = RemotingServer(self._edge, net)
         self._background = Background("name server")
@@ -43,15 +45,20 @@ class NameServer:
         *,
         clock: Clock | None = None,
         files: Files | None = None,
+        conf: Path | None = None,
     ) -> NameServer:
         """Make a name server that does not listen yet.
 
+        `conf` is the settings file, where changes made while it runs are written down.
         Raises SettingsError when the file at `kvConfigPath` cannot be read.
         """
         settings = settings or NamesrvSettings()
         clock = clock or SystemClock()
-        kv = _open_kv(settings.kv_config_path, files or SystemFiles())
-        return cls(Requests(Routes(), kv, settings, clock), net or NetSettings())
+        files = files or SystemFiles()
+        kv = _open_kv(settings.kv_config_path, files)
+        net = net or NetSettings()
+        live = LiveSettings(settings, net, TextFile(conf, files) if conf else None)
+        return cls(Requests(Routes(), kv, live, clock), net)
 
     @property
     def address(self) -> str:

@@ -7,20 +7,16 @@ Java: DefaultRequestProcessor, ClientRequestProcessor, BrokerHousekeepingService
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cometmq.errors import Reject, SettingsError
+from cometmq.errors import Reject
 from cometmq.model.topic import ORDER_TOPIC_CONFIG
 from cometmq.namesrv.routes import BrokerId, Offer
 from cometmq.net.edge import Reply
 from cometmq.net.peer import Peer
-from cometmq.settings.keys import key_of
-from cometmq.settings.load import from_text, load
-from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.wire.bodies import lists, route, topic
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import namesrv as headers
@@ -28,6 +24,7 @@ from cometmq.wire.headers import namesrv as headers
 if TYPE_CHECKING:
     from cometmq.model.route import TopicRouteData
     from cometmq.namesrv.kv import KvConfig
+    from cometmq.namesrv.live import LiveSettings
     from cometmq.namesrv.routes import Routes
     from cometmq.net.edge import Handler
     from cometmq.wire.command import Command
@@ -35,19 +32,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NOT_SETTABLE = frozenset({"configBlackList", "configStorePath", "kvConfigPath"})
-_FIXED = frozenset({"bindAddress", "listenPort", "scanNotActiveBrokerInterval"})
 _CRC_MASK = 0x7FFFFFFF
 
 
 class Requests:
     """All handlers of one name server; they share its routes."""
 
-    def __init__(
-        self, routes: Routes, kv: KvConfig, settings: NamesrvSettings, clock: Clock
-    ) -> None:
+    def __init__(self, routes: Routes, kv: KvConfig, live: LiveSettings, clock: Clock) -> None:
         self._routes, self._kv, self._clock = routes, kv, clock
-        self.settings = settings
+        self.live = live
         self._started_ms = clock.now_ms()
         self._owners: set[Peer] = set()
 
@@ -71,8 +64,7 @@ class Requests:
             RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.system_topics,
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
-            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
-            RequestCode.GET_NAMESRV_CONFIG: self.get_config,
+            **self.live.table(),
         }
 
     def drop_expired(self) -> None:
@@ -112,7 +104,7 @@ class Requests:
             offer,
             self._clock.now_ms(),
             owner=peer,
-            drop_missing=self.settings.delete_topic_with_broker_registration,
+            drop_missing=self.live.namesrv.delete_topic_with_broker_registration,
         )
         if peer not in self._owners:
             self._owners.add(peer)
@@ -151,7 +143,7 @@ class Requests:
     def route(self, request: Command, _peer: Peer) -> Reply:
         """Tell where a topic lives (105), in the JSON that the asker understands."""
         header = headers.GetRouteInfoRequestHeader.decode(request.ext)
-        settings = self.settings
+        settings = self.live.namesrv
         if settings.need_wait_for_service:
             ready_ms = self._started_ms + settings.wait_seconds_for_service * 1000
             if self._clock.now_ms() < ready_ms:
@@ -194,13 +186,13 @@ class Requests:
 
     def all_topics(self, _request: Command, _peer: Peer) -> Reply:
         """List all topics (206)."""
-        if not self.settings.enable_all_topic_list:
+        if not self.live.namesrv.enable_all_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
         return Reply(body=lists.encode_topic_list(self._routes.topics()))
 
     def topics_of_cluster(self, request: Command, _peer: Peer) -> Reply:
         """List the topics of a cluster (224)."""
-        if not self.settings.enable_topic_list:
+        if not self.live.namesrv.enable_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
         header = headers.GetTopicsByClusterRequestHeader.decode(request.ext)
         return Reply(body=lists.encode_topic_list(self._routes.topics_of(header.cluster)))
@@ -245,37 +237,8 @@ class Requests:
             raise Reject(ResponseCode.QUERY_NOT_FOUND, remark)
         return Reply(body=lists.encode_kv_table(table))
 
-    def update_config(self, request: Command, _peer: Peer) -> Reply:
-        """Change settings while running (318): all of them, or none and the reason."""
-        given = from_text(request.body.decode("utf-8", "replace"), "the request")
-        for key in {one.key for one in given}:
-            if key in _NOT_SETTABLE:
-                raise Reject(ResponseCode.NO_PERMISSION, f"{key} cannot be changed from outside")
-            if key in _FIXED:
-                remark = f"{key} cannot be changed while the name server runs"
-                raise Reject(ResponseCode.SYSTEM_ERROR, remark)
-        try:
-            before = from_text(self._config_text(), "settings")
-            loaded = load((NamesrvSettings,), before, given)
-        except SettingsError as error:
-            raise Reject(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        self.settings = loaded.of(NamesrvSettings)
-        return Reply()
-
-    def get_config(self, _request: Command, _peer: Peer) -> Reply:
-        """Tell all settings as properties text (319)."""
-        return Reply(body=self._config_text().encode())
-
-    def _config_text(self) -> str:
-        lines = []
-        for field in dataclasses.fields(self.settings):
-            value = getattr(self.settings, field.name)
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            lines.append(f"{key_of(field)}={text}\n")
-        return "".join(sorted(lines))
-
     def _order_topics(self) -> bytes:
-        if not self.settings.return_order_topic_config_to_broker:
+        if not self.live.namesrv.return_order_topic_config_to_broker:
             return b""
         table = self._kv.namespace(ORDER_TOPIC_CONFIG)
         return b"" if table is None else lists.encode_kv_table(table)

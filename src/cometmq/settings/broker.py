@@ -30,32 +30,50 @@ class BrokerSettings:
         "", java="brokerIP1", note="address told to clients; empty: the one listened on"
     )
     store_path_root_dir: str = setting("~/store", note="directory of the store")
-    namesrv_addr: str = setting("", note="name servers, host:port;host:port")
+    namesrv_addr: str = setting("", note="name servers, host:port;host:port", live=True)
     region_id: str = setting("DefaultRegion", note="told to producers with each answer")
-    broker_permission: int = setting(6, note="4 read, 2 write, 6 both")
+    broker_permission: int = setting(6, note="4 read, 2 write, 6 both", live=True)
 
     default_topic_queue_nums: int = setting(8, note="queues of the template topic TBW102")
-    auto_create_topic_enable: bool = setting(default=True, note="the first send makes the topic")
-    auto_create_subscription_group: bool = setting(default=True, note="first use makes the group")
+    auto_create_topic_enable: bool = setting(
+        default=True, note="the first send makes the topic", live=True
+    )
+    auto_create_subscription_group: bool = setting(
+        default=True, note="first use makes the group", live=True
+    )
     cluster_topic_enable: bool = setting(default=True, note="the cluster's own topic is usable")
     broker_topic_enable: bool = setting(default=True, note="the broker's own topic is usable")
     trace_topic_enable: bool = setting(default=False, note="make the topic for message traces")
     msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", note="its name")
 
     register_name_server_period_ms: int = setting(
-        30_000, java="registerNameServerPeriod", note="time between registrations, 10 s to 60 s"
+        30_000,
+        java="registerNameServerPeriod",
+        note="time between registrations, 10 s to 60 s",
+        live=True,
     )
     register_broker_timeout_ms: int = setting(
-        24_000, java="registerBrokerTimeoutMills", note="wait for a name server's answer"
+        24_000, java="registerBrokerTimeoutMills", note="wait for a name server's answer", live=True
     )
-    max_message_size: int = setting(4 * 1024 * 1024, note="largest body, bytes")
-    long_polling_enable: bool = setting(default=True, note="pulls at the end of a queue wait")
+    max_message_size: int = setting(4 * 1024 * 1024, note="largest body, bytes", live=True)
+    long_polling_enable: bool = setting(
+        default=True, note="pulls at the end of a queue wait", live=True
+    )
     short_polling_time_ms: int = setting(
-        1_000, java="shortPollingTimeMills", note="how long they wait when long polling is off"
+        1_000,
+        java="shortPollingTimeMills",
+        note="how long they wait when long polling is off",
+        live=True,
     )
-    parked_pulls_max: int = setting(100_000, note="pulls that wait for messages, at most")
-    max_transfer_count_on_message_in_memory: int = setting(32, note="messages in one answer")
-    max_transfer_bytes_on_message_in_memory: int = setting(262_144, note="bytes in one answer")
+    parked_pulls_max: int = setting(
+        100_000, note="pulls that wait for messages, at most", live=True
+    )
+    max_transfer_count_on_message_in_memory: int = setting(
+        32, note="messages in one answer", live=True
+    )
+    max_transfer_bytes_on_message_in_memory: int = setting(
+        262_144, note="bytes in one answer", live=True
+    )
     message_delay_level: str = setting(DELAY_LEVELS, note="times of the delay levels, from 1")
     flush_delay_offset_interval_ms: int = setting(
         10_000, java="flushDelayOffsetInterval", note="time between writes of delayOffset.json"
@@ -74,12 +92,19 @@ class BrokerSettings:
         15, note="how often a producer is asked before its half message is discarded"
     )
     channel_expired_timeout_ms: int = setting(
-        120_000, java="channelExpiredTimeout", note="silence after which a client is forgotten"
+        120_000,
+        java="channelExpiredTimeout",
+        note="silence after which a client is forgotten",
+        live=True,
     )
     use_server_side_reset_offset: bool = setting(
-        default=True, note="a reset is the broker's; false: connected consumers are asked"
+        default=True,
+        note="a reset is the broker's; false: connected consumers are asked",
+        live=True,
     )
-    queue_lock_expire_ms: int = setting(60_000, note="life of a queue lock that is not renewed")
+    queue_lock_expire_ms: int = setting(
+        60_000, note="life of a queue lock that is not renewed", live=True
+    )
     dead_letter_deduplicate: bool = setting(
         default=False, note="a message becomes a group's dead letter once; standalone: true"
     )
@@ -98,7 +123,7 @@ class BrokerSettings:
     expect_consumer_num_use_filter: int = setting(32, note="likewise: groups per topic")
     lite_pull_message_enable: bool = setting(default=True, note="lite pull consumers may read")
     notify_consumer_ids_changed_enable: bool = setting(
-        default=True, note="tell a group's members when it grows or shrinks"
+        default=True, note="tell a group's members when it grows or shrinks", live=True
     )
 
     def __post_init__(self) -> None:

@@ -20,9 +20,23 @@ class BadValueError(SettingsError):
         super().__init__(f"{key} is {value!r}; it must be {rule}")
 
 
-def setting(default: Any, *, java: str | None = None, note: str = "") -> Any:
-    """Declare a settings field: its default, its key where camelCase is not it, and its note."""
-    return dataclasses.field(default=default, metadata={"key": java, "note": note})
+def setting(default: Any, *, java: str | None = None, note: str = "", live: bool = False) -> Any:
+    """Declare a settings field: its default, its key where camelCase is not it, and its note.
+
+    `live`: it may change while the role runs.
+    """
+    return dataclasses.field(default=default, metadata={"key": java, "note": note, "live": live})
+
+
+def is_live(field: dataclasses.Field[Any]) -> bool:
+    """Whether the field may change while the role runs."""
+    return bool(field.metadata.get("live"))
+
+
+def text_of(settings: Any, field: dataclasses.Field[Any]) -> str:
+    """Return a field's value as a properties file has it."""
+    value = getattr(settings, field.name)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def key_of(field: dataclasses.Field[Any]) -> str:

@@ -22,19 +22,29 @@ class NamesrvSettings:
     scan_not_active_broker_interval_ms: int = setting(
         5_000, java="scanNotActiveBrokerInterval", note="time between searches for dead brokers"
     )
-    order_message_enable: bool = setting(default=False, note="routes carry the order configuration")
+    order_message_enable: bool = setting(
+        default=False, note="routes carry the order configuration", live=True
+    )
     return_order_topic_config_to_broker: bool = setting(
-        default=True, note="registering brokers get the order configuration"
+        default=True, note="registering brokers get the order configuration", live=True
     )
     delete_topic_with_broker_registration: bool = setting(
-        default=False, note="topics a broker no longer lists vanish with its registration"
+        default=False,
+        note="topics a broker no longer lists vanish with its registration",
+        live=True,
     )
-    enable_topic_list: bool = setting(default=True, note="answer the topics of a cluster")
-    enable_all_topic_list: bool = setting(default=True, note="answer the list of all topics")
-    need_wait_for_service: bool = setting(default=False, note="no routes right after the start")
-    wait_seconds_for_service: int = setting(45, note="how long, when needWaitForService")
+    enable_topic_list: bool = setting(
+        default=True, note="answer the topics of a cluster", live=True
+    )
+    enable_all_topic_list: bool = setting(
+        default=True, note="answer the list of all topics", live=True
+    )
+    need_wait_for_service: bool = setting(
+        default=False, note="no routes right after the start", live=True
+    )
+    wait_seconds_for_service: int = setting(45, note="how long, when needWaitForService", live=True)
     support_acting_master: bool = setting(
-        default=False, note="the lowest slave stands in for a lost master in routes"
+        default=False, note="the lowest slave stands in for a lost master in routes", live=True
     )
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Text of a Java properties file to its entries, each with its line.
+"""Text of a Java properties file to its entries, each with its line; and the text with others.
 
 Owns the syntax only: comments with # and !, `=`, `:` or blank between key and value, a backslash
 at the end of a line, the escapes. Refuses to know which keys exist. Never raises: what Java reads,
@@ -8,12 +8,17 @@ this reads, so a licence in XML becomes odd keys, as it does there. Java: Proper
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _KEY_AND_VALUE = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _BLANK = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_SPECIAL = re.compile(r"[\\\t\n\r\f]|^ ")
 
 
 class Entry(NamedTuple):
@@ -26,18 +31,48 @@ class Entry(NamedTuple):
 
 def parse(text: str) -> list[Entry]:
     """Return all entries in the order of the text; a key given twice comes twice."""
-    entries: list[Entry] = []
-    lines = iter(enumerate(re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")), start=1))
-    for number, line in lines:
-        logical = line.lstrip(_BLANK)
+    lines = _LINE_END.split(text.removeprefix("\ufeff"))
+    return [Entry(key, value, start + 1) for start, _, key, value in _logical_lines(lines)]
+
+
+def edited(text: str, values: Mapping[str, str]) -> str:
+    """Return the text with these values: each in the place of the old one, or at the end."""
+    lines, left = _LINE_END.split(text.removeprefix("\ufeff")), dict(values)
+    if not lines[-1]:
+        lines.pop()
+    out: list[str] = []
+    done = 0
+    for start, stop, key, _ in _logical_lines(lines):
+        if key in values:
+            out += [*lines[done:start], _line(key, values[key])]
+            left.pop(key, None)
+            done = stop
+    out += [*lines[done:], *(_line(key, value) for key, value in left.items())]
+    return "".join(f"{line}\n" for line in out)
+
+
+def _logical_lines(lines: list[str]) -> Iterator[tuple[int, int, str, str]]:
+    """First line, the one after the last, key and value of each entry; lines counted from 0."""
+    at = 0
+    while at < len(lines):
+        start, logical = at, lines[at].lstrip(_BLANK)
+        at += 1
         if not logical or logical[0] in "#!":
             continue
         while _goes_on(logical):
-            logical = logical[:-1] + next(lines, (0, ""))[1].lstrip(_BLANK)
+            logical = logical[:-1] + (lines[at].lstrip(_BLANK) if at < len(lines) else "")
+            at += 1
         match = _KEY_AND_VALUE.match(logical)
         assert match is not None, "the pattern matches every text"
-        entries.append(Entry(_plain(match[1]), _plain(match[2]).rstrip(), number))
-    return entries
+        yield start, at, _plain(match[1]), _plain(match[2]).rstrip()
+
+
+def _line(key: str, value: str) -> str:
+    return f"{key}={_SPECIAL.sub(_escaped, value)}"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return "\\" + {"\t": "t", "\n": "n", "\r": "r", "\f": "f"}.get(match[0], match[0])
 
 
 def _goes_on(line: str) -> bool:

@@ -50,7 +50,7 @@ class StoreSettings:
         note="time between their flushes to disk; recovery after a crash reads back so far",
     )
     max_message_bytes: int = setting(
-        4 * 1024 * 1024, java="maxMessageSize", note="largest body, bytes"
+        4 * 1024 * 1024, java="maxMessageSize", note="largest body, bytes", live=True
     )
     append_crc: bool = setting(
         default=True, java="enabledAppendPropCRC", note="give each record a checksum of all of it"
@@ -59,19 +59,31 @@ class StoreSettings:
         default=True, java="checkCRCOnRecover", note="verify checksums when a store is recovered"
     )
     filter_scan_bytes_max: int = setting(
-        16_000, java="maxFilterMessageSize", note="queue entries looked at by one pull, bytes"
+        16_000,
+        java="maxFilterMessageSize",
+        note="queue entries looked at by one pull, bytes",
+        live=True,
     )
     transfer_bytes_in_memory_max: int = setting(
-        262_144, java="maxTransferBytesOnMessageInMemory", note="bytes of one pull, fresh messages"
+        262_144,
+        java="maxTransferBytesOnMessageInMemory",
+        note="bytes of one pull, fresh messages",
+        live=True,
     )
     transfer_count_in_memory_max: int = setting(
-        32, java="maxTransferCountOnMessageInMemory", note="messages of one pull, fresh ones"
+        32,
+        java="maxTransferCountOnMessageInMemory",
+        note="messages of one pull, fresh ones",
+        live=True,
     )
     transfer_bytes_on_disk_max: int = setting(
-        65_536, java="maxTransferBytesOnMessageInDisk", note="bytes of one pull, old messages"
+        65_536,
+        java="maxTransferBytesOnMessageInDisk",
+        note="bytes of one pull, old messages",
+        live=True,
     )
     transfer_count_on_disk_max: int = setting(
-        8, java="maxTransferCountOnMessageInDisk", note="messages of one pull, old ones"
+        8, java="maxTransferCountOnMessageInDisk", note="messages of one pull, old ones", live=True
     )
     memory_percent: int = setting(
         40, java="accessMessageInMemoryMaxRatio", note="share of RAM of log that counts as fresh"
@@ -80,25 +92,39 @@ class StoreSettings:
         64 * 1024 * 1024, note="bytes put and not yet safe above which puts are refused"
     )
     open_files_max: int = setting(200, note="store files kept open at once")
-    delete_when: str = setting("04", note="hours of day, local, in which old files go: 04;16")
-    file_reserved_hours: int = setting(
-        72, java="fileReservedTime", note="age at which a file of the log may go, hours"
+    delete_when: str = setting(
+        "04", note="hours of day, local, in which old files go: 04;16", live=True
     )
-    delete_file_batch_max: int = setting(10, note="files that go in one round")
+    file_reserved_hours: int = setting(
+        72, java="fileReservedTime", note="age at which a file of the log may go, hours", live=True
+    )
+    delete_file_batch_max: int = setting(10, note="files that go in one round", live=True)
     clean_interval_ms: int = setting(
         10_000, java="cleanResourceInterval", note="time between rounds of cleaning"
     )
     clean_forcibly: bool = setting(
-        default=True, java="cleanFileForciblyEnable", note="a full disk ignores the files' age"
+        default=True,
+        java="cleanFileForciblyEnable",
+        note="a full disk ignores the files' age",
+        live=True,
     )
     disk_used_percent_max: int = setting(
-        75, java="diskMaxUsedSpaceRatio", note="disk use that starts cleaning at any hour, percent"
+        75,
+        java="diskMaxUsedSpaceRatio",
+        note="disk use that starts cleaning at any hour, percent",
+        live=True,
     )
     disk_clean_percent: int = setting(
-        85, java="diskSpaceCleanForciblyRatio", note="disk use at which age is ignored, percent"
+        85,
+        java="diskSpaceCleanForciblyRatio",
+        note="disk use at which age is ignored, percent",
+        live=True,
     )
     disk_full_percent: int = setting(
-        90, java="diskSpaceWarningLevelRatio", note="disk use at which sends are refused, percent"
+        90,
+        java="diskSpaceWarningLevelRatio",
+        note="disk use at which sends are refused, percent",
+        live=True,
     )
 
     def __post_init__(self) -> None:

@@ -29,6 +29,10 @@ class Fetch:
     def __init__(self, log: CommitLog, settings: StoreSettings, ram_bytes: int) -> None:
         self._log = log
         self._fresh_bytes = ram_bytes * settings.memory_percent // 100
+        self.adjust(settings)
+
+    def adjust(self, settings: StoreSettings) -> None:
+        """Work with these limits from now on."""
         self._scan_max = settings.filter_scan_bytes_max // ENTRY.size
         self._fresh = (settings.transfer_count_in_memory_max, settings.transfer_bytes_in_memory_max)
         self._old = (settings.transfer_count_on_disk_max, settings.transfer_bytes_on_disk_max)

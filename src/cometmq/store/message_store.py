@@ -25,7 +25,7 @@ from cometmq.store.lane import Lane
 from cometmq.store.layout import Layout, check_files
 from cometmq.store.queues import Queues
 from cometmq.store.recovery import Last, Recovery
-from cometmq.store.results import Draft, GetStatus, Got, Placed, PutStatus
+from cometmq.store.results import Draft, GetStatus, Got, Placed, PutStatus, is_topic
 from cometmq.store.retention import Retention
 from cometmq.store.time_search import offset_by_time
 from cometmq.store.upkeep import Upkeep
@@ -99,8 +99,8 @@ class MessageStore:
             workers[1],
         )
         self.on_arrival: Callable[[str, int, int, int], None] = _nobody
-        """(topic, queue_id, new max offset, tags code), called once messages are visible: for all
-        of one turn, queue and code together."""
+        """(topic, queue_id, new max offset, tags code) of messages that became visible, once for
+        all of one turn, queue and code."""
         self._asked: list[Done] = []
         self._placed: list[Entry] = []
         self._tick_ms = self._last_ms = 0
@@ -122,12 +122,11 @@ class MessageStore:
         worker: Callable[[str], Worker] = ThreadWorker,
         ram: int | None = None,
     ) -> MessageStore:
-        """Lock the directory (made when missing), mend what a crash left, and open it.
+        """Lock the directory (made when missing), mend what a crash left, and open it; blocks.
 
         `tags_code(topic, raw properties, store_ms)` gives the number a consumer's filter sees;
-        `store_host` is the packed address written into records; `ram`, the bytes of memory, decides
-        which messages count as fresh. Raises StoreLocked, NotAStore, StoreCorrupt, StoreFull, and
-        StoreError for what else the system refuses; blocks while it reads.
+        `store_host` is the packed address written into records; with `ram` bytes of memory some of
+        the log counts as fresh. Raises StoreLocked, NotAStore, StoreCorrupt, StoreFull, StoreError.
         """
         layout = Layout(files, root)
         store: MessageStore | None = None
@@ -280,7 +279,7 @@ class MessageStore:
         if len(raw) > self._properties_max:
             return raw, 0, 0, PutStatus.PROPERTIES_SIZE_EXCEEDED
         is_long = len(body) > self._settings.max_message_bytes and not draft.was_stored
-        if is_long or not _is_topic(topic):
+        if is_long or not is_topic(topic):
             return raw, 0, 0, PutStatus.MESSAGE_ILLEGAL
         sys_flag = draft.sys_flag & ~_HOST_BITS | self._host_bits
         if len(draft.born_host) > 8:
@@ -435,6 +434,13 @@ class MessageStore:
                 self._queues.remove(queue)
         self._upkeep.vouch_soon()
 
+    def adjust(self, settings: StoreSettings) -> None:
+        """Work with these settings from now on, which differ in live ones only."""
+        self._settings = settings
+        self._lane_bytes_max = min(settings.max_message_bytes, settings.commit_log_file_bytes - 8)
+        self._fetch.adjust(settings)
+        self._retention.adjust(settings)
+
     async def clean(self) -> None:
         """Delete now what is older than need be, whatever the hour; OSError when that fails."""
         await self._retention.clean(any_hour=True)
@@ -490,10 +496,3 @@ class MessageStore:
         self._queues.close()
         self._row.close()
         self._layout.release()
-
-
-def _is_topic(topic: str) -> bool:
-    """Whether a record can hold the name; only retry and dead-letter topics may be long."""
-    if len(topic) <= 127:
-        return bool(topic)
-    return len(topic) <= 255 and topic.startswith(("%RETRY%", "%DLQ%"))

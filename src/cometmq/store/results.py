@@ -116,3 +116,10 @@ class Got(NamedTuple):
     max_offset: int
     body: bytes
     count: int  # type: ignore[assignment]  # the field's word; nobody counts in this tuple
+
+
+def is_topic(topic: str) -> bool:
+    """Whether a record can hold the name; only retry and dead-letter topics may be long."""
+    if len(topic) <= 127:
+        return bool(topic)
+    return len(topic) <= 255 and topic.startswith(("%RETRY%", "%DLQ%"))

@@ -42,6 +42,10 @@ class Retention:
         self.is_disk_full = False
         """Whether the disk is used beyond diskSpaceWarningLevelRatio: sends are refused."""
 
+    def adjust(self, settings: StoreSettings) -> None:
+        """Work with these ages and shares from now on."""
+        self._settings = settings
+
     async def clean(self, *, any_hour: bool = False) -> None:
         """One round: measure the disk, delete what may go, let the queues follow."""
         used = self._used_percent()

@@ -1,30 +1,25 @@
-"""The broker itself: what it is doing (28) and how it is set (26).
+"""The broker itself: what it is doing (28).
 
 Owns the keys that admin tools look for; missing ones make them fail, so those without a meaning
-here are told as 0. Settings are read from files at the start: changing them (25) is refused.
-Java: AdminBrokerProcessor.prepareRuntimeInfo, getBrokerConfig.
+here are told as 0. Java: AdminBrokerProcessor.prepareRuntimeInfo.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.net.edge import Reply
-from cometmq.settings.keys import key_of
 from cometmq.wire.bodies.lists import encode_kv_table
-from cometmq.wire.bodies.topic import encode_data_version
 from cometmq.wire.codes import RequestCode as Code
-from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import VERSION
-from cometmq.wire.headers.admin import GetBrokerConfigResponseHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from cometmq.broker.delay import Delays
     from cometmq.broker.stats import Stats, Total
-    from cometmq.broker.topics import Topics
     from cometmq.net.edge import Handler
     from cometmq.net.peer import Peer
     from cometmq.store.message_store import MessageStore
@@ -72,49 +67,26 @@ class RuntimeRequests:
     def __init__(
         self,
         store: MessageStore,
-        topics: Topics,
+        delays: Delays,
         stats: Stats,
-        settings: Sequence[Any],
         store_root: Path,
         files: Files,
         now_ms: Callable[[], int],
     ) -> None:
-        self._store, self._topics, self._stats = store, topics, stats
-        self._settings, self._root, self._files = settings, store_root, files
+        self._store, self._delays, self._stats = store, delays, stats
+        self._root, self._files = store_root, files
         self._now_ms = now_ms
 
     def table(self) -> Mapping[int, Handler]:
         """The codes this file answers."""
         return {
             Code.GET_BROKER_RUNTIME_INFO: self.tell,
-            Code.GET_BROKER_CONFIG: self.tell_settings,
-            Code.UPDATE_BROKER_CONFIG: self.refuse_settings,
         }
 
     def tell(self, _request: Command, _peer: Peer) -> Reply:
         """Tell what the broker is doing (28)."""
         table = dict.fromkeys(_ZERO, "0") | dict.fromkeys(_ZERO_RATES, "0.0") | _CAPACITIES
-        return Reply(body=encode_kv_table(table | self._counts() | self._disk()))
-
-    def tell_settings(self, _request: Command, _peer: Peer) -> Reply:
-        """Tell all settings as the text of a properties file (26)."""
-        version = encode_data_version(self._topics.version).decode()
-        lines = [
-            f"{key_of(field)}={_text(getattr(one, field.name))}\n"
-            for one in self._settings
-            for field in dataclasses.fields(one)
-        ]
-        return Reply(
-            header=GetBrokerConfigResponseHeader(version=version), body="".join(lines).encode()
-        )
-
-    def refuse_settings(self, _request: Command, _peer: Peer) -> Reply:
-        """Refuse to change settings while the broker runs (25)."""
-        return Reply(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-            remark="changing settings of a running broker is not supported; edit broker.conf and "
-            "start it again",
-        )
+        return Reply(body=encode_kv_table(table | self._counts() | self._disk() | self._schedule()))
 
     def _counts(self) -> dict[str, str]:
         stats, now_ms = self._stats, self._now_ms()
@@ -154,6 +126,7 @@ class RuntimeRequests:
         store = self._store
         return {
             "commitLogDiskRatio": str(round(used, 4)),
+            f"commitLogDiskRatio_{self._root / 'commitlog'}": str(round(used, 4)),
             "consumeQueueDiskRatio": str(round(used, 4)),
             "commitLogDirCapacity": f"Total : {_size(space.total)}, Free : {free}.",
             "commitLogMinOffset": str(store.min_phy_offset),
@@ -161,6 +134,14 @@ class RuntimeRequests:
             "earliestMessageTimeStamp": str(self._earliest_ms()),
             "remainHowManyDataToCommit": "0 B",
             "remainHowManyDataToFlush": "0 B",
+        }
+
+    def _schedule(self) -> dict[str, str]:
+        """Of each delay level how far it is delivered, and how far it is filled."""
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},"
+            f"{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
+            for level, offset in self._delays.offsets.items()
         }
 
     def _earliest_ms(self) -> int:
@@ -171,10 +152,6 @@ class RuntimeRequests:
 
 def _rates(total: Total) -> str:
     return " ".join(str(total.rate(seconds)) for seconds in (10, 60, 600))
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _duration(ms: int) -> str:

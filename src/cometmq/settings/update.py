@@ -1,0 +1,69 @@
+"""Settings of a running role changed from outside: what may change, and what becomes of it.
+
+Owns the rule that only fields marked live change, and that all of a request holds or none of it.
+Refuses to know files and requests. Keys of RocketMQ without effect here are warnings, as they are
+at the start. Java: Configuration.update, which takes what it understands and is silent on the rest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cometmq.errors import SettingsError
+from cometmq.settings.keys import is_live, key_of, text_of
+from cometmq.settings.load import from_options, from_text, load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SECRET = frozenset(
+    {"brokerConfigPath", "configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
+)
+"""Keys that are not changed from outside, whatever the role."""
+
+
+class ForbiddenKeyError(SettingsError):
+    """A key that nobody may change from outside."""
+
+
+class Update(NamedTuple):
+    """New settings, in the order of the old ones; the values that changed; what was ignored."""
+
+    settings: tuple[Any, ...]
+    values: dict[str, str]
+    warnings: tuple[str, ...]
+
+
+def table_of(settings: Sequence[Any]) -> dict[str, str]:
+    """Return all settings by key, sorted, as a properties file has them."""
+    found = {
+        key_of(field): text_of(one, field) for one in settings for field in dataclasses.fields(one)
+    }
+    return dict(sorted(found.items()))
+
+
+def update(settings: Sequence[Any], text: str) -> Update:
+    """Return the settings as the lines `key=value` of a request make them.
+
+    Raises ForbiddenKeyError for a key that is not changed from outside, and SettingsError for an
+    unknown key, a bad value, or another value of a key that changes at the next start only.
+    """
+    given = from_text(text, "the request")
+    for one in given:
+        if one.key in _SECRET:
+            raise ForbiddenKeyError(f"{one.key} cannot be changed from outside")
+    before = table_of(settings)
+    kinds = tuple(type(one) for one in settings)
+    loaded = load(kinds, from_options(before), given)
+    after = tuple(loaded.of(kind) for kind in kinds)
+    values = {key: value for key, value in table_of(after).items() if value != before[key]}
+    fixed = {
+        key_of(field) for kind in kinds for field in dataclasses.fields(kind) if not is_live(field)
+    }
+    for key in values:
+        if key in fixed:
+            raise SettingsError(
+                f"{key} is read at the start only; change it in the settings file and start again"
+            )
+    return Update(after, values, loaded.warnings)
