@@ -23,25 +23,31 @@ from cometmq.wire import sysflag
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import VERSION, Command
 from cometmq.wire.frame import JSON, Frame, encode_frame
-from cometmq.wire.send_template import SendTemplates
+from cometmq.wire.send_template import SendFields, SendTemplates
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cometmq.broker.send import SendHandler
     from cometmq.broker.stats import Counter, Stats
     from cometmq.broker.topics import Topics
     from cometmq.net.peer import Peer
     from cometmq.settings.broker import BrokerSettings
-    from cometmq.store.lane import Lane
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.send_template import SendLayout
+
+    Put = Callable[[int, int, bytes, bytes, int], tuple[int, int, int] | None]
 
 QUEUES_MAX = 1024
 """Sends to topics with more queues take the long way."""
 
 _HEAD = Struct(">II")
-_head, _unpack_head = _HEAD.pack, _HEAD.unpack_from
+_unpack_head = _HEAD.unpack_from
+_PREFIXES = [_HEAD.pack(length + 4, length) for length in range(8192)]
+"""What stands before a header of so many bytes."""
+_UNIQUE_MAX, _REGION_MAX = 4096, 2048
 _SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
-_MARK = b"7E57AB1E" * 4
+_MARK = b"7E57AB1E%04d"
 _ANSWER = (
     b'{"code":0,"extFields":{"msgId":"%b%%016X","queueId":"%%d","queueOffset":"%%d",'
     b'"transactionId":"%%b","MSG_REGION":"%b","TRACE_ON":"true"},"flag":1,"language":"PYTHON",'
@@ -57,14 +63,16 @@ _LONG_WAY_KEYS = frozenset(
 
 
 class Plan:
-    """What is decided once for a header layout; `lane` is None where sends take the long way."""
+    """What is decided once for a header layout; `put` is None where sends take the long way."""
 
-    __slots__ = ("answer", "code", "counter", "head", "lane", "queue_count", "tail")
+    __slots__ = ("answer", "code", "counter", "put", "queue_count", "raw", "unique_at")
 
-    def __init__(self, lane: Lane | None, queue_count: int, counter: Counter) -> None:
-        self.lane, self.queue_count, self.counter = lane, queue_count, counter
-        self.head = self.tail = self.answer = b""
-        self.code = 0
+    def __init__(self, queue_count: int, counter: Counter) -> None:
+        self.queue_count, self.counter = queue_count, counter
+        self.put: Put | None = None
+        self.raw = self.answer = b""
+        """The properties as they are stored and the answer, both to be filled in by `%`."""
+        self.code, self.unique_at = 0, -1
 
 
 class Sender:
@@ -84,7 +92,8 @@ class Sender:
         if self._generation != shared.generation:
             self._generation = shared.generation
             self._templates.forget()
-        store, body_max, match_at = shared.store, shared.body_max, self._templates.match_at
+        body_max, match_at = shared.body_max, self._templates.match_at
+        answers = self._answers if shared.store.turn == self._turn else None
         at, size = 0, len(data)
         while size - at >= 8:
             total, length = _unpack_head(data, at)  # a length below 2^24 says JSON as well
@@ -94,26 +103,26 @@ class Sender:
             fields = match_at(data, at + 8, length)
             if fields is None:
                 break
-            layout, queue_id, born_ms, opaque, unique = fields
+            layout, queue_id, born_ms, opaque, texts = fields
             plan: Plan = layout.plan or shared.plan(layout, self._peer)
-            if plan.lane is None or queue_id >= plan.queue_count:
+            put = plan.put
+            if put is None or queue_id >= plan.queue_count:
                 break
-            if layout.is_steady:
-                raw, code = plan.head + unique + plan.tail, plan.code
-            elif found := shared.complete(unique):
+            if plan.unique_at >= 0:
+                raw, code, unique = plan.raw % texts, plan.code, texts[plan.unique_at]
+            elif found := shared.complete(texts[0]):
                 raw, code, unique = found
             else:
                 break
-            if store.turn != self._turn and not self._begin():
+            if answers is None and (answers := self._begin()) is None:
                 break
-            placed = store.put_in(plan.lane, queue_id, born_ms, data[body_at:end], raw, code)
+            placed = put(queue_id, born_ms, data[body_at:end], raw, code)
             if placed is None:
                 break
             phy_offset, queue_offset, bytes_stored = placed
             answer = plan.answer % (phy_offset, queue_id, queue_offset, unique, opaque)
-            length = len(answer)
-            self._answers.append(_head(length + 4, length) + answer)
-            if store.is_sync:
+            answers.append(_PREFIXES[len(answer)] + answer)
+            if shared.is_sync:
                 self._peer.owe()
             counter = plan.counter
             counter.count += 1
@@ -128,13 +137,14 @@ class Sender:
             return False
         return self.chunk(encode_frame(header, body)) > 0
 
-    def _begin(self) -> bool:
-        """Begin the answers of a turn; False when too many requests are open."""
-        if self._peer.is_full:
-            return False
-        self._turn, self._answers = self._shared.store.turn, []
-        self._shared.join(self._peer, self._answers)
-        return True
+    def _begin(self) -> list[bytes] | None:
+        """Begin the answers of a turn; None when too many requests are open."""
+        peer, shared = self._peer, self._shared
+        if shared.is_sync and peer.is_full:  # else no answer outlives the turn
+            return None
+        self._turn, self._answers = shared.store.turn, []
+        shared.join(peer, self._answers)
+        return self._answers
 
 
 class FastSend:
@@ -149,6 +159,7 @@ class FastSend:
         settings: BrokerSettings,
     ) -> None:
         self.store, self._topics, self._send, self._stats = store, topics, send, stats
+        self.is_sync = store.is_sync
         self.body_max = settings.max_message_size
         self.generation = 0
         """Grows when any topic changes: what was decided before is void."""
@@ -181,9 +192,11 @@ class FastSend:
         """All sends of a turn are as safe as promised, or none is: answer."""
         if status is not PutStatus.PUT_OK:
             group = [(peer, [self._unsafe(one, status) for one in each]) for peer, each in group]
-        is_owed = self.store.is_sync  # else no answer outlives the turn
         for peer, answers in group:
-            peer.deliver(answers, is_owed=is_owed)
+            if self.is_sync:
+                peer.deliver(answers)
+            else:
+                peer.write(answers)
 
     @staticmethod
     def _unsafe(answer: bytes, status: PutStatus) -> bytes:
@@ -210,7 +223,7 @@ class FastSend:
             elif key == b"TAGS":
                 tag = value
             kept.append(item)
-        if not unique.isalnum():
+        if not unique.isalnum() or len(unique) > _UNIQUE_MAX:
             return None
         kept.append(self._send.tail)
         return b"\x02".join(kept), code_of(tag) if tag else 0, unique
@@ -222,43 +235,54 @@ class FastSend:
 
     def _decide(self, layout: SendLayout, peer: Peer) -> Plan:
         header, topic = layout.header, layout.header.topic
-        long_way = Plan(None, 0, self._stats.counter_of_puts(topic))
+        long_way = Plan(0, self._stats.counter_of_puts(topic))
         config = self._topics.get(topic)
         if config is None or layout.code not in _SENDS or layout.flag or header.batch:
             return long_way
         if not sysflag.is_queued(header.sys_flag):
             return long_way
         queue_count = max(config.write_queue_nums, config.read_queue_nums)
-        if names.is_retry_topic(topic) or queue_count > QUEUES_MAX:
+        if (
+            names.is_retry_topic(topic)
+            or queue_count > QUEUES_MAX
+            or len(self._region) > _REGION_MAX
+        ):
             return long_way
         try:
             self._send.admit(header)
             sys_flag = self._send.sys_flag_of(header, config)
         except Reject:
             return long_way
-        lane = self.store.lane(
+        plan = Plan(queue_count, long_way.counter)
+        if layout.is_steady and not self._complete_around(plan, layout):
+            return long_way
+        host = self._send.store_host.hex().upper().encode()
+        plan.answer = _ANSWER % (host, self._region, VERSION)
+        plan.put = self.store.lane(
             topic,
             queue_count,
             flag=header.flag,
             sys_flag=sys_flag,
             born_host=peer.host,
             reconsume_times=header.reconsume_times or 0,
-        )
-        plan = Plan(lane, queue_count, long_way.counter)
-        if layout.is_steady and not self._split(plan, layout.head + _MARK + layout.tail):
-            return long_way
-        host = self._send.store_host.hex().upper().encode()
-        plan.answer = _ANSWER % (host, self._region, VERSION)
+        ).put
         return plan
 
-    def _split(self, plan: Plan, sample: bytes) -> bool:
-        """Complete the properties around the value of UNIQ_KEY; False when they are unusual."""
-        found = self.complete(sample)
-        if found is None or found[0].count(_MARK) != 1:
+    def _complete_around(self, plan: Plan, layout: SendLayout) -> bool:
+        """Complete the properties around the layout's texts; False when they are unusual."""
+        marks = [_MARK % index for index in range(len(layout.around) - 1)]
+        found = self.complete(SendFields(layout, 0, 0, b"", tuple(marks)).properties)
+        if found is None:
             return False
-        plan.head, _, plan.tail = found[0].partition(_MARK)
-        plan.code = found[1]
-        return True
+        raw, plan.code, unique = found
+        places = [raw.find(mark) for mark in marks]
+        if places != sorted(places) or any(raw.count(mark) != 1 for mark in marks):
+            return False
+        plan.raw = raw.replace(b"%", b"%%")
+        for mark in marks:
+            plan.raw = plan.raw.replace(mark, b"%b")
+        plan.unique_at = layout.unique_at
+        return unique == marks[layout.unique_at]
 
 
 def _escaped(region: str) -> bytes:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import FrameType
 
+YOUNG_MAX = 20_000
+"""Objects made before the collector looks at them; a turn of a busy role makes and drops 1,000."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = 130
 
@@ -79,6 +81,7 @@ async def _begin(begin: Callable[[Running], Awaitable[None]], running: Running) 
     # What lives now lives long: the collector need not walk through it again and again.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_MAX)
 
 
 def _on_signals(ended: asyncio.Event) -> Callable[[], None]:

@@ -117,15 +117,19 @@ class Peer:
             self.open -= 1
             self._in_flight.total -= 1
 
-    def deliver(self, answers: list[bytes], *, is_owed: bool = True) -> None:
-        """Write the answers to so many requests, owed or not, at once; nothing when closed."""
-        if self.is_closed:
-            return
-        if is_owed:
+    def deliver(self, answers: list[bytes]) -> None:
+        """Write the answers to so many owed requests at once; nothing when closed."""
+        if not self.is_closed:
             count = len(answers)
             self.open -= count
             self._in_flight.total -= count
-        if self._out or self.is_marked or self.is_blocked:
+            self.write(answers)
+
+    def write(self, answers: list[bytes]) -> None:
+        """Write answers to requests that nobody counted, at once; nothing when closed."""
+        if self._out or self.is_marked or self.is_blocked or self.is_closed:
+            if self.is_closed:
+                return
             self._out += answers
             if not self.is_marked:  # else whoever marked it flushes it soon
                 self.flush()

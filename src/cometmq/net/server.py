@@ -51,6 +51,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: RemotingServer) -> None:
         self._server, self._answer = server, server.answer
         self._fast: Fast | None = None
+        self._chunk: Callable[[bytes], int] | None = None  # while nothing waits before the chunk
         self._decoder = FrameDecoder(server.settings.frame_bytes_max)
         self._feed, self._bytes_max = self._decoder.feed, server.settings.frame_bytes_max
         self._backlog: list[Frame] = []
@@ -65,7 +66,9 @@ class Connection(asyncio.Protocol):
         bound_reads(transport)
         self._transport.set_write_buffer_limits(self._server.settings.write_buffer_bytes_max)
         self.peer = self._server.welcome(self, self._transport)
-        self._fast = self._server.fast and self._server.fast(self.peer)
+        if self._server.fast is not None:
+            self._fast = self._server.fast(self.peer)
+            self._chunk = self._fast.chunk
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Tell everybody who cares."""
@@ -76,16 +79,15 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer all frames that this chunk completes."""
         self._is_quiet = False
-        fast, decoder = self._fast, self._decoder
-        if (
-            fast is not None
-            and not (self._backlog or decoder.wanted or decoder.broken)
-            and len(data) <= self._bytes_max  # so no frame in it is too long
-        ):
-            taken = fast.chunk(data)
-            if taken == len(data):
+        chunk, size = self._chunk, len(data)
+        if chunk is not None and size <= self._bytes_max:  # so no frame in it is too long
+            taken = chunk(data)
+            if taken == size:
                 return
             data = data[taken:]
+        self._decode(data)
+
+    def _decode(self, data: bytes) -> None:
         frames = self._feed(data)
         if self._backlog:
             self._backlog += frames
@@ -94,6 +96,13 @@ class Connection(asyncio.Protocol):
         if self._decoder.broken and not self._transport.is_closing():
             log.warning("closing %s: %s", self.peer.addr, self._decoder.broken)
             self.peer.close()
+        self._see_what_waits()
+
+    def _see_what_waits(self) -> None:
+        """Chunks go the fast way only when no frame, or part of one, stands before them."""
+        decoder = self._decoder
+        is_clear = not (self._backlog or decoder.wanted or decoder.broken)
+        self._chunk = self._fast.chunk if self._fast is not None and is_clear else None
 
     def _run(self, frames: list[Frame]) -> None:
         peer, answer, fast = self.peer, self._answer, self._fast
@@ -132,6 +141,7 @@ class Connection(asyncio.Protocol):
             return
         frames, self._backlog = self._backlog, []
         self._run(frames)
+        self._see_what_waits()
         if not self.peer.is_blocked and not self._transport.is_closing():
             self._transport.resume_reading()
 

@@ -16,7 +16,7 @@ from cometmq.wire import queue_entry
 if TYPE_CHECKING:
     from cometmq.store.file_row import FileRow
 
-_pack = queue_entry.ENTRY.pack
+pack = queue_entry.ENTRY.pack
 _unpack = queue_entry.ENTRY.unpack
 SIZE = queue_entry.SIZE
 
@@ -27,37 +27,37 @@ class ConsumeQueue:
     __slots__ = (
         "_min_for",
         "_min_offset",
-        "_tail",
         "max_offset",
         "next_offset",
         "queue_id",
         "row",
+        "tail",
         "topic",
         "written_offset",
     )
 
     def __init__(self, topic: str, queue_id: int, row: FileRow) -> None:
         self.topic, self.queue_id, self.row = topic, queue_id, row
-        self._tail = bytearray()
+        self.tail = bytearray()
         self.next_offset = self.max_offset = self.written_offset = 0
         self._min_offset = 0
         self._min_for = -1
 
     def begin_at(self, queue_offset: int) -> None:
         """Take this as the end of the queue; what the files hold before it is good."""
-        self._tail.clear()
+        self.tail.clear()
         self.next_offset = self.max_offset = self.written_offset = queue_offset
         self._min_for = -1
 
     def append(self, phy_offset: int, size: int, tags_code: int) -> None:
         """Show one message more to readers."""
-        self._tail += _pack(phy_offset, size, tags_code)
+        self.tail += pack(phy_offset, size, tags_code)
         self.max_offset += 1
 
     @property
     def is_dirty(self) -> bool:
         """Whether entries wait to be written."""
-        return bool(self._tail)
+        return bool(self.tail)
 
     def spill(self) -> list[int]:
         """Write the waiting entries; the bases of the files they went to. OSError: they still wait.
@@ -66,7 +66,7 @@ class ConsumeQueue:
         `cut`, never here.
         """
         at, done = self.written_offset * SIZE, 0
-        row, tail, bases = self.row, self._tail, []
+        row, tail, bases = self.row, self.tail, []
         if not row.bases:
             self._fill_before(at)
         while done < len(tail):
@@ -90,7 +90,7 @@ class ConsumeQueue:
         count = min(count, self.max_offset - queue_offset)
         index = queue_offset - self.written_offset
         if index >= 0:
-            return bytes(self._tail[index * SIZE : (index + count) * SIZE])
+            return bytes(self.tail[index * SIZE : (index + count) * SIZE])
         at = queue_offset * SIZE
         row = self.row
         room = row.file_bytes - at % row.file_bytes

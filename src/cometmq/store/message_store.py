@@ -21,7 +21,7 @@ from cometmq.store.commit_log import CommitLog
 from cometmq.store.fetch import Fetch
 from cometmq.store.file_row import FileRow, OpenFiles
 from cometmq.store.flush import Group, LogFlush
-from cometmq.store.lane import Lane
+from cometmq.store.lane import Lane, Turn
 from cometmq.store.layout import Layout, check_files
 from cometmq.store.queues import Queues
 from cometmq.store.recovery import Last, Recovery
@@ -73,7 +73,6 @@ class MessageStore:
         self.is_sync = settings.is_sync_flush
         self._with_crc = settings.append_crc
         self._properties_max = properties.BYTES_MAX - (21 if settings.append_crc else 0)
-        self._lane_bytes_max = min(settings.max_message_bytes, settings.commit_log_file_bytes - 8)
         self._host_bits = sysflag.with_hosts(0, b"", store_host)
         opened = OpenFiles(settings.open_files_max)
         size = settings.commit_log_file_bytes
@@ -102,8 +101,8 @@ class MessageStore:
         """(topic, queue_id, new max offset, tags code) of messages that became visible, once for
         all of one turn, queue and code."""
         self._asked: list[Done] = []
-        self._placed: list[Entry] = []
-        self._tick_ms = self._last_ms = 0
+        self._turn = Turn(self._begin_lane_turn)
+        self._last_ms = 0
         self._is_ticking = self._is_stopped = False
         self.turn = 0
         """Counts the turns of the loop in which something was put or asked."""
@@ -216,43 +215,24 @@ class MessageStore:
         born_host: bytes,
         reconsume_times: int,
     ) -> Lane:
-        """Work out once what `put_in` needs for messages of one topic from one sender."""
-        store_host = self._log.store_host
+        """Work out once what messages of one topic from one sender share; put them by `put`."""
         return Lane(
             topic,
             self._queues.of,
             queue_count,
+            self._log,
+            self._turn,
             flag=flag,
-            sys_flag=sysflag.with_hosts(sys_flag, born_host, store_host),
+            sys_flag=sysflag.with_hosts(sys_flag, born_host, self._log.store_host),
             born_host=born_host,
-            store_host=store_host,
             reconsume_times=reconsume_times,
+            size_max=min(
+                self._settings.max_message_bytes, self._settings.commit_log_file_bytes - 8
+            ),
             with_crc=self._with_crc,
         )
 
-    def put_in(
-        self, lane: Lane, queue_id: int, born_ms: int, body: bytes, raw: bytes, code: int
-    ) -> tuple[int, int, int] | None:
-        """Put a message of a lane; (phy_offset, queue_offset, size), or None where `put` must say.
-
-        `raw` ends with a separator, holds no checksum and stands for a message that consumers see;
-        `code` is its tags code. None: nothing was kept.
-        """
-        now = self._tick_ms or self._begin_lane_tick()
-        size = lane.fixed_bytes + len(body) + len(raw)
-        if not now or len(raw) > self._properties_max or size > self._lane_bytes_max:
-            return None
-        commit_log = self._log
-        if commit_log.room < size + 8:
-            commit_log.make_room(size)
-        queue = lane.queues[queue_id] or lane.open(queue_id)
-        queue_offset = queue.next_offset
-        phy_offset = lane.place(commit_log, size, queue_id, queue_offset, born_ms, now, body, raw)
-        queue.next_offset = queue_offset + 1
-        self._placed.append((queue, phy_offset, size, code))
-        return phy_offset, queue_offset, size
-
-    def _begin_lane_tick(self) -> int:
+    def _begin_lane_turn(self) -> int:
         """Look once a turn whether anything may be put; 0 when not."""
         if self._refusal():
             return 0
@@ -290,7 +270,7 @@ class MessageStore:
         return raw, sys_flag, size, None
 
     def _place(self, draft: Draft, raw: bytes, sys_flag: int) -> Placed:
-        now = self._tick_ms or self._begin_tick()
+        now = self._turn.now_ms or self._begin_tick()
         if not sysflag.is_queued(sys_flag):
             phy_offset, size = self._log.place(draft, raw, sys_flag, 0, now)
             return Placed(PutStatus.PUT_OK, phy_offset, size, 0, now)
@@ -299,13 +279,13 @@ class MessageStore:
         phy_offset, size = self._log.place(draft, raw, sys_flag, queue_offset, now)
         queue.next_offset = queue_offset + 1
         code = self.tags_code(draft.topic, raw, now)
-        self._placed.append((queue, phy_offset, size, code))
+        self._turn.placed.append((queue, phy_offset, size, code))
         return Placed(PutStatus.PUT_OK, phy_offset, size, queue_offset, now)
 
     def _begin_tick(self) -> int:
         """The time of this turn; never before that of an earlier one."""
-        self._tick_ms = self._last_ms = max(self._clock.now_ms(), self._last_ms, 1)
-        return self._tick_ms
+        self._turn.now_ms = self._last_ms = max(self._clock.now_ms(), self._last_ms, 1)
+        return self._last_ms
 
     def settle(self, done: Callable[[PutStatus], None]) -> None:
         """Have `done` called on the loop once all that was put before is as safe as promised.
@@ -321,10 +301,10 @@ class MessageStore:
     def _end_tick(self) -> None:
         """Write what this turn put; then show and answer, at once or after the flush."""
         self._is_ticking = False
-        self._tick_ms = 0
+        self._turn.now_ms = 0
         self.turn += 1
         asked, self._asked = self._asked, []
-        placed, self._placed = self._placed, []
+        placed, self._turn.placed = self._turn.placed, []
         try:
             self._log.write()
         except OSError as problem:

@@ -12,7 +12,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from cometmq.store.consume_queue import ConsumeQueue
+from cometmq.store.consume_queue import ConsumeQueue, pack
 from cometmq.store.file_row import FileRow, OpenFiles, Segment, pin_all
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class Queues:
         """Show messages to readers and remember the queues whose entries are to be written."""
         dirty = self._dirty
         for queue, phy_offset, size, tags_code in entries:
-            queue.append(phy_offset, size, tags_code)
+            queue.tail += pack(phy_offset, size, tags_code)  # without a call: 0.1 us less
+            queue.max_offset += 1
             dirty[queue] = None
 
     @property
