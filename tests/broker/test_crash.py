@@ -32,6 +32,7 @@ async def main():
     settings = BrokerSettings(
         store_path_root_dir=sys.argv[1], listen_port=0, message_delay_level="1s 2s 3s",
         dead_letter_deduplicate=True,
+        transaction_timeout_ms=0, transaction_check_interval_ms=200,
     )
     store = StoreSettings(commit_log_file_bytes=4 * 1024 * 1024, flush_disk_type=sys.argv[2])
     broker = Broker.open(settings, store)

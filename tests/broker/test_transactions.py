@@ -383,6 +383,29 @@ def test_a_restart_goes_on_where_the_rounds_had_come(tmp_path: Path) -> None:
     run(story())
 
 
+def test_ends_that_were_read_before_a_restart_are_known_after_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **{**SELDOM, "transaction_timeout_ms": 60_000}) as rig:
+            client = await rig.client()
+            old = now_ms() - 70_000
+            first = await half(client, "OLD", born_timestamp=old)
+            await half(client, "OPEN")
+            ended = await half(client, "ENDED", born_timestamp=old)
+            for answer in (first, ended):
+                assert (await end(client, answer, ROLLBACK)).code == 0
+            await round_of(rig)
+            assert offsets_of(rig) == (1, 1)
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            await produce(client)
+            await round_of(rig)
+            assert (await client.asked_next()).ext["msgId"] == "OPEN"
+            assert client.asked.empty()
+            assert offsets_of(rig) == (3, 2)
+
+    run(story())
+
+
 def test_op_messages_of_another_broker_are_understood(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path, **SELDOM) as rig:

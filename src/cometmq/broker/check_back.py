@@ -90,6 +90,7 @@ class CheckBack:
         self._reserved_ms, self._now_ms = reserved_ms, now_ms
         self.asked = self.discarded = 0
         self._turn = 0
+        self._has_copied = False
         self._rewind()
 
     def _rewind(self) -> None:
@@ -125,6 +126,8 @@ class CheckBack:
         while is_going and loop.time() < until:
             is_going = self._step(end)
             await asyncio.sleep(0)
+        if self._has_copied:
+            await self._save()
         if self.asked != asked:
             log.info("asked producers about %d half messages", self.asked - asked)
         if self.discarded != discarded:
@@ -133,6 +136,14 @@ class CheckBack:
                 self.discarded - discarded,
                 CHECK_MAX_TIME_TOPIC,
             )
+
+    async def _save(self) -> None:
+        """Write how far the rounds have come: a kill would have the same asked about twice."""
+        self._has_copied = False
+        safe = asyncio.get_running_loop().create_future()
+        self._store.settle(safe.set_result)
+        await safe
+        await self._offsets.save_aside()
 
     def _catch_up(self) -> None:
         """Step over what retention deleted."""
@@ -233,6 +244,7 @@ class CheckBack:
             return self._discard(half)
         if placed.status is not PutStatus.PUT_OK:
             return False
+        self._has_copied = True
         copies.append(Copy(half, draft.properties, placed, ask))
         return True
 
