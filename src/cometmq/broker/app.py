@@ -42,6 +42,7 @@ from cometmq.broker.outbound import Announced, Outbound
 from cometmq.broker.outcome import CODE_OF_PUT, REMARK_OF_PUT
 from cometmq.broker.positions import PositionHandler
 from cometmq.broker.pull import PullHandler
+from cometmq.broker.reply import ReplyHandler
 from cometmq.broker.retry import SendBackHandler
 from cometmq.broker.send import SendHandler
 from cometmq.broker.send_fast import FastSend
@@ -366,6 +367,9 @@ class Broker:
             heartbeat=heartbeat,
             order=LockHandler(state.locks),
             send_back=send_back,
+            reply=ReplyHandler(
+                store, clients, self._send, stats, settings, lambda: self.address, now_ms
+            ),
             transactions=state.transactions,
             view=ViewHandler(store),
             admin={

@@ -97,6 +97,7 @@ class Clients:
         self._now_ms, self.silence_ms = now_ms, silence_ms
         self.consumers: dict[str, ConsumerGroup] = {}
         self.producers: dict[str, dict[Peer, Member]] = {}
+        self._producer_ids: dict[str, Peer] = {}
         self._groups_of: dict[Peer, set[tuple[str, str]]] = {}
         self._fingerprints: dict[str, int] = {}
         self.on_members: Callable[[str], None] = lambda _group: None
@@ -107,7 +108,12 @@ class Clients:
     def add_producer(self, group: str, client_id: str, peer: Peer) -> None:
         """Note a producer's beat."""
         if self._note(peer, ("producer", group)):
+            self._producer_ids[client_id] = peer
             self.producers.setdefault(group, {})[peer] = self._member(client_id, peer)
+
+    def find_producer(self, client_id: str) -> Peer | None:
+        """The newest connection on which a client of this id is a producer."""
+        return self._producer_ids.get(client_id)
 
     def add_consumer(
         self, data: ConsumerData, client_id: str, peer: Peer, *, keep_subscriptions: bool = False
@@ -148,8 +154,10 @@ class Clients:
         """Take a connection out of one group ("producer" or "consumer"); tells the others."""
         self._groups_of.get(peer, set()).discard((kind, name))
         members = self._members(kind, name)
-        if members.pop(peer, None) is None:
+        member = members.pop(peer, None)
+        if member is None:
             return
+        self._forget_id(kind, member.client_id, peer)
         if not members:
             self._forget_group(kind, name)
         if kind == "consumer":
@@ -167,10 +175,17 @@ class Clients:
         for kind, name, peer in silent:
             self._groups_of[peer].discard((kind, name))
             members = self._members(kind, name)
-            members.pop(peer, None)
+            member = members.pop(peer)
+            self._forget_id(kind, member.client_id, peer)
             if not members:
                 self._forget_group(kind, name)
         return list(dict.fromkeys(peer for _, _, peer in silent))
+
+    def _forget_id(self, kind: str, client_id: str, peer: Peer) -> None:
+        """Know a connection no more that has left its last producer group."""
+        is_left = kind == "producer" and self._producer_ids.get(client_id) is peer
+        if is_left and not any(kind == "producer" for kind, _ in self._groups_of.get(peer, ())):
+            del self._producer_ids[client_id]
 
     def _forget_group(self, kind: str, name: str) -> None:
         if kind == "producer":

@@ -163,7 +163,7 @@ class SendHandler:
     def _send_one(
         self, header: SendMessageRequestHeader, config: TopicConfig, request: Command, peer: Peer
     ) -> Reply:
-        queue_id = self._queue_of(header, config)
+        queue_id = self.queue_of(header, config)
         raw = self.complete((header.properties or "").encode())
         draft = Draft(
             header.topic,
@@ -207,7 +207,7 @@ class SendHandler:
             raise _illegal(str(error)) from error
         if not items:
             raise _illegal("the batch holds no message")
-        queue_id = self._queue_of(header, config)
+        queue_id = self.queue_of(header, config)
         flags, times = self.sys_flag_of(header, config), header.reconsume_times or 0
         drafts = [
             Draft(
@@ -236,7 +236,7 @@ class SendHandler:
             self._stats.put(header.topic, len(placed), sum(place.size for place in placed))
         return self._answer(status, placed, queue_id, (header.properties or "").encode())
 
-    def _queue_of(self, header: SendMessageRequestHeader, config: TopicConfig) -> int:
+    def queue_of(self, header: SendMessageRequestHeader, config: TopicConfig) -> int:
         """The queue asked for, or for a number below 0 each in turn."""
         if header.queue_id >= 0:
             return header.queue_id

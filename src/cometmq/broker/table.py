@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cometmq.broker.order import LockHandler
     from cometmq.broker.positions import PositionHandler
     from cometmq.broker.pull import PullHandler
+    from cometmq.broker.reply import ReplyHandler
     from cometmq.broker.retry import SendBackHandler
     from cometmq.broker.send import SendHandler
     from cometmq.broker.transactions import Transactions
@@ -48,6 +49,7 @@ def table(
     heartbeat: HeartbeatHandler,
     order: LockHandler,
     send_back: SendBackHandler,
+    reply: ReplyHandler,
     transactions: Transactions,
     view: ViewHandler,
     admin: Mapping[int, Handler],
@@ -74,6 +76,8 @@ def table(
         Code.CONSUMER_SEND_MSG_BACK: send_back,
         Code.LOCK_BATCH_MQ: order.lock,
         Code.UNLOCK_BATCH_MQ: order.unlock,
+        Code.SEND_REPLY_MESSAGE: reply,
+        Code.SEND_REPLY_MESSAGE_V2: reply,
         Code.END_TRANSACTION: transactions.end,
         Code.RESUME_CHECK_HALF_MESSAGE: transactions.resume,
         **admin,

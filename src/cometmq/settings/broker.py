@@ -91,6 +91,9 @@ class BrokerSettings:
     transaction_check_max: int = setting(
         15, note="how often a producer is asked before its half message is discarded"
     )
+    store_reply_message_enable: bool = setting(
+        default=True, note="keep pushed replies in the reply topic as well"
+    )
     channel_expired_timeout_ms: int = setting(
         120_000,
         java="channelExpiredTimeout",
