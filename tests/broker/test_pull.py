@@ -247,3 +247,17 @@ def test_sql_is_refused_with_the_pull_and_with_the_heartbeat(tmp_path: Path) -> 
         subscription="a > 1",
         prepare=prepare,
     )
+
+
+def test_a_refusal_says_no_offsets_as_javas_does_not(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            answer = await client.pull("nowhere")
+            assert (answer.code, answer.ext) == (ResponseCode.TOPIC_NOT_EXIST, {})
+
+    run(story())
+
+
+def test_a_subscription_of_bars_alone_is_refused(tmp_path: Path) -> None:
+    refusal(tmp_path, ResponseCode.SUBSCRIPTION_PARSE_FAILED, subscription="||")

@@ -414,3 +414,28 @@ def test_a_client_that_asks_for_its_zone_sees_only_masters_there() -> None:
             channel.close()
 
     run(story())
+
+
+def test_unit_topics_are_listed_by_their_flags_and_a_topic_can_be_given_queues() -> None:
+    async def story() -> None:
+        async with serving() as server:
+            channel = await connect(server.address)
+            await register(channel, "t", "u")
+
+            async def listed(code: RequestCode) -> list[str]:
+                return lists.decode_topic_list((await ask(channel, code)).body)
+
+            for name, flag in (("plain", 0), ("unit", 1), ("sub", 2), ("both", 3)):
+                queues = [{"brokerName": "a", "perm": 6, "topicSysFlag": flag}]
+                body = json.dumps({"brokerDatas": [], "queueDatas": queues}).encode()
+                told = await ask(channel, RequestCode.REGISTER_TOPIC_IN_NAMESRV, body, topic=name)
+                assert told.code == ResponseCode.SUCCESS, told.remark
+            assert await listed(RequestCode.GET_UNIT_TOPIC_LIST) == ["both", "unit"]
+            assert await listed(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST) == ["both", "sub"]
+            assert await listed(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST) == ["sub"]
+            stranger = json.dumps({"queueDatas": [{"brokerName": "nobody"}]}).encode()
+            await ask(channel, RequestCode.REGISTER_TOPIC_IN_NAMESRV, stranger, topic="lost")
+            assert await route_code(channel, "lost") == ResponseCode.TOPIC_NOT_EXIST
+            channel.close()
+
+    run(story())

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CRC_MASK = 0x7FFFFFFF
+_UNIT, _UNIT_SUBSCRIBED = 1, 2
 
 
 class Requests:
@@ -63,7 +64,11 @@ class Requests:
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.all_topics,
             RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.system_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: self.unit_topics,
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.unit_sub_topics,
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.unit_sub_plain_topics,
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.register_topic,
             **self.live.table(),
         }
 
@@ -200,6 +205,30 @@ class Requests:
     def system_topics(self, _request: Command, _peer: Peer) -> Reply:
         """List the names of clusters and brokers (304)."""
         return Reply(body=lists.encode_topic_list(*self._routes.system_topics()))
+
+    def unit_topics(self, _request: Command, _peer: Peer) -> Reply:
+        """List the topics of units (311)."""
+        return self._topics_with(_UNIT)
+
+    def unit_sub_topics(self, _request: Command, _peer: Peer) -> Reply:
+        """List the topics that units subscribe (312)."""
+        return self._topics_with(_UNIT_SUBSCRIBED)
+
+    def unit_sub_plain_topics(self, _request: Command, _peer: Peer) -> Reply:
+        """List the topics that units subscribe and that are of no unit (313)."""
+        return self._topics_with(_UNIT_SUBSCRIBED, without=_UNIT)
+
+    def _topics_with(self, flags: int, *, without: int = 0) -> Reply:
+        if not self.live.namesrv.enable_topic_list:
+            raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
+        found = self._routes.topics_with(flags, without=without)
+        return Reply(body=lists.encode_topic_list(found))
+
+    def register_topic(self, request: Command, _peer: Peer) -> Reply:
+        """Take a topic's queues on brokers that are registered (217)."""
+        header = headers.RegisterTopicRequestHeader.decode(request.ext)
+        self._routes.add_topic(header.topic, route.decode_route(request.body).queue_datas)
+        return Reply()
 
     def delete_topic(self, request: Command, _peer: Peer) -> Reply:
         """Forget a topic's route (216)."""

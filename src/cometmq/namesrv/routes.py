@@ -18,7 +18,7 @@ from cometmq.model.topic import PERM_READ, PERM_WRITE, DataVersion
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from cometmq.model.topic import TopicConfig
 
@@ -206,6 +206,21 @@ class Routes:
         """Return the topics with queues on any broker of the cluster."""
         names = {name for name, broker in self._brokers.items() if broker.cluster == cluster}
         return [topic for topic, queues in self._topics.items() if not names.isdisjoint(queues)]
+
+    def topics_with(self, flags: int, *, without: int = 0) -> list[str]:
+        """Return the topics whose first queue has all of these sysFlag bits, and none of others."""
+        found = []
+        for topic, queues in self._topics.items():
+            bits = next(iter(queues.values())).topic_sys_flag
+            if bits & flags == flags and not bits & without:
+                found.append(topic)
+        return found
+
+    def add_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
+        """Give a topic queues that no registration brought; none when a broker is unknown."""
+        given = {queue.broker_name: queue for queue in queues}
+        if given and given.keys() <= self._brokers.keys():
+            self._topics.setdefault(topic, {}).update(given)
 
     def system_topics(self) -> tuple[list[str], str | None]:
         """Return the names of clusters and brokers, each a topic, and one broker's address."""

@@ -21,7 +21,7 @@ LITE_PULL = 16
 
 @dataclass(slots=True, kw_only=True)
 class PullMessageRequestHeader(Header):
-    """Messages of one queue from `queue_offset` on."""
+    """Messages of one queue from `queue_offset` on; Java's broker misses none of those set here."""
 
     wire_names: ClassVar[WireNames] = {
         "suspend_timeout_ms": "suspendTimeoutMillis",
@@ -34,10 +34,10 @@ class PullMessageRequestHeader(Header):
     queue_offset: Long
     max_msg_nums: int
     sys_flag: int
-    commit_offset: Long
-    suspend_timeout_ms: Long
+    commit_offset: Long = 0
+    suspend_timeout_ms: Long = 0
     subscription: str | None = None
-    sub_version: Long
+    sub_version: Long = 0
     expression_type: str | None = None
     max_msg_bytes: int | None = None
     request_source: int | None = None

@@ -1,0 +1,67 @@
+"""What was asked of Apache RocketMQ 5.5.0 is asked of ours, and the answers are laid side by side.
+
+`make interop` makes the recording anew (tests/interop/test_side_by_side.py); the reasons for what
+differs are in tests/interop/beside/reasons.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cometmq.testing.cluster import LocalCluster
+from interop.beside import raw
+from interop.beside.compare import differences
+from interop.beside.reasons import Reasons
+from interop.beside.talk import Exchange, Talk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RECORDING = Path(__file__).parent / "recorded" / "apache-5.5.0.jsonl"
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[dict[str, Any]]:
+    return raw.read(RECORDING)
+
+
+@pytest.fixture(scope="module")
+def talk(lines: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
+    store = tmp_path_factory.mktemp("replay")
+    with (
+        LocalCluster(store, apart=True, brokerName="broker-a") as cluster,
+        Talk(cluster.namesrv, cluster.broker) as talk,
+    ):
+        raw.replay(lines, talk)
+        yield talk
+
+
+def recorded(lines: list[dict[str, Any]]) -> dict[str, Exchange]:
+    """The exchanges as they went with Apache."""
+    found: dict[str, Exchange] = {}
+    for line in lines:
+        if line["do"] == "send":
+            request = raw.unpacked(line["request"])
+            assert request is not None
+            found[line["name"]] = Exchange(line["name"], line["to"], line["on"], request)
+        elif line["do"] == "collect":
+            found[line["name"]].answer = raw.unpacked(line["answer"])
+        elif line["do"] == "pushed":
+            push = raw.unpacked(line["push"])
+            assert push is not None
+            found[line["name"]] = Exchange(line["name"], "broker", line["on"], push, push)
+    return found
+
+
+def test_recorded_requests_are_answered_as_apache_answered_them(
+    lines: list[dict[str, Any]], talk: Talk
+) -> None:
+    reasons = Reasons("raw.txt")
+    theirs = recorded(lines)
+    assert len(theirs) > 600
+    found = differences(theirs, talk.exchanges)
+    odd = [each for some in found.values() for each in some if reasons.of(each) is None]
+    assert not odd, f"{len(odd)} differences without a reason:\n" + "\n".join(map(str, odd[:80]))
