@@ -1,0 +1,120 @@
+"""Tells poison from outage: one key that fails is a bad message, many keys are a bad time.
+
+Owns the judgement over the last results of one topic, the pause, and the probe; refuses to know
+what the calls do, and the clock (an argument, seconds). Invariants: while it is open at most one
+call, the probe, is under way that began after it opened; failures of one key alone never open it.
+States: closed (all may begin), open (nobody until `next_probe`), probing (one is under way).
+Java: nothing alike
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cometmq.errors import SettingsError
+from cometmq.rules.retry import backoff_s
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerLimits:
+    """When a consumer takes failures for an outage, and how it probes.
+
+    It opens when at least `keys` different keys failed among the last `results` calls, and at least
+    the share `share` of these calls failed; results older than `memory_s` do not count. It probes
+    after `pause_s`, then after twice as long each time, up to `pause_most_s`.
+    """
+
+    keys: int = 5
+    share: float = 0.5
+    results: int = 20
+    memory_s: float = 60.0
+    pause_s: float = 1.0
+    pause_most_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        if not (2 <= self.keys <= self.results <= 10_000):
+            raise SettingsError(
+                f"the breaker has keys={self.keys} and results={self.results}: keys must be at "
+                "least 2, results at least keys and at most 10000"
+            )
+        if not 0 < self.share <= 1:
+            raise SettingsError(f"the breaker has share={self.share}: it must be within 0 and 1")
+        if not (0 < self.pause_s <= self.pause_most_s and self.memory_s > 0):
+            raise SettingsError("the breaker's times must be more than 0, pause_most_s the longest")
+
+
+class Breaker:
+    """The judgement of one topic. One owner: the client's loop."""
+
+    __slots__ = ("_is_probing", "_limits", "_openings", "_results", "next_probe")
+
+    def __init__(self, limits: BreakerLimits) -> None:
+        self._limits = limits
+        self._results: deque[tuple[float, Hashable, bool]] = deque(maxlen=limits.results)
+        self._openings = 0  # in a row, without a success between
+        self._is_probing = False
+        self.next_probe: float | None = None
+        """When the next probe may begin; None while closed."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are held back: an outage."""
+        return self.next_probe is not None
+
+    def may_begin(self, now: float) -> bool:
+        """Whether a call may begin now; while open, the one that may is the probe."""
+        if self.next_probe is None:
+            return True
+        if self._is_probing or now < self.next_probe:
+            return False
+        self._is_probing = True
+        return True
+
+    def gave_nothing(self) -> None:
+        """Note that a probe was not begun after all, or gave no result: another one may begin."""
+        self._is_probing = False
+
+    def succeeded(self, key: Hashable, now: float, *, is_probe: bool) -> bool:
+        """Note a call that went well; whether this ended an outage.
+
+        While open only the probe counts, not what had begun before.
+        """
+        if self.next_probe is None:
+            self._openings = 0
+            self._results.append((now, key, True))
+            return False
+        if is_probe:
+            self._results.clear()
+            self.next_probe, self._is_probing = None, False
+        return is_probe
+
+    def failed(self, key: Hashable, now: float, *, is_probe: bool) -> bool:
+        """Note a call that failed; whether this began an outage."""
+        if self.next_probe is not None:
+            if is_probe:
+                self._open(now)
+            return False
+        self._results.append((now, key, False))
+        if not self._is_outage(now):
+            return False
+        self._open(now)
+        return True
+
+    def _open(self, now: float) -> None:
+        limits = self._limits
+        self._openings += 1
+        self._is_probing = False
+        self.next_probe = now + backoff_s(self._openings, limits.pause_s, limits.pause_most_s)
+
+    def _is_outage(self, now: float) -> bool:
+        results, limits = self._results, self._limits
+        while results[0][0] < now - limits.memory_s:
+            results.popleft()
+        failed = [key for _, key, is_done in results if not is_done]
+        return len(set(failed)) >= limits.keys and len(failed) >= limits.share * len(results)

@@ -1,0 +1,220 @@
+"""What is finished above the committed offset, as runs; and the journal that keeps it on disk.
+
+Owns the set of offsets and its bytes; refuses to know files and brokers. Invariants: any number of
+whole records from the start of a journal tell the truth, only an older one, so a torn tail costs
+repeats and loses nothing; a journal speaks of nothing that was stored after `top_store_ms`.
+Layout of a record: crc32 u32, length u16, then `length` bytes: kind u8 and varints. S starts anew,
+D adds finished runs, T names the offsets that brokers may have been told. A run is the distance
+from the end of the one before (first: from the base) and its length.
+Java: nothing alike
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Run = tuple[int, int]
+
+RUNS_MAX = 8192
+"""Runs a map keeps; the highest are forgotten first, and their messages come again."""
+_HEAD = Struct(">IH")
+_START, _DONE, _TOLD = b"S", b"D", b"T"
+_SHIFT, _LOW, _MORE = 7, 0x7F, 0x80
+
+
+class DoneMap:
+    """Offsets that are finished: all below `base`, and runs above it."""
+
+    __slots__ = ("_ends", "_starts", "base")
+
+    def __init__(self, base: int, runs: Iterable[Run] = ()) -> None:
+        self.base = base
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for start, end in runs:
+            self.add(start, end)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs above the base as (first, behind the last), lowest first."""
+        return list(zip(self._starts, self._ends, strict=True))
+
+    def __contains__(self, offset: int) -> bool:
+        """Whether the offset is finished."""
+        if offset < self.base:
+            return True
+        at = bisect_right(self._starts, offset)
+        return at > 0 and offset < self._ends[at - 1]
+
+    def add(self, start: int, end: int) -> None:
+        """Note the offsets from `start` to before `end` as finished."""
+        start = max(start, self.base)
+        if start >= end:
+            return
+        low, high = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        if low < high:
+            start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
+        self._starts[low:high] = [start]
+        self._ends[low:high] = [end]
+        del self._starts[RUNS_MAX:], self._ends[RUNS_MAX:]
+
+    def advance(self, base: int) -> None:
+        """Note that all below `base` is finished; it never goes back."""
+        if base <= self.base:
+            return
+        self.base = base
+        gone = bisect_right(self._ends, base)
+        del self._starts[:gone], self._ends[:gone]
+        if self._starts and self._starts[0] < base:
+            self._starts[0] = base
+
+
+class Saved(NamedTuple):
+    """What a journal says."""
+
+    owner: str
+    """Whose offsets these are: group, name servers and queue."""
+    ours: tuple[int, ...]
+    """The committed offsets that come from this journal's writer, the last ones only."""
+    top_store_ms: int
+    """The latest store time of what was finished."""
+    done: DoneMap
+
+
+def start_record(saved: Saved) -> bytes:
+    """The record that a journal begins with."""
+    owner, done = saved.owner.encode(), saved.done
+    numbers = [saved.top_store_ms, done.base, len(saved.ours), *saved.ours]
+    payload = _varints([len(owner)]) + owner + _varints(numbers) + _runs(done.base, done.runs)
+    return _record(_START, payload)
+
+
+def done_record(base: int, top_store_ms: int, runs: Sequence[Run]) -> bytes:
+    """The record of what was finished since the last one, and of the base that follows from it."""
+    first = runs[0][0] if runs else base
+    known = runs[:RUNS_MAX]
+    return _record(_DONE, _varints([top_store_ms, base, first]) + _runs(first, known))
+
+
+def told_record(ours: Sequence[int]) -> bytes:
+    """The record that names the offsets a broker may have been told, last."""
+    return _record(_TOLD, _varints([len(ours), *ours]))
+
+
+def decode(data: bytes) -> Saved | None:
+    """What a journal says as far as it can be read; None when it does not begin as one."""
+    saved: Saved | None = None
+    at = 0
+    while (payload := _payload(data, at)) is not None:
+        at += _HEAD.size + len(payload)
+        saved = _apply(saved, payload)
+        if saved is None:
+            return None
+    return saved
+
+
+def runs_of(offsets: Iterable[int]) -> list[Run]:
+    """Sorted offsets as runs."""
+    runs: list[Run] = []
+    for offset in offsets:
+        if runs and runs[-1][1] == offset:
+            runs[-1] = (runs[-1][0], offset + 1)
+        else:
+            runs.append((offset, offset + 1))
+    return runs
+
+
+def _apply(saved: Saved | None, payload: bytes) -> Saved | None:
+    kind, rest = payload[:1], payload[1:]
+    if kind == _START:
+        return _started(rest)
+    if saved is None:
+        return None
+    numbers = _numbers(rest)
+    if kind == _TOLD:
+        return saved._replace(ours=tuple(numbers[1 : 1 + numbers[0]]))
+    if kind != _DONE:
+        return None
+    top_store_ms, base, first = numbers[:3]
+    for start, end in _read_runs(first, numbers[3:]):
+        saved.done.add(start, end)
+    saved.done.advance(base)
+    return saved._replace(top_store_ms=max(saved.top_store_ms, top_store_ms))
+
+
+def _started(rest: bytes) -> Saved:
+    size, at = _varint(rest, 0)
+    owner = rest[at : at + size].decode()
+    numbers = _numbers(rest[at + size :])
+    top_store_ms, base, number = numbers[:3]
+    ours, runs = numbers[3 : 3 + number], numbers[3 + number :]
+    return Saved(owner, tuple(ours), top_store_ms, DoneMap(base, _read_runs(base, runs)))
+
+
+def _payload(data: bytes, at: int) -> bytes | None:
+    """The payload of the record at a place; None when there is no whole one."""
+    if at + _HEAD.size > len(data):
+        return None
+    check, length = _HEAD.unpack_from(data, at)
+    payload = data[at + _HEAD.size : at + _HEAD.size + length]
+    if not length or len(payload) < length or crc32(payload) != check:
+        return None
+    return payload
+
+
+def _record(kind: bytes, rest: bytes) -> bytes:
+    payload = kind + rest
+    return _HEAD.pack(crc32(payload), len(payload)) + payload
+
+
+def _runs(origin: int, runs: Iterable[Run]) -> bytes:
+    numbers: list[int] = []
+    for start, end in runs:
+        numbers += (start - origin, end - start)
+        origin = end
+    return _varints(numbers)
+
+
+def _read_runs(origin: int, numbers: Sequence[int]) -> list[Run]:
+    runs = []
+    for at in range(0, len(numbers) - 1, 2):
+        start = origin + numbers[at]
+        origin = start + numbers[at + 1]
+        runs.append((start, origin))
+    return runs
+
+
+def _varints(numbers: Iterable[int]) -> bytes:
+    out = bytearray()
+    for number in numbers:
+        left = number
+        while left > _LOW:
+            out.append(left & _LOW | _MORE)
+            left >>= _SHIFT
+        out.append(left)
+    return bytes(out)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & _LOW) << shift
+        shift += _SHIFT
+        if byte <= _LOW:
+            return number, at
+
+
+def _numbers(data: bytes) -> list[int]:
+    numbers, at = [], 0
+    while at < len(data):
+        number, at = _varint(data, at)
+        numbers.append(number)
+    return numbers

@@ -1,0 +1,131 @@
+"""Lanes of one queue: each key goes in its own order, all keys side by side.
+
+Owns which message may be handled next; refuses to know handlers, offsets to commit, and time (an
+argument). Invariants: of one lane at most one turn is in hand; a message is finished only after all
+of its lane before it; a barrier is in hand alone, after all before it and before all behind it.
+A lane is idle (gone), ready, in hand, or resting until a time; parking a key would be one more.
+Java: nothing alike; ConsumeMessageOrderlyService has one lane a queue
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from itertools import count, islice
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from cometmq.rules.process_queue import Queued
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+M = TypeVar("M", bound=Queued)
+
+BARRIER = None
+"""The key of a message that nothing of its queue may pass, and that passes nothing."""
+
+
+class Lane(Generic[M]):
+    """The unfinished messages of one key that were let in, oldest first."""
+
+    __slots__ = ("alone_until", "is_in_hand", "key", "waiting")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        self.waiting: deque[M] = deque()
+        """All that is not finished; what is in hand is its head."""
+        self.is_in_hand = False
+        self.alone_until = -1
+        """Up to which offset messages are handled one at a time, since a batch has failed."""
+
+    def head(self, most: int) -> list[M]:
+        """Up to `most` of the oldest messages; they stay where they are."""
+        return list(islice(self.waiting, most))
+
+
+class KeyLanes(Generic[M]):
+    """The lanes of one queue. One owner: the client's loop."""
+
+    __slots__ = ("_held", "_is_barred", "_lanes", "_numbers", "_open", "_ready", "_resting")
+
+    def __init__(self) -> None:
+        self._lanes: dict[Hashable, Lane[M]] = {}
+        self._ready: deque[Lane[M]] = deque()
+        self._resting: list[tuple[float, int, Lane[M]]] = []
+        self._numbers = count()  # two lanes that rest equally long are not compared
+        self._held: deque[tuple[Hashable, M]] = deque()  # behind a barrier, or one themselves
+        self._open = 0  # messages let in and not finished
+        self._is_barred = False  # the one message let in is a barrier
+
+    @property
+    def lanes(self) -> Iterable[Lane[M]]:
+        """The lanes with unfinished messages, in no order."""
+        return self._lanes.values()
+
+    @property
+    def count(self) -> int:
+        """Messages not finished, those behind a barrier included."""
+        return self._open + len(self._held)
+
+    def put(self, key: Hashable, message: M) -> None:
+        """Take the queue's next message; the key BARRIER lets it pass nothing and nothing pass."""
+        if self._held or self._is_barred or (key is BARRIER and self._open):
+            self._held.append((key, message))
+        else:
+            self._let_in(key, message)
+
+    def take(self, now: float) -> Lane[M] | None:
+        """Take the lane in hand that has been ready longest; None when no lane is ready."""
+        self._wake(now)
+        if not self._ready:
+            return None
+        lane = self._ready.popleft()
+        lane.is_in_hand = True
+        return lane
+
+    def finish(self, lane: Lane[M], number: int) -> None:
+        """Let go of the first `number` messages of a lane in hand; it stays in hand."""
+        assert lane.is_in_hand, "only what is in hand can be finished"
+        assert number <= len(lane.waiting), "more was finished than was there"
+        for _ in range(number):
+            lane.waiting.popleft()
+        self._open -= number
+        if not self._open:
+            self._is_barred = False
+            if self._held:
+                self._let_held_in()
+
+    def put_down(self, lane: Lane[M], rest_until: float | None = None) -> None:
+        """Give a lane out of hand: it is ready again, or rests; an empty one is gone."""
+        assert lane.is_in_hand, "only what is in hand can be put down"
+        lane.is_in_hand = False
+        if not lane.waiting:
+            del self._lanes[lane.key]
+        elif rest_until is None:
+            self._ready.append(lane)
+        else:
+            heappush(self._resting, (rest_until, next(self._numbers), lane))
+
+    def next_wake(self) -> float | None:
+        """When the first resting lane is ready again; None when none rests."""
+        return self._resting[0][0] if self._resting else None
+
+    def _wake(self, now: float) -> None:
+        while self._resting and self._resting[0][0] <= now:
+            self._ready.append(heappop(self._resting)[2])
+
+    def _let_in(self, key: Hashable, message: M) -> None:
+        self._is_barred = key is BARRIER
+        self._open += 1
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(key)
+            self._ready.append(lane)
+        lane.waiting.append(message)
+
+    def _let_held_in(self) -> None:
+        """Let in what waited for the last message to finish: one barrier, or all up to the next."""
+        held = self._held
+        self._let_in(*held.popleft())
+        while held and not self._is_barred and held[0][0] is not BARRIER:
+            self._let_in(*held.popleft())

@@ -1,0 +1,75 @@
+"""Poison and outage told apart, over virtual time."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cometmq.errors import SettingsError
+from cometmq.rules.breaker import Breaker, BreakerLimits
+
+LIMITS = BreakerLimits(keys=3, results=8, share=0.5, memory_s=10.0, pause_s=1.0, pause_most_s=4.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.floats(0, 3)), max_size=60))
+def test_one_bad_key_never_opens_it_whatever_else_goes_well(story):
+    breaker, now = Breaker(LIMITS), 0.0
+    for key, passes in story:
+        now += passes
+        breaker.failed("bad", now, is_probe=False)
+        if key:
+            breaker.succeeded(key, now, is_probe=False)
+        assert breaker.may_begin(now)
+
+
+def test_failures_that_jump_across_keys_open_it_and_it_probes_at_growing_pauses():
+    breaker, begun, now = Breaker(LIMITS), [], 0.0
+    for key in "abc":
+        opened = breaker.failed(key, now, is_probe=False)
+    assert opened
+    while now < 20:
+        if breaker.may_begin(now):
+            begun.append(now)
+            assert not breaker.may_begin(now), "a second probe beside the first"
+            breaker.failed("d", now, is_probe=True)
+        now += 0.5
+    assert begun == [1.0, 3.0, 7.0, 11.0, 15.0, 19.0]
+    assert breaker.may_begin(23.0)
+    assert breaker.succeeded("a", 23.0, is_probe=True)
+    assert not breaker.is_open
+
+
+def test_what_had_begun_before_it_opened_neither_closes_nor_prolongs_it():
+    breaker = Breaker(LIMITS)
+    for key in "abc":
+        breaker.failed(key, 0.0, is_probe=False)
+    assert not breaker.succeeded("late", 0.1, is_probe=False)
+    assert not breaker.failed("late", 0.2, is_probe=False)
+    assert breaker.is_open
+    assert breaker.next_probe == 1.0
+
+
+def test_a_probe_that_gave_nothing_lets_another_one_begin():
+    breaker = Breaker(LIMITS)
+    for key in "abc":
+        breaker.failed(key, 0.0, is_probe=False)
+    assert breaker.may_begin(1.0)
+    breaker.gave_nothing()
+    assert breaker.may_begin(1.0)
+
+
+def test_failures_long_ago_and_failures_among_many_successes_do_not_count():
+    breaker = Breaker(LIMITS)
+    for now, key in ((0.0, "a"), (1.0, "b"), (20.0, "c")):
+        assert not breaker.failed(key, now, is_probe=False)
+    for key in "defgh":
+        breaker.succeeded(key, 21.0, is_probe=False)
+    for key in "ij":
+        assert not breaker.failed(key, 21.0, is_probe=False)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"keys": 1}, {"keys": 30}, {"share": 0}, {"pause_s": 0}, {"pause_s": 60}]
+)
+def test_limits_that_cannot_be_are_refused(wrong):
+    with pytest.raises(SettingsError):
+        BreakerLimits(**wrong)

@@ -1,0 +1,84 @@
+"""Finished offsets as runs against a plain set, and a journal cut anywhere."""
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cometmq.rules import done_map
+from cometmq.rules.done_map import DoneMap, Saved, decode, done_record, start_record, told_record
+
+offsets = st.integers(0, 60)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "advance"]), offsets, st.integers(0, 9))))
+def test_a_map_is_a_set(story):
+    found, model, base = DoneMap(5), set(range(5)), 5
+    for step, at, length in story:
+        if step == "add":
+            found.add(at, at + length)
+            model |= set(range(at, at + length))
+        else:
+            found.advance(at)
+            base = max(base, at)
+            model |= set(range(base))
+        assert {offset for offset in range(75) if offset in found} == model
+        assert found.base == base
+        runs = found.runs
+        assert all(start < end for start, end in runs)
+        assert all(one[1] < two[0] for one, two in pairwise(runs))
+
+
+@st.composite
+def journals(draw):
+    """Records, and for each number of whole records what they say."""
+    base = draw(st.integers(0, 1 << 40))
+    done, ours, top = DoneMap(base), (base,), 0
+    records = [start_record(Saved("me", ours, top, done))]
+    said = [(ours, top, done.base, done.runs)]
+    for _ in range(draw(st.integers(0, 6))):
+        if draw(st.booleans()):
+            ours = tuple(draw(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=2)))
+            records.append(told_record(ours))
+        else:
+            fresh = sorted(draw(st.sets(st.integers(done.base, done.base + 50))))
+            top = max(top, draw(st.integers(0, 1 << 45)))
+            runs = done_map.runs_of(fresh)
+            for start, end in runs:
+                done.add(start, end)
+            done.advance(done.base + draw(st.integers(0, 20)))
+            records.append(done_record(done.base, top, runs))
+        said.append((ours, top, done.base, done.runs))
+    return records, said
+
+
+@given(journals(), st.integers(0, 1 << 16), st.integers(0, 255))
+@settings(max_examples=200)
+def test_a_journal_torn_anywhere_says_what_its_whole_records_say(journal, cut, junk):
+    records, said = journal
+    data = b"".join(records)
+    cut %= len(data) + 1
+    whole, at = 0, 0
+    while whole < len(records) and at + len(records[whole]) <= cut:
+        at += len(records[whole])
+        whole += 1
+    found = decode(data[:cut] + bytes([junk]) * 40 if whole < len(records) else data + bytes(40))
+    if not whole:
+        assert found is None
+    else:
+        assert (found.ours, found.top_store_ms, found.done.base, found.done.runs) == said[whole - 1]
+
+
+def test_what_is_no_journal_says_nothing():
+    assert decode(b"") is None
+    assert decode(bytes(100)) is None
+    assert decode(told_record([1])) is None
+
+
+def test_a_map_is_bounded_and_forgets_the_highest_first():
+    found = DoneMap(0)
+    for offset in range(1, 2 * done_map.RUNS_MAX + 100, 2):
+        found.add(offset, offset + 1)
+    assert len(found.runs) == done_map.RUNS_MAX
+    assert found.runs[0] == (1, 2)
+    assert len(start_record(Saved("me", (0,), 0, found))) < 65_535
