@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         SendStatus,
     )
     from cometmq.model.selector import MessageSelector
+    from cometmq.rules.breaker import BreakerLimits
+    from cometmq.rules.failure_policy import FailurePolicy, OnFailure
     from cometmq.rules.flow import FlowLimits
 
 __version__ = "0.1.0"
@@ -47,17 +49,20 @@ __all__ = [
     "AsyncProducer",
     "AsyncPushConsumer",
     "BlockedQueue",
+    "BreakerLimits",
     "BrokerError",
     "ClientError",
     "CometError",
     "ConsumeFrom",
     "ConsumeStatus",
+    "FailurePolicy",
     "FlowLimits",
     "InvalidMessage",
     "Message",
     "MessageExt",
     "MessageQueue",
     "MessageSelector",
+    "OnFailure",
     "PartlySent",
     "Producer",
     "PushConsumer",
@@ -76,17 +81,20 @@ _HOMES = {
     "AsyncProducer": "client.producer",
     "AsyncPushConsumer": "client.push_consumer",
     "BlockedQueue": "model.results",
+    "BreakerLimits": "rules.breaker",
     "BrokerError": "errors",
     "ClientError": "errors",
     "CometError": "errors",
     "ConsumeFrom": "model.results",
     "ConsumeStatus": "model.results",
+    "FailurePolicy": "rules.failure_policy",
     "FlowLimits": "rules.flow",
     "InvalidMessage": "errors",
     "Message": "model.message",
     "MessageExt": "model.message",
     "MessageQueue": "model.queue",
     "MessageSelector": "model.selector",
+    "OnFailure": "rules.failure_policy",
     "PartlySent": "errors",
     "Producer": "client.sync",
     "PushConsumer": "client.sync_consumers",

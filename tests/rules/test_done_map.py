@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cometmq.rules import done_map
-from cometmq.rules.done_map import DoneMap, Saved, decode, done_record, start_record, told_record
+from cometmq.rules.done_map import (
+    DoneMap,
+    Journal,
+    Saved,
+    decode,
+    done_record,
+    start_record,
+    told_record,
+)
 
 offsets = st.integers(0, 60)
 
@@ -56,13 +64,13 @@ def journals(draw):
 @settings(max_examples=200)
 def test_a_journal_torn_anywhere_says_what_its_whole_records_say(journal, cut, junk):
     records, said = journal
-    data = b"".join(records)
-    cut %= len(data) + 1
+    torn = b"".join(records)
+    torn = torn[: cut % (len(torn) + 1)] + bytes([junk]) * 40  # which may happen to complete one
     whole, at = 0, 0
-    while whole < len(records) and at + len(records[whole]) <= cut:
+    while whole < len(records) and torn[at:].startswith(records[whole]):
         at += len(records[whole])
         whole += 1
-    found = decode(data[:cut] + bytes([junk]) * 40 if whole < len(records) else data + bytes(40))
+    found = decode(torn)
     if not whole:
         assert found is None
     else:
@@ -82,3 +90,45 @@ def test_a_map_is_bounded_and_forgets_the_highest_first():
     assert len(found.runs) == done_map.RUNS_MAX
     assert found.runs[0] == (1, 2)
     assert len(start_record(Saved("me", (0,), 0, found))) < 65_535
+
+
+def journal_of(start, found, *, is_reset=False):
+    return Journal("me", start, found, is_reset=is_reset)
+
+
+def test_a_map_counts_only_where_the_committed_offset_is_its_writers():
+    first = journal_of(10, None)
+    data = first.start() + first.finished([12, 13, 15], 10, 500)
+    assert all(journal_of(10, data).is_known(offset, 500) for offset in (12, 13, 15))
+    assert not journal_of(10, data).is_known(14, 500)
+    assert not journal_of(10, data).is_known(12, 501), "stored later: a topic made anew"
+    assert not journal_of(9, data).is_known(12, 500)
+    assert not journal_of(10, data, is_reset=True).is_known(12, 500)
+    assert not Journal("you", 10, data, is_reset=False).is_known(12, 500)
+
+
+def test_while_a_broker_is_being_told_either_offset_is_ours():
+    first = journal_of(10, None)
+    data = first.start() + first.finished([10, 11, 13], 12, 500) + first.telling(12)
+    for start in (10, 12):
+        again = journal_of(start, data)
+        assert again.is_known(11, 500)
+        assert again.is_known(13, 500)
+    data += first.told(12)
+    assert not journal_of(10, data).is_known(13, 500)
+    assert journal_of(12, data).is_known(13, 500)
+
+
+def test_offsets_told_in_vain_stay_ours_but_only_the_last_few():
+    first = journal_of(0, None)
+    data = first.start() + first.finished([20], 15, 500)
+    for offset in range(1, 6):
+        data += first.telling(offset)
+    assert [journal_of(at, data).is_known(20, 1) for at in range(6)] == [
+        True,
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]

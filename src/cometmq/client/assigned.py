@@ -36,6 +36,7 @@ class Assigned:
         "pulled_at",
         "queue",
         "tasks",
+        "told",
         "window",
     )
 
@@ -63,6 +64,15 @@ class Assigned:
         self.tasks: list[asyncio.Task[None]] = []
         """What works on the queue, the pulling apart."""
         self.pull_task: asyncio.Task[None] | None = None
+
+        self.told: int | None = None
+        """The offset that a broker surely has of us, where one waits for that."""
+
+    @property
+    def span(self) -> int:
+        """How far the queue is ahead: of its lowest unfinished message, or of what was told."""
+        window = self.window
+        return window.span if self.told is None else window.next_offset - self.told
 
     def drop(self) -> None:
         """Stop working on the queue: no further pull, no further message to a handler."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cometmq.client.options import (
@@ -26,13 +27,24 @@ from cometmq.client.options import (
 from cometmq.errors import SettingsError
 from cometmq.model.results import ConsumeFrom
 from cometmq.rules.allocate import STRATEGIES
+from cometmq.rules.breaker import BreakerLimits
+from cometmq.rules.failure_policy import Policies, policies
 from cometmq.rules.flow import FlowLimits
 from cometmq.rules.retry import SUSPEND_MS_MAX, SUSPEND_MS_MIN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
+    from cometmq.model.message import MessageExt
     from cometmq.rules.allocate import Allocate
+    from cometmq.rules.failure_policy import FailurePolicy
+
+STATE_DIR = Path("~/.cometmq")
+"""Where a consumer keeps what it must remember on its machine."""
+ORDERS = ("none", "queue", "key")
+WITHOUT_KEY = ("barrier", "lane", "free")
+SPAN_BY_KEY = 10_000
+"""How far a queue may run ahead of a key that is stuck, unless `flow` says it."""
 
 OFFSETS_DIR = "~/.rocketmq_offsets"
 """Where the offsets of groups that are broadcast to are kept, as by RocketMQ's clients."""
@@ -69,6 +81,22 @@ class ConsumerOptions:
     rejoin_grace_s: float = 2.0
     stop_timeout_s: float = 30.0
     poll_suspend_s: float = 15.0
+    order: str = "none"
+    key: str | Callable[[MessageExt], Hashable] | None = None
+    without_key: str = "barrier"
+    state_dir: Path = field(default=STATE_DIR)
+    on_failure: Policies | None = None
+    breaker: BreakerLimits = field(default_factory=BreakerLimits)
+
+    @property
+    def is_by_key(self) -> bool:
+        """Whether each key of a queue is a lane of its own."""
+        return self.order == "key"
+
+    @property
+    def is_locking(self) -> bool:
+        """Whether queues are worked on under their locks at the broker."""
+        return self.orderly or self.is_by_key
 
     def __post_init__(self) -> None:
         """Refuse what RocketMQ's consumers refuse."""
@@ -94,6 +122,26 @@ class ConsumerOptions:
         check_type("auto_commit", self.auto_commit, bool, "True or False")
         check_type("broadcasting", self.broadcasting, bool, "True or False")
         check_type("offsets_dir", self.offsets_dir, str | PathLike, "a path")
+        self._check_order()
+
+    def _check_order(self) -> None:
+        for name, known in (("order", ORDERS), ("without_key", WITHOUT_KEY)):
+            if (value := getattr(self, name)) not in known:
+                raise SettingsError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
+        if self.orderly != (self.order == "queue"):
+            raise SettingsError(f"orderly is {self.orderly} and order is {self.order!r}: say one")
+        if not (self.key is None or isinstance(self.key, str) or callable(self.key)):
+            raise SettingsError(
+                f"key is {self.key!r}; it must be the name of a property, or a function of a "
+                "message"
+            )
+        if self.key is not None and not self.is_by_key:
+            raise SettingsError("key is given, and the order is not by key: say order='key' too")
+        if self.is_by_key and (self.broadcasting or not self.auto_commit):
+            raise SettingsError(
+                "order='key' goes neither with broadcasting nor with auto_commit=False"
+            )
+        check_type("breaker", self.breaker, BreakerLimits, "BreakerLimits")
 
     def _check_times(self) -> None:
         for name in (
@@ -149,6 +197,12 @@ class PushSettings(ClientSettings, total=False):
     rejoin_grace_s: float
     stop_timeout_s: float
     poll_suspend_s: float
+    order: str
+    key: str | Callable[[MessageExt], Hashable] | None
+    without_key: str
+    state_dir: Path | str
+    on_failure: FailurePolicy | Policies | None
+    breaker: BreakerLimits
 
 
 def push_options(
@@ -167,6 +221,14 @@ def push_options(
         own["allocate"] = strategy(own["allocate"])
     if own.get("flow", ...) is None:
         del own["flow"]
+    own.setdefault("order", "queue" if own.get("orderly") else "none")
+    own.setdefault("orderly", own["order"] == "queue")
+    if own["order"] == "key":
+        own.setdefault("flow", FlowLimits(span=SPAN_BY_KEY))
+    if "state_dir" in own:
+        own["state_dir"] = Path(own["state_dir"])
+    if "on_failure" in own:
+        own["on_failure"] = policies(own["on_failure"])
     options = ConsumerOptions(group=group, **own)
     if options.broadcasting and given.get("instance_name") is None:
         given["instance_name"] = BROADCAST_INSTANCE

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.client.choice import QueueChoice
+from cometmq.client.consume_by_key import ConsumeByKey
 from cometmq.client.consume_concurrent import ConcurrentConsume
 from cometmq.client.consume_orderly import OrderlyConsume
 from cometmq.client.consume_stats import SAMPLE_S, ConsumeStats
@@ -39,6 +40,8 @@ from cometmq.world.background import Background
 from cometmq.world.system import SystemFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cometmq.client.consumer_options import ConsumerOptions
     from cometmq.client.options import ClientOptions
     from cometmq.client.strategy import Consume, Strategy
@@ -81,6 +84,8 @@ class Engine:
             core, options, subscriptions, self._rebalance, self._stats, consume.facts
         )
         self._lost: set[str] = set()
+        self.on_halt: Callable[[], object] = lambda: None
+        """Called when a failure policy asks for the end of the consumer."""
 
     @property
     def client_id(self) -> str:
@@ -137,7 +142,7 @@ class Engine:
 
     def _send_back(self) -> SendBack:
         options, core = self._options, self._core
-        times_max = reconsume_times_max(options.max_attempts, orderly=options.orderly)
+        times_max = reconsume_times_max(options.max_attempts, orderly=options.is_locking)
         delivery = Delivery(core, ProducerOptions(group=INNER_PRODUCER_GROUP))
         return SendBack(core, delivery, QueueChoice(os.getpid()), options.group, times_max)
 
@@ -155,7 +160,14 @@ class Engine:
             broke_off=self._rebalance.broke_off,
             give_up=self._rebalance.give_up,
             locks=self._locks,
+            files=SystemFiles(),
+            namesrv=self._core.options.namesrv,
+            halt=self._halt,
         )
+
+    def _halt(self, reason: str) -> None:
+        log.error("the consumer of %s stops: %s", self._options.group, reason)
+        self.on_halt()
 
     def _consumer_data(self) -> ConsumerData:
         return ConsumerData(
@@ -240,11 +252,13 @@ def _offsets(core: Core, options: ConsumerOptions) -> OffsetStore:
 
 def _locks(core: Core, options: ConsumerOptions) -> QueueLocks | None:
     """Locks, where the queues of an ordered group are shared out."""
-    if not options.orderly or options.broadcasting:
+    if not options.is_locking or options.broadcasting:
         return None
     return QueueLocks(core, options.group, options.lock_valid_s)
 
 
 def _strategy_of(options: ConsumerOptions) -> Strategy:
     """The way of handling that the options ask for."""
+    if options.is_by_key:
+        return ConsumeByKey
     return OrderlyConsume if options.orderly else ConcurrentConsume

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from inspect import iscoroutinefunction
 from typing import NamedTuple
 
+from cometmq.errors import SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import ConsumeStatus
 from cometmq.rules.retry import reason_of
@@ -45,6 +46,13 @@ class RetryLater(Exception):
         suspend_ms: int | None = None,
         done: int = 0,
     ) -> None:
+        for name, value in (
+            ("delay_level", delay_level),
+            ("suspend_ms", suspend_ms or 0),
+            ("done", done),
+        ):
+            if type(value) is not int or value < 0:
+                raise SettingsError(f"{name} is {value!r}; it must be a whole number, 0 or more")
         self.delay_level, self.suspend_ms, self.done = delay_level, suspend_ms, done
         super().__init__(reason)
 
@@ -62,6 +70,20 @@ class Outcome(NamedTuple):
     """What the handler raised; None for a status and for RetryLater."""
     verdict: ConsumeStatus | None = None
     """The status the handler returned, if it was one."""
+
+    @property
+    def kind(self) -> type[BaseException]:
+        """The type of the error; RetryLater where a status asked for later."""
+        return RetryLater if self.error is None else type(self.error)
+
+
+class Failure(NamedTuple):
+    """Why a message was given up, as sinks are told: calls of the handler, the last error, when."""
+
+    attempts: int
+    kind: type[BaseException]
+    reason: str
+    failed_ms: int
 
 
 DONE = Outcome(is_done=True)
@@ -131,6 +153,30 @@ def _failure(error: BaseException, messages: Sequence[MessageExt]) -> Outcome:
         exc_info=error,
     )
     return Outcome(is_done=False, reason=reason, error=error)
+
+
+def key_of(key: Callable[[MessageExt], Hashable], message: MessageExt) -> Hashable:
+    """Call a user's function for a message's key; never raises.
+
+    After an error, and for a value that cannot be a key, it is None: no key.
+    """
+    try:
+        found = key(message)
+        hash(found)
+    except Exception as error:
+        log.warning("the key of %r cannot be made, it counts as none", message, exc_info=error)
+        return None
+    return found
+
+
+def run_sink(sink: Callable[..., object], message: MessageExt, failure: Failure) -> bool:
+    """Give a message that failed to a user's sink; whether that returned. Never raises."""
+    try:
+        sink(message, failure)
+    except BaseException as error:
+        log.warning("the sink failed, %r waits and goes there again", message, exc_info=error)
+        return False
+    return True
 
 
 def _text_of(error: BaseException) -> str:

@@ -107,7 +107,7 @@ class Inbound:
                 "PROP_NAMESERVER_ADDR": ";".join(self._core.options.namesrv),
                 "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
                 "PROP_CLIENT_VERSION": "V5_3_3",
-                "PROP_CONSUMEORDERLY": "true" if self._options.orderly else "false",
+                "PROP_CONSUMEORDERLY": "true" if self._options.is_locking else "false",
                 "PROP_THREADPOOL_CORE_SIZE": str(self._options.consume_threads),
                 "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
                 **self._facts(),
@@ -162,7 +162,7 @@ class Inbound:
             outcome = await loop.run_in_executor(None, handlers.run, plain, [message])
         result = ConsumeMessageDirectlyResult(
             consume_result=_direct_result(outcome),
-            order=self._options.orderly,
+            order=self._options.is_locking,
             remark=outcome.reason or None,
             spent_time_ms=int((loop.time() - began) * 1000),
         )

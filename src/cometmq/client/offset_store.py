@@ -45,23 +45,31 @@ class OffsetStore:
         self._core, self._group = core, group
         self._from, self._timestamp_ms = consume_from, timestamp_ms
         self._memory: dict[MessageQueue, int] = {}
+        self._resets: set[MessageQueue] = set()
 
     def remember(self, queue: MessageQueue, offset: int) -> None:
         """Note that everything below `offset` is finished."""
         if offset > self._memory.get(queue, -1):
             self._memory[queue] = offset
+            self._resets.discard(queue)
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
         """Go to an offset, backwards too."""
+        self._resets.add(queue)
         self._memory[queue] = offset
 
     def remembered(self, queue: MessageQueue) -> int:
         """The offset noted last; 0 when there is none."""
         return self._memory.get(queue, 0)
 
+    def was_reset(self, queue: MessageQueue) -> bool:
+        """Whether nothing was noted of the queue since `reset` named a place to begin."""
+        return queue in self._resets
+
     def forget(self, queue: MessageQueue) -> None:
         """Drop what was noted: the queue is somebody else's now."""
         self._memory.pop(queue, None)
+        self._resets.discard(queue)
 
     async def start_offset(self, queue: MessageQueue) -> int:
         """Where to begin: where `reset` said, else at the committed offset, else by `consume_from`.

@@ -100,7 +100,7 @@ class PullLoop:
             limits,
             window.count,
             window.size_bytes,
-            window.span,
+            assigned.span,
             orderly=self._options.orderly,
         )
 

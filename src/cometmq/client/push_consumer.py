@@ -17,6 +17,7 @@ from cometmq.client.engine import Engine
 from cometmq.client.subscriptions import Subscriptions, selector_of
 from cometmq.client.validation import check_topic
 from cometmq.errors import ClientError
+from cometmq.rules.failure_policy import policies
 from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
     from cometmq.model.selector import MessageSelector
+    from cometmq.rules.failure_policy import FailurePolicy, Policies
 
 
 class AsyncPushConsumer:
@@ -65,12 +67,15 @@ class AsyncPushConsumer:
         self._subscriptions = Subscriptions(group, broadcasting=broadcasting)
         self._engine: Engine | None = None
         self._stopped: asyncio.Event | None = None
+        self._halting: asyncio.Task[None] | None = None
 
     def subscribe(
         self,
         topic: str,
         expression: str | MessageSelector = "*",
         handler: Handler | None = None,
+        *,
+        on_failure: FailurePolicy | Policies | None = None,
     ) -> None:
         """Let `handler` have the messages of `topic` that the expression takes.
 
@@ -78,6 +83,9 @@ class AsyncPushConsumer:
         on properties: MessageSelector.by_sql("price > 10"). All members of a group must subscribe
         to the same. Raises ClientError without a handler, for another expression and once the
         consumer has started, InvalidMessage for a bad topic.
+
+        `on_failure` says what becomes of this topic's messages that fail: a policy, or one for each
+        type of exception (see `OnFailure`); None means the consumer's own `on_failure`.
         """
         if handler is None:
             raise ClientError(
@@ -90,7 +98,7 @@ class AsyncPushConsumer:
         if self._engine is not None:
             raise ClientError("subscribe before the consumer is started")
         check_topic(topic)
-        self._subscriptions.add(topic, selector, handler)
+        self._subscriptions.add(topic, selector, handler, policies(on_failure))
 
     async def start(self) -> None:
         """Join the group and begin to receive. Waits for nothing: brokers may come later.
@@ -99,6 +107,7 @@ class AsyncPushConsumer:
         """
         if self._engine is None:
             engine = Engine(self._client_options, self._options, self._subscriptions, SystemClock())
+            engine.on_halt = self._halt
             self._stopped = asyncio.Event()
             self._engine, is_started = engine, False
             try:
@@ -121,6 +130,10 @@ class AsyncPushConsumer:
             finally:
                 if stopped is not None:
                     stopped.set()
+
+    def _halt(self) -> None:
+        """Stop soon, since a failure policy says so: a task of its own, the engine waits for it."""
+        self._halting = asyncio.get_running_loop().create_task(self.stop(), name="halt")
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the consumer is stopped, or `timeout_s` is over; whether it is stopped."""

@@ -286,7 +286,7 @@ class Rebalance:
 
         Until then the lock is renewed, so that nobody else begins either.
         """
-        while self._options.orderly and not await self._consume.drain(assigned, _SLOW_S):
+        while self._options.is_locking and not await self._consume.drain(assigned, _SLOW_S):
             log.warning("%s is kept from others until its handler is done", assigned.queue)
 
     async def _give_away(self, assigned: Assigned) -> None:

@@ -68,9 +68,12 @@ class SendBack:
             return await self._send(message, pairs)
         return True
 
-    async def bury(self, message: MessageExt, queue: MessageQueue, reason: str) -> bool:
+    async def bury(
+        self, message: MessageExt, queue: MessageQueue, reason: str, times_max: int | None = None
+    ) -> bool:
         """Make the message a dead letter of the group; False when no broker took it.
 
+        `times_max` is said to have been its maximum of repeats; None: that of the group.
         What does not fit into a record beside the message's properties is left out.
         """
         pairs = self._retry_pairs(message)
@@ -82,7 +85,9 @@ class SendBack:
         pairs[Property.DLQ_ORIGIN_MESSAGE_ID] = message.msg_id
         pairs[Property.DLQ_FAILED_AT] = str(self._core.clock.now_ms())
         # one above the maximum, so that a broker without a lock of ours buries it all the same
-        pairs[Property.RECONSUME_TIME] = str(self._times_max + 1)
+        times_max = self._times_max if times_max is None else times_max
+        pairs[Property.RECONSUME_TIME] = str(times_max + 1)
+        pairs[Property.MAX_RECONSUME_TIMES] = str(times_max)
         pairs, left_out = fitted(pairs, _room(message))
         if left_out:
             log.warning(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
     from cometmq.world.background import Background
-    from cometmq.world.ports import Clock
+    from cometmq.world.ports import Clock, Files
 
 
 class Consume(Protocol):
@@ -72,7 +72,11 @@ class Parts:
     give_up: Callable[[Assigned], None]
     """Drops a queue without committing anything; it is begun anew at the committed offset."""
     locks: QueueLocks | None = None
-    """There for orderly consumers only, and not when the group is broadcast to."""
+    """There for consumers that work under locks only, and not when the group is broadcast to."""
+    files: Files
+    namesrv: tuple[str, ...]
+    halt: Callable[[str], None]
+    """Stops the consumer soon, for the reason given."""
 
 
 Strategy = Callable[[Parts], Consume]

@@ -22,6 +22,7 @@ from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
     from cometmq.client.handlers import Handler
+    from cometmq.rules.failure_policy import Policies
 
 
 def selector_of(topic: str, expression: str | MessageSelector) -> MessageSelector:
@@ -47,6 +48,7 @@ class Subscription(NamedTuple):
     filter: Filter
     handler: Handler
     is_async: bool
+    on_failure: Policies | None = None
 
 
 class Subscriptions:
@@ -57,10 +59,16 @@ class Subscriptions:
         self._by_topic: dict[str, Subscription] = {}
         self._version = 0
 
-    def add(self, topic: str, selector: MessageSelector, handler: Handler) -> None:
+    def add(
+        self,
+        topic: str,
+        selector: MessageSelector,
+        handler: Handler,
+        on_failure: Policies | None = None,
+    ) -> None:
         """Let `handler` have the messages of `topic` that the selector takes."""
         data, wanted = _subscription(topic, selector)
-        self._by_topic[topic] = Subscription(data, wanted, handler, is_async(handler))
+        self._by_topic[topic] = Subscription(data, wanted, handler, is_async(handler), on_failure)
 
     def fix(self, version_ms: int) -> None:
         """Give the subscriptions their version; raises ClientError when there is none."""

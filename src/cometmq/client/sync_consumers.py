@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
     from cometmq.model.selector import MessageSelector
+    from cometmq.rules.failure_policy import FailurePolicy, Policies
 
 
 class PushConsumer:
@@ -60,6 +61,8 @@ class PushConsumer:
         topic: str,
         expression: str | MessageSelector = "*",
         handler: Handler | None = None,
+        *,
+        on_failure: FailurePolicy | Policies | None = None,
     ) -> None:
         """Let `handler` have the messages of `topic` that the expression takes.
 
@@ -67,8 +70,11 @@ class PushConsumer:
         on properties: MessageSelector.by_sql("price > 10"). All members of a group must subscribe
         to the same. Raises ClientError without a handler, for another expression and once the
         consumer has started, InvalidMessage for a bad topic.
+
+        `on_failure` says what becomes of this topic's messages that fail: a policy, or one for each
+        type of exception (see `OnFailure`); None means the consumer's own `on_failure`.
         """
-        self._inner.subscribe(topic, expression, handler)
+        self._inner.subscribe(topic, expression, handler, on_failure=on_failure)
 
     def start(self) -> None:
         """Join the group and begin to receive. Waits for nothing: brokers may come later.

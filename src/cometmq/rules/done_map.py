@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 RUNS_MAX = 8192
 """Runs a map keeps; the highest are forgotten first, and their messages come again."""
+_PENDING_MAX = 2
 _HEAD = Struct(">IH")
 _START, _DONE, _TOLD = b"S", b"D", b"T"
 _SHIFT, _LOW, _MORE = 7, 0x7F, 0x80
@@ -128,6 +129,57 @@ def runs_of(offsets: Iterable[int]) -> list[Run]:
         else:
             runs.append((offset, offset + 1))
     return runs
+
+
+class Journal:
+    """The journal of the one who works on a queue now: what was found, and what to write next.
+
+    What was found counts only if the offset to start from is one that its writer committed; any
+    other offset, and a reset, means that somebody decided otherwise.
+    """
+
+    __slots__ = ("_known", "_known_ms", "done", "ours", "owner", "top_store_ms")
+
+    def __init__(self, owner: str, start: int, found: bytes | None, *, is_reset: bool) -> None:
+        self.owner = owner
+        self.ours: tuple[int, ...] = (start,)
+        saved = decode(found) if found and not is_reset else None
+        is_ours = saved is not None and saved.owner == owner and start in saved.ours
+        self.done = saved.done if saved and is_ours else DoneMap(start)
+        self.top_store_ms = saved.top_store_ms if saved and is_ours else 0
+        self._known = DoneMap(self.done.base, self.done.runs)
+        self._known_ms = self.top_store_ms if is_ours else -1
+
+    def is_known(self, offset: int, store_ms: int) -> bool:
+        """Whether the message was finished before the start.
+
+        One that was stored later than all that was finished is another one, of a topic made anew.
+        """
+        return store_ms <= self._known_ms and offset in self._known
+
+    def start(self) -> bytes:
+        """Return the record to begin a new file with."""
+        return start_record(Saved(self.owner, self.ours, self.top_store_ms, self.done))
+
+    def finished(self, offsets: Iterable[int], base: int, top_store_ms: int) -> bytes:
+        """Note what was finished, and that all below `base` is; return the record to append."""
+        runs = runs_of(sorted(offsets))
+        for start, end in runs:
+            self.done.add(start, end)
+        self.done.advance(base)
+        self.top_store_ms = max(self.top_store_ms, top_store_ms)
+        return done_record(base, self.top_store_ms, runs)
+
+    def telling(self, offset: int) -> bytes:
+        """Note that a broker is about to be told `offset`; return the record to append before."""
+        pending = self.ours[1:][-_PENDING_MAX:]  # told before, and not known to have arrived
+        self.ours = (self.ours[0], *pending, offset)
+        return told_record(self.ours)
+
+    def told(self, offset: int) -> bytes:
+        """Note that the broker has `offset` for certain; return the record to append."""
+        self.ours = (offset,)
+        return told_record(self.ours)
 
 
 def _apply(saved: Saved | None, payload: bytes) -> Saved | None:

@@ -28,7 +28,7 @@ BARRIER = None
 class Lane(Generic[M]):
     """The unfinished messages of one key that were let in, oldest first."""
 
-    __slots__ = ("alone_until", "is_in_hand", "key", "waiting")
+    __slots__ = ("alone_until", "is_in_hand", "key", "reason", "since_ms", "waiting")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
@@ -37,6 +37,9 @@ class Lane(Generic[M]):
         self.is_in_hand = False
         self.alone_until = -1
         """Up to which offset messages are handled one at a time, since a batch has failed."""
+        self.reason = ""
+        """Why its head failed last, and since when (epoch ms) it fails: for people."""
+        self.since_ms = 0
 
     def head(self, most: int) -> list[M]:
         """Up to `most` of the oldest messages; they stay where they are."""

@@ -1,0 +1,143 @@
+"""One queue handled by key: its window, its lanes, its journal and its breaker, worked together.
+
+Owns what happens to a message from pull to end; refuses to know handlers, files, brokers, and time
+(an argument, seconds). Invariants: a message leaves the window only when it is done or has met its
+end; what is written down as finished has left the window; a message is handled while all of its
+key before it is finished, and so is everything when it has no key (a barrier).
+Java: nothing alike
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from cometmq.rules.failure_policy import Ending, decide
+from cometmq.rules.key_lanes import BARRIER, KeyLanes
+from cometmq.rules.process_queue import Queued
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from cometmq.rules.breaker import Breaker
+    from cometmq.rules.done_map import Journal
+    from cometmq.rules.failure_policy import FailurePolicy, Verdict
+    from cometmq.rules.key_lanes import Lane
+    from cometmq.rules.process_queue import ProcessQueue
+
+
+class Keyed(Queued, Protocol):
+    """What is needed of a message."""
+
+    store_ms: int
+    reconsume_times: int
+
+
+M = TypeVar("M", bound=Keyed)
+
+
+class Turn(Generic[M]):
+    """Messages of one lane in hand, oldest first."""
+
+    __slots__ = ("is_probe", "lane", "messages")
+
+    def __init__(self, lane: Lane[M], messages: list[M], *, is_probe: bool) -> None:
+        self.lane, self.messages, self.is_probe = lane, messages, is_probe
+
+    @property
+    def key(self) -> Hashable:
+        """The key as the breaker counts it: each barrier is one of its own."""
+        return self.lane.key if self.lane.key is not BARRIER else self.messages[0].queue_offset
+
+
+class KeyQueue(Generic[M]):
+    """The work on one queue. One owner: the client's loop."""
+
+    __slots__ = ("_fresh", "_journal", "_lanes", "_top_ms", "breaker", "window")
+
+    def __init__(self, window: ProcessQueue[M], journal: Journal, breaker: Breaker) -> None:
+        self.window, self._journal, self.breaker = window, journal, breaker
+        self._lanes: KeyLanes[M] = KeyLanes()
+        self._fresh: list[int] = []  # finished, and not written down yet
+        self._top_ms = 0
+
+    def feed(self, messages: Iterable[tuple[Hashable, M]]) -> None:
+        """Take what was pulled, with its keys; what was finished before the start is done."""
+        known = []
+        for key, message in messages:
+            if self._journal.is_known(message.queue_offset, message.store_ms):
+                known.append(message)
+            else:
+                self._lanes.put(key, message)
+        self.window.done(known)
+
+    def begin(self, most: int, now: float) -> Turn[M] | None:
+        """Take up to `most` messages of the next lane in hand; None when none may begin now."""
+        breaker = self.breaker
+        if not breaker.may_begin(now):
+            return None
+        is_probe = breaker.is_open
+        lane = self._lanes.take(now)
+        if lane is None:
+            if is_probe:
+                breaker.gave_nothing()
+            return None
+        is_alone = is_probe or lane.waiting[0].queue_offset <= lane.alone_until
+        return Turn(lane, lane.head(1 if is_alone else most), is_probe=is_probe)
+
+    def finish(self, turn: Turn[M], number: int) -> None:
+        """Let go of the first messages of a turn: they are done, or have met their end."""
+        messages = turn.messages[:number]
+        del turn.messages[:number]
+        self._lanes.finish(turn.lane, number)
+        self.window.done(messages)
+        for message in messages:
+            self._fresh.append(message.queue_offset)
+            self._top_ms = max(self._top_ms, message.store_ms)
+        turn.lane.reason, turn.lane.since_ms = "", 0
+
+    def succeeded(self, turn: Turn[M], number: int, now: float) -> bool:
+        """Note that the handler is done with the first messages; whether an outage ended."""
+        key = turn.key
+        self.finish(turn, number)
+        return self.breaker.succeeded(key, now, is_probe=turn.is_probe)
+
+    def failed(
+        self, turn: Turn[M], number: int, policy: FailurePolicy, rest_ms: int, now: float
+    ) -> tuple[Verdict, bool]:
+        """Judge a call that failed on the first messages; the verdict, and if an outage began.
+
+        A batch is tried again message by message, and what fails in an outage costs no attempt.
+        """
+        first, lane = turn.messages[0], turn.lane
+        lane.alone_until = max(lane.alone_until, turn.messages[number - 1].queue_offset)
+        has_begun = self.breaker.failed(turn.key, now, is_probe=turn.is_probe)
+        is_outage = self.breaker.is_open
+        failures = first.reconsume_times + 1
+        verdict = decide(policy, failures, rest_ms, is_outage=is_outage or number > 1)
+        if verdict.ending is Ending.NONE and number == 1 and not is_outage:
+            first.reconsume_times = failures
+        return verdict, has_begun
+
+    def put_down(self, turn: Turn[M], rest_until: float | None = None) -> None:
+        """Give a turn out of hand; its lane goes on, at once or at a time."""
+        self._lanes.put_down(turn.lane, rest_until)
+
+    def next_wake(self) -> float | None:
+        """When the first lane that rests goes on; None when none rests."""
+        return self._lanes.next_wake()
+
+    def stuck(self) -> Lane[M] | None:
+        """The lane whose head holds back the commit, if that head has failed."""
+        offset = self.window.commit_offset
+        for lane in self._lanes.lanes:
+            if lane.reason and lane.waiting and lane.waiting[0].queue_offset == offset:
+                return lane
+        return None
+
+    def unwritten(self) -> bytes:
+        """What to append to the journal now; empty when nothing was finished since."""
+        if not self._fresh:
+            return b""
+        record = self._journal.finished(self._fresh, self.window.commit_offset, self._top_ms)
+        self._fresh.clear()
+        return record

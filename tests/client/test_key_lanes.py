@@ -1,0 +1,238 @@
+"""Key lanes against a real broker: order, stuck keys, barriers, restarts, resets."""
+
+import threading
+import time
+from collections import defaultdict
+
+import pytest
+
+from client.served import until
+from cometmq import (
+    Admin,
+    Message,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+    RetryLater,
+    SettingsError,
+)
+
+
+class Seen:
+    """What a handler was called with."""
+
+    def __init__(self):
+        self.bodies, self.by_key = [], defaultdict(list)
+        self._lock = threading.Lock()
+
+    def note(self, messages):
+        with self._lock:
+            for message in messages:
+                self.bodies.append(message.body.decode())
+                self.by_key[message.sharding_key].append(message.body.decode())
+
+
+@pytest.fixture
+def by_key(served, group, tmp_path):
+    """Makes members of one group that remember on one disk."""
+
+    def make(topic, handler, **settings):
+        given = {
+            "namesrv": served.namesrv,
+            "order": "key",
+            "consume_from": "first",
+            "suspend_ms": 50,
+            "state_dir": tmp_path / "state",
+            "lock_renew_s": 0.5,
+            "lock_valid_s": 2.0,
+            "rebalance_s": 1.0,
+        }
+        subscribed = {"on_failure": settings.pop("on_failure", None)}
+        consumer = PushConsumer(group, **(given | settings))
+        consumer.subscribe(topic, "*", handler, **subscribed)
+        return consumer
+
+    return make
+
+
+def send(served, topic, *bodies):
+    """Send texts of the form "key" + number in one queue's order; "-" is no key."""
+    with Producer("senders", namesrv=served.namesrv) as producer:
+        for body in bodies:
+            key = None if body[0] == "-" else body[0]
+            producer.send(Message(topic, body.encode(), sharding_key=key))
+
+
+def committed(served, group, topic):
+    with Admin(namesrv=served.namesrv) as admin:
+        return sum(offset or 0 for offset in admin.group_offsets(group, topic).values())
+
+
+def test_keys_go_side_by_side_and_each_in_its_order(served, make_topic, by_key):
+    topic, seen = make_topic(served, 1), Seen()
+    bodies = [f"{key}{step:02}" for step in range(20) for key in "abcdefgh"]
+    send(served, topic, *bodies)
+    running, most = 0, 0
+    lock = threading.Lock()
+
+    def handle(messages):
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.005)
+        seen.note(messages)
+        with lock:
+            running -= 1
+
+    with by_key(topic, handle):
+        until(lambda: len(seen.bodies) == len(bodies))
+    assert most >= 4, "one queue, and its keys did not go side by side"
+    assert all(own == sorted(own) for own in seen.by_key.values())
+
+
+def test_a_stuck_key_holds_up_neither_others_nor_what_is_fetched_later(served, make_topic, by_key):
+    topic, seen, is_stuck = make_topic(served, 1), Seen(), [True]
+    send(served, topic, *(f"{key}{step:02}" for step in range(50) for key in "abc"))
+
+    def handle(messages):
+        if messages[0].body == b"a10" and is_stuck:
+            raise RetryLater("not yet")
+        seen.note(messages)
+
+    with by_key(topic, handle, pull_batch_size=8) as consumer:
+        until(lambda: len(seen.by_key["b"]) == len(seen.by_key["c"]) == 50)
+        assert seen.by_key["a"] == [f"a{step:02}" for step in range(10)]
+        is_stuck.clear()
+        until(lambda: len(seen.by_key["a"]) == 50)
+        assert consumer.assigned
+    assert all(own == sorted(own) and len(own) == 50 for own in seen.by_key.values())
+
+
+def test_a_message_without_key_passes_nothing_and_nothing_passes_it(served, make_topic, by_key):
+    topic, seen = make_topic(served, 1), Seen()
+    send(served, topic, *(body for at in range(10) for body in (f"a{at}", f"b{at}", f"-{at}")))
+
+    def handle(messages):
+        time.sleep(0.002)
+        seen.note(messages)
+
+    with by_key(topic, handle):
+        until(lambda: len(seen.bodies) == 30)
+    for at in range(10):
+        part = seen.bodies[at * 3 : at * 3 + 3]
+        assert sorted(part[:2]) == [f"a{at}", f"b{at}"]
+        assert part[2] == f"-{at}"
+
+
+def test_messages_without_key_are_free_where_one_says_so(served, make_topic, by_key):
+    topic, seen = make_topic(served, 1), Seen()
+    send(served, topic, "-stuck", *(f"-{at}" for at in range(9)))
+
+    def handle(messages):
+        if messages[0].body == b"-stuck" and len(seen.bodies) < 9:
+            raise RetryLater
+        seen.note(messages)
+
+    with by_key(topic, handle, without_key="free"):
+        until(lambda: len(seen.bodies) == 10)
+    assert seen.bodies[-1] == "-stuck"
+
+
+def test_the_key_is_a_property_or_a_function_and_one_that_fails_is_none(served, make_topic, by_key):
+    topic, seen, keys = make_topic(served, 1), Seen(), []
+    send(served, topic, "a1", "b1", "a2")
+
+    def key(message):
+        keys.append(message.body)
+        if message.body == b"b1":
+            raise ValueError("no key in here")
+        return message.body[:1]
+
+    with by_key(topic, seen.note, key=key):
+        until(lambda: len(seen.bodies) == 3)
+    assert seen.bodies == ["a1", "b1", "a2"]
+    assert keys == [b"a1", b"b1", b"a2"]
+
+
+def test_a_restart_on_the_same_disk_repeats_unfinished_messages_only(
+    served, group, make_topic, by_key
+):
+    topic, seen = make_topic(served, 1), Seen()
+    send(served, topic, *(f"{key}{step:02}" for step in range(20) for key in "abc"))
+
+    def stuck(messages):
+        if messages[0].body == b"a05":
+            raise RetryLater
+        seen.note(messages)
+
+    with by_key(topic, stuck):
+        until(lambda: len(seen.bodies) == 45)
+    assert committed(served, group, topic) == 15, "the lowest unfinished one is a05"
+    again = Seen()
+    with by_key(topic, again.note):
+        until(lambda: len(again.bodies) >= 15)
+        time.sleep(0.3)
+    assert again.bodies == [f"a{step:02}" for step in range(5, 20)]
+    assert committed(served, group, topic) == 60
+
+
+def test_on_another_disk_what_is_above_the_committed_offset_comes_again(
+    served, group, make_topic, by_key, tmp_path
+):
+    topic, seen = make_topic(served, 1), Seen()
+    send(served, topic, "a1", "b1", "b2", "b3")
+
+    def stuck(messages):
+        if messages[0].body == b"a1":
+            raise RetryLater
+        seen.note(messages)
+
+    with by_key(topic, stuck):
+        until(lambda: len(seen.bodies) == 3)
+    moved = Seen()
+    with by_key(topic, moved.note, state_dir=tmp_path / "another"):
+        until(lambda: len(moved.bodies) == 4)
+    assert moved.by_key == {"a": ["a1"], "b": ["b1", "b2", "b3"]}
+
+
+@pytest.mark.parametrize("offset", [0, 2])
+def test_a_reset_discards_what_was_noted_as_done(served, group, make_topic, by_key, offset):
+    topic, seen = make_topic(served, 1), Seen()
+    send(served, topic, "c1", "a1", "b1", "b2")
+
+    def stuck(messages):
+        if messages[0].body == b"a1":
+            raise RetryLater
+        seen.note(messages)
+
+    with by_key(topic, stuck):
+        until(lambda: len(seen.bodies) == 3)
+    with Admin(namesrv=served.namesrv) as admin:
+        queue = MessageQueue(topic, admin.queues(topic)[0].broker_name, 0)
+        admin.set_group_offsets(group, {queue: offset})
+    again = Seen()
+    with by_key(topic, again.note):
+        until(lambda: len(again.bodies) >= 4 - offset)
+    assert sorted(again.bodies) == sorted(["c1", "a1", "b1", "b2"][offset:])
+
+
+def test_settings_that_contradict_each_other_are_refused(served):
+    for wrong in (
+        {"order": "sideways"},
+        {"order": "key", "orderly": True},
+        {"order": "queue", "orderly": False},
+        {"order": "key", "broadcasting": True},
+        {"key": "account"},
+        {"order": "key", "key": 5},
+        {"order": "key", "without_key": "lost"},
+        {"on_failure": "retry"},
+    ):
+        with pytest.raises(SettingsError):
+            PushConsumer("g", namesrv=served.namesrv, **wrong)
+
+
+def test_a_delay_that_is_no_number_is_refused_where_it_is_made():
+    for wrong in ({"delay_level": "3"}, {"delay_level": -1}, {"suspend_ms": 1.5}):
+        with pytest.raises(SettingsError):
+            RetryLater(**wrong)
