@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cometmq.wire import stored
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from cometmq.store.file_row import FileRow, Segment
@@ -186,6 +187,17 @@ class CommitLog:
         if size <= SMALL_BYTES:
             return stored.properties_after(magic, head, body_end)
         return stored.properties_after(magic, read(phy_offset + body_end, size - body_end), 0)
+
+    def gather(self, places: Sequence[int], sizes: Sequence[int], total: int) -> bytes | None:
+        """Copy records out, side by side, in the order of their places; None: not in one file."""
+        first, end = places[0], places[-1] + sizes[-1]
+        base = self._row.base_of(first)
+        segment = self._row.segments.get(base)
+        if segment is None or end > base + self._file_bytes:
+            return None
+        if end - first == total:
+            return segment.wake().read(first - base, total)
+        return segment.wake().gather(base, places, sizes)
 
     def record_at(self, phy_offset: int) -> bytes | None:
         """The record that begins there; None when none does."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cometmq.world.ports import DiskSpace, FileStat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import Random
 
     _Names = dict[Path, "_Inode | _Directory"]
@@ -124,6 +124,12 @@ class SimFile:
         """Copy bytes out; fewer come back past the end."""
         self._check()
         return bytes(self._inode.live[at : at + length])
+
+    def gather(self, base: int, places: Sequence[int], sizes: Sequence[int]) -> bytes:
+        """Copy pieces out, side by side; `places` count from `base` bytes before the file."""
+        return b"".join(
+            [self.read(at - base, size) for at, size in zip(places, sizes, strict=True)]
+        )
 
     def write(self, at: int, data: bytes) -> None:
         """Write all bytes, or raise OSError: then a part of them may have been written."""

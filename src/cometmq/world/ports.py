@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -31,6 +31,10 @@ class OpenFile(Protocol):
 
     def read(self, at: int, length: int) -> bytes:
         """Copy bytes out; fewer come back past the end."""
+        ...
+
+    def gather(self, base: int, places: Sequence[int], sizes: Sequence[int]) -> bytes:
+        """Copy pieces out, side by side; `places` count from `base` bytes before the file."""
         ...
 
     def write(self, at: int, data: bytes) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from cometmq.world.ports import DiskSpace, FileStat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from cometmq.world.ports import OpenFile
@@ -59,6 +59,12 @@ class PlainFile:
     def read(self, at: int, length: int) -> bytes:
         """Copy bytes out; fewer come back past the end."""
         return os.pread(self._fd, length, at)
+
+    def gather(self, base: int, places: Sequence[int], sizes: Sequence[int]) -> bytes:
+        """Copy pieces out, side by side; `places` count from `base` bytes before the file."""
+        return b"".join(
+            [self.read(at - base, size) for at, size in zip(places, sizes, strict=True)]
+        )
 
     def write(self, at: int, data: bytes) -> None:
         """Write all bytes, or raise OSError: then any part of them may have been written."""
@@ -99,6 +105,16 @@ class MappedFile(PlainFile):
     def read(self, at: int, length: int) -> bytes:
         """Copy bytes out; fewer come back past the end."""
         return self._map[at : at + length]
+
+    def gather(self, base: int, places: Sequence[int], sizes: Sequence[int]) -> bytes:
+        """Copy pieces out, side by side; `places` count from `base` bytes before the file."""
+        mapped = self._map
+        return b"".join(
+            [
+                mapped[(at := place - base) : at + size]
+                for place, size in zip(places, sizes, strict=True)
+            ]
+        )
 
     def close(self) -> None:
         """Give the file back; its bytes stay as they are."""

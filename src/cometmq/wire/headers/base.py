@@ -39,25 +39,25 @@ class Header:
 
         Fields that the class does not know are ignored.
         """
-        values: dict[str, Any] = {}
+        plan = _plans.get(cls) or _plan(cls)
+        fields, values = plan.fields, {}
         wire = text = ""
         try:
-            for name, wire, parse, is_mandatory in _plan(cls).fields:
-                found = ext.get(wire)
-                if found is not None:
-                    text = found
+            for wire, text in ext.items():  # what came, not what could come: 2 us less for a pull
+                if wire in fields:
+                    name, parse = fields[wire]
                     values[name] = parse(text) if parse else text
-                elif is_mandatory:
-                    raise BadHeader(wire)
         except ValueError as error:
             raise BadHeader(wire, f"is {text[:40]!r}, which is {error}") from None
+        if not plan.mandatory <= values.keys():
+            raise BadHeader(next(wire for wire in fields if _is_missing(plan, values, wire)))
         return cls(**values)
 
     def encode(self) -> dict[str, str]:
         """Return the fields as they go out; those that are None are left out."""
         fields: dict[str, str] = {}
         plan = _plan(type(self))
-        for wire, value in zip(plan.wire_names, plan.values_of(self), strict=True):
+        for wire, value in zip(plan.fields, plan.values_of(self), strict=True):
             if value is None:
                 continue
             kind = type(value)
@@ -73,9 +73,9 @@ class Header:
 class _Plan(NamedTuple):
     """How one class goes to the wire and comes from it."""
 
-    fields: list[tuple[str, str, _Parse | None, bool]]
-    """Name, wire name, parser (None for texts), whether mandatory."""
-    wire_names: list[str]
+    fields: dict[str, tuple[str, _Parse | None]]
+    """Wire name to name and parser (None for texts)."""
+    mandatory: frozenset[str]
     values_of: Callable[[Header], tuple[Any, ...]]
 
 
@@ -91,17 +91,25 @@ def _plan(cls: type[Header]) -> _Plan:
 
 def _make_plan(cls: type[Header]) -> _Plan:
     hints = get_type_hints(cls, include_extras=True)
-    fields = [
-        (
+    found = dataclasses.fields(cls)
+    fields = {
+        cls.wire_names.get(field.name) or camel_case(field.name): (
             field.name,
-            cls.wire_names.get(field.name) or camel_case(field.name),
             _parser(hints[field.name]),
-            field.default is _MISSING and field.default_factory is _MISSING,
         )
-        for field in dataclasses.fields(cls)
-    ]
-    names = [name for name, _, _, _ in fields]
-    return _Plan(fields, [wire for _, wire, _, _ in fields], _values_getter(names))
+        for field in found
+    }
+    mandatory = frozenset(
+        field.name
+        for field in found
+        if field.default is _MISSING and field.default_factory is _MISSING
+    )
+    return _Plan(fields, mandatory, _values_getter([field.name for field in found]))
+
+
+def _is_missing(plan: _Plan, values: Mapping[str, Any], wire: str) -> bool:
+    name = plan.fields[wire][0]
+    return name in plan.mandatory and name not in values
 
 
 def _values_getter(names: list[str]) -> Callable[[Header], tuple[Any, ...]]:
