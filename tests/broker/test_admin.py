@@ -293,11 +293,12 @@ def test_the_runtime_information_has_every_key_that_tools_read(tmp_path: Path) -
     run(story())
 
 
-def test_a_message_is_found_by_its_place_and_not_yet_by_its_key(tmp_path: Path) -> None:
+def test_a_message_is_found_by_its_place_its_key_its_id_and_its_tag(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as rig:
             client = await rig.client()
-            sent = await client.send("T", b"found", properties={"KEYS": "k"})
+            pairs = {"KEYS": "a k", "UNIQ_KEY": "id-1", "TAGS": "t"}
+            sent = await client.send("T", b"found", properties=pairs)
             offset = str(int(sent.ext["msgId"][16:], 16))
             answer = await client.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset)
             assert records(answer)[0].body == b"found"
@@ -306,13 +307,22 @@ def test_a_message_is_found_by_its_place_and_not_yet_by_its_key(tmp_path: Path) 
                 assert answer.code == ResponseCode.SYSTEM_ERROR
             fields = {
                 "topic": "T",
-                "key": "k",
                 "maxNum": "32",
                 "beginTimestamp": "0",
-                "endTimestamp": "9999999999999",
+                "endTimestamp": str((1 << 63) - 1),
             }
-            answer = await client.call(RequestCode.QUERY_MESSAGE, **fields)
-            assert answer.code == ResponseCode.QUERY_NOT_FOUND
+            unique = {"_UNIQUE_KEY_QUERY": "true", "maxNum": "0"}
+            asked = ({"key": "k"}, {"key": "id-1"} | unique, {"key": "t", "indexType": "T"})
+            for more in asked:
+                answer = await client.call(RequestCode.QUERY_MESSAGE, **(fields | more))
+                assert answer.code == ResponseCode.SUCCESS
+                assert [record.body for record in records(answer)] == [b"found"]
+                assert answer.ext["indexLastUpdatePhyoffset"] == offset
+                assert int(answer.ext["indexLastUpdateTimestamp"]) == records(answer)[0].store_ms
+            for nothing in ({"key": "t"}, {"key": "k", "maxNum": "0"}, {"key": "a k"}):
+                answer = await client.call(RequestCode.QUERY_MESSAGE, **(fields | nothing))
+                assert answer.code == ResponseCode.QUERY_NOT_FOUND
+                assert answer.ext["indexLastUpdatePhyoffset"] == "0"
 
     run(story())
 

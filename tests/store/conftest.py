@@ -81,7 +81,8 @@ class Shop:
 
 
 def small(**changes: object) -> StoreSettings:
-    given = {"commit_log_file_bytes": 16384, "consume_queue_file_bytes": 400} | changes
+    given = {"commit_log_file_bytes": 16384, "consume_queue_file_bytes": 400}
+    given |= {"max_hash_slot_num": 1500, "max_index_num": 60} | changes
     return StoreSettings(**given)
 
 

@@ -10,7 +10,7 @@ from random import Random
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import Draft, GetStatus, MessageStore, PutStatus
 from cometmq.testing.sim_files import SimClock, SimFiles, SimWorker
-from cometmq.wire import stored
+from cometmq.wire import properties, stored
 
 ROOT = Path("/store")
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
@@ -23,6 +23,7 @@ class LossError(AssertionError):
 
 def small(flush: str = "SYNC_FLUSH", **more: object) -> StoreSettings:
     given = {"commit_log_file_bytes": 8192, "consume_queue_file_bytes": 320, "open_files_max": 8}
+    given |= {"max_hash_slot_num": 1500, "max_index_num": 40, "read_threads": 1}
     return StoreSettings(flush_disk_type=flush, **(given | more))
 
 
@@ -36,6 +37,7 @@ class Life:
         self.settings = small(flush, append_crc=self.rng.random() < 0.8)
         self.acked: dict[Queue, dict[int, bytes]] = {}
         self.tried: dict[Queue, dict[int, set[bytes]]] = {}
+        self.keyed: set[bytes] = set()
         self.workers: list[SimWorker] = []
         self.store = self.open()
         self._number = 0
@@ -65,7 +67,8 @@ class Life:
             self._number += 1
             filling = bytes((self._number % 251 + 1,))
             body = b"%d:" % self._number + filling * rng.choice((0, 5, 90, 700, 1500))
-            drafts.append(Draft(*queue, body, b"TAGS\x01a\x02", born_ms=1))
+            keys = b"KEYS\x01k%d all\x02TAGS\x01a\x02" % self._number
+            drafts.append(Draft(*queue, body, keys, born_ms=1))
         placed = self.store.put_batch(drafts) if len(drafts) > 1 else [self.store.put(drafts[0])]
         for draft, place in zip(drafts, placed, strict=True):
             if place.status is PutStatus.PUT_OK:
@@ -90,6 +93,8 @@ class Life:
             self.clock.ms += rng.choice((0, 1, 400, 20_000))
             if rng.random() < 0.2:
                 self.store._upkeep.flush_if_due()
+            if rng.random() < 0.4:
+                await self.store.lookup.keep_up()
             if rng.random() < 0.3 and all(chore.done() for chore in chores):
                 chores.append(asyncio.create_task(self.store._upkeep.write_queues()))
             for _ in range(rng.randint(0, 4)):
@@ -139,6 +144,19 @@ class Life:
             # Later lives go on from what was found: what was found stays.
             self.acked[queue] = dict(found)
 
+    async def look_up(self) -> None:
+        """Every message that is there is found by its own key, once, and by no other's."""
+        await self.store.lookup.catch_up()
+        for topic in ("A", "B"):
+            queues = [acked for queue, acked in self.acked.items() if queue[0] == topic]
+            # A record torn behind its body counts as whole, and may have lost its keys.
+            bodies = [body for acked in queues for body in acked.values() if body in self.keyed]
+            for body in self.rng.sample(bodies, min(len(bodies), 10)):
+                key = f"k{int(body.partition(b':')[0])}"
+                found = (await self.store.lookup.query(topic, key, 64, 0, 1 << 60)).records
+                if [stored.decode(raw).body for raw in found] != [body]:
+                    raise LossError(f"{topic} {key} finds {len(found)} records")
+
     def read(self, queue: Queue) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
         offset = 0
@@ -155,6 +173,9 @@ class Life:
                         f"{queue} {offset}: a record of {record.topic} {record.queue_id}"
                     )
                 found[record.queue_offset] = record.body
+                self.keyed.discard(record.body)
+                if (properties.find(record.properties, b"KEYS") or b"").endswith(b" all"):
+                    self.keyed.add(record.body)
             offset = got.next_offset
 
 
@@ -172,6 +193,7 @@ async def live(
             life.acked.clear()
         life.open()
         life.reckon()
+        await life.look_up()
     await life.store.stop()
     return ends
 

@@ -196,7 +196,7 @@ class Broker:
         live.on_broker += [self._send.adjust, fast.adjust, self._outbound.adjust, self._adjust]
         live.on_store.append(store.adjust)
         self._live = live
-        table = self._table(now_ms, ram_bytes() * store_settings.memory_percent // 100)
+        table = self._table(now_ms, store_settings)
         table.update(
             RuntimeRequests(
                 store, state.delays, state.stats, world.root, world.files, now_ms
@@ -335,7 +335,10 @@ class Broker:
             await self._outbound.unregister()
         await self._pool.close()
 
-    def _table(self, now_ms: Callable[[], int], fresh_bytes: int) -> dict[int, Handler]:
+    def _table(
+        self, now_ms: Callable[[], int], store_settings: StoreSettings
+    ) -> dict[int, Handler]:
+        fresh_bytes = ram_bytes() * store_settings.memory_percent // 100
         settings, store, state = self.settings, self.store, self.state
         topics, groups, clients = state.topics, state.groups, state.clients
         offsets, holds, stats = state.offsets, state.holds, state.stats
@@ -371,7 +374,7 @@ class Broker:
                 store, clients, self._send, stats, settings, lambda: self.address, now_ms
             ),
             transactions=state.transactions,
-            view=ViewHandler(store),
+            view=ViewHandler(store, store_settings),
             admin={
                 **TopicRequests(topics, offsets, store, stats).table(),
                 **GroupRequests(groups, offsets, stats).table(),

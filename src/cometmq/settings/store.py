@@ -85,11 +85,25 @@ class StoreSettings:
     transfer_count_on_disk_max: int = setting(
         8, java="maxTransferCountOnMessageInDisk", note="messages of one pull, old ones", live=True
     )
+    message_index_enable: bool = setting(
+        default=True, note="file messages under their ids, keys and tags, to be found by them"
+    )
+    max_hash_slot_num: int = setting(5_000_000, note="slots of each index file, 4 bytes each")
+    max_index_num: int = setting(20_000_000, note="entries of each index file, 20 bytes each")
+    max_query_num: int = setting(
+        64, java="maxMsgsNumBatch", note="messages one lookup by key gets at most"
+    )
+    default_query_max_num: int = setting(
+        32, note="messages a lookup by a client's message id gets at most"
+    )
     memory_percent: int = setting(
         40, java="accessMessageInMemoryMaxRatio", note="share of RAM of log that counts as fresh"
     )
     unwritten_bytes_max: int = setting(
         64 * 1024 * 1024, note="bytes put and not yet safe above which puts are refused"
+    )
+    read_threads: int = setting(
+        4, note="threads that read what is no longer in memory, for consumers far behind"
     )
     open_files_max: int = setting(200, note="store files kept open at once")
     delete_when: str = setting(
@@ -141,6 +155,9 @@ class StoreSettings:
         at_least(self, 1, "transfer_bytes_in_memory_max", "transfer_count_in_memory_max")
         at_least(self, 1, "transfer_bytes_on_disk_max", "transfer_count_on_disk_max")
         at_least(self, 4, "open_files_max")
+        between(self, 1, 64, "read_threads")
+        at_least(self, 1, "max_hash_slot_num", "max_query_num", "default_query_max_num")
+        at_least(self, 2, "max_index_num")
         at_least(self, 1, "unwritten_bytes_max", "delete_file_batch_max", "clean_interval_ms")
         at_least(self, 0, "file_reserved_hours")
         between(self, 0, 100, "memory_percent", "disk_used_percent_max")

@@ -27,6 +27,9 @@ _PREFIX = Struct(">iI")
 _OFFSETS = Struct(">qqi")
 _TIME = Struct(">q")
 SMALL_BYTES = 1024
+_SURE_BYTES = 64 * 1024 * 1024
+"""How much of what was written last is taken to be in memory without asking."""
+_SPAN_BYTES = 65_536
 _MAGICS = (stored.MAGIC_V1, stored.MAGIC_V2)
 
 
@@ -35,7 +38,9 @@ class CommitLog:
 
     __slots__ = (
         "_file_bytes",
+        "_life_start",
         "_row",
+        "_sure_next",
         "_torn",
         "_with_crc",
         "flushed",
@@ -58,6 +63,7 @@ class CommitLog:
     def begin_at(self, tail: int) -> None:
         """Take `tail` as the end of what is in the files and durable."""
         self.tail = self.written = self.flushed = tail
+        self._life_start = self._sure_next = tail
         self.room = self._file_bytes - tail % self._file_bytes
 
     @property
@@ -138,6 +144,9 @@ class CommitLog:
             self._mend(start)
             raise
         self.written = end
+        if end > self._sure_next:
+            self._sure_next = end + (_SURE_BYTES >> 3)
+            self._row.sure_from = max(self._life_start, end - _SURE_BYTES)
 
     def _mend(self, start: int) -> None:
         """Wipe out what a failed write left behind; tried again before the next write."""
@@ -164,6 +173,8 @@ class CommitLog:
         """Copy several stretches out, each given by its begin and end within one file."""
         parts: list[bytes] = []
         base = end = -1
+        if not self._row.open_files.may_wait and runs[0][0] < self._row.sure_from:
+            return b"".join([self._row.read(start, end - start) for start, end in runs])
         for run_start, run_end in runs:
             if not base <= run_start < end:
                 base = self._row.base_of(run_start)
@@ -195,9 +206,24 @@ class CommitLog:
         segment = self._row.segments.get(base)
         if segment is None or end > base + self._file_bytes:
             return None
+        if first < self._row.sure_from and not self._row.open_files.may_wait:
+            return self._gather_now(places, sizes, end, total)
         if end - first == total:
             return segment.wake().read(first - base, total)
         return segment.wake().gather(base, places, sizes)
+
+    def _gather_now(
+        self, places: Sequence[int], sizes: Sequence[int], end: int, total: int
+    ) -> bytes | None:
+        """Do as `gather` with what may not be in memory: in one read, unless it lies far apart."""
+        first = places[0]
+        if end - first > 4 * total + _SPAN_BYTES:
+            return None
+        raw = self._row.read(first, end - first)
+        if end - first == total:
+            return raw
+        pairs = zip(places, sizes, strict=True)
+        return b"".join([raw[at - first : at - first + size] for at, size in pairs])
 
     def record_at(self, phy_offset: int) -> bytes | None:
         """The record that begins there; None when none does."""

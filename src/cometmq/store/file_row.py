@@ -20,15 +20,27 @@ if TYPE_CHECKING:
 
     from cometmq.world.ports import Files, OpenFile
 
+_NOWHERE = 1 << 62
+
+
+class NotInMemory(Exception):
+    """Bytes were asked for at once and the disk would have to be waited for: `fetch` them first."""
+
+    def __init__(self, segment: Segment, at: int, length: int) -> None:
+        self.segment, self.at, self.length = segment, at, length
+        super().__init__(f"{length} bytes at {at}")
+
 
 class OpenFiles:
     """The bound on files kept open; the ones not used lately are closed first."""
 
-    __slots__ = ("_limit", "_ring")
+    __slots__ = ("_limit", "_ring", "may_wait")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._ring: deque[Segment] = deque()
+        self.may_wait = True
+        """Whether reads may wait for the disk; when not, they raise NotInMemory instead."""
 
     def add(self, segment: Segment) -> None:
         """Count a segment that was just opened, and close others if it is one too many."""
@@ -126,6 +138,7 @@ class FileRow:
         "may_grow",
         "open_files",
         "segments",
+        "sure_from",
     )
 
     def __init__(
@@ -143,6 +156,8 @@ class FileRow:
         self.open_files, self.mapped, self.may_grow = open_files, mapped, may_grow
         self.bases: list[int] = []
         self.segments: dict[int, Segment] = {}
+        self.sure_from = _NOWHERE
+        """Bytes from here on were written lately, so they are in memory."""
 
     def load(self) -> None:
         """Find the files that are there; NotAStore when one cannot belong to this row."""
@@ -158,8 +173,12 @@ class FileRow:
                     f"{path} does not begin at a multiple of {self.file_bytes} bytes: "
                     "the store was written with another file size; set that one"
                 )
-            self.bases.append(base)
-            self.segments[base] = Segment(self, base)
+            self.add(base)
+
+    def add(self, base: int) -> None:
+        """Count a file that is there; the bases must come in order."""
+        self.bases.append(base)
+        self.segments[base] = Segment(self, base)
 
     def missing(self) -> Path | None:
         """The first file that should stand between two others and does not."""
@@ -187,12 +206,19 @@ class FileRow:
         return at - at % self.file_bytes
 
     def read(self, at: int, length: int) -> bytes:
-        """Copy bytes out of the one file that holds `at`; empty when that file is not there."""
+        """Copy bytes out of the one file that holds `at`; empty when that file is not there.
+
+        Raises NotInMemory where `open_files` says that the disk may not be waited for.
+        """
         file_offset = at % self.file_bytes
         segment = self.segments.get(at - file_offset)
         if segment is None:
             return b""
-        return segment.wake().read(file_offset, length)
+        if self.open_files.may_wait or at >= self.sure_from:
+            return segment.wake().read(file_offset, length)
+        if (found := segment.wake().read_now(file_offset, length)) is None:
+            raise NotInMemory(segment, file_offset, length)
+        return found
 
     def segment(self, base: int) -> Segment:
         """The file that begins at `base`, made when it is missing; in a mapped row durably."""
@@ -228,12 +254,16 @@ class FileRow:
 
     def remove(self, base: int) -> None:
         """Delete one file; of a mapped row durably, lest it be back after a power cut."""
+        self.files.delete(self.release(base))
+        if self.mapped:
+            self.files.sync_dir(self.directory)
+
+    def release(self, base: int) -> Path:
+        """Count a file no longer; the caller deletes what has this path."""
         segment = self.segments.pop(base)
         self.bases.remove(base)
         self.open_files.forget(segment)
-        self.files.delete(self.path_of(base))
-        if self.mapped:
-            self.files.sync_dir(self.directory)
+        return self.path_of(base)
 
     def between(self, start: int, end: int) -> list[Segment]:
         """The files that hold bytes of [start, end)."""

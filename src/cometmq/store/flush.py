@@ -55,11 +55,11 @@ class LogFlush:
         self,
         log: CommitLog,
         worker: Worker,
-        timeout_s: float,
+        timeout_ms: int,
         flushed: Callable[[Group], None],
     ) -> None:
         """`flushed`: called with each group that is durable, before its askers are told."""
-        self._log, self._worker, self._timeout_s = log, worker, timeout_s
+        self._log, self._worker, self._timeout_s = log, worker, timeout_ms / 1000
         self._flushed = flushed
         self._next: Group | None = None
         self._busy = False

@@ -49,6 +49,7 @@ class Layout:
         self.root = root
         self.commit_log = root / "commitlog"
         self.consume_queue = root / "consumequeue"
+        self.index = root / "index"
         self.config = root / "config"
         self.checkpoint = root / "checkpoint"
         self.abort = root / "abort"

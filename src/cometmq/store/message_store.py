@@ -16,14 +16,17 @@ import os
 from typing import TYPE_CHECKING
 
 from cometmq.errors import StoreError, StoreFull
+from cometmq.store.aside import Aside
 from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.fetch import Fetch
 from cometmq.store.file_row import FileRow, OpenFiles
 from cometmq.store.flush import Group, LogFlush
+from cometmq.store.index import KeyIndex
 from cometmq.store.lane import Lane, Turn
 from cometmq.store.layout import Layout, check_files
-from cometmq.store.queues import Queues
+from cometmq.store.lookup import Lookup
+from cometmq.store.queues import Queues, run
 from cometmq.store.recovery import Last, Recovery
 from cometmq.store.results import Draft, GetStatus, Got, Placed, PutStatus, is_topic
 from cometmq.store.retention import Retention
@@ -47,6 +50,7 @@ log = logging.getLogger(__name__)
 _CLOSED = OpenFiles(1)
 _HOST_BITS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
 _NO_PLACE = -1
+_LAST_CATCH_UP_MS = 3_000
 
 
 def _nobody(topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
@@ -54,7 +58,10 @@ def _nobody(topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
 
 
 class MessageStore:
-    """One broker's messages. Everything but `open` runs on one loop."""
+    """One broker's messages. Everything but `open` runs on one loop.
+
+    `aside` asks what may need the disk, `lookup` finds by key; neither holds up the loop.
+    """
 
     def __init__(
         self,
@@ -64,29 +71,34 @@ class MessageStore:
         files: Files,
         tags_code: Callable[[str, bytes, int], int],
         store_host: bytes,
-        workers: tuple[Worker, Worker],
+        worker: Callable[[str], Worker],
         ram: int,
     ) -> None:
         """For `open`, which is the way to a store."""
         self._layout, self._settings, self._clock = layout, settings, clock
-        self.tags_code, self._workers = tags_code, workers
+        self.tags_code = tags_code
+        self._workers = worker("store-flush"), worker("store-queues")
         self.is_sync = settings.is_sync_flush
         self._with_crc = settings.append_crc
         self._properties_max = properties.BYTES_MAX - (21 if settings.append_crc else 0)
         self._host_bits = sysflag.with_hosts(0, b"", store_host)
         opened = OpenFiles(settings.open_files_max)
-        size = settings.commit_log_file_bytes
+        size, queue_size = settings.commit_log_file_bytes, settings.consume_queue_file_bytes
         self._row = FileRow(files, layout.commit_log, size, opened, mapped=True)
-        self._queues = Queues(
-            files, layout.consume_queue, settings.consume_queue_file_bytes, opened
-        )
+        self._queues = Queues(files, layout.consume_queue, queue_size, opened)
         self._row.load()
         self._log = CommitLog(self._row, store_host, with_crc=self._with_crc)
         self._checkpoint = Checkpoint(files, layout.checkpoint)
         self._fetch = Fetch(self._log, settings, ram)
-        timeout_s = settings.sync_flush_timeout_ms / 1000
-        self._flush = LogFlush(self._log, workers[0], timeout_s, self._show)
-        self._retention = Retention(settings, clock, files, self._row, self._log, self._queues)
+        self._flush = LogFlush(
+            self._log, self._workers[0], settings.sync_flush_timeout_ms, self._show
+        )
+        self._index = KeyIndex(files, clock, layout.index, settings, self._log, opened)
+        self.aside = Aside(opened, [worker("store-reads") for _ in range(settings.read_threads)])
+        behind = self._workers[1]
+        self._retention = Retention(
+            settings, clock, self._row, self._log, self._queues, self._index, self.aside, behind
+        )
         self._upkeep = Upkeep(
             settings,
             clock,
@@ -95,7 +107,11 @@ class MessageStore:
             self._checkpoint,
             self._flush,
             self._retention,
-            workers[1],
+            self._index,
+            behind,
+        )
+        self.lookup = Lookup(
+            self._index, self.aside, lambda: self._upkeep.shown.end, self.record_at, clock.now_ms
         )
         self.on_arrival: Callable[[str, int, int, int], None] = _nobody
         """(topic, queue_id, new max offset, tags code) of messages that became visible, once for
@@ -103,10 +119,9 @@ class MessageStore:
         self._asked: list[Done] = []
         self._turn = Turn(self._begin_lane_turn)
         self._last_ms = 0
-        self._is_ticking = self._is_stopped = False
+        self._is_ticking = self._is_stopped = self._is_write_failing = False
         self.turn = 0
         """Counts the turns of the loop in which something was put or asked."""
-        self._is_write_failing = False
 
     @classmethod
     def open(
@@ -133,9 +148,8 @@ class MessageStore:
             layout.check()
             check_files(FileRow(files, layout.commit_log, settings.commit_log_file_bytes, _CLOSED))
             layout.take()
-            workers = worker("store-flush"), worker("store-queues")
             memory = ram_bytes() if ram is None else ram
-            opening = cls(layout, settings, clock, files, tags_code, store_host, workers, memory)
+            opening = cls(layout, settings, clock, files, tags_code, store_host, worker, memory)
             opening._recover()
             store = opening
         except OSError as problem:
@@ -157,6 +171,7 @@ class MessageStore:
             self.tags_code,
             check_crc=self._settings.check_crc_on_recover,
         ).run(was_stopped=was_stopped)
+        self._index.load(self._checkpoint, self._log.tail, was_stopped=was_stopped)
         self._last_ms = recovered.last.store_ms
         self._upkeep.shown = recovered.last
         self._upkeep.vouch_now()
@@ -444,7 +459,7 @@ class MessageStore:
 
     async def start(self) -> None:
         """Begin the background work: flushing, writing queue entries, cleaning."""
-        self._upkeep.start()
+        self._upkeep.start(self.lookup.keep_up)
 
     async def stop(self) -> None:
         """Write and flush everything, say that the stop was in order, give the directory back."""
@@ -455,7 +470,9 @@ class MessageStore:
         self._end_tick()
         self._flush.join([], [], self._last_ms)
         await self._flush.idle()
+        await self.lookup.catch_up(_LAST_CATCH_UP_MS)
         try:
+            await run(self._workers[1], lambda: None)  # what was under way there has ended
             if self._flush.broken is not None:
                 raise self._flush.broken
             self._upkeep.vouch_now()
@@ -470,9 +487,11 @@ class MessageStore:
         self._close()
 
     def _close(self) -> None:
+        self.aside.close()
         for worker in self._workers:
             worker.close()
         self._checkpoint.close()
+        self._index.close()
         self._queues.close()
         self._row.close()
         self._layout.release()

@@ -171,19 +171,21 @@ class Queues:
         for segment in [s for s in self._unflushed if s.row is queue.row and s not in alive]:
             del self._unflushed[segment]
 
-    def drop_expired(self, log_first: int) -> int:
-        """Delete queue files whose last entry's record has left the log; how many went."""
-        gone = 0
-        for queue in self:
-            row = queue.row
-            for base in row.bases[:-1]:
-                last = (base + row.file_bytes) // 20 - 1
-                if last >= queue.written_offset or queue.entry(last)[0] >= log_first:
-                    break
-                self._unflushed.pop(row.segments[base], None)
-                row.remove(base)
-                gone += 1
+    @staticmethod
+    def expired(queue: ConsumeQueue, log_first: int) -> list[int]:
+        """The files of a queue whose last entry's record has left the log, by their bases."""
+        row, gone = queue.row, []
+        for base in row.bases[:-1]:
+            last = (base + row.file_bytes) // 20 - 1
+            if last >= queue.written_offset or queue.entry(last)[0] >= log_first:
+                break
+            gone.append(base)
         return gone
+
+    def release(self, queue: ConsumeQueue, base: int) -> Path:
+        """Take a file out of its queue; the caller deletes what has this path."""
+        self._unflushed.pop(queue.row.segments[base], None)
+        return queue.row.release(base)
 
     def close(self) -> None:
         """Close all files."""

@@ -1,4 +1,4 @@
-"""What goes into the store and what comes out: drafts, places, statuses, what a pull found.
+"""What goes into the store and what comes out: drafts, places, statuses, what reads found.
 
 Nouns only. Statuses carry RocketMQ's names, because they travel as remarks.
 Java: MessageExtBrokerInner, PutMessageStatus, GetMessageStatus, GetMessageResult.
@@ -116,6 +116,14 @@ class Got(NamedTuple):
     max_offset: int
     body: bytes
     count: int  # type: ignore[assignment]  # the field's word; nobody counts in this tuple
+
+
+class Found(NamedTuple):
+    """What a lookup by key found: records, and store time and place the index reaches to."""
+
+    records: list[bytes]
+    index_ms: int
+    index_phy: int
 
 
 def is_topic(topic: str) -> bool:

@@ -11,22 +11,27 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from cometmq.store.index import WRITE_AT
 from cometmq.store.queues import run
 from cometmq.store.recovery import NOTHING, Last
 from cometmq.store.results import PutStatus
 from cometmq.world.background import Background
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from cometmq.settings.store import StoreSettings
     from cometmq.store.checkpoint import Checkpoint
     from cometmq.store.commit_log import CommitLog
     from cometmq.store.flush import LogFlush
+    from cometmq.store.index import KeyIndex, Mark
     from cometmq.store.queues import Queues
     from cometmq.store.retention import Retention
     from cometmq.world.ports import Clock, Worker
 
 log = logging.getLogger(__name__)
 _PAGE = 4096
+_INDEX_S = 0.05
 
 
 class Upkeep:
@@ -41,9 +46,10 @@ class Upkeep:
         checkpoint: Checkpoint,
         flush: LogFlush,
         retention: Retention,
+        index: KeyIndex,
         worker: Worker,
     ) -> None:
-        self._settings, self._clock = settings, clock
+        self._settings, self._clock, self._index = settings, clock, index
         self._log, self._queues, self._checkpoint = commit_log, queues, checkpoint
         self._flush, self._retention, self._worker = flush, retention, worker
         self._background = Background("store")
@@ -54,13 +60,15 @@ class Upkeep:
         self.is_full = False
         """Whether queue entries could not be written; they wait in memory."""
 
-    def start(self) -> None:
-        """Begin the periodic work on the running loop."""
+    def start(self, keep_up: Callable[[], Awaitable[None]]) -> None:
+        """Begin the periodic work on the running loop; `keep_up` fills the key index."""
         settings, every = self._settings, self._background.every
         if not settings.is_sync_flush:
             every(settings.flush_interval_ms / 1000, self.flush_if_due, name="flush")
         every(settings.flush_interval_consume_queue_ms / 1000, self.write_queues, name="queues")
         every(settings.clean_interval_ms / 1000, self.clean, name="clean")
+        if settings.message_index_enable:
+            every(_INDEX_S, keep_up, name="key index")
 
     async def stop(self) -> None:
         """End the periodic work."""
@@ -83,7 +91,7 @@ class Upkeep:
                 log.warning("queue entries are written again")
             self.is_full = False
             now = self._clock.now_ms()
-            if now >= self._vouch_due_ms:
+            if now >= self._vouch_due_ms or self._index.waiting > WRITE_AT:
                 self._vouch_due_ms = now + self._settings.flush_consume_queue_thorough_interval_ms
                 await self.vouch()
         except OSError as problem:
@@ -99,33 +107,53 @@ class Upkeep:
     async def vouch(self) -> None:
         """Make all that readers see now durable, entries included, and move the checkpoint."""
         shown, entries = self.shown, self._queues.entries()
-        deletions = self._deletions
-        is_news = shown.end > self._checkpoint.dispatched or deletions > self._vouched_deletions
+        deletions, checkpoint = self._deletions, self._checkpoint
+        is_news = (
+            shown.end > checkpoint.dispatched
+            or deletions > self._vouched_deletions
+            or self._index.is_ahead_of(checkpoint.index_mark)
+        )
         if shown is NOTHING or not is_news:
             return
-        if not await self._is_flushed(shown):
-            return
-        await self._queues.spill()
-        await self._queues.flush(self._worker)
+        self._index.is_paused = True  # what is indexed by now will be written, after the log
+        try:
+            if not await self._is_flushed(shown):
+                return
+            mark, cargos = self._index.mark(), self._index.cargos()
+        finally:
+            self._index.is_paused = False
+        is_on = False
+        try:
+            await self._queues.spill()
+            await self._queues.flush(self._worker)
+            is_on = True
+        finally:
+            if not is_on:
+                self._index.take_back(cargos)
+        await self._index.flush(cargos, self._worker)
         if deletions != self._deletions:
             return  # queues were deleted meanwhile: what was counted is no longer so
-        self._promise(shown, entries)
-        await run(self._worker, self._checkpoint.save)
+        self._promise(shown, entries, mark)
+        await run(self._worker, checkpoint.save)
         self._vouched_deletions = deletions
 
     def vouch_now(self) -> None:
         """Write and flush the queues and move the checkpoint here and now; the log is flushed."""
         self._queues.spill_all()
         self._queues.flush_all()
+        self._index.flush_now()
         if self.shown is not NOTHING:
-            self._promise(self.shown, self._queues.entries())
+            self._promise(self.shown, self._queues.entries(), self._index.mark())
         self._checkpoint.save()
 
-    def _promise(self, shown: Last, entries: int) -> None:
+    def _promise(self, shown: Last, entries: int, mark: Mark) -> None:
         checkpoint = self._checkpoint
         checkpoint.entries = entries
         checkpoint.dispatched, checkpoint.newest = shown.end, shown.phy_offset
         checkpoint.log_ms = checkpoint.queues_ms = shown.store_ms
+        if self._index.is_enabled:
+            checkpoint.index_mark = mark.name, mark.number, mark.position
+            checkpoint.index_ms = mark.end_ms
 
     async def clean(self) -> None:
         """Delete what is older than it need be."""

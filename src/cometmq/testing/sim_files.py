@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,11 @@ class SimClock:
     def local_hour(self) -> int:
         """The hour of day."""
         return self.hour
+
+    def local_stamp(self) -> str:
+        """The time as 17 digits, down to the millisecond; this clock stands at Greenwich."""
+        seconds, ms = divmod(self.ms, 1000)
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%d%H%M%S") + f"{ms:03d}"
 
 
 class _Directory:
@@ -114,11 +120,13 @@ class SimFile:
     def __init__(self, disk: SimFiles, inode: _Inode, size: int) -> None:
         self._disk, self._inode, self._size = disk, inode, size
         self._life = disk.life
+        self._is_closed = False
         if len(inode.live) < size:
             inode.resize(size)
 
     def _check(self) -> None:
         assert self._life == self._disk.life, "this file was opened before the power went"
+        assert not self._is_closed, "this file was closed"
 
     def read(self, at: int, length: int) -> bytes:
         """Copy bytes out; fewer come back past the end."""
@@ -130,6 +138,18 @@ class SimFile:
         return b"".join(
             [self.read(at - base, size) for at, size in zip(places, sizes, strict=True)]
         )
+
+    def read_now(self, at: int, length: int) -> bytes | None:
+        """Do as `read` unless the disk is asleep and these bytes were not fetched before."""
+        self._check()
+        if self._disk.is_asleep and (self._inode, at) not in self._disk.fetched:
+            return None
+        return self.read(at, length)
+
+    def fetch(self, at: int, length: int) -> bytes:
+        """Do as `read`; afterwards the bytes are in memory."""
+        self._disk.fetched.add((self._inode, at))
+        return self.read(at, length)
 
     def write(self, at: int, data: bytes) -> None:
         """Write all bytes, or raise OSError: then a part of them may have been written."""
@@ -155,7 +175,8 @@ class SimFile:
             self._inode.sync()
 
     def close(self) -> None:
-        """Give the file back."""
+        """Give the file back; using it afterwards is an AssertionError."""
+        self._is_closed = True
 
 
 class SimLock:
@@ -184,6 +205,9 @@ class SimFiles:
         """Bytes that may still be written before the disk is full; None: without end."""
         self.sync_error: OSError | None = None
         """Raised by every sync while it is set."""
+        self.is_asleep = False
+        """Set to True, nothing is in memory until it is fetched; a fetch is kept in `fetched`."""
+        self.fetched: set[tuple[_Inode, int]] = set()
         self.locked: set[Path] = set()
         self.total, self.used = 1 << 40, 0
         self._names: _Names = {Path("/"): _DIRECTORY}

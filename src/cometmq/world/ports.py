@@ -25,9 +25,13 @@ class Clock(Protocol):
         """The hour of day where the machine stands, 0 to 23."""
         ...
 
+    def local_stamp(self) -> str:
+        """Local time as 17 digits: year, month, day, hour, minute, second, millisecond."""
+        ...
+
 
 class OpenFile(Protocol):
-    """One file of a fixed size. Belongs to one thread, but for `sync`."""
+    """One file of a fixed size. Belongs to one thread, but for `sync` and `fetch`."""
 
     def read(self, at: int, length: int) -> bytes:
         """Copy bytes out; fewer come back past the end."""
@@ -35,6 +39,17 @@ class OpenFile(Protocol):
 
     def gather(self, base: int, places: Sequence[int], sizes: Sequence[int]) -> bytes:
         """Copy pieces out, side by side; `places` count from `base` bytes before the file."""
+        ...
+
+    def read_now(self, at: int, length: int) -> bytes | None:
+        """Do as `read` if the bytes are in memory; None when the disk would have to be waited for.
+
+        May say None of bytes that are in memory.
+        """
+        ...
+
+    def fetch(self, at: int, length: int) -> bytes:
+        """Do as `read`, from any thread, holding nobody up while the disk is waited for."""
         ...
 
     def write(self, at: int, data: bytes) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cometmq.world.ports import OpenFile
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
+_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _held: set[tuple[int, int]] = set()
 
 
@@ -39,6 +40,11 @@ class SystemClock:
     def local_hour(self) -> int:
         """The hour of day where the machine stands, 0 to 23."""
         return time.localtime().tm_hour
+
+    def local_stamp(self) -> str:
+        """Local time as 17 digits, down to the millisecond."""
+        seconds, ms = divmod(self.now_ms(), 1000)
+        return time.strftime("%Y%m%d%H%M%S", time.localtime(seconds)) + f"{ms:03d}"
 
 
 class PlainFile:
@@ -65,6 +71,28 @@ class PlainFile:
         return b"".join(
             [self.read(at - base, size) for at, size in zip(places, sizes, strict=True)]
         )
+
+    def read_now(self, at: int, length: int) -> bytes | None:
+        """Do as `read` if the bytes are in memory; None when the disk must be waited for."""
+        if not _NOWAIT:
+            return self.fetch(at, length)
+        found = bytearray(length)
+        done = 0
+        while done < length:
+            try:
+                more = os.preadv(self._fd, [memoryview(found)[done:]], at + done, _NOWAIT)
+            except OSError as problem:
+                if problem.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                    return None
+                raise
+            if not more:
+                break
+            done += more
+        return bytes(found) if done == length else bytes(found[:done])
+
+    def fetch(self, at: int, length: int) -> bytes:
+        """Do as `read`, from any thread; others run while the disk is waited for."""
+        return os.pread(self._fd, length, at)
 
     def write(self, at: int, data: bytes) -> None:
         """Write all bytes, or raise OSError: then any part of them may have been written."""

@@ -20,7 +20,10 @@ class ViewMessageRequestHeader(Header):
 
 @dataclass(slots=True, kw_only=True)
 class QueryMessageRequestHeader(Header):
-    """Messages by key (12); times in ms. `is_unique_key` says the key is a UNIQ_KEY."""
+    """Messages by key (12); times in ms. `is_unique_key` says the key is a UNIQ_KEY.
+
+    `index_type` since 5.5: T says that the key is a tag.
+    """
 
     wire_names: ClassVar[WireNames] = {
         "is_unique_key": "_UNIQUE_KEY_QUERY",
@@ -32,6 +35,8 @@ class QueryMessageRequestHeader(Header):
     begin_timestamp: Long
     end_timestamp: Long
     is_unique_key: bool = False
+    index_type: str | None = None
+    last_key: str | None = None
     broker_name: str | None = None
 
 

@@ -1,0 +1,86 @@
+"""Reading what may not be in memory without holding up the loop.
+
+A question is asked at once, on the loop; where it meets bytes that only the disk has, a thread
+fetches these into the system's cache and the question is asked again. So all that reads the store
+stays plain code of one thread. Refuses to know what is asked. Bounds: the threads, and how often a
+question is asked again before it may wait for the disk like any other.
+Java: none; its pulls run in a pool of threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from cometmq.store.file_row import NotInMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.store.file_row import OpenFiles
+    from cometmq.world.ports import OpenFile, Worker
+
+ASK_MAX = 200
+"""How often a question is asked: a search over time meets a new place with each step."""
+_T = TypeVar("_T")
+
+
+class Aside:
+    """The threads that wait for the disk. Belongs to the store's loop."""
+
+    def __init__(self, open_files: OpenFiles, workers: list[Worker]) -> None:
+        self._open_files, self._workers = open_files, workers
+        self._given = 0
+        self._is_closed = False
+
+    def at_once(self, ask: Callable[[], _T]) -> _T:
+        """Ask without waiting for the disk; NotInMemory says what is to be fetched first."""
+        self._open_files.may_wait = False
+        try:
+            return ask()
+        finally:
+            self._open_files.may_wait = True
+
+    async def ask(self, ask: Callable[[], _T]) -> _T:
+        """Ask, and have fetched what the answer needs. `ask` must change nothing."""
+        for _ in range(ASK_MAX):
+            try:
+                return self.at_once(ask)
+            except NotInMemory as missing:
+                await self.fetch(missing)
+        return ask()
+
+    async def fetch(self, missing: NotInMemory) -> None:
+        """Bring bytes into memory, in a thread; nothing happens when their file has gone."""
+        segment = missing.segment
+        if segment.is_there and not self._is_closed:
+            await self.read(segment.pin(), missing.at, missing.length, segment.unpin)
+
+    async def read(self, file: OpenFile, at: int, length: int, after: Callable[[], None]) -> bytes:
+        """Read bytes of a pinned file in a thread; `after` follows in any case."""
+        found: list[bytes] = []
+        await self.run(lambda: found.append(file.fetch(at, length)), after)
+        return found[0]
+
+    async def run(self, job: Callable[[], None], after: Callable[[], None]) -> None:
+        """Do a job that reads in a thread and wait for it; OSError when it failed."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(problem: OSError | None) -> None:
+            after()
+            if ended.done():
+                return
+            if problem is None:
+                ended.set_result(None)
+            else:
+                ended.set_exception(problem)
+
+        self._given += 1
+        self._workers[self._given % len(self._workers)].submit(job, done)
+        await ended
+
+    def close(self) -> None:
+        """End the threads; what they were given is done first."""
+        self._is_closed = True
+        for worker in self._workers:
+            worker.close()
