@@ -73,6 +73,8 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "SettingsError",
+    "TransactionResult",
+    "TransactionState",
 ]
 
 _HOMES = {
@@ -105,6 +107,8 @@ _HOMES = {
     "SendResult": "model.results",
     "SendStatus": "model.results",
     "SettingsError": "errors",
+    "TransactionResult": "model.results",
+    "TransactionState": "model.results",
 }
 
 

@@ -7,18 +7,24 @@ Java: ClientConfig, DefaultMQProducer (their fields)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from cometmq.errors import SettingsError
+from cometmq.model.message import MessageExt
+from cometmq.model.results import TransactionState
 from cometmq.rules.names import group_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import UnionType
 
+Verdict = TransactionState | bool | None
+"""How a transaction ends: True or False, or None for not known yet."""
+Check = Callable[[MessageExt], Verdict | Awaitable[Verdict]]
+"""What a producer's `check` is: a plain or async function of the half message asked about."""
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
 _FORBIDDEN_GROUPS = {"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"}
 
@@ -52,6 +58,7 @@ class ProducerOptions:
     body_bytes_max: int = 4 * 1024 * 1024
     default_topic_queues: int = 4
     pending_max: int = 65_535
+    check: Check | None = None
 
     def __post_init__(self) -> None:
         """Refuse what RocketMQ's producers refuse."""
@@ -61,6 +68,9 @@ class ProducerOptions:
         check_range("compress_level", self.compress_level, 0, 9)
         check_range("body_bytes_max", self.body_bytes_max, 1, 1 << 30)
         check_range("default_topic_queues", self.default_topic_queues, 1, 65_535)
+        check_range("pending_max", self.pending_max, 1, 65_535)
+        if self.check is not None and not callable(self.check):
+            raise SettingsError(f"check is {self.check!r}; it must be a function of a message")
 
 
 class ClientSettings(TypedDict, total=False):

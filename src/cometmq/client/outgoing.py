@@ -22,7 +22,7 @@ from cometmq.wire.command import request
 from cometmq.wire.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cometmq.client.options import ProducerOptions
     from cometmq.model.message import Message, MessageExt
@@ -46,6 +46,7 @@ class Outgoing(NamedTuple):
     born_ms: int
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
+    code: int = RequestCode.SEND_MESSAGE_V2
 
 
 def pairs_of(message: Message, uniq_key: str) -> dict[str, str]:
@@ -64,9 +65,21 @@ def pairs_of(message: Message, uniq_key: str) -> dict[str, str]:
     return pairs
 
 
-def outgoing(message: Message, options: ProducerOptions, uniq_key: str, now_ms: int) -> Outgoing:
-    """Prepare one checked message: properties encoded, a large body deflated if that helps."""
-    raw = properties.encode(pairs_of(message, uniq_key))
+def outgoing(
+    message: Message,
+    options: ProducerOptions,
+    uniq_key: str,
+    now_ms: int,
+    extra: Mapping[str, str] | None = None,
+) -> Outgoing:
+    """Prepare one checked message: properties encoded, a large body deflated if that helps.
+
+    `extra` are properties that only the client itself may set.
+    """
+    pairs = pairs_of(message, uniq_key)
+    if extra:
+        pairs.update(extra)
+    raw = properties.encode(pairs)
     check_properties_size(raw)
     body, sys_flag = _deflated(message.body, options.compress_over_bytes, options.compress_level)
     return Outgoing(message.topic, body, sys_flag, message.flag, raw.decode(), uniq_key, now_ms)
@@ -129,7 +142,7 @@ def send_request(
         batch=False,
         broker_name=queue.broker_name,
     )
-    return request(RequestCode.SEND_MESSAGE_V2, 0, header, message.body, oneway=oneway)
+    return request(message.code, 0, header, message.body, oneway=oneway)
 
 
 def result_of(answer: Command, addr: str, queue: MessageQueue, msg_id: str) -> SendResult:

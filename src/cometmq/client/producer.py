@@ -10,21 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Self
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Self, Unpack
 
 from cometmq.client import validation
 from cometmq.client.core import Core, running
 from cometmq.client.delivery import UNTIL_DEADLINE
-from cometmq.client.options import ClientOptions, ProducerOptions, name_servers
+from cometmq.client.producer_options import producer_options
 from cometmq.client.quick import result_of
+from cometmq.client.requests import Requests
 from cometmq.client.sends import Sends
+from cometmq.client.transactions import AsyncTransaction, Transactions, state_of
 from cometmq.errors import CometError, TooManyRequests
 from cometmq.model.message import Message
+from cometmq.model.results import TransactionResult, TransactionState
 from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable
 
+    from cometmq.client.options import Verdict
+    from cometmq.client.producer_options import ProducerSettings
+    from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult
 
@@ -35,34 +42,19 @@ class AsyncProducer:
     `group` names the producers that send for one purpose. `namesrv` is "host:port", several joined
     by ";" or as a list; without it the environment's NAMESRV_ADDR is used. `retries` counts further
     attempts after the first, on other brokers where there are any. Bodies from
-    `compress_over_bytes` on are deflated. Use it as a context manager, or call start and stop.
+    `compress_over_bytes` on are deflated. `check`, a plain or async function of a message, tells
+    brokers how a transaction ended that they heard nothing of: True, False, or None for later. Use
+    it as a context manager, or call start and stop.
     """
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        namesrv: str | Sequence[str] | None = None,
-        retries: int = 2,
-        compress_over_bytes: int = 4096,
-        body_bytes_max: int = 4 * 1024 * 1024,
-        default_topic_queues: int = 4,
-        instance_name: str | None = None,
-    ) -> None:
-        self._options = ProducerOptions(
-            group=group,
-            retries=retries,
-            compress_over_bytes=compress_over_bytes,
-            body_bytes_max=body_bytes_max,
-            default_topic_queues=default_topic_queues,
-        )
-        self._client_options = ClientOptions(
-            namesrv=name_servers(namesrv, os.environ), instance_name=instance_name
-        )
+    def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
+        self._client_options, self._options = producer_options(group, settings, os.environ)
         self._core: Core | None = None
         self._loop: asyncio.AbstractEventLoop
         self.sends: Sends
         """How it sends; there once it is started. Not for users: the blocking face needs it."""
+        self._transactions: Transactions
+        self._requests: Requests
         self._pending: set[asyncio.Task[SendResult]] = set()
 
     async def start(self) -> None:
@@ -74,11 +66,14 @@ class AsyncProducer:
             self._core = core
             self._loop = asyncio.get_running_loop()
             self.sends = Sends(core, self._options)
+            self._transactions = Transactions(self.sends, self._options)
+            self._requests = Requests(self.sends, self._options)
 
     async def stop(self) -> None:
         """Wait for the sends begun with send_async, then close all connections."""
         if self._core is not None:
             self.sends.direct.close()
+            self._transactions.close()
             await asyncio.gather(*self._pending, return_exceptions=True)
             core, self._core = self._core, None
             await core.stop()
@@ -183,8 +178,59 @@ class AsyncProducer:
         found = validation.listed(messages)
         return await self.sends.bulk.send(found, timeout_s, UNTIL_DEADLINE, is_spread=True)
 
+    def transaction(self) -> AsyncTransaction:
+        """A block whose messages are committed at its end and rolled back by an exception.
+
+        Give the producer a `check` as well: brokers ask it about what nobody ended.
+        """
+        return AsyncTransaction(self._in_transactions)
+
+    async def send_in_transaction(
+        self,
+        message: Message,
+        local: Callable[[Message], Verdict | Awaitable[Verdict]],
+        timeout_s: float = 3.0,
+    ) -> TransactionResult:
+        """Store a half message, run `local` with it, and end as that says.
+
+        True commits, False rolls back, None leaves it to the broker, which asks the producer's
+        `check`; so does an exception, which is raised on. Other errors are those of send.
+        """
+        validation.check_timeout(timeout_s)
+        transactions = self._in_transactions()
+        sent = await transactions.send_half(message, timeout_s)
+        state = TransactionState.UNKNOWN
+        try:
+            verdict = local(message)
+            state = state_of(await verdict if isawaitable(verdict) else verdict)
+        finally:
+            await transactions.end(message.topic, sent, state, timeout_s)
+        return TransactionResult(sent, state)
+
+    async def request(self, message: Message, timeout_s: float = 3.0) -> MessageExt:
+        """Send a message and wait for the reply that whoever consumes it makes with `reply`.
+
+        Raises RemotingTimeout when none comes in time; otherwise like send.
+        """
+        running(self._core, "producer")
+        validation.check_timeout(timeout_s)
+        return await self._requests.ask(message, timeout_s)
+
+    async def reply(self, request: MessageExt, body: bytes, timeout_s: float = 3.0) -> SendResult:
+        """Answer a message that was sent with `request`; called in its consumer.
+
+        Raises InvalidMessage when nobody asked, BrokerError when the asking client is gone.
+        """
+        running(self._core, "producer")
+        validation.check_timeout(timeout_s)
+        return await self._requests.reply(request, body, timeout_s)
+
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that messages may be sent to, in their order."""
         core = running(self._core, "producer")
         validation.check_topic(topic)
         return await core.routes.publish_queues(topic, self._options.default_topic_queues)
+
+    def _in_transactions(self) -> Transactions:
+        running(self._core, "producer")
+        return self._transactions

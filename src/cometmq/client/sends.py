@@ -22,6 +22,8 @@ from cometmq.client.quick import Quick, result_of
 from cometmq.errors import CometError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cometmq.client.core import Core
     from cometmq.client.delivery import Failed
     from cometmq.client.options import ProducerOptions
@@ -60,14 +62,14 @@ class Sends:
         """Send with all checks, to the queue given or to one of the message's choice."""
         now_ms = self.core.clock.now_ms()
         prepared = self.prepared(message, self.core.uniq_keys.take(now_ms), now_ms)
-        return await self._deliver(prepared, message, queue, deadline)
+        return await self.deliver(prepared, message, queue, deadline)
 
     async def again(
         self, message: Message, msg_id: str, born_ms: int, failed: Failed, deadline: float
     ) -> SendResult:
         """Go on the long way after an error of another."""
         prepared = self.prepared(message, msg_id, born_ms)
-        return await self._deliver(prepared, message, None, deadline, failed)
+        return await self.deliver(prepared, message, None, deadline, failed)
 
     async def choose(self, message: Message, failed_broker: str | None) -> MessageQueue:
         """The message's queue; without key the next in turn, away from the broker that failed."""
@@ -78,12 +80,37 @@ class Sends:
             return self.choice.by_key(queues, message.sharding_key)
         return self.choice.in_turn(message.topic, queues, failed_broker)
 
-    def prepared(self, message: Message, msg_id: str, born_ms: int) -> Outgoing:
-        """The message checked and ready for any queue. Raises InvalidMessage."""
+    def prepared(
+        self,
+        message: Message,
+        msg_id: str,
+        born_ms: int,
+        extra: Mapping[str, str] | None = None,
+    ) -> Outgoing:
+        """The message checked and ready for any queue. Raises InvalidMessage.
+
+        `extra` are properties that users may not set.
+        """
         validation.check_kind(message)
         validation.check_topic(message.topic)
         validation.check_message(message, self._options.body_bytes_max)
-        return outgoing(message, self._options, msg_id, born_ms)
+        return outgoing(message, self._options, msg_id, born_ms, extra)
+
+    async def deliver(
+        self,
+        prepared: Outgoing,
+        message: Message,
+        queue: MessageQueue | None,
+        deadline: float,
+        failed: Failed | None = None,
+    ) -> SendResult:
+        """Get a prepared message to the queue given, or to one of the message's choice."""
+
+        async def choose(failed_broker: str | None) -> MessageQueue:
+            return queue or await self.choose(message, failed_broker)
+
+        retries = self._options.retries
+        return await self.delivery.one(prepared, choose, retries, deadline, failed=failed)
 
     async def _keyed(self, message: Message, deadline: float) -> SendResult:
         posted = self.quick.post(message, deadline)
@@ -95,17 +122,3 @@ class Sends:
         except CometError as error:
             failed = (error, place.queue)
             return await self.again(message, msg_id, born_ms, failed, deadline)
-
-    async def _deliver(
-        self,
-        prepared: Outgoing,
-        message: Message,
-        queue: MessageQueue | None,
-        deadline: float,
-        failed: Failed | None = None,
-    ) -> SendResult:
-        async def choose(failed_broker: str | None) -> MessageQueue:
-            return queue or await self.choose(message, failed_broker)
-
-        retries = self._options.retries
-        return await self.delivery.one(prepared, choose, retries, deadline, failed=failed)

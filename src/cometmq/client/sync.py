@@ -9,20 +9,26 @@ from several threads; a forked child must make its own.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Self
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Self, Unpack, cast
 
 from cometmq.client import validation
 from cometmq.client.admin import AsyncAdmin
 from cometmq.client.crossing import Crossing
 from cometmq.client.direct import Unsent
 from cometmq.client.producer import AsyncProducer
-from cometmq.model.results import SendResult
+from cometmq.client.transactions import state_of
+from cometmq.model.results import SendResult, TransactionResult, TransactionState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Future
+    from types import TracebackType
 
-    from cometmq.model.message import Message
+    from cometmq.client.options import Verdict
+    from cometmq.client.producer_options import ProducerSettings
+    from cometmq.client.transactions import AsyncTransaction
+    from cometmq.model.message import Message, MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.route import ClusterInfo
     from cometmq.model.stats import OffsetWrapper, TopicOffset
@@ -34,29 +40,13 @@ class Producer:
     `group` names the producers that send for one purpose. `namesrv` is "host:port", several joined
     by ";" or as a list; without it the environment's NAMESRV_ADDR is used. `retries` counts further
     attempts after the first, on other brokers where there are any. Bodies from
-    `compress_over_bytes` on are deflated. Use it as a context manager, or call start and stop.
+    `compress_over_bytes` on are deflated. `check`, a plain or async function of a message, tells
+    brokers how a transaction ended that they heard nothing of: True, False, or None for later. Use
+    it as a context manager, or call start and stop.
     """
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        namesrv: str | Sequence[str] | None = None,
-        retries: int = 2,
-        compress_over_bytes: int = 4096,
-        body_bytes_max: int = 4 * 1024 * 1024,
-        default_topic_queues: int = 4,
-        instance_name: str | None = None,
-    ) -> None:
-        self._inner = AsyncProducer(
-            group,
-            namesrv=namesrv,
-            retries=retries,
-            compress_over_bytes=compress_over_bytes,
-            body_bytes_max=body_bytes_max,
-            default_topic_queues=default_topic_queues,
-            instance_name=instance_name,
-        )
+    def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
+        self._inner = AsyncProducer(group, **settings)
         self._crossing = Crossing("producer")
 
     def start(self) -> None:
@@ -135,9 +125,93 @@ class Producer:
         """
         return self._crossing.call(self._inner.send_many(messages, timeout_s))
 
+    def transaction(self) -> Transaction:
+        """A block whose messages are committed at its end and rolled back by an exception.
+
+        Give the producer a `check` as well: brokers ask it about what nobody ended.
+        """
+        return Transaction(self._inner.transaction(), self._crossing)
+
+    def send_in_transaction(
+        self,
+        message: Message,
+        local: Callable[[Message], Verdict | Awaitable[Verdict]],
+        timeout_s: float = 3.0,
+    ) -> TransactionResult:
+        """Store a half message, run `local` with it, and end as that says.
+
+        True commits, False rolls back, None leaves it to the broker, which asks the producer's
+        `check`; so does an exception, which is raised on. Other errors are those of send.
+        """
+        if iscoroutinefunction(local):
+            inner = self._inner.send_in_transaction(message, local, timeout_s)
+            return self._crossing.call(inner)
+        state = TransactionState.UNKNOWN
+        transaction = self.transaction()
+        sent = transaction.send(message, timeout_s)
+        try:
+            state = state_of(cast("Verdict", local(message)))
+        finally:
+            transaction.end(state, timeout_s)
+        return TransactionResult(sent, state)
+
+    def request(self, message: Message, timeout_s: float = 3.0) -> MessageExt:
+        """Send a message and wait for the reply that whoever consumes it makes with `reply`.
+
+        Raises RemotingTimeout when none comes in time; otherwise like send.
+        """
+        return self._crossing.call(self._inner.request(message, timeout_s))
+
+    def reply(self, request: MessageExt, body: bytes, timeout_s: float = 3.0) -> SendResult:
+        """Answer a message that was sent with `request`; called in its consumer.
+
+        Raises InvalidMessage when nobody asked, BrokerError when the asking client is gone.
+        """
+        return self._crossing.call(self._inner.reply(request, body, timeout_s))
+
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that messages may be sent to, in their order."""
         return self._crossing.call(self._inner.queues(topic))
+
+
+class Transaction:
+    """Messages that become visible together with the end of a block, or not at all.
+
+    Each is stored at its broker when it is sent, and committed when the block ends; an exception
+    rolls all of them back. When the process dies in between, or a broker does not hear the end, the
+    broker asks the producer's `check`. Several messages end one after the other: a crash between
+    two ends leaves the others to `check`.
+    """
+
+    def __init__(self, inner: AsyncTransaction, crossing: Crossing) -> None:
+        self._inner, self._crossing = inner, crossing
+
+    def send(self, message: Message, timeout_s: float = 3.0) -> SendResult:
+        """Store a message that nobody reads before the transaction is committed.
+
+        Raises what the producer's send raises, ClientError once the transaction has ended.
+        """
+        return self._crossing.call(self._inner.send(message, timeout_s))
+
+    def end(self, state: TransactionState | bool | None = True, timeout_s: float = 3.0) -> None:
+        """End it before the block does: True commits, False rolls back, None leaves it to `check`.
+
+        Raises BrokerError when a broker refuses. A broker that cannot be reached asks later.
+        """
+        self._crossing.call(self._inner.end(state, timeout_s))
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Commit, or roll back after an exception; nothing when it has ended."""
+        self._crossing.call(self._inner.__aexit__(kind, error, traceback))
 
 
 class Admin:

@@ -1,7 +1,7 @@
 """What calls of a client come back with: send results, pull results, a handler's verdict.
 
 Owns the nouns and their field-standard names; refuses to know how they came about.
-Java: org.apache.rocketmq.client.producer.{SendResult, SendStatus},
+Java: org.apache.rocketmq.client.producer.{SendResult, SendStatus, LocalTransactionState},
 org.apache.rocketmq.client.consumer.{PullResult, PullStatus},
 org.apache.rocketmq.client.consumer.listener.{ConsumeConcurrentlyStatus, ConsumeOrderlyStatus}
 """
@@ -37,6 +37,21 @@ class SendResult(NamedTuple):
     queue_offset: int
     offset_msg_id: str
     transaction_id: str | None = None
+
+
+class TransactionState(Enum):
+    """How a transaction ends; UNKNOWN lets the broker ask again."""
+
+    COMMIT = 8
+    ROLLBACK = 12
+    UNKNOWN = 0
+
+
+class TransactionResult(NamedTuple):
+    """A message sent in a transaction, and how that ended."""
+
+    sent: SendResult
+    state: TransactionState
 
 
 class PullStatus(Enum):

@@ -1,0 +1,231 @@
+"""Transactions: what is committed is read, what is rolled back is not, and brokers get answers."""
+
+import asyncio
+import threading
+
+import pytest
+
+from cometmq import (
+    Admin,
+    AsyncProducer,
+    BrokerError,
+    ClientError,
+    ConsumeFrom,
+    InvalidMessage,
+    Message,
+    Producer,
+    PushConsumer,
+    TransactionState,
+)
+from cometmq.model.topic import HALF_TOPIC
+from cometmq.testing.cluster import LocalCluster
+from cometmq.wire import stored
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import request, response
+from cometmq.wire.headers.transaction import CheckTransactionStateRequestHeader
+
+from .scripted import TOPIC, ScriptedPeer
+from .served import until
+
+END = RequestCode.END_TRANSACTION
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory):
+    """A broker that asks soon and often."""
+    with LocalCluster(
+        tmp_path_factory.mktemp("asking"),
+        transaction_timeout_ms=100,
+        transaction_check_interval_ms=100,
+        transaction_check_max=100_000,
+        commit_log_file_bytes=16 * 1024 * 1024,
+    ) as running:
+        yield running
+
+
+def fresh(cluster, name):
+    with Admin(namesrv=cluster.namesrv) as admin:
+        admin.create_topic(name, queues=2)
+    return name
+
+
+def reads(cluster, topic, wanted):
+    """The bodies that a new group reads, once there are as many as wanted and a moment later."""
+    seen, rest = [], threading.Event()
+
+    def note(messages):
+        seen.extend(message.body for message in messages)
+
+    consumer = PushConsumer(f"r-{topic}", namesrv=cluster.namesrv, consume_from=ConsumeFrom.FIRST)
+    consumer.subscribe(topic, "*", note)
+    with consumer:
+        until(lambda: len(seen) >= wanted)
+        rest.wait(0.3)
+    return sorted(seen)
+
+
+def test_a_block_commits_at_its_end_and_rolls_back_when_it_raises(asking):
+    topic = fresh(asking, "blocks")
+    with Producer("pay", namesrv=asking.namesrv) as producer:
+        with producer.transaction() as tx:
+            assert tx.send(Message(topic, b"one", tags="A", keys="k")).queue.topic == topic
+            tx.send(Message(topic, b"two", sharding_key="s"))
+        with pytest.raises(ZeroDivisionError), producer.transaction() as tx:
+            assert not tx.send(Message(topic, b"never")).queue_offset / 0
+        with producer.transaction() as tx:
+            tx.send(Message(topic, b"not this one"))
+            tx.end(False)
+            with pytest.raises(ClientError, match="ended"):
+                tx.send(Message(topic, b"too late"))
+        assert reads(asking, topic, 2) == [b"one", b"two"]
+        with pytest.raises(InvalidMessage, match="delay"), producer.transaction() as tx:
+            tx.send(Message(topic, b"x", delay_level=1))
+
+
+def test_the_listeners_way_ends_as_the_local_transaction_says(asking):
+    topic = fresh(asking, "listener")
+    asked = []
+
+    def check(message):
+        asked.append(message.body)
+        return message.body == b"later yes"
+
+    with Producer("pay2", namesrv=asking.namesrv, check=check) as producer:
+        done = producer.send_in_transaction(Message(topic, b"yes"), lambda message: True)
+        assert done.state is TransactionState.COMMIT
+        producer.send_in_transaction(Message(topic, b"no"), lambda message: False)
+        producer.send_in_transaction(Message(topic, b"later yes"), lambda message: None)
+        with pytest.raises(KeyError):
+            producer.send_in_transaction(Message(topic, b"later no"), lambda message: {}["x"])
+        with pytest.raises(ClientError, match="True"):
+            producer.send_in_transaction(Message(topic, b"odd"), lambda message: "yes")
+        until(lambda: {b"later yes", b"later no", b"odd"} <= set(asked))
+        assert reads(asking, topic, 2) == [b"later yes", b"yes"]
+
+
+def test_an_async_check_is_asked_too_and_an_open_block_is_left_alone(asking):
+    topic = fresh(asking, "async-check")
+
+    async def story():
+        asked = []
+
+        async def check(message):
+            asked.append(message.body)
+            await asyncio.sleep(0)
+            return TransactionState.COMMIT
+
+        async with AsyncProducer("pay3", namesrv=asking.namesrv, check=check) as producer:
+            async with producer.transaction() as tx:
+                await tx.send(Message(topic, b"open"))
+                await tx.send(Message(topic, b"second"))
+                await asyncio.sleep(0.5)  # asked about meanwhile, several times
+                assert asked == []
+            done = await producer.send_in_transaction(
+                Message(topic, b"async"), lambda message: asyncio.sleep(0, True)
+            )
+            assert done.state is TransactionState.COMMIT
+            async with producer.transaction() as tx:
+                await tx.send(Message(topic, b"left"))
+                await tx.end(None)
+            async with asyncio.timeout(20):
+                while b"left" not in asked:
+                    await asyncio.sleep(0.02)
+
+    asyncio.run(story())
+    assert reads(asking, topic, 4) == [b"async", b"left", b"open", b"second"]
+
+
+@pytest.fixture
+def peer():
+    made = ScriptedPeer()
+    yield made
+    made.close()
+
+
+def half_record(msg_id, group="g"):
+    return stored.encode(
+        topic=TOPIC,
+        queue_id=0,
+        queue_offset=7,
+        phy_offset=99,
+        body=b"half",
+        properties=f"UNIQ_KEY\x01{msg_id}\x02PGROUP\x01{group}\x02TRAN_MSG\x01true\x02".encode(),
+        store_ms=1,
+        store_host=bytes(8),
+        born_ms=1,
+        born_host=bytes(8),
+        flag=0,
+        sys_flag=0,
+        reconsume_times=0,
+        prepared_offset=0,
+    )
+
+
+def question(msg_id, group="g"):
+    header = CheckTransactionStateRequestHeader(
+        topic=HALF_TOPIC,
+        tran_state_table_offset=3,
+        commit_log_offset=99,
+        msg_id=msg_id,
+        transaction_id=msg_id,
+        broker_name="b0",
+    )
+    return request(
+        RequestCode.CHECK_TRANSACTION_STATE, 5, header, half_record(msg_id, group), oneway=True
+    )
+
+
+def test_an_end_that_no_broker_heard_is_answered_when_it_asks(peer):
+    peer.answers[END] = lambda command: None
+    with Producer("g", namesrv=peer.addr, check=lambda message: False) as producer:
+        with producer.transaction() as tx:
+            sent = tx.send(Message(TOPIC, b"x"))
+            half = peer.of(RequestCode.SEND_MESSAGE_V2)[0].ext
+            assert half["f"] == "4"
+            assert "PGROUP\x01g\x02" in half["i"]
+            tx.end(True, timeout_s=0.2)  # a warning in the log, no error
+        (first,) = peer.of(END)
+        assert first.ext["commitOrRollback"] == "8"
+        peer.ask(question(sent.msg_id))
+        until(lambda: len(peer.of(END)) == 2)
+        second = peer.of(END)[1]
+        assert second.ext["commitOrRollback"] == "8"
+        assert (second.ext["fromTransactionCheck"], second.ext["msgId"]) == ("true", sent.msg_id)
+        assert (second.ext["tranStateTableOffset"], second.ext["commitLogOffset"]) == ("3", "99")
+        assert second.is_oneway
+
+
+def test_what_a_check_raises_or_a_stranger_asks_is_no_answer(peer):
+    def check(message):
+        if message.msg_id == "BAD":
+            raise OSError("no database")
+        return True
+
+    with Producer("g", namesrv=peer.addr, check=check) as producer:
+        producer.send(Message(TOPIC, b"x"))
+        until(lambda: peer.clients)
+        peer.ask(question("STRANGE", group="another"))
+        peer.ask(request(RequestCode.CHECK_TRANSACTION_STATE, 5, None, b"no record", oneway=True))
+        peer.ask(question("BAD"))
+        peer.ask(question("GOOD"))
+        until(lambda: peer.of(END))
+        assert [command.ext["msgId"] for command in peer.of(END)] == ["GOOD"]
+
+
+def test_a_refused_end_is_an_error_and_a_half_message_that_is_not_safe_is_rolled_back(peer):
+    peer.answers[END] = lambda command: response(command.opaque, 604, remark="too late")
+    with Producer("g", namesrv=peer.addr) as producer:
+        with pytest.raises(BrokerError, match="too late"), producer.transaction() as tx:
+            tx.send(Message(TOPIC, b"x"))
+        peer.answers[END] = peer.fine
+        ok = peer.stored
+
+        def unsafe(command):
+            answer = ok(command)
+            answer.code = 12
+            return answer
+
+        peer.answers[RequestCode.SEND_MESSAGE_V2] = unsafe
+        with pytest.raises(BrokerError, match="FLUSH_SLAVE_TIMEOUT"), producer.transaction() as tx:
+            tx.send(Message(TOPIC, b"x"))
+        assert [command.ext["commitOrRollback"] for command in peer.of(END)] == ["8", "12"]
