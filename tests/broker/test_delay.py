@@ -130,6 +130,87 @@ def test_a_changed_table_lets_waiting_messages_keep_their_time(tmp_path: Path) -
     run(story())
 
 
+def test_a_shorter_delay_waits_behind_no_longer_one_of_before(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, message_delay_level="1h") as rig:
+            client = await rig.client()
+            await delayed(client, 1, b"hour")
+        for name in (b"a", b"b"):
+            async with running(tmp_path, message_delay_level="1s") as rig:
+                client = await rig.client()
+                await delayed(client, 1, name)
+                assert [record.body for record in await received(client, 1 + (name == b"b"))]
+                delays = rig.broker.state.delays
+                assert (delays.offsets, delays.delivered) == ({}, 1)
+            places = json.loads((tmp_path / "config" / "delayOffset.json").read_text())
+            assert places["offsetTable"] == {}
+            assert places["cometmqRuns"] == {"1": [[0, 0], [1, 2 + (name == b"b")]]}
+        async with running(tmp_path, message_delay_level="2s") as rig:
+            client = await rig.client()
+            await delayed(client, 1, b"c")
+            found = [record.body for record in await received(client, 3)]
+            assert found == [b"a", b"b", b"c"]
+            entry = rig.broker.store.entry("SCHEDULE_TOPIC_XXXX", 0, 0)
+            assert entry
+            assert entry[2] - SystemClock().now_ms() > 3_500_000, "the hour goes on"
+
+    run(story())
+
+
+def test_what_another_broker_left_under_several_tables_is_found_in_runs(tmp_path: Path) -> None:
+    async def story() -> None:
+        for number, table in enumerate(("1h", "30m", "1s")):
+            async with running(tmp_path, message_delay_level=table) as rig:
+                client = await rig.client()
+                for _ in range(2 + number):
+                    await delayed(client, 1, b"%d" % number)
+                if table == "1s":
+                    assert [record.body for record in await received(client, 4)] == [b"2"] * 4
+                file = tmp_path / "config" / "delayOffset.json"
+        file.unlink()
+        (tmp_path / "config" / "delayOffset.json.bak").unlink(missing_ok=True)
+        async with running(tmp_path, message_delay_level="1s") as rig:
+            client = await rig.client()
+            await delayed(client, 1, b"new")
+            bodies = [record.body for record in await received(client, 5)]
+            assert bodies == [b"2"] * 4 + [b"new"]
+            assert rig.broker.state.delays.skipped == 4
+
+    run(story())
+
+
+def test_what_was_delivered_but_not_noted_is_not_delivered_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        file = tmp_path / "config" / "delayOffset.json"
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            await delayed(client, 1, b"first")
+            await received(client, 1)
+            rig.broker.state.delays.save()
+            await asyncio.sleep(0.05)
+            noted = file.read_text()
+            for number in range(20):
+                await delayed(client, 1 + number % 2, b"%d" % number, queue_id=number % 3)
+            same = {"UNIQ_KEY": "SAME"}
+            await delayed(client, 1, b"same", properties=same)
+            await delayed(client, 3, b"same", properties=same)
+            await asyncio.sleep(2.5)
+            assert rig.broker.state.delays.delivered == 22
+        file.write_text(noted)  # as after a kill
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            delays = rig.broker.state.delays
+            assert (delays.skipped, delays.offsets) == (21, {1: 12, 2: 10})
+            await delayed(client, 1, b"again")
+            await delayed(client, 1, b"9", queue_id=0)
+            await asyncio.sleep(1.2)
+            assert delays.delivered == 2
+            total = [len(await client.drain("T", queue_id=queue_id)) for queue_id in range(3)]
+            assert sum(total) == 24
+
+    run(story())
+
+
 def test_a_lowered_limit_for_bodies_keeps_back_nothing_that_was_taken(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path, **SHORT) as rig:
@@ -194,6 +275,25 @@ def test_many_due_at_once_all_come_in_order(tmp_path: Path) -> None:
             await asyncio.gather(*(delayed(client, 1, b"%04d" % n) for n in range(500)))
             found = await received(client, 500)
             assert [record.body for record in found] == [b"%04d" % n for n in range(500)]
+
+    run(story())
+
+
+def test_among_many_sends_none_is_early_and_none_later_than_a_second(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            for first in range(0, 2_000, 100):
+                keys = [b"%d" % number for number in range(first, first + 100)]
+                await asyncio.gather(*(delayed(client, 1, key) for key in keys))
+            late = [
+                record.store_ms - entry[2]
+                for number, record in enumerate(await received(client, 2_000))
+                if (entry := rig.broker.store.entry("SCHEDULE_TOPIC_XXXX", 0, number))
+            ]
+            assert len(late) == 2_000
+            assert min(late) >= 0
+            assert sorted(late)[-2] <= 1_000
 
     run(story())
 

@@ -2,7 +2,8 @@
 
 Owns the queues of SCHEDULE_TOPIC_XXXX (level L waits in queue L - 1), how far each level has been
 delivered, and config/delayOffset.json. An entry of these queues carries its due time where others
-carry a tag code, so a changed level table does not move what waits already.
+carry a tag code, so a changed level table does not move what waits already; `delay_runs` says what
+that means for the order.
 Invariants: nothing is delivered early; the file never names a place whose messages are not safe;
 a record that makes no sense is passed over, and a disk that fails ends no level's delivery.
 Java: ScheduleMessageService, HookUtils.
@@ -15,6 +16,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cometmq.broker.delay_runs import Run, goal_of, runs_of, skip_delivered
 from cometmq.broker.fitting import fit
 from cometmq.broker.tag_codes import delay_level
 from cometmq.errors import ProtocolError
@@ -44,7 +46,7 @@ TROUBLE_S = 1.0
 _NEVER = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
 """What the store answers to a record that it will not take another time either."""
 
-_QUEUE_ID_MAX = 0x7FFFFFFF
+_RUNS = "cometmqRuns"
 _BURST = 64
 """Deliveries of one level before others get their turn."""
 
@@ -62,13 +64,17 @@ class Delays:
         self.on_delivered: Callable[[str, int, int], None] = _nobody
         """Called with the topic of a delivered message, 1, and its stored bytes."""
         self.version = DataVersion()
-        self._saved: dict[int, int] = {}
+        self._saved: dict[str, Any] = {}
         self._is_moved, self._next_due_ms = asyncio.Event(), 0
         self._failing: set[int] = set()
         waiting = [queue_id for topic, queue_id in store.queues() if topic == SCHEDULE_TOPIC]
         self._levels_max = max(levels.max_level, *(queue_id + 1 for queue_id in waiting), 0)
         """Levels looked at: also those that a shorter table left behind."""
+        self._runs: dict[int, list[Run]] = {}
         self._load(file.load())
+        self.skipped = skip_delivered(store, self._runs, now_ms())
+        """Messages found delivered at the start, though their places were not saved."""
+        self._note_places()
 
     def hold_back(self, draft: Draft) -> None:
         """Send a message with a delay level to that level's queue; leave others as they are."""
@@ -102,52 +108,71 @@ class Delays:
 
     def deliver_due(self) -> float:
         """Deliver what is due, at most a burst of each level; return seconds until the next is."""
-        before, delivered = dict(self.offsets), self.delivered
+        before = [(level, run, run.cursor) for level, runs in self._runs.items() for run in runs]
+        delivered = self.delivered
         wait_s = min([self._try_level(level) for level in range(1, self._levels_max + 1)])
         self._next_due_ms = self._now_ms() + int(wait_s * 1000)
+        self._note_places()
         if self.delivered != delivered:
             self._store.settle(partial(self._settled, before))
         return wait_s
 
-    def _settled(self, before: dict[int, int], status: PutStatus) -> None:
+    def _settled(self, before: list[tuple[int, Run, int]], status: PutStatus) -> None:
         """Go back to where a turn began when what it delivered could not be kept."""
         if status is PutStatus.SERVICE_NOT_AVAILABLE:
-            for level, offset in self.offsets.items():
-                self.offsets[level] = min(offset, before.get(level, 0))
+            self._runs = {level: [] for level in self._runs}
+            for level, run, cursor in before:
+                run.cursor = min(run.cursor, cursor)
+                self._runs[level].append(run)
+            self._note_places()
             asyncio.get_running_loop().call_later(RETRY_S, self._is_moved.set)
+
+    def _note_places(self) -> None:
+        """Drop the runs that are done; a level's offset is where its first open run has come."""
+        for level, runs in self._runs.items():
+            while len(runs) > 1 and runs[0].is_done:
+                del runs[0]
+            if runs[0].cursor != self.offsets.get(level, 0):
+                self.offsets[level] = runs[0].cursor
 
     def save(self) -> None:
         """Write how far each level has come, once all that was delivered before is safe."""
-        if self.offsets == self._saved:
+        places = self._places()
+        if places == self._saved:
             return
-        offsets = dict(self.offsets)
 
         def write(status: PutStatus) -> None:
             if status is PutStatus.PUT_OK:
-                self._write(offsets)
+                self._write(places)
 
         self._store.settle(write)
 
-    def to_json(self, offsets: dict[int, int] | None = None) -> dict[str, Any]:
-        """The file's content."""
-        return {
-            "dataVersion": version_fields(self.version),
-            "offsetTable": dict(self.offsets if offsets is None else offsets),
-        }
+    def to_json(self) -> dict[str, Any]:
+        """The file's content. Runs are told, under a name of ours, only where there are several."""
+        return {"dataVersion": version_fields(self.version), **self._places()}
 
-    def _write(self, offsets: dict[int, int]) -> None:
+    def _places(self) -> dict[str, Any]:
+        several = {
+            level: [[run.first, run.cursor] for run in runs]
+            for level, runs in self._runs.items()
+            if len(runs) > 1
+        }
+        offsets = {"offsetTable": dict(self.offsets)}
+        return {**offsets, _RUNS: several} if several else offsets
+
+    def _write(self, places: dict[str, Any]) -> None:
         self.version = self.version.next(self._now_ms())
         try:
-            self._file.save(self.to_json(offsets))
+            self._file.save({"dataVersion": version_fields(self.version), **places})
         except OSError as error:
             log.warning("%s is not written: %s", self._file.path, error)
         else:
-            self._saved = offsets
+            self._saved = places
 
     def _try_level(self, level: int) -> float:
         """Deliver a level; when the disk fails, say so and come back to it."""
         try:
-            wait_s = self._deliver_level(level)
+            wait_s = min([self._deliver_run(level, run) for run in self._runs[level]])
         except OSError as error:
             if level not in self._failing:
                 self._failing.add(level)
@@ -158,22 +183,24 @@ class Delays:
         self._failing.discard(level)
         return wait_s
 
-    def _deliver_level(self, level: int) -> float:
+    def _deliver_run(self, level: int, run: Run) -> float:
         store, queue_id = self._store, level - 1
-        offset = self._start_of(level)
+        run.cursor = max(run.cursor, store.min_offset(SCHEDULE_TOPIC, queue_id))
         for _ in range(_BURST):
+            offset = run.cursor
+            if run.is_done:
+                return LONGEST_SLEEP_S
             entry = store.entry(SCHEDULE_TOPIC, queue_id, offset)
             if entry is None:
                 return LONGEST_SLEEP_S
             phy_offset, _, due_ms = entry
-            wait_ms = due_ms - self._now_ms()
+            wait_ms = due_ms - (store.turn_ms or self._now_ms())  # neither by clock nor store time
             if wait_ms > 0 and not self._is_clock_back(level, offset, wait_ms):
                 return wait_ms / 1000
             record = store.record_at(phy_offset)
             if record is not None and not self._deliver(phy_offset, record):
                 return RETRY_S
-            offset += 1
-            self.offsets[level] = offset
+            run.cursor = offset + 1
         return 0.0
 
     def _is_clock_back(self, level: int, offset: int, wait_ms: int) -> bool:
@@ -182,23 +209,12 @@ class Delays:
             return False
         return self._store.store_time(SCHEDULE_TOPIC, level - 1, offset) > self._now_ms()
 
-    def _start_of(self, level: int) -> int:
-        """Where to go on, moved into what the queue still holds."""
-        queue_id = level - 1
-        offset = self.offsets.get(level, 0)
-        first = self._store.min_offset(SCHEDULE_TOPIC, queue_id)
-        last = self._store.max_offset(SCHEDULE_TOPIC, queue_id)
-        if first <= offset <= last:
-            return offset
-        self.offsets[level] = found = first if offset < first else last
-        return found
-
     def _deliver(self, phy_offset: int, record: bytes) -> bool:
         """Put one message where it belongs; False when the store does not take it now."""
         try:
             found = stored.decode(record)
             raw = stored.shown_properties(found.properties)
-            topic, queue_id = _goal(raw)
+            topic, queue_id = goal_of(raw)
         except ProtocolError as error:
             log.error("the delayed message at byte %d is not delivered: %s", phy_offset, error)
             return True
@@ -229,22 +245,15 @@ class Delays:
     def _load(self, value: Any) -> None:
         found = value if isinstance(value, dict) else {}
         self.version = version_of(found.get("dataVersion"))
-        offsets = found.get("offsetTable") or {}
+        offsets, several = found.get("offsetTable") or {}, found.get(_RUNS) or {}
         self.offsets = {int(level): int(offset) for level, offset in offsets.items()}
-        self._saved = dict(self.offsets)
+        saved = {int(level): [(int(a), int(b)) for a, b in runs] for level, runs in several.items()}
+        for level in range(1, self._levels_max + 1):
+            delay_ms, offset = self._levels.delay_ms(level), self.offsets.get(level, 0)
+            runs = runs_of(self._store, level, offset, saved.get(level, ()), delay_ms)
+            self._runs[level] = runs
+        self._saved = self._places()
 
 
 def _nobody(topic: str, count: int, size: int) -> None:
     """Nobody counts yet."""
-
-
-def _goal(raw: bytes) -> tuple[str, int]:
-    """The topic and the queue a delayed message is for; ProtocolError when they are not told."""
-    topic, queue_id = properties.find(raw, b"REAL_TOPIC"), properties.find(raw, b"REAL_QID")
-    try:
-        found = (topic or b"").decode(), int(queue_id or b"")
-    except ValueError:
-        found = "", -1
-    if not found[0] or not 0 <= found[1] <= _QUEUE_ID_MAX:
-        raise ProtocolError(f"it is for queue {queue_id!r} of topic {topic!r}")
-    return found

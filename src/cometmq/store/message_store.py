@@ -297,6 +297,11 @@ class MessageStore:
         self._turn.placed.append((queue, phy_offset, size, code))
         return Placed(PutStatus.PUT_OK, phy_offset, size, queue_offset, now)
 
+    @property
+    def turn_ms(self) -> int:
+        """The store time of what is put in this turn; 0 where nothing was put yet."""
+        return self._turn.now_ms
+
     def _begin_tick(self) -> int:
         """The time of this turn; never before that of an earlier one."""
         self._turn.now_ms = self._last_ms = max(self._clock.now_ms(), self._last_ms, 1)
@@ -384,10 +389,8 @@ class MessageStore:
 
     def record_at(self, phy_offset: int) -> bytes | None:
         """The record that begins at a byte of the log; None when none does that readers may see."""
-        record = self._log.record_at(phy_offset)
-        if record is None or (self.is_sync and phy_offset >= self._log.flushed):
-            return None
-        return record
+        is_shown = not self.is_sync or phy_offset < self._log.flushed
+        return self._log.record_at(phy_offset) if is_shown else None
 
     def entry(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
         """(phy_offset, size, tags_code) of a visible message; None when there is none."""
