@@ -268,7 +268,8 @@ def test_while_the_group_holds_a_lock_its_retry_topic_leads_to_the_dead_letters(
 
 def test_a_retry_topic_of_an_unknown_group_is_refused(tmp_path: Path) -> None:
     async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
+        settings = {**SHORT, "auto_create_subscription_group": False}
+        async with running(tmp_path, **settings) as rig:
             client = await rig.client()
             answer = await send_to_retry_topic(client)
             assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST

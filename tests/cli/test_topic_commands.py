@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.shell import cometmq, sentence
-from cometmq import Message, Producer
+from cometmq import Admin, Message, Producer
+from cometmq.net.blocking import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
+from cometmq.wire.bodies.group import decode_group_config
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.headers.admin import (
+    CreateTopicRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +52,41 @@ def test_a_created_topic_is_listed_and_looked_at(namesrv: str) -> None:
     assert abs((datetime.fromisoformat(used[5]) - datetime.now(UTC)).total_seconds()) < 60
 
 
-def test_a_topic_in_global_order_has_one_queue(namesrv: str) -> None:
-    done = cometmq("topic", "create", "ledger", "--order", "global", "-n", namesrv)
-    assert (done.returncode, done.stdout) == (0, "ledger: 1 queues\n")
+def test_a_topic_in_global_order_has_one_queue_and_does_not_grow(namesrv: str) -> None:
+    order = ("--order", "global", "-n", namesrv)
+    told = (0, "ledger: 1 queue on broker-a, in global order\n")
+    for _ in range(2):
+        done = cometmq("topic", "create", "ledger", *order, "--group", "clerks")
+        assert (done.returncode, done.stdout) == told
+    said = sentence(cometmq("topic", "create", "ledger", "--queues", "4", "-n", namesrv))
+    assert "keeps all its messages in one order" in said
+    assert "broker-a" in said
+    cometmq("topic", "create", "wide", "--queues", "4", "-n", namesrv)
+    assert "exists with 4 queues" in sentence(cometmq("topic", "create", "wide", *order))
+    with BlockingChannel(_broker_of(namesrv), 5.0) as channel:
+        grown = CreateTopicRequestHeader(
+            topic="ledger", default_topic="TBW102", read_queue_nums=2, write_queue_nums=2, perm=6
+        )
+        answer = channel.call(RequestCode.UPDATE_AND_CREATE_TOPIC, grown)
+        assert (answer.code, "one queue" in (answer.remark or "")) == (29, True)
+        header = GetSubscriptionGroupConfigRequestHeader(group="clerks")
+        answer = channel.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
+        assert decode_group_config(answer.body).consume_message_orderly
+
+
+def _broker_of(namesrv: str) -> str:
+    with Admin(namesrv=namesrv) as admin:
+        addr = admin.clusters().broker_addr_table["broker-a"].master
+        assert addr is not None
+        return addr
+
+
+@pytest.mark.parametrize(
+    "call",
+    [("--order", "global", "--queues", "3"), ("--group", "g"), ("--order", "keys", "--group", "g")],
+)
+def test_what_does_not_go_together_is_a_wrong_call(call: tuple[str, ...]) -> None:
+    assert cometmq("topic", "create", "x", *call).returncode == 2
 
 
 def test_an_unknown_topic_and_a_bad_name_are_one_sentence(namesrv: str) -> None:

@@ -376,7 +376,9 @@ class Broker:
             transactions=state.transactions,
             view=ViewHandler(store, store_settings),
             admin={
-                **TopicRequests(topics, offsets, store, stats).table(),
+                **TopicRequests(
+                    topics, offsets, store, stats, may_mix=settings.enable_mixed_message_type
+                ).table(),
                 **GroupRequests(groups, offsets, stats).table(),
                 **progress.table(),
                 **moves.table(),

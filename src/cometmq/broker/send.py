@@ -250,6 +250,10 @@ class SendHandler:
             raise _illegal(
                 f"the body has {len(draft.body)} bytes, the limit is {settings.max_message_size}"
             )
+        if b"INNER_NUM\x01" in raw and properties.find(raw, b"INNER_NUM"):
+            raise _illegal("the property INNER_NUM marks a batch in one record, which this is not")
+        if b"DELAY\x01" in raw:
+            _check_delay(raw)
         if _TIMER_MARK in raw and delay_level(raw) <= 0:
             _refuse_timer(raw)
 
@@ -268,12 +272,7 @@ class SendHandler:
 
     def _is_given_up(self, header: SendMessageRequestHeader, version: int) -> bool:
         group = header.topic.removeprefix(names.RETRY_PREFIX)
-        config = self._groups.get(group)
-        if config is None:
-            raise Reject(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"the group {group} does not exist on this broker",
-            )
+        config = self._groups.admit(group)
         times_max = config.retry_max_times
         if version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
             times_max = header.max_reconsume_times
@@ -301,6 +300,14 @@ class SendHandler:
             trace_on=True,
         )
         return Reply(code, header, durable=True)
+
+
+def _check_delay(raw: bytes) -> None:
+    level = properties.find(raw, b"DELAY") or b"0"
+    is_number = level.removeprefix(b"-").isdigit() and len(level) < 12
+    if not is_number or abs(int(level)) >= 1 << 31:
+        text = level[:32].decode("utf-8", "replace")
+        raise Reject(ResponseCode.SYSTEM_ERROR, f"the delay level {text!r} is no number")
 
 
 def _refuse_timer(raw: bytes) -> None:

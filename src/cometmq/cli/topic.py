@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cometmq.model.stats import TopicOffset
 
 _PERMS = {"r": 4, "rw": 6}
+_QUEUES = 8
 _DEFAULT_NAMESRV = "127.0.0.1:9876"
 
 _namesrv = click.option(
@@ -41,29 +42,50 @@ def topic() -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--queues", type=click.IntRange(1, 65_536), default=8, show_default=True)
+@click.option(
+    "--queues", type=click.IntRange(1, 65_536), help=f"On each broker.  [default: {_QUEUES}]"
+)
 @click.option("--perm", type=click.Choice(list(_PERMS)), default="rw", show_default=True)
 @click.option(
     "--order",
     type=click.Choice(["global", "keys"]),
     help="keys: each sharding key in order; global: all messages, so one queue on one broker.",
 )
+@click.option(
+    "--group",
+    "groups",
+    metavar="GROUP",
+    multiple=True,
+    help="With --order global: a consumer group to make for it; may be repeated.",
+)
 @_namesrv
-def create(name: str, queues: int, perm: str, order: str | None, namesrv: str) -> None:
-    """Create the topic NAME, or change it, on all brokers."""
+def create(
+    name: str,
+    queues: int | None,
+    perm: str,
+    order: str | None,
+    groups: tuple[str, ...],
+    namesrv: str,
+) -> None:
+    """Create the topic NAME, or change it, on all brokers.
 
-    async def work(admin: AsyncAdmin) -> int:
-        brokers: list[str] = []
-        count = queues
+    With --order global it lies on one broker, has one queue, and refuses to get more.
+    """
+    if order == "global" and queues not in (None, 1):
+        raise click.UsageError("a topic in global order has one queue; leave --queues out")
+    if groups and order != "global":
+        raise click.UsageError("--group goes with --order global")
+
+    async def work(admin: AsyncAdmin) -> str:
         if order == "global":
-            brokers = sorted((await admin.clusters()).broker_addr_table)[:1]
-            count = 1
+            broker = await admin.create_ordered_topic(name, perm=_PERMS[perm], groups=groups)
+            return f"1 queue on {broker}, in global order"
         await admin.create_topic(
-            name, count, perm=_PERMS[perm], order=order is not None, brokers=brokers
+            name, queues or _QUEUES, perm=_PERMS[perm], order=order is not None
         )
-        return len(await admin.queues(name))
+        return f"{len(await admin.queues(name))} queues"
 
-    click.echo(f"{name}: {_with_admin(namesrv, work)} queues")
+    click.echo(f"{name}: {_with_admin(namesrv, work)}")
 
 
 @topic.command("list")

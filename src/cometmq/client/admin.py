@@ -14,18 +14,29 @@ from typing import TYPE_CHECKING, Self
 from cometmq.client.core import Core, running
 from cometmq.client.options import ClientOptions, check_group, name_servers
 from cometmq.client.validation import check_topic
-from cometmq.errors import BrokerError, ConnectFailed, RouteNotFound
+from cometmq.errors import BrokerError, ClientError, ConnectFailed, RouteNotFound
+from cometmq.model.group import SubscriptionGroupConfig
 from cometmq.model.stats import OffsetWrapper, TopicOffset
 from cometmq.model.topic import (
     DEFAULT_TOPIC,
+    GLOBAL,
+    ORDER_ATTRIBUTE,
     REPLY_TOPIC_SUFFIX,
     SYSTEM_PREFIX,
     SYSTEM_TOPICS,
+    TopicConfig,
+    is_in_global_order,
 )
 from cometmq.wire.bodies.admin import decode_topic_stats
+from cometmq.wire.bodies.group import encode_group_config
+from cometmq.wire.bodies.topic import decode_topic_config
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
-from cometmq.wire.headers.admin import CreateTopicRequestHeader, GetTopicStatsInfoRequestHeader
+from cometmq.wire.headers.admin import (
+    CreateTopicRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+)
 from cometmq.wire.headers.offset import (
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
@@ -109,10 +120,63 @@ class AsyncAdmin:
         """Create or change a topic on all masters, or on the brokers named; wait for its route.
 
         `queues` is the number on each broker, `perm` 6 means read and write, 4 read only, 2 write
-        only.
+        only. Raises ClientError for more queues of a topic that was made for global order.
         """
         check_topic(topic)
-        core = self._running()
+        masters = await self._masters(brokers)
+        kept_by = [
+            name for name, each in (await self._shapes(topic)).items() if is_in_global_order(each)
+        ]
+        if kept_by and (queues != 1 or set(masters) - set(kept_by)):
+            raise ClientError(
+                f"the topic {topic} keeps all its messages in one order, so it has one queue on "
+                f"{', '.join(kept_by)} and cannot grow; make another topic"
+            )
+        await self._create(topic, queues, masters, perm=perm, order=order)
+
+    async def create_ordered_topic(
+        self, topic: str, *, perm: int = 6, groups: Sequence[str] = ()
+    ) -> str:
+        """Create a topic whose messages all have one order: one queue on one broker, whose name
+        comes back.
+
+        The topic is marked, and refuses to grow from then on; a broker of Apache's keeps the mark
+        only where one of ours wrote it. The groups named are made there and marked as orderly.
+        Raises ClientError when the topic has more queues, or lies on another broker, already.
+        """
+        check_topic(topic)
+        for group in groups:
+            check_group(group)
+        shapes = await self._shapes(topic)
+        found = sum(max(each.read_queue_nums, each.write_queue_nums) for each in shapes.values())
+        if found > 1:
+            raise ClientError(
+                f"the topic {topic} exists with {found} queues on {', '.join(sorted(shapes))}; "
+                "global order needs a topic that has had one queue from the start"
+            )
+        broker = min(shapes or (await self.clusters()).broker_addr_table, default="")
+        masters = await self._masters([broker] if broker else ())
+        mark = f"+message.type=FIFO,+{ORDER_ATTRIBUTE}={GLOBAL}"
+        await self._create(topic, 1, masters, perm=perm, order=True, attributes=mark)
+        for group in groups:
+            config = SubscriptionGroupConfig(group_name=group, consume_message_orderly=True)
+            code, body = (
+                RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+                encode_group_config(config),
+            )
+            await self._running().ask(masters[broker], request(code, 0, None, body))
+        return broker
+
+    async def _create(
+        self,
+        topic: str,
+        queues: int,
+        masters: Mapping[str, str],
+        *,
+        perm: int,
+        order: bool,
+        attributes: str | None = None,
+    ) -> None:
         header = CreateTopicRequestHeader(
             topic=topic,
             default_topic=DEFAULT_TOPIC,
@@ -120,11 +184,24 @@ class AsyncAdmin:
             write_queue_nums=queues,
             perm=perm,
             order=order,
+            attributes=attributes,
         )
-        masters = await self._masters(brokers)
+        command = RequestCode.UPDATE_AND_CREATE_TOPIC
         for addr in masters.values():
-            await core.ask(addr, request(RequestCode.UPDATE_AND_CREATE_TOPIC, 0, header))
+            await self._running().ask(addr, request(command, 0, header))
         await self._wait_for_route(topic, queues, masters.keys())
+
+    async def _shapes(self, topic: str) -> dict[str, TopicConfig]:
+        """What each broker that has the topic says of it, by broker name."""
+        core, header = self._running(), GetTopicConfigRequestHeader(topic=topic)
+        route = await core.servers.route(topic)
+        names = {data.broker_name for data in route.queue_datas} if route else set()
+        found = {}
+        for name, addr in (await self._masters(sorted(names)) if names else {}).items():
+            answer = await core.call(addr, request(RequestCode.GET_TOPIC_CONFIG, 0, header))
+            if answer.code == ResponseCode.SUCCESS:
+                found[name] = decode_topic_config(answer.body)
+        return found
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""

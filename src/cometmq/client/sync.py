@@ -269,10 +269,22 @@ class Admin:
         """Create or change a topic on all masters, or on the brokers named; wait for its route.
 
         `queues` is the number on each broker, `perm` 6 means read and write, 4 read only, 2 write
-        only.
+        only. Raises ClientError for more queues of a topic that was made for global order.
         """
         self._crossing.call(
             self._inner.create_topic(topic, queues, perm=perm, order=order, brokers=brokers)
+        )
+
+    def create_ordered_topic(self, topic: str, *, perm: int = 6, groups: Sequence[str] = ()) -> str:
+        """Create a topic whose messages all have one order: one queue on one broker, whose name
+        comes back.
+
+        The topic is marked, and refuses to grow from then on; a broker of Apache's keeps the mark
+        only where one of ours wrote it. The groups named are made there and marked as orderly.
+        Raises ClientError when the topic has more queues, or lies on another broker, already.
+        """
+        return self._crossing.call(
+            self._inner.create_ordered_topic(topic, perm=perm, groups=groups)
         )
 
     def queues(self, topic: str) -> list[MessageQueue]:

@@ -60,6 +60,10 @@ SEND_FORBIDDEN_TOPICS = frozenset(
     }
 )
 
+ORDER_ATTRIBUTE = "comet.order"
+"""The attribute of a topic whose messages have one order; ours, kept by RocketMQ's brokers too."""
+GLOBAL = "global"
+
 TOPIC_NAME_MAX = 127
 """Longest topic name, characters."""
 RETRY_TOPIC_NAME_MAX = 255
@@ -103,6 +107,11 @@ class TopicConfig:
     topic_sys_flag: int = 0
     order: bool = False
     attributes: dict[str, str] = field(default_factory=dict)
+
+
+def is_in_global_order(config: TopicConfig) -> bool:
+    """Whether all messages of the topic have one order, so that it may have one queue only."""
+    return config.attributes.get(ORDER_ATTRIBUTE) == GLOBAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,6 +124,9 @@ class BrokerSettings:
         20, note="shape of the data kept for Apache brokers beside each filter, percent"
     )
     expect_consumer_num_use_filter: int = setting(32, note="likewise: groups per topic")
+    enable_mixed_message_type: bool = setting(
+        default=False, note="topics may be made for messages of any type"
+    )
     lite_pull_message_enable: bool = setting(default=True, note="lite pull consumers may read")
     notify_consumer_ids_changed_enable: bool = setting(
         default=True, note="tell a group's members when it grows or shrinks", live=True

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.broker.admin import attributes
 from cometmq.broker.admin.paging import page_of
 from cometmq.errors import Reject
-from cometmq.model.topic import TopicConfig
+from cometmq.model.topic import TopicConfig, is_in_global_order
 from cometmq.net.edge import Reply
 from cometmq.rules.names import topic_problem
 from cometmq.wire.bodies.lists import encode_topic_list
@@ -45,7 +46,6 @@ QUEUES_MAX = 65_536
 """Queues of one topic on one broker."""
 
 _PERM_MAX = 15
-_MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION")
 
 
 class TopicRequests:
@@ -57,9 +57,11 @@ class TopicRequests:
         offsets: Offsets,
         store: MessageStore,
         stats: Stats,
+        *,
+        may_mix: bool = False,
     ) -> None:
         self._topics, self._offsets = topics, offsets
-        self._store, self._stats = store, stats
+        self._store, self._stats, self._may_mix = store, stats, may_mix
 
     def table(self) -> Mapping[int, Handler]:
         """The codes this file answers."""
@@ -77,8 +79,7 @@ class TopicRequests:
         header = CreateTopicRequestHeader.decode(request.ext)
         self._check(header.topic)
         present = self._topics.get(header.topic)
-        attributes = dict(present.attributes) if present else {}
-        _apply(attributes, header.attributes or "", is_new=present is None)
+        before, change = present.attributes if present else None, header.attributes or ""
         config = TopicConfig(
             topic_name=header.topic,
             read_queue_nums=header.read_queue_nums,
@@ -87,9 +88,9 @@ class TopicRequests:
             topic_filter_type=header.topic_filter_type,
             topic_sys_flag=header.topic_sys_flag or 0,
             order=header.order,
-            attributes=attributes,
+            attributes=attributes.changed(before, change, may_mix=self._may_mix),
         )
-        _check_shape(config)
+        _check_shape(config, config)
         self._topics.put(config)
         return Reply()
 
@@ -98,7 +99,7 @@ class TopicRequests:
         configs = decode_topic_config_list(request.body)
         for config in configs:
             self._check(config.topic_name)
-            _check_shape(config)
+            _check_shape(config, self._topics.get(config.topic_name))
         for config in configs:
             self._topics.put(config)
         return Reply()
@@ -157,47 +158,25 @@ def no_topic(topic: str) -> Reject:
     )
 
 
-def _check_shape(config: TopicConfig) -> None:
+def _check_shape(config: TopicConfig, marked: TopicConfig | None) -> None:
+    """Raise Reject for a shape that no topic has, or not this one; `marked` has its attributes."""
     for what, queues in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
         if not 0 <= queues <= QUEUES_MAX:
             raise _invalid(f"{queues} {what} queues: give 0 to {QUEUES_MAX}")
     if not 0 <= config.perm <= _PERM_MAX:
         raise _invalid(f"the permission {config.perm} is no sum of 1, 2, 4 and 8")
     if config.topic_filter_type not in ("SINGLE_TAG", "MULTI_TAG"):
-        raise _invalid(f"the filter type {config.topic_filter_type!r} is not SINGLE_TAG")
-
-
-def _apply(attributes: dict[str, str], text: str, *, is_new: bool) -> None:
-    """Change attributes as `+name=value,-name` says; raises Reject."""
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        sign, (name, equals, value) = item[0], item[1:].partition("=")
-        if sign == "+" and equals:
-            attributes[name] = _checked(name, value)
-        elif sign == "-" and not is_new and name in attributes:
-            del attributes[name]
-        else:
-            raise _wrong(
-                f"the attribute {item!r} is neither +name=value nor -name of one that is set"
-            )
-
-
-def _checked(name: str, value: str) -> str:
-    if name == "message.type":
-        if value == "MIXED":
-            raise _invalid("topics of mixed message types are not enabled")
-        if value not in _MESSAGE_TYPES:
-            raise _wrong(
-                f"message.type is {value!r}; it must be one of {', '.join(_MESSAGE_TYPES)}"
-            )
-        return value
-    if (name, value) in (("queue.type", "SimpleCQ"), ("cleanup.policy", "DELETE")):
-        return value
-    raise _wrong(f"the attribute {name}={value} is not supported by this broker")
+        raise Reject(
+            ResponseCode.SYSTEM_ERROR,
+            f"the filter type {config.topic_filter_type!r} is neither SINGLE_TAG nor MULTI_TAG",
+        )
+    is_one = config.read_queue_nums == config.write_queue_nums == 1
+    if marked is not None and is_in_global_order(marked) and not is_one:
+        raise _invalid(
+            f"the topic {config.topic_name} keeps all its messages in one order and so has one "
+            "queue; make another topic for more, or take its attribute comet.order away"
+        )
 
 
 def _invalid(remark: str) -> Reject:
     return Reject(ResponseCode.INVALID_PARAMETER, remark)
-
-
-def _wrong(remark: str) -> Reject:
-    return Reject(ResponseCode.SYSTEM_ERROR, remark)
