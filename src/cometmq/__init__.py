@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cometmq.client.admin import AsyncAdmin
     from cometmq.client.handlers import RetryLater
+    from cometmq.client.lite_pull import AsyncLitePullConsumer
     from cometmq.client.producer import AsyncProducer
     from cometmq.client.push_consumer import AsyncPushConsumer
     from cometmq.client.sync import Admin, Producer
-    from cometmq.client.sync_consumers import PushConsumer
+    from cometmq.client.sync_consumers import LitePullConsumer, PushConsumer
     from cometmq.errors import (
         BrokerError,
         ClientError,
@@ -46,6 +47,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Admin",
     "AsyncAdmin",
+    "AsyncLitePullConsumer",
     "AsyncProducer",
     "AsyncPushConsumer",
     "BlockedQueue",
@@ -58,6 +60,7 @@ __all__ = [
     "FailurePolicy",
     "FlowLimits",
     "InvalidMessage",
+    "LitePullConsumer",
     "Message",
     "MessageExt",
     "MessageQueue",
@@ -65,6 +68,8 @@ __all__ = [
     "OnFailure",
     "PartlySent",
     "Producer",
+    "PullResult",
+    "PullStatus",
     "PushConsumer",
     "RemotingError",
     "RemotingTimeout",
@@ -80,6 +85,7 @@ __all__ = [
 _HOMES = {
     "Admin": "client.sync",
     "AsyncAdmin": "client.admin",
+    "AsyncLitePullConsumer": "client.lite_pull",
     "AsyncProducer": "client.producer",
     "AsyncPushConsumer": "client.push_consumer",
     "BlockedQueue": "model.results",
@@ -92,6 +98,7 @@ _HOMES = {
     "FailurePolicy": "rules.failure_policy",
     "FlowLimits": "rules.flow",
     "InvalidMessage": "errors",
+    "LitePullConsumer": "client.sync_consumers",
     "Message": "model.message",
     "MessageExt": "model.message",
     "MessageQueue": "model.queue",
@@ -99,6 +106,8 @@ _HOMES = {
     "OnFailure": "rules.failure_policy",
     "PartlySent": "errors",
     "Producer": "client.sync",
+    "PullResult": "model.results",
+    "PullStatus": "model.results",
     "PushConsumer": "client.sync_consumers",
     "RemotingError": "errors",
     "RemotingTimeout": "errors",

@@ -10,11 +10,12 @@ import pytest
 import cometmq
 from cometmq.client.admin import AsyncAdmin
 from cometmq.client.lanes import Lanes
+from cometmq.client.lite_pull import AsyncLitePullConsumer
 from cometmq.client.portal import Portal
 from cometmq.client.producer import AsyncProducer
 from cometmq.client.push_consumer import AsyncPushConsumer
 from cometmq.client.sync import Admin, Producer, Transaction
-from cometmq.client.sync_consumers import PushConsumer
+from cometmq.client.sync_consumers import LitePullConsumer, PushConsumer
 from cometmq.client.transactions import AsyncTransaction
 from cometmq.client.workers import Tasks, Threads
 from cometmq.errors import NotStarted, RemotingTimeout
@@ -24,8 +25,14 @@ COLOURS = [
     (AsyncTransaction, Transaction),
     (AsyncPushConsumer, PushConsumer),
     (AsyncAdmin, Admin),
+    (AsyncLitePullConsumer, LitePullConsumer),
 ]
-RENAMED = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
+RENAMED = {
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+}
 
 
 def public(cls):

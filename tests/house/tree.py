@@ -18,6 +18,7 @@ HOT = (
     "wire/frame.py",
     "wire/command.py",
     "wire/stored.py",
+    "wire/stored_run.py",
     "store/commit_log.py",
     "store/consume_queue.py",
     "net/server.py",

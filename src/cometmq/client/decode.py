@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.errors import InvalidMessage, SettingsError
+from cometmq.errors import InvalidMessage, ProtocolError, SettingsError
 from cometmq.model.message import MessageExt, Property
 from cometmq.wire import properties as props
-from cometmq.wire import stored, sysflag
+from cometmq.wire import stored, stored_run, sysflag
 from cometmq.wire.compression import inflate
 
 if TYPE_CHECKING:
@@ -27,11 +27,18 @@ _RETRY_TOPIC = Property.RETRY_TOPIC.encode()
 
 def messages_of(body: bytes, broker_name: str) -> tuple[list[MessageExt], bool]:
     """All messages of a pull's body, in its order, and whether all of it could be read."""
-    messages, read = [], 0
-    for record in stored.iterate(body):
-        messages.append(message_of(record, broker_name))
-        read += record.size
-    return messages, read == len(body)
+    found, read, size = [], 0, len(body)
+    while read < size:
+        plain, read = stored_run.messages(body, read, broker_name)
+        found += plain
+        if read < size:  # one that is not plain, or none at all
+            try:
+                record = stored.decode(body, read)
+            except ProtocolError:
+                return found, False
+            found.append(message_of(record, broker_name))
+            read += record.size
+    return found, True
 
 
 def message_of(record: Stored, broker_name: str) -> MessageExt:

@@ -14,6 +14,7 @@ from cometmq.errors import BrokerError, ProtocolError
 from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.subscription import TAG
 from cometmq.model.topic import is_retry_topic
+from cometmq.rules.tags import split_expression
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers import pull as bits
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cometmq.client.core import Core
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
+    from cometmq.model.selector import MessageSelector
 
 _ANSWER_GRACE_S = 15.0
 _STATUS = {status.value: status for status in PullStatus}
@@ -36,6 +38,14 @@ class Filter(NamedTuple):
     version: int = 0
     tags: frozenset[bytes] = frozenset()
     """The tags to compare again here; empty means all, or that the broker alone judges."""
+
+
+def filter_of(selector: MessageSelector) -> Filter:
+    """The filter that a checked selector means."""
+    if selector.expression_type != TAG:
+        return Filter(*selector)
+    tags = split_expression(selector.expression)
+    return Filter(" || ".join(tags) or "*", TAG, tags=frozenset(tag.encode() for tag in tags))
 
 
 class Ask(NamedTuple):

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.client.handlers import is_async
-from cometmq.client.pull import Filter
+from cometmq.client.pull import Filter, filter_of
 from cometmq.errors import ClientError
 from cometmq.model.selector import MessageSelector
 from cometmq.model.subscription import TAG, SubscriptionData
@@ -115,16 +115,15 @@ class Subscriptions:
 
 
 def _subscription(topic: str, selector: MessageSelector) -> tuple[SubscriptionData, Filter]:
-    expression, kind = selector
+    wanted = filter_of(selector)
+    text, kind = wanted.expression, wanted.expression_type
     if kind != TAG:
-        data = SubscriptionData(topic=topic, sub_string=expression, expression_type=kind)
-        return data, Filter(expression, kind)
-    tags = split_expression(expression)
-    text = " || ".join(tags) or "*"
+        return SubscriptionData(topic=topic, sub_string=text, expression_type=kind), wanted
+    tags = split_expression(text)
     data = SubscriptionData(
         topic=topic,
         sub_string=text,
         tags_set=frozenset(tags),
         code_set=frozenset(java_hash(tag) for tag in tags),
     )
-    return data, Filter(text, TAG, tags=frozenset(tag.encode() for tag in tags))
+    return data, wanted

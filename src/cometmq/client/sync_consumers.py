@@ -9,15 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from cometmq.client.crossing import Crossing
+from cometmq.client.lite_pull import AsyncLitePullConsumer
 from cometmq.client.push_consumer import AsyncPushConsumer
+from cometmq.errors import NotStarted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from typing import Unpack
 
     from cometmq.client.consumer_options import PushSettings
     from cometmq.client.handlers import Handler
+    from cometmq.client.lite_options import LiteSettings
+    from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
-    from cometmq.model.results import BlockedQueue
+    from cometmq.model.results import BlockedQueue, PullResult
     from cometmq.model.selector import MessageSelector
     from cometmq.rules.failure_policy import FailurePolicy, Policies
 
@@ -139,3 +144,159 @@ class PushConsumer:
         cut off from the broker, for longer than `lock_valid_s`.
         """
         return self._inner.overlaps
+
+
+class LitePullConsumer:
+    """A consumer whose program polls: it decides when it takes messages and what is committed.
+
+    `subscribe` shares the queues of topics out among the members of the group; `assign` takes the
+    queues given and asks nobody. Messages are pulled ahead, up to `flow` of each queue and
+    `cached_max` (10,000) in all; `poll` hands them out, at most `pull_batch_size` (10) at once and
+    of one queue, and `async for message in consumer` (or `for`) one by one.
+
+    With `auto_commit` (on) the positions are committed every `auto_commit_s` (5) at the next poll:
+    then all that earlier polls gave counts as done, the messages of the last one do not. A stop
+    commits them as well, unless the `with` block was left by an error. Delivery is at least once.
+    `consume_from`, `consume_timestamp_ms`, `allocate`, `broadcasting` and `offsets_dir` are as for
+    PushConsumer. There is no retry topic and there are no dead letters.
+    """
+
+    def __init__(self, group: str, **settings: Unpack[LiteSettings]) -> None:
+        self._inner = AsyncLitePullConsumer(group, **settings)
+        self._crossing = Crossing("consumer")
+
+    def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
+        """Share in the messages of `topic` that the expression takes, before the start.
+
+        The expression is as for PushConsumer. Raises ClientError after `assign` or `start`.
+        """
+        self._inner.subscribe(topic, expression)
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Take exactly these queues, whoever else reads them; at any time, again and again.
+
+        Raises ClientError after `subscribe`.
+        """
+        wanted = list(queues)
+        if self._crossing.is_entered:
+            self._crossing.portal.run(lambda: self._inner.assign(wanted))
+        else:
+            self._inner.assign(wanted)
+
+    def start(self) -> None:
+        """Join the group and begin to pull what is subscribed or assigned."""
+        if not self._crossing.is_entered:
+            self._crossing.enter(self._inner.start())
+
+    def stop(self) -> None:
+        """Commit (if `auto_commit`, everything handed out), and leave the group."""
+        self._crossing.leave(self._inner.stop())
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Stop; after an error what was handed out last is not committed."""
+        self._crossing.leave(self._inner.__aexit__(*exc))
+
+    def __iter__(self) -> Self:
+        """Go over messages, until the consumer is stopped."""
+        return self
+
+    def __next__(self) -> MessageExt:
+        """The next message, whenever it comes."""
+        try:
+            return self._crossing.call(anext(self._inner))
+        except (StopAsyncIteration, NotStarted):
+            raise StopIteration from None
+
+    def poll(self, timeout_s: float = 5.0, max_count: int | None = None) -> list[MessageExt]:
+        """The next messages of one queue, oldest first; none if none come in time.
+
+        At most `max_count` (default: `pull_batch_size`).
+        """
+        return self._crossing.call(self._inner.poll(timeout_s, max_count))
+
+    def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Commit that everything handed out is done, or the offsets given; wait for the brokers.
+
+        An offset is the first one that is not done. Raises RemotingError or BrokerError.
+        """
+        self._crossing.call(self._inner.commit(offsets))
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """The committed offset of the group in a queue, or None."""
+        return self._crossing.call(self._inner.committed(queue))
+
+    def position(self, queue: MessageQueue) -> int:
+        """The offset of the next message that a poll gives of an assigned queue."""
+        return self._crossing.call(self._inner.position(queue))
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at an offset of an assigned queue; what was pulled of it is forgotten.
+
+        Raises ClientError for another queue, and for an offset the queue does not have.
+        """
+        self._crossing.call(self._inner.seek(queue, offset))
+
+    def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the oldest message of an assigned queue."""
+        self._crossing.call(self._inner.seek_to_begin(queue))
+
+    def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on behind the newest message of an assigned queue."""
+        self._crossing.call(self._inner.seek_to_end(queue))
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Hand out and pull nothing of these queues until `resume`."""
+        self._crossing.call(self._inner.pause(queues))
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with queues after `pause`."""
+        self._crossing.call(self._inner.resume(queues))
+
+    def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""
+        return self._crossing.call(self._inner.fetch_message_queues(topic))
+
+    def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at `timestamp_ms` (since 1970) or later."""
+        return self._crossing.call(self._inner.offset_for_timestamp(queue, timestamp_ms))
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message of a queue that is still there."""
+        return self._crossing.call(self._inner.min_offset(queue))
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message of a queue will get."""
+        return self._crossing.call(self._inner.max_offset(queue))
+
+    def pull(
+        self,
+        queue: MessageQueue,
+        expression: str | MessageSelector = "*",
+        offset: int = 0,
+        max_count: int = 32,
+        *,
+        block_s: float = 0.0,
+    ) -> PullResult:
+        """Pull one queue once, apart from all that is subscribed, assigned, polled or committed.
+
+        With `block_s` (at most 30) the broker waits so long for a message. The result says where to
+        go on, whatever was found. Raises RemotingError or BrokerError.
+        """
+        return self._crossing.call(
+            self._inner.pull(queue, expression, offset, max_count, block_s=block_s)
+        )
+
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers know this member; empty before start."""
+        return self._inner.client_id
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues this consumer pulls now, in order."""
+        return self._inner.assigned

@@ -1,0 +1,244 @@
+"""AsyncLitePullConsumer: the program asks for messages, and says where and when.
+
+Owns the public methods; the parts are in `lite_parts`, put together in `lite_engine`. Invariant:
+subscribing and assigning by hand exclude each other.
+Java: DefaultLitePullConsumer, DefaultMQPullConsumer
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Self
+
+from cometmq.client.lite_engine import LiteEngine
+from cometmq.client.lite_options import lite_options
+from cometmq.client.lite_parts import LiteSubscriptions
+from cometmq.client.pull import Ask, filter_of
+from cometmq.client.subscriptions import selector_of
+from cometmq.client.validation import check_topic
+from cometmq.errors import ClientError, NotStarted, RouteNotFound
+from cometmq.world.system import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Unpack
+
+    from cometmq.client.lite_options import LiteSettings
+    from cometmq.model.message import MessageExt
+    from cometmq.model.queue import MessageQueue
+    from cometmq.model.results import PullResult
+    from cometmq.model.selector import MessageSelector
+
+_BLOCK_S_MAX = 30.0
+
+
+class AsyncLitePullConsumer:
+    """A consumer whose program polls: it decides when it takes messages and what is committed.
+
+    `subscribe` shares the queues of topics out among the members of the group; `assign` takes the
+    queues given and asks nobody. Messages are pulled ahead, up to `flow` of each queue and
+    `cached_max` (10,000) in all; `poll` hands them out, at most `pull_batch_size` (10) at once and
+    of one queue, and `async for message in consumer` (or `for`) one by one.
+
+    With `auto_commit` (on) the positions are committed every `auto_commit_s` (5) at the next poll:
+    then all that earlier polls gave counts as done, the messages of the last one do not. A stop
+    commits them as well, unless the `with` block was left by an error. Delivery is at least once.
+    `consume_from`, `consume_timestamp_ms`, `allocate`, `broadcasting` and `offsets_dir` are as for
+    PushConsumer. There is no retry topic and there are no dead letters.
+    """
+
+    def __init__(self, group: str, **settings: Unpack[LiteSettings]) -> None:
+        options = lite_options(group, settings, os.environ)
+        self._client_options, self._options, self._lite = options
+        self._subscriptions = LiteSubscriptions(group)
+        self._engine: LiteEngine | None = None
+
+    def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
+        """Share in the messages of `topic` that the expression takes, before the start.
+
+        The expression is as for PushConsumer. Raises ClientError after `assign` or `start`.
+        """
+        if self._subscriptions.queues is not None:
+            raise ClientError("this consumer has its queues assigned: it cannot subscribe as well")
+        if self._engine is not None:
+            raise ClientError("subscribe before the consumer is started")
+        selector = selector_of(topic, expression)
+        check_topic(topic)
+        self._subscriptions.listen(topic, selector)
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Take exactly these queues, whoever else reads them; at any time, again and again.
+
+        Raises ClientError after `subscribe`.
+        """
+        if self._subscriptions.queues is None and self._subscriptions.topics:
+            raise ClientError("this consumer has subscribed: queues cannot be assigned as well")
+        self._subscriptions.assign(queues)
+        if self._engine is not None:
+            self._engine.rebalance.wake()
+
+    async def start(self) -> None:
+        """Join the group and begin to pull what is subscribed or assigned."""
+        if self._engine is None:
+            self._engine = engine = LiteEngine(
+                self._client_options, self._options, self._lite, self._subscriptions, SystemClock()
+            )
+            is_started = False
+            try:
+                await engine.start()
+                is_started = True
+            finally:
+                if not is_started:  # cancelled, for instance: leave nothing half running
+                    await self._leave(is_clean=False)
+
+    async def stop(self) -> None:
+        """Commit (if `auto_commit`, everything handed out), and leave the group."""
+        await self._leave(is_clean=True)
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop; after an error what was handed out last is not committed."""
+        await self._leave(is_clean=not exc or exc[0] is None)
+
+    def __aiter__(self) -> Self:
+        """Go over messages, until the consumer is stopped."""
+        return self
+
+    async def __anext__(self) -> MessageExt:
+        """The next message, whenever it comes."""
+        while (engine := self._engine) is not None:
+            if found := await engine.poll(60.0, 1):
+                return found[0]
+        raise StopAsyncIteration
+
+    async def poll(self, timeout_s: float = 5.0, max_count: int | None = None) -> list[MessageExt]:
+        """The next messages of one queue, oldest first; none if none come in time.
+
+        At most `max_count` (default: `pull_batch_size`).
+        """
+        count = self._options.pull_batch_size if max_count is None else max_count
+        return await self._running().poll(timeout_s, count)
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Commit that everything handed out is done, or the offsets given; wait for the brokers.
+
+        An offset is the first one that is not done. Raises RemotingError or BrokerError.
+        """
+        await self._running().commit(None if offsets is None else dict(offsets))
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The committed offset of the group in a queue, or None."""
+        engine = self._running()
+        await engine.core.routes.subscribe_queues(queue.topic)
+        noted = engine.offsets.noted(queue)
+        return await engine.offsets.committed(queue) if noted is None else noted
+
+    async def position(self, queue: MessageQueue) -> int:
+        """The offset of the next message that a poll gives of an assigned queue."""
+        return (await self._running().wait_for(queue)).window.commit_offset
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at an offset of an assigned queue; what was pulled of it is forgotten.
+
+        Raises ClientError for another queue, and for an offset the queue does not have.
+        """
+        engine = self._running()
+        await engine.wait_for(queue)
+        least, most = await engine.min_offset(queue), await engine.max_offset(queue)
+        if not least <= offset <= most:
+            raise ClientError(f"{queue} has the offsets {least} to {most}, and not {offset}")
+        await engine.seek(queue, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the oldest message of an assigned queue."""
+        engine = self._running()
+        await engine.seek(queue, await engine.min_offset(queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on behind the newest message of an assigned queue."""
+        engine = self._running()
+        await engine.seek(queue, await engine.max_offset(queue))
+
+    async def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Hand out and pull nothing of these queues until `resume`."""
+        polls = self._running().polls
+        polls.paused |= set(queues)
+        self._apply_pauses()
+
+    async def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with queues after `pause`."""
+        polls = self._running().polls
+        polls.paused -= set(queues)
+        self._apply_pauses()
+        polls.arrived.set()
+
+    async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""
+        queues = await self._running().core.routes.subscribe_queues(topic)
+        if not queues:
+            raise RouteNotFound(f"no name server knows the topic {topic}")
+        return list(queues)
+
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at `timestamp_ms` (since 1970) or later."""
+        return await self._running().offset_by_time(queue, timestamp_ms)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message of a queue that is still there."""
+        return await self._running().min_offset(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message of a queue will get."""
+        return await self._running().max_offset(queue)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        expression: str | MessageSelector = "*",
+        offset: int = 0,
+        max_count: int = 32,
+        *,
+        block_s: float = 0.0,
+    ) -> PullResult:
+        """Pull one queue once, apart from all that is subscribed, assigned, polled or committed.
+
+        With `block_s` (at most 30) the broker waits so long for a message. The result says where to
+        go on, whatever was found. Raises RemotingError or BrokerError.
+        """
+        engine = self._running()
+        if not 0 <= block_s <= _BLOCK_S_MAX:
+            raise ClientError(f"block_s is {block_s!r}; it must be within 0 and {_BLOCK_S_MAX:g}")
+        wanted = filter_of(selector_of(queue.topic, expression))
+        await engine.core.routes.subscribe_queues(queue.topic)
+        return await engine.puller.pull(
+            Ask(queue, offset, max_count, wanted, suspend_s=block_s, says_filter=True)
+        )
+
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers know this member; empty before start."""
+        return self._engine.core.client_id if self._engine else ""
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues this consumer pulls now, in order."""
+        return sorted(self._engine.rebalance.table) if self._engine else []
+
+    def _running(self) -> LiteEngine:
+        if self._engine is None:
+            raise NotStarted("this consumer is not running: use it inside 'with', or call start()")
+        return self._engine
+
+    async def _leave(self, *, is_clean: bool) -> None:
+        if self._engine is not None:
+            engine, self._engine = self._engine, None
+            await engine.stop(is_clean=is_clean)
+
+    def _apply_pauses(self) -> None:
+        engine = self._running()
+        for queue, assigned in engine.rebalance.table.items():
+            assigned.is_paused = queue in engine.polls.paused
