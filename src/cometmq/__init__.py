@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cometmq.client.lite_pull import AsyncLitePullConsumer
     from cometmq.client.producer import AsyncProducer
     from cometmq.client.push_consumer import AsyncPushConsumer
+    from cometmq.client.sinks import TableSink
     from cometmq.client.sync import Admin, Producer
     from cometmq.client.sync_consumers import LitePullConsumer, PushConsumer
     from cometmq.errors import (
@@ -78,6 +79,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "SettingsError",
+    "TableSink",
     "TransactionResult",
     "TransactionState",
 ]
@@ -118,6 +120,7 @@ _HOMES = {
     "SettingsError": "errors",
     "TransactionResult": "model.results",
     "TransactionState": "model.results",
+    "TableSink": "client.sinks",
 }
 
 

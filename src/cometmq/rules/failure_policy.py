@@ -62,7 +62,7 @@ class FailurePolicy:
         if self.ending is Ending.STORE and not callable(self.sink):
             raise SettingsError(
                 f"the sink is {self.sink!r}; it must be a function of (message, failure), or what "
-                "cometmq.table_sink makes"
+                "a cometmq.TableSink"
             )
 
     def rest_ms(self, failures: int, default_ms: int) -> int:

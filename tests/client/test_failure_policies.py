@@ -1,0 +1,163 @@
+"""What becomes of messages that fail, by policy, against a real broker; poison and outage."""
+
+import sqlite3
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from client.served import until
+from client.test_key_lanes import Seen, by_key, committed, send  # noqa: F401 - a fixture
+from cometmq import BreakerLimits, ConsumeStatus, OnFailure, RetryLater, SettingsError, TableSink
+
+CALM = BreakerLimits(keys=100, results=100)
+
+
+class Flaky:
+    """A handler that raises what it is told for a body, and counts its calls."""
+
+    def __init__(self, errors):
+        self.errors, self.calls, self.seen = errors, {}, Seen()
+
+    def __call__(self, messages):
+        body = messages[0].body.decode()
+        self.calls[body] = self.calls.get(body, 0) + 1
+        error = self.errors.get(body)
+        if error is not None:
+            if isinstance(error, ConsumeStatus):
+                return error
+            raise error
+        self.seen.note(messages)
+        return None
+
+
+def letters(served, group, count):
+    """The bodies of the group's dead letters, once there are `count`."""
+    from cometmq import Admin
+
+    with Admin(namesrv=served.namesrv) as admin:
+
+        def stored():
+            try:
+                stats = admin.topic_stats(f"%DLQ%{group}")
+            except Exception:  # noqa: BLE001 - the topic comes with its first letter
+                return 0
+            return sum(found.max_offset - found.min_offset for found in stats.values())
+
+        until(lambda: stored() >= count)
+        return stored()
+
+
+def test_policies_are_chosen_by_the_type_of_the_error(served, group, make_topic, by_key):  # noqa: F811
+    topic = make_topic(served, 1)
+    send(served, topic, "a-dead", "a1", "b-skip", "b1", "c-retried", "c1", "d-later", "d1")
+    handle = Flaky(
+        {
+            "a-dead": ValueError("bad"),
+            "b-skip": KeyError("unknown"),
+            "c-retried": OSError("away"),
+            "d-later": ConsumeStatus.RECONSUME_LATER,
+        }
+    )
+    policy = {
+        ValueError: OnFailure.dead_letter(),
+        LookupError: OnFailure.skip(after=2),
+        RetryLater: OnFailure.retry(1, OnFailure.skip()),
+        Exception: OnFailure.retry(3, pause_ms=20),
+    }
+    with by_key(topic, handle, on_failure=policy, breaker=CALM):
+        until(lambda: len(handle.seen.bodies) == 4)
+    assert handle.calls == {
+        "a-dead": 1,
+        "b-skip": 2,
+        "c-retried": 4,
+        "d-later": 2,
+        **dict.fromkeys(("a1", "b1", "c1", "d1"), 1),
+    }
+    assert letters(served, group, 2) == 2
+    assert committed(served, group, topic) == 8
+
+
+def test_a_row_is_written_before_the_offset_moves(served, group, make_topic, by_key, tmp_path):  # noqa: F811
+    topic, path = make_topic(served, 1), tmp_path / "failed.db"
+    sink = TableSink(lambda: sqlite3.connect(path), "failed")
+    send(served, topic, "a-bad", "a1")
+    handle = Flaky({"a-bad": ValueError("no such flight")})
+    with by_key(topic, handle, on_failure=OnFailure.store(sink, after=2)):
+        until(lambda: handle.calls.get("a-bad") == 2)
+        time.sleep(1.2)  # there is no table yet: the sink fails, and the message waits
+        assert not handle.seen.bodies
+        with closing(sqlite3.connect(path)) as database:
+            database.execute(sink.schema())
+        until(lambda: handle.seen.bodies == ["a1"])
+    with closing(sqlite3.connect(path)) as database:
+        rows = database.execute(
+            "SELECT topic, sharding_key, body, attempts, error_type FROM failed"
+        )
+        assert rows.fetchall() == [(topic, "a", b"a-bad", 2, "ValueError")]
+    assert handle.calls["a-bad"] == 2
+    assert committed(served, group, topic) == 2
+
+
+def test_a_table_sink_refuses_what_is_no_name_and_writes_one_row_a_message(tmp_path):
+    with pytest.raises(SettingsError):
+        TableSink(sqlite3.connect, "failed; DROP TABLE users")
+    with pytest.raises(SettingsError):
+        TableSink(sqlite3.connect, "failed", paramstyle="numeric")
+
+
+def test_a_policy_of_stopping_stops_before_the_message(served, group, make_topic, by_key):  # noqa: F811
+    topic, handle = make_topic(served, 1), Flaky({"a-fatal": ValueError("stop the line")})
+    send(served, topic, "a1", "a-fatal", "a2")
+    consumer = by_key(topic, handle, on_failure={ValueError: OnFailure.stop()})
+    consumer.start()
+    assert consumer.wait(20), "the consumer did not stop"
+    consumer.stop()
+    assert handle.seen.bodies == ["a1"]
+    assert committed(served, group, topic) == 1
+    again = Seen()
+    with by_key(topic, again.note):
+        until(lambda: len(again.bodies) == 2)
+    assert again.bodies == ["a-fatal", "a2"]
+
+
+def test_max_attempts_makes_dead_letters_by_key_too(served, group, make_topic, by_key):  # noqa: F811
+    topic, handle = make_topic(served, 1), Flaky({"a-bad": ValueError("bad")})
+    send(served, topic, "a-bad", "a1")
+    with by_key(topic, handle, max_attempts=3):
+        until(lambda: handle.seen.bodies == ["a1"])
+    assert handle.calls["a-bad"] == 3
+    assert letters(served, group, 1) == 1
+
+
+def test_an_outage_is_not_answered_with_dead_letters(served, group, make_topic, by_key):  # noqa: F811
+    topic, seen, is_down, calls = make_topic(served, 2), Seen(), threading.Event(), []
+    is_down.set()
+    keys = "abcdefghijklmnopqrst"
+    send(served, topic, *(f"{key}{step}" for step in range(3) for key in keys))
+
+    def handle(messages):
+        if is_down.is_set():
+            calls.append(time.monotonic())
+            raise ConnectionError("the database is away")
+        seen.note(messages)
+
+    limits = BreakerLimits(keys=3, results=10, pause_s=0.2, pause_most_s=0.5)
+    settings = {"on_failure": OnFailure.retry(2), "breaker": limits, "consume_threads": 4}
+    with by_key(topic, handle, **settings):
+        until(lambda: len(calls) >= 10)
+        time.sleep(1.5)
+        is_down.clear()
+        until(lambda: len(seen.bodies) == 60)
+    assert len(calls) < 30, "it went on calling in the outage"
+    assert all(own == sorted(own) and len(own) == 3 for own in seen.by_key.values())
+
+
+def test_one_bad_message_goes_its_own_way_while_others_go_well(served, group, make_topic, by_key):  # noqa: F811
+    topic, handle = make_topic(served, 1), Flaky({"a-bad": ValueError("bad")})
+    send(served, topic, "a-bad", *(f"{key}{step}" for step in range(20) for key in "abc"))
+    limits = BreakerLimits(keys=2, results=4)
+    with by_key(topic, handle, on_failure=OnFailure.dead_letter(), breaker=limits):
+        until(lambda: len(handle.seen.bodies) == 60)
+    assert letters(served, group, 1) == 1
