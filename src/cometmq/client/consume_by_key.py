@@ -22,7 +22,7 @@ from cometmq.client.key_work import STINT_MESSAGES, KeyCall, KeyWork
 from cometmq.errors import ClientError, CometError
 from cometmq.model.results import BlockedQueue
 from cometmq.rules.breaker import Breaker
-from cometmq.rules.failure_policy import BLOCK, Ending, OnFailure, policy_of
+from cometmq.rules.failure_policy import Ending, default_policy
 from cometmq.rules.key_lanes import BARRIER
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cometmq.client.assigned import Assigned
     from cometmq.client.strategy import Parts
     from cometmq.model.message import MessageExt
-    from cometmq.rules.failure_policy import FailurePolicy, Verdict
+    from cometmq.rules.failure_policy import Verdict
     from cometmq.rules.key_queue import Turn
 
 log = logging.getLogger(__name__)
@@ -61,9 +61,8 @@ class ConsumeByKey:
         self._breakers: dict[str, Breaker] = {}
         self._waiting: deque[KeyWork] = deque()
         self._slots = options.consume_threads
-        after = options.max_attempts
         self.overlaps = 0
-        self._default = BLOCK if after is None else OnFailure.dead_letter(after=after)
+        self._default = default_policy(options.max_attempts)
 
     def begin(self, assigned: Assigned) -> None:
         """Start work on a new queue: what its journal knows as done is left out."""
@@ -247,7 +246,7 @@ class ConsumeByKey:
         turn.lane.reason = outcome.reason
         turn.lane.since_ms = turn.lane.since_ms or self._parts.clock.now_ms()
         rest_ms = self._options.suspend_ms if outcome.suspend_ms is None else outcome.suspend_ms
-        policy = self._policy_of(call)
+        policy = self._endings.policy_of(call.subscription, outcome) or self._default
         verdict, has_begun = work.keys.failed(turn, call.failed, policy, rest_ms, now)
         if breaker.next_probe is not None and (has_begun or turn.is_probe):
             if has_begun:
@@ -263,10 +262,6 @@ class ConsumeByKey:
             self._put_down(work, turn, now + verdict.rest_ms / 1000)
         else:
             self._spawn(call, verdict)
-
-    def _policy_of(self, call: KeyCall) -> FailurePolicy:
-        known = call.subscription.on_failure or self._options.on_failure or {}
-        return policy_of(known, call.outcome.kind, self._default)
 
     def _spawn(self, call: KeyCall, verdict: Verdict) -> None:
         name = f"{verdict.ending.name} {call.work.assigned.queue}"

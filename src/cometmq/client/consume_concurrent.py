@@ -16,6 +16,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from cometmq.client import handlers
+from cometmq.client.endings import Endings
+from cometmq.rules.failure_policy import Ending, decide
+from cometmq.rules.retry import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -97,7 +100,7 @@ class ConcurrentConsume:
         self._threads, self._tasks = parts.threads, parts.tasks
         self._send_back, self._offsets = parts.send_back, parts.offsets
         self._background, self._broke_off = parts.background, parts.broke_off
-        self._stats = parts.stats
+        self._stats, self._endings = parts.stats, Endings(parts)
         self._clock = asyncio.get_running_loop().time
         self._calls: set[_Call] = set()
         if not parts.options.broadcasting:
@@ -206,13 +209,21 @@ class ConcurrentConsume:
             assigned.in_hand -= len(messages)
             return
         for message in messages:
-            taken = await self._send_back.later(
-                message, assigned.queue, outcome.delay_level, outcome.reason
-            )
-            if taken:
+            if await self._return(assigned, message, outcome):
                 self._remove(assigned, [message])
             else:
                 self._spawn(assigned, self._again(assigned, message), "retry in place")
+
+    async def _return(self, assigned: Assigned, message: MessageExt, outcome: Outcome) -> bool:
+        """Let a message come again, or meet the end its policy says; False when it could not."""
+        queue, level, reason = assigned.queue, outcome.delay_level, outcome.reason
+        policy = self._endings.policy_of(self._subscriptions.handler_of(message.topic), outcome)
+        if policy is None:
+            return await self._send_back.later(message, queue, level, reason)
+        verdict = decide(policy, message.reconsume_times + 1, 0, is_outage=False)
+        if verdict.ending is Ending.NONE:
+            return await self._send_back.later(message, queue, level, reason, UNLIMITED)
+        return await self._endings.meet(assigned, message, verdict, outcome)
 
     async def _sweep(self) -> None:
         """Send back what holds up a queue since a handler has it for too long."""

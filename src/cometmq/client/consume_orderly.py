@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, cast
 
 from cometmq.client import handlers
 from cometmq.client.blocked import Blockages
+from cometmq.client.endings import Endings
 from cometmq.errors import CometError
 from cometmq.model.results import ConsumeStatus
 from cometmq.rules import retry
+from cometmq.rules.failure_policy import Ending, decide, default_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from cometmq.client.subscriptions import Subscription
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
+    from cometmq.rules.failure_policy import Verdict
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +122,8 @@ class OrderlyConsume:
         self._blocked = Blockages(parts.clock)
         self.overlaps = 0
         self._room = asyncio.Semaphore(options.consume_threads)
-        self._times_max = retry.reconsume_times_max(options.max_attempts, orderly=True)
+        self._endings = Endings(parts)
+        self._default = default_policy(options.max_attempts)
 
     def begin(self, assigned: Assigned) -> None:
         """Start the loop of a new queue."""
@@ -277,21 +281,40 @@ class OrderlyConsume:
             await self._rest(assigned, retry.suspend_ms(self._options.suspend_ms) / 1000)
             return
         self._blocked.failed(assigned.queue, failed[0], stint.outcome.reason)
-        assigned.alone_until = max(assigned.alone_until, failed[-1].queue_offset)
-        if len(failed) == 1:
-            if retry.is_dead(failed[0].reconsume_times, self._times_max):
-                await self._bury(assigned, failed[0], stint.outcome.reason)
-                return
-            failed[0].reconsume_times += 1
         asked_ms = stint.outcome.suspend_ms
         rest_ms = retry.suspend_ms(self._options.suspend_ms if asked_ms is None else asked_ms)
+        assigned.alone_until = max(assigned.alone_until, failed[-1].queue_offset)
+        if len(failed) == 1:
+            policy = self._endings.policy_of(stint.subscription, stint.outcome) or self._default
+            verdict = decide(policy, failed[0].reconsume_times + 1, rest_ms, is_outage=False)
+            if verdict.ending is Ending.DEAD_LETTER:
+                await self._bury(assigned, failed[0], stint.outcome.reason)
+                return
+            if verdict.ending is not Ending.NONE:
+                await self._end(assigned, failed[0], verdict, stint.outcome)
+                return
+            failed[0].reconsume_times += 1
+            rest_ms = verdict.rest_ms
         await self._rest(assigned, rest_ms / 1000)
+
+    async def _end(
+        self, assigned: Assigned, message: MessageExt, verdict: Verdict, outcome: Outcome
+    ) -> None:
+        """Have the head message meet an end other than a dead letter."""
+        if await self._endings.meet(assigned, message, verdict, outcome):
+            assigned.window.done(assigned.window.take(1))
+            self._blocked.over(assigned.queue)
+            self._note(assigned)
+        else:
+            await self._rest(assigned, _BURY_PAUSE_S)
 
     async def _bury(self, assigned: Assigned, message: MessageExt, reason: str) -> None:
         """Make the head message a dead letter and commit at once, so that it is buried once."""
         if self._options.broadcasting:
             log.error("%s has failed for the last time and is passed over: %s", message, reason)
-        elif not await self._send_back.bury(message, assigned.queue, reason):
+        elif not await self._send_back.bury(
+            message, assigned.queue, reason, message.reconsume_times
+        ):
             await self._rest(assigned, _BURY_PAUSE_S)
             return
         assigned.window.done(assigned.window.take(1))

@@ -13,15 +13,16 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.client import handlers
-from cometmq.rules.failure_policy import Ending
+from cometmq.rules.failure_policy import Ending, policy_of
 from cometmq.rules.retry import backoff_s
 
 if TYPE_CHECKING:
     from cometmq.client.assigned import Assigned
     from cometmq.client.handlers import Outcome
     from cometmq.client.strategy import Parts
+    from cometmq.client.subscriptions import Subscription
     from cometmq.model.message import MessageExt
-    from cometmq.rules.failure_policy import Verdict
+    from cometmq.rules.failure_policy import FailurePolicy, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,11 @@ class Endings:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+
+    def policy_of(self, subscription: Subscription, outcome: Outcome) -> FailurePolicy | None:
+        """The policy for an error of this topic's handler; None where nobody chose one."""
+        known = subscription.on_failure or self._parts.options.on_failure or {}
+        return policy_of(known, outcome.kind, None)
 
     async def meet(
         self, assigned: Assigned, message: MessageExt, verdict: Verdict, outcome: Outcome

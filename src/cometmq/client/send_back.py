@@ -51,19 +51,26 @@ class SendBack:
         self._group, self._times_max = group, times_max
 
     async def later(
-        self, message: MessageExt, queue: MessageQueue, delay_level: int, reason: str
+        self,
+        message: MessageExt,
+        queue: MessageQueue,
+        delay_level: int,
+        reason: str,
+        times_max: int | None = None,
     ) -> bool:
         """Let the broker bring the message again; False when no broker took it back.
 
-        The broker decides whether it is a dead letter now; when it refuses, we do.
+        The broker decides whether it is a dead letter now; when it refuses, we do. `times_max` is
+        its maximum of repeats; None: that of the group.
         """
+        times_max = self._times_max if times_max is None else times_max
         try:
-            await self._back(message, queue, delay_level, reason)
+            await self._back(message, queue, delay_level, reason, times_max)
         except CometError as error:
             log.warning("%s was not taken back, sending it anew: %s", message, error)
-            if is_dead(message.reconsume_times, self._times_max):
-                return await self.bury(message, queue, reason)
-            pairs = self._retry_pairs(message)
+            if is_dead(message.reconsume_times, times_max):
+                return await self.bury(message, queue, reason, times_max)
+            pairs = self._retry_pairs(message, times_max)
             pairs[Property.DELAY] = str(retry_delay_level(delay_level, message.reconsume_times))
             return await self._send(message, pairs)
         return True
@@ -76,7 +83,8 @@ class SendBack:
         `times_max` is said to have been its maximum of repeats; None: that of the group.
         What does not fit into a record beside the message's properties is left out.
         """
-        pairs = self._retry_pairs(message)
+        times_max = self._times_max if times_max is None else times_max
+        pairs = self._retry_pairs(message, times_max)
         pairs[Property.DLQ_REASON] = reason
         pairs[Property.DLQ_ATTEMPTS] = str(message.reconsume_times + 1)
         pairs[Property.DLQ_ORIGIN_TOPIC] = message.topic
@@ -85,9 +93,7 @@ class SendBack:
         pairs[Property.DLQ_ORIGIN_MESSAGE_ID] = message.msg_id
         pairs[Property.DLQ_FAILED_AT] = str(self._core.clock.now_ms())
         # one above the maximum, so that a broker without a lock of ours buries it all the same
-        times_max = self._times_max if times_max is None else times_max
         pairs[Property.RECONSUME_TIME] = str(times_max + 1)
-        pairs[Property.MAX_RECONSUME_TIMES] = str(times_max)
         pairs, left_out = fitted(pairs, _room(message))
         if left_out:
             log.warning(
@@ -98,7 +104,12 @@ class SendBack:
         return await self._send(message, pairs)
 
     async def _back(
-        self, message: MessageExt, queue: MessageQueue, delay_level: int, reason: str
+        self,
+        message: MessageExt,
+        queue: MessageQueue,
+        delay_level: int,
+        reason: str,
+        times_max: int,
     ) -> None:
         header = ConsumerSendMsgBackRequestHeader(
             offset=message.phy_offset,
@@ -107,7 +118,7 @@ class SendBack:
             origin_msg_id=message.msg_id,
             origin_topic=message.topic,
             unit_mode=False,
-            max_reconsume_times=self._times_max,
+            max_reconsume_times=times_max,
             broker_name=queue.broker_name,
         )
         command = request(RequestCode.CONSUMER_SEND_MSG_BACK, 0, header)
@@ -115,12 +126,12 @@ class SendBack:
         addr = self._core.routes.master(queue.broker_name)
         await self._core.ask(addr, command, _BACK_TIMEOUT_S)
 
-    def _retry_pairs(self, message: MessageExt) -> dict[str, str]:
+    def _retry_pairs(self, message: MessageExt, times_max: int) -> dict[str, str]:
         pairs = {name: text for name, text in message.properties.items() if name not in _GONE}
         pairs.setdefault(Property.ORIGIN_MESSAGE_ID, message.msg_id)
         pairs.setdefault(Property.RETRY_TOPIC, message.topic)
         pairs[Property.RECONSUME_TIME] = str(message.reconsume_times + 1)
-        pairs[Property.MAX_RECONSUME_TIMES] = str(self._times_max)
+        pairs[Property.MAX_RECONSUME_TIMES] = str(times_max)
         return pairs
 
     async def _send(self, message: MessageExt, pairs: dict[str, str]) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cometmq.errors import SettingsError
 from cometmq.rules.retry import SUSPEND_MS_MAX, SUSPEND_MS_MIN, backoff_s, suspend_ms
@@ -20,6 +20,7 @@ from cometmq.rules.retry import SUSPEND_MS_MAX, SUSPEND_MS_MIN, backoff_s, suspe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+D = TypeVar("D")
 AFTER_MAX = 1_000_000
 
 
@@ -144,6 +145,11 @@ class OnFailure:
 BLOCK = OnFailure.block()
 
 
+def default_policy(max_attempts: int | None) -> FailurePolicy:
+    """What consumers in order do when nobody chose: block, or bury after the attempts allowed."""
+    return BLOCK if max_attempts is None else OnFailure.dead_letter(after=max_attempts)
+
+
 def policies(given: FailurePolicy | Policies | None) -> Policies | None:
     """What a user gave, checked: one policy for all errors, or one a type. Raises SettingsError."""
     if given is None:
@@ -163,7 +169,7 @@ def policies(given: FailurePolicy | Policies | None) -> Policies | None:
     return dict(given)
 
 
-def policy_of(known: Policies, kind: type[BaseException], default: FailurePolicy) -> FailurePolicy:
+def policy_of(known: Policies, kind: type[BaseException], default: D) -> FailurePolicy | D:
     """The policy of the nearest class among the error's own and those it derives from."""
     return next((known[base] for base in kind.__mro__ if base in known), default)
 
