@@ -7,6 +7,7 @@ from struct import Struct
 
 import pytest
 
+from cometmq.store import index, lookup
 from cometmq.store.index_file import Shape
 from cometmq.store.message_store import Draft, PutStatus
 from cometmq.wire import index_entry, stored
@@ -365,5 +366,35 @@ def test_the_index_keeps_up_by_itself(tell):
         async with asyncio.timeout(10):
             while shop.store._index.position < shop.store.max_phy_offset:
                 await asyncio.sleep(0.01)
+
+    tell(story)
+
+
+def test_messages_count_as_fast_by_the_bytes_of_the_last_look():
+    rush = lookup._Rush()
+    assert not rush.is_on(0, 100.0)
+    assert not rush.is_on(1 << 30, 100.001)  # too early to look again
+    assert rush.is_on(1 << 20, 100.1)
+    assert rush.is_on((1 << 20) + 1, 100.105)
+    assert not rush.is_on((1 << 20) + 1000, 100.2)
+
+
+@pytest.mark.parametrize("bound", [1 << 40, 0])
+def test_the_index_lets_fast_messages_go_first_up_to_a_bound(tell, monkeypatch, bound):
+    monkeypatch.setattr(lookup, "LAG_BYTES_MAX", bound)
+    monkeypatch.setattr(lookup, "_FAST_BYTES_A_S", -(1 << 60))  # anything is fast
+    monkeypatch.setattr(lookup, "_LOOK_S", -1)
+
+    async def story(shop):
+        store = shop.open()
+        count = 3 * index.HELPING
+        for n in range(count):
+            await put(shop, b"%d" % n, KEYS="k")
+        keeping_up = asyncio.ensure_future(store.lookup.keep_up())
+        await asyncio.wait([keeping_up], timeout=0.2 if bound else 5)
+        assert keeping_up.done() is (bound == 0)
+        keeping_up.cancel()
+        assert (store.lookup._index.position == store.max_phy_offset) is (bound == 0)
+        assert len(await find(shop, "k", count=count)) == count  # who asks need not wait
 
     tell(story)
