@@ -224,7 +224,7 @@ def test_producers_and_subscriptions_are_told(tmp_path: Path) -> None:
             (one,) = json.loads(answer.body)["data"]["PG"]
             assert (one["clientId"], one["language"]) == ("c1", "PYTHON")
             assert one["lastUpdateTimestamp"] > 1_700_000_000_000
-            assert one["remoteIP"].startswith("127.0.0.1:")
+            assert one["remoteIP"].startswith("/127.0.0.1:")
             for topic, told in (("T", True), ("U", False)):
                 fields = {"group": "CG", "topic": topic}
                 answer = await client.call(Code.QUERY_SUBSCRIPTION_BY_CONSUMER, **fields)

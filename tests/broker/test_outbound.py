@@ -141,3 +141,24 @@ def test_a_registration_that_failed_in_an_unforeseen_way_is_not_the_last(
         await server.stop()
 
     run(story())
+
+
+def test_topics_that_a_name_server_calls_ordered_are_marked_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = await name_server()
+        channel = await connect(server.address)
+        command = request(RequestCode.PUT_KV_CONFIG, 0)
+        command.ext = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "b0:4"}
+        assert (await channel.call(command, 5)).code == 0
+        async with running(tmp_path, namesrv_addr=server.address) as rig:
+            client = await rig.client()
+            await client.send("T")  # creates it, hence registers, hence hears of it
+            topics = rig.broker.state.topics
+            async with asyncio.timeout(5):
+                while not topics.table["T"].order:
+                    await asyncio.sleep(0.005)
+            assert not topics.table["TBW102"].order
+        channel.close()
+        await server.stop()
+
+    run(story())

@@ -80,14 +80,23 @@ class ApacheRole:
 
 
 class ApacheCluster:
-    """A name server, and a broker registered at it unless `broker` is False."""
+    """A name server unless another one is given, and a broker at it unless `broker` is False."""
 
-    def __init__(self, jars: Path, home: Path, *, broker: bool = True, **settings: object) -> None:
+    def __init__(
+        self,
+        jars: Path,
+        home: Path,
+        *,
+        broker: bool = True,
+        namesrv: str | None = None,
+        **settings: object,
+    ) -> None:
         self._roles: list[ApacheRole] = []
-        port = free_port()
-        self.namesrv = f"127.0.0.1:{port}"
-        start = "org.apache.rocketmq.namesrv.NamesrvStartup"
-        self._roles.append(ApacheRole(jars, start, 128, home / "namesrv", {"listenPort": port}))
+        self.namesrv = namesrv or f"127.0.0.1:{free_port()}"
+        if namesrv is None:
+            start = "org.apache.rocketmq.namesrv.NamesrvStartup"
+            given: dict[str, object] = {"listenPort": self.namesrv.rpartition(":")[2]}
+            self._roles.append(ApacheRole(jars, start, 128, home / "namesrv", given))
         if broker:
             store = home / "store"
             listen = free_port()

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cometmq import Admin, ConsumeFrom, Message, MessageExt, Producer, PushConsumer, RetryLater
+from cometmq.net.blocking import BlockingChannel
 from cometmq.testing.cluster import ServerProcess
+from cometmq.wire.bodies.route import decode_cluster_info
+from cometmq.wire.codes import RequestCode
 from interop.apache import ApacheCluster
 
 if TYPE_CHECKING:
@@ -134,4 +137,29 @@ def test_our_broker_registers_at_apaches_name_server(
         assert len([line for line in got if line.startswith("GOT")]) == 5
     finally:
         broker.stop()
+        names.stop()
+
+
+def test_apaches_broker_registers_at_our_name_server(
+    apache_jars: Path, java_program: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    names = ServerProcess(["namesrv", "-p", "0"])
+    where = str(names.facts["namesrv"])
+    broker: ApacheCluster | None = None
+    try:
+        broker = ApacheCluster(apache_jars, tmp_path / "broker", namesrv=where)
+        java_program("send", where, "AtOurs", "JavaProducer", 5)
+        got = java_program("consume", where, "AtOurs", "JavaReader", 5)
+        assert len([line for line in got if line.startswith("GOT")]) == 5
+        with BlockingChannel(where, 5) as channel:
+            answer = channel.call(RequestCode.GET_BROKER_CLUSTER_INFO)
+            told = decode_cluster_info(answer.body).broker_addr_table["apache-a"]
+            assert told.broker_addrs == {0: broker.broker}
+            broker.stop()
+            broker = None
+            answer = channel.call(RequestCode.GET_BROKER_CLUSTER_INFO)
+            assert decode_cluster_info(answer.body).broker_addr_table == {}
+    finally:
+        if broker is not None:
+            broker.stop()
         names.stop()

@@ -14,7 +14,9 @@ from cometmq.errors import SettingsError
 from cometmq.model.topic import DataVersion, TopicConfig
 from cometmq.namesrv.app import NameServer
 from cometmq.net.channel import connect
+from cometmq.net.server import RemotingServer
 from cometmq.settings.namesrv import NamesrvSettings
+from cometmq.settings.net import NetSettings
 from cometmq.wire.bodies import lists, route
 from cometmq.wire.bodies.topic import (
     Registration,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.net.channel import Channel
+    from cometmq.net.peer import Peer
+    from cometmq.wire.frame import Frame
 
 BROKER = "10.0.0.1:10911"
 WHO = {"brokerName": "a", "brokerAddr": BROKER, "clusterName": "C", "brokerId": "0"}
@@ -436,6 +440,77 @@ def test_unit_topics_are_listed_by_their_flags_and_a_topic_can_be_given_queues()
             stranger = json.dumps({"queueDatas": [{"brokerName": "nobody"}]}).encode()
             await ask(channel, RequestCode.REGISTER_TOPIC_IN_NAMESRV, stranger, topic="lost")
             assert await route_code(channel, "lost") == ResponseCode.TOPIC_NOT_EXIST
+            channel.close()
+
+    run(story())
+
+
+def test_brokers_of_one_name_hear_who_is_the_first_of_them() -> None:
+    async def story() -> None:
+        heard: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+
+        def listen(frame: Frame, _peer: Peer) -> None:
+            command = Command.decode(frame)
+            assert command.code == RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
+            assert command.is_oneway
+            heard.put_nowait(command.ext)
+
+        ear = RemotingServer(listen, NetSettings())
+        slave = f"127.0.0.1:{await ear.start('127.0.0.1', 0)}"
+        acting = {"enableActingMaster": "true"}
+        async with serving(notify_min_broker_id_changed=True) as server:
+            one, two = await connect(server.address), await connect(server.address)
+            await register(two, "t", "u", brokerId="1", brokerAddr=slave, **acting)
+            await register(one, "t", "u", haServerAddr="ha:1", **acting)
+            told = await asyncio.wait_for(heard.get(), 5)
+            assert (told["minBrokerId"], told["minBrokerAddr"]) == ("0", BROKER)
+            assert told["haBrokerAddr"] == "ha:1"
+            answer = await ask(two, RequestCode.UNREGISTER_BROKER, **WHO)
+            assert answer.code == 0
+            told = await asyncio.wait_for(heard.get(), 5)
+            assert (told["minBrokerId"], told["minBrokerAddr"]) == ("1", slave)
+            assert told["offlineBrokerAddr"] == BROKER
+            await ask(one, RequestCode.UPDATE_NAMESRV_CONFIG, b"notifyMinBrokerIdChanged=false")
+            await register(one, "t", "u", **acting)
+            assert heard.empty()
+            one.close()
+            two.close()
+        await ear.stop()
+
+    run(story())
+
+
+def test_a_slave_that_becomes_the_master_brings_its_queues_back_to_writing() -> None:
+    async def story() -> None:
+        async with serving() as server:
+            one, two = await connect(server.address), await connect(server.address)
+            acting, slave = {"enableActingMaster": "true"}, "10.0.0.2:10911"
+            await register(one, "t", "u", **acting)
+            await register(two, "t", "u", brokerId="1", brokerAddr=slave, **acting)
+            await ask(one, RequestCode.UNREGISTER_BROKER, **WHO)
+            answer = await ask(two, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t")
+            assert route.decode_route(answer.body).queue_datas[0].perm == 4
+            await register(two, "t", "u", brokerId="0", brokerAddr=slave, **acting)
+            answer = await ask(two, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t")
+            found = route.decode_route(answer.body)
+            assert found.broker_datas[0].broker_addrs == {0: slave}
+            assert found.queue_datas[0].perm == 6, "though its topics have not changed"
+            one.close()
+            two.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "code", [RequestCode.CONTROLLER_ELECT_MASTER, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, 9_999]
+)
+def test_what_a_name_server_does_not_do_is_answered_so(code: int) -> None:
+    async def story() -> None:
+        async with serving() as server:
+            channel = await connect(server.address)
+            answer = await ask(channel, code)
+            assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            assert "not supported" in (answer.remark or "")
             channel.close()
 
     run(story())

@@ -178,6 +178,7 @@ class Broker:
         )
         now_ms, host = world.clock.now_ms, _packed(_told_host(settings), settings.listen_port)
         keys = UniqKeys(host[:-4], os.getpid(), id(self))
+        self._outbound.on_order_topics = state.topics.mark_ordered
         self._send = SendHandler(
             store,
             state.topics,

@@ -12,15 +12,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from cometmq.errors import CometError
+from cometmq.errors import CometError, ProtocolError
 from cometmq.net.edge import Reply
+from cometmq.wire.bodies.lists import decode_kv_table
 from cometmq.wire.bodies.topic import Registration, TopicTable, encode_registration
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.namesrv import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from cometmq.broker.topics import Topics
     from cometmq.net.edge import Answered, Failed, Handler, Settle
@@ -100,6 +101,8 @@ class Outbound:
         self._is_changed, self._is_heard = asyncio.Event(), asyncio.Event()
         self._changes = self._heard = 0
         self._away: set[str] = set()
+        self.on_order_topics: Callable[[Iterable[str]], None] = lambda _topics: None
+        """Called with the topics that a name server's order configuration names, if there are."""
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""
@@ -187,10 +190,21 @@ class Outbound:
             return self._failed(addr, str(error))
         if answer.code != 0:
             return self._failed(addr, f"it answered {answer.code}: {answer.remark}")
+        if answer.body and command.code == RequestCode.REGISTER_BROKER:
+            self._heed(addr, answer.body)
         if addr in self._away:
             self._away.discard(addr)
             log.info("the name server %s is back", addr)
         return True
+
+    def _heed(self, addr: str, body: bytes) -> None:
+        """Take over which topics are ordered."""
+        try:
+            names = decode_kv_table(body)
+        except ProtocolError as error:
+            log.warning("the name server %s tells no order configuration: %s", addr, error)
+        else:
+            self.on_order_topics(names)
 
     def _failed(self, addr: str, why: str) -> bool:
         if addr not in self._away:  # once, not with every period

@@ -8,6 +8,7 @@ Java: TopicConfigManager, TopicValidator.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,11 @@ from cometmq.wire.bodies.topic import topic_fields, topic_of, version_fields, ve
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from cometmq.store.json_file import JsonFile
+
+log = logging.getLogger(__name__)
 
 TOPICS_MAX = 200_000
 """Topics of one broker; beyond it none is created."""
@@ -132,6 +135,19 @@ class Topics:
             return self.ensure(topic, 1, sys_flag=_UNIT_SUBSCRIBED if unit_mode else 0)
         return None
 
+    def mark_ordered(self, topics: Iterable[str]) -> None:
+        """Note that these topics are ordered, as name servers say; unknown ones are passed over.
+
+        None loses the mark: name servers forget what operators told them.
+        """
+        for topic in topics:
+            config = self.table.get(topic)
+            if config is not None and not config.order:
+                try:
+                    self.put(replace(config, order=True))
+                except Reject as refusal:
+                    log.warning("the topic %s is not marked as ordered: %s", topic, refusal)
+
     def stamp(self) -> None:
         """Take a new version: what name servers are told has changed though no topic has."""
         self._changed("", None)
@@ -217,6 +233,8 @@ def system_topics(
         ("rmq_sys_SYNC_BROKER_MEMBER_" + broker_name, 1, names.PERM_INHERIT),
         (names.HALF_TOPIC, 1, read_write),
         (names.OP_HALF_TOPIC, 1, read_write),
+        (names.ROCKSDB_HALF_TOPIC, 1, read_write),
+        (names.ROCKSDB_OP_HALF_TOPIC, 1, read_write),
         (names.TIMER_TOPIC, 1, read_write),
     ]
     if auto_create:

@@ -11,14 +11,8 @@ INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 """The producer group every client has for messages it sends on its own account."""
 
 SYSTEM_GROUPS = (
-    "DEFAULT_CONSUMER",
-    "DEFAULT_PRODUCER",
     "TOOLS_CONSUMER",
-    "SCHEDULE_CONSUMER",
     "FILTERSRV_CONSUMER",
-    "__MONITOR_CONSUMER",
-    INNER_PRODUCER_GROUP,
-    "SELF_TEST_P_GROUP",
     "SELF_TEST_C_GROUP",
     "CID_ONS-HTTP-PROXY",
     "CID_ONSAPI_PERMISSION",

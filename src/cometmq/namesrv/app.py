@@ -5,16 +5,19 @@ The only file of the room that makes objects of other rooms. Java: NamesrvContro
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cometmq.errors import SettingsError
+from cometmq.errors import CometError, SettingsError
 from cometmq.namesrv.handlers import Requests
 from cometmq.namesrv.kv import KvConfig
 from cometmq.namesrv.live import LiveSettings
 from cometmq.namesrv.routes import Routes
 from cometmq.net.edge import Edge
 from cometmq.net.peer import joined
+from cometmq.net.pool import ChannelPool
 from cometmq.net.server import RemotingServer
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
@@ -23,14 +26,25 @@ from cometmq.world.system import SystemClock, SystemFiles
 from cometmq.world.text_file import TextFile
 
 if TYPE_CHECKING:
+    from cometmq.wire.command import Command
     from cometmq.world.ports import Clock, Files
+
+
+log = logging.getLogger(__name__)
+
+TELL_S = 3.0
+"""How long reaching a broker may take that is to be told something, seconds."""
 
 
 class NameServer:
     """A name server. Belongs to the loop that starts it; `open` makes it."""
 
-    def __init__(self, requests: Requests, net: NetSettings) -> None:
-        self._requests, self._settings = requests, requests.live.namesrv
+    def __init__(
+        self, routes: Routes, kv: KvConfig, live: LiveSettings, clock: Clock, net: NetSettings
+    ) -> None:
+        requests = Requests(routes, kv, live, clock, self._tell)
+        self._requests, self._settings = requests, live.namesrv
+        self._pool = ChannelPool()
         self._edge = Edge(requests.table())
         self._server = RemotingServer(self._edge, net)
         self._background = Background("name server")
@@ -58,7 +72,7 @@ class NameServer:
         kv = _open_kv(settings.kv_config_path, files)
         net = net or NetSettings()
         live = LiveSettings(settings, net, TextFile(conf, files) if conf else None)
-        return cls(Requests(Routes(), kv, live, clock), net)
+        return cls(Routes(), kv, live, clock, net)
 
     @property
     def address(self) -> str:
@@ -78,6 +92,17 @@ class NameServer:
         await self._background.stop()
         self._edge.stop()
         await self._server.stop()
+        await self._pool.close()
+
+    def _tell(self, addr: str, command: Command) -> None:
+        self._background.spawn(self._try_to_tell(addr, command), name=f"word to {addr}")
+
+    async def _try_to_tell(self, addr: str, command: Command) -> None:
+        try:
+            async with asyncio.timeout(TELL_S):
+                (await self._pool.channel(addr)).oneway(command)
+        except (CometError, TimeoutError) as error:
+            log.warning("the broker at %s was not told of its first: %s", addr, error)
 
 
 def _open_kv(path: str, files: Files) -> KvConfig:

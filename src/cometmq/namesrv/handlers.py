@@ -19,13 +19,16 @@ from cometmq.net.edge import Reply
 from cometmq.net.peer import Peer
 from cometmq.wire.bodies import lists, route, topic
 from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request as new_request
 from cometmq.wire.headers import namesrv as headers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cometmq.model.route import TopicRouteData
     from cometmq.namesrv.kv import KvConfig
     from cometmq.namesrv.live import LiveSettings
-    from cometmq.namesrv.routes import Routes
+    from cometmq.namesrv.routes import MinIdChange, Routes
     from cometmq.net.edge import Handler
     from cometmq.wire.command import Command
     from cometmq.world.ports import Clock
@@ -39,9 +42,18 @@ _UNIT, _UNIT_SUBSCRIBED = 1, 2
 class Requests:
     """All handlers of one name server; they share its routes."""
 
-    def __init__(self, routes: Routes, kv: KvConfig, live: LiveSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        kv: KvConfig,
+        live: LiveSettings,
+        clock: Clock,
+        tell: Callable[[str, Command], None],
+    ) -> None:
+        """`tell` sends a command to an address and does not wait for anything."""
         self._routes, self._kv, self._clock = routes, kv, clock
-        self.live = live
+        self.live, self._tell = live, tell
+        routes.on_min_id = self._tell_min_id
         self._started_ms = clock.now_ms()
         self._owners: set[Peer] = set()
 
@@ -265,6 +277,21 @@ class Requests:
             remark = f"no config item, namespace: {header.namespace}"
             raise Reject(ResponseCode.QUERY_NOT_FOUND, remark)
         return Reply(body=lists.encode_kv_table(table))
+
+    def _tell_min_id(self, change: MinIdChange) -> None:
+        """Tell brokers who is the first of them now (905)."""
+        if not self.live.namesrv.notify_min_broker_id_changed:
+            return
+        header = headers.NotifyMinBrokerIdChangeRequestHeader(
+            min_broker_id=change.min_id,
+            broker_name=change.broker_name,
+            min_broker_addr=change.min_addr,
+            offline_broker_addr=change.offline_addr,
+            ha_broker_addr=change.ha_addr,
+        )
+        code = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
+        for addr in change.told:
+            self._tell(addr, new_request(code, 0, header, oneway=True))
 
     def _order_topics(self) -> bytes:
         if not self.live.namesrv.return_order_topic_config_to_broker:

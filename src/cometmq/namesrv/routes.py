@@ -56,6 +56,17 @@ class Offer:
     filter_servers: list[str] = field(default_factory=list)
 
 
+class MinIdChange(NamedTuple):
+    """The least id of a broker name is another one now, and who is to hear of it."""
+
+    broker_name: str
+    min_id: int
+    min_addr: str
+    told: list[str]
+    offline_addr: str | None = None
+    ha_addr: str | None = None
+
+
 @dataclass(slots=True)
 class Live:
     """A registered address and its last sign of life."""
@@ -84,6 +95,8 @@ class Routes:
         self._brokers: dict[str, _Broker] = {}
         self._live: dict[tuple[str, str], Live] = {}
         self._filter_servers: dict[tuple[str, str], list[str]] = {}
+        self.on_min_id: Callable[[MinIdChange], None] = lambda _change: None
+        """Called when brokers that stand in for each other should know who is the first of them."""
 
     def register(
         self, offer: Offer, now_ms: int, *, owner: object = None, drop_missing: bool = False
@@ -99,7 +112,8 @@ class Routes:
         if self._is_outdated(offer):
             return Registered()
         broker = self._brokers.get(who.broker_name)
-        is_first = broker is None
+        is_first = broker is None or who.broker_id not in broker.addrs
+        before = min(broker.addrs) if broker else 0
         if len(offer.topics) == 1 and (broker is None or who.broker_id not in broker.addrs):
             raise Reject(
                 ResponseCode.SYSTEM_ERROR,
@@ -121,6 +135,14 @@ class Routes:
             mask = ~PERM_WRITE if stands_in and offer.has_acting_master else ~0
             self._take_topics(offer, mask, is_first=is_first)
         self._put_live(offer, now_ms, owner)
+        if who.broker_id < before:
+            others = [addr for number, addr in broker.addrs.items() if number != who.broker_id]
+            told = others or [who.addr]
+            self.on_min_id(
+                MinIdChange(
+                    who.broker_name, who.broker_id, who.addr, told, ha_addr=offer.ha_server_addr
+                )
+            )
         return self._master_of(who, broker)
 
     def unregister(self, who: BrokerId) -> None:
@@ -130,6 +152,7 @@ class Routes:
         broker = self._brokers.get(who.broker_name)
         if broker is None:
             return
+        was_first = who.broker_id == min(broker.addrs)
         broker.addrs = {i: addr for i, addr in broker.addrs.items() if addr != who.addr}
         if not broker.addrs:
             del self._brokers[who.broker_name]
@@ -137,6 +160,10 @@ class Routes:
                 self._forget(topic, who.broker_name)
         elif broker.has_acting_master and MASTER_ID not in broker.addrs:
             self._change_perm(who.broker_name, lambda perm: perm & ~PERM_WRITE)
+        if was_first and broker.addrs and broker.has_acting_master:
+            first = min(broker.addrs)
+            told = list(broker.addrs.values())
+            self.on_min_id(MinIdChange(who.broker_name, first, broker.addrs[first], told, who.addr))
 
     def touch(self, cluster: str, addr: str, now_ms: int) -> None:
         """Note a sign of life."""

@@ -36,6 +36,8 @@ def is_live(field: dataclasses.Field[Any]) -> bool:
 def text_of(settings: Any, field: dataclasses.Field[Any]) -> str:
     """Return a field's value as a properties file has it."""
     value = getattr(settings, field.name)
+    if isinstance(value, float):
+        return f"{value:g}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -47,6 +47,10 @@ class NamesrvSettings:
         default=False, note="the lowest slave stands in for a lost master in routes", live=True
     )
 
+    notify_min_broker_id_changed: bool = setting(
+        default=False, note="brokers of one name are told who is the first of them", live=True
+    )
+
     def __post_init__(self) -> None:
         """Check every value."""
         check(self, "bind_address", bool(self.bind_address.strip()), "an address, not empty")

@@ -99,7 +99,7 @@ class ConnectionRequests:
             group: [
                 ProducerInfo(
                     member.client_id,
-                    peer.addr,
+                    f"/{peer.addr}",  # as Java writes addresses
                     _language(member.language),
                     member.version,
                     member.seen_ms,

@@ -61,6 +61,24 @@ _CAPACITIES = {
 }
 
 
+_DELAYS = [
+    "<=0ms",
+    "0~10ms",
+    "10~50ms",
+    "50~100ms",
+    "100~200ms",
+    "200~500ms",
+    "500ms~1s",
+    "1~2s",
+    "2~3s",
+    "3~4s",
+    "4~5s",
+    "5~10s",
+    "10s~",
+]
+"""How RocketMQ sorts puts by the time they took; here it is not measured."""
+
+
 class RuntimeRequests:
     """Answers requests about the broker."""
 
@@ -108,7 +126,7 @@ class RuntimeRequests:
             "putMessageTimesTotal": str(puts.count),
             "putMessageSizeTotal": str(puts.bytes),
             "putMessageAverageSize": str(puts.bytes / puts.count if puts.count else 0.0),
-            "putMessageDistributeTime": "",
+            "putMessageDistributeTime": " ".join(f"[{each}]:0" for each in _DELAYS),
             "putLatency99": "0.0",
             "putLatency999": "0.0",
             "msgPutTotalYesterdayMorning": str(stats.puts_at_midnight[0]),

@@ -178,3 +178,14 @@ class BrokerHeartbeatRequestHeader(Header):
     confirm_offset: Long | None = None
     heartbeat_timeout_ms: Long | None = None
     election_priority: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class NotifyMinBrokerIdChangeRequestHeader(Header):
+    """Name server to brokers of one name: this is the least id among you now (905)."""
+
+    min_broker_id: Long | None = None
+    broker_name: str | None = None
+    min_broker_addr: str | None = None
+    offline_broker_addr: str | None = None
+    ha_broker_addr: str | None = None
