@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cometmq.client.admin import AsyncAdmin
+    from cometmq.client.choice import by_hash
     from cometmq.client.handlers import RetryLater
     from cometmq.client.lite_pull import AsyncLitePullConsumer
     from cometmq.client.producer import AsyncProducer
@@ -82,6 +83,7 @@ __all__ = [
     "TableSink",
     "TransactionResult",
     "TransactionState",
+    "by_hash",
 ]
 
 _HOMES = {
@@ -121,6 +123,7 @@ _HOMES = {
     "TransactionResult": "model.results",
     "TransactionState": "model.results",
     "TableSink": "client.sinks",
+    "by_hash": "client.choice",
 }
 
 

@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.client import validation
+from cometmq.client.delivery import UNTIL_DEADLINE
 from cometmq.client.lanes import Lanes
 from cometmq.client.outgoing import OutgoingBatch, outgoing
 from cometmq.client.quick import FRAME_BYTES_MAX, FRAME_MESSAGES_MAX, results_of
@@ -158,9 +159,15 @@ class Bulk:
     ) -> CometError | None:
         """Send one queue's share frame by frame; stops at the first error and returns it."""
 
+        may_move = len(indexes) <= FRAME_MESSAGES_MAX and not any(
+            messages[index].sharding_key for index in indexes
+        )
+
         async def choose(failed_broker: str | None) -> MessageQueue:
-            del failed_broker  # another queue would break the order
-            return queue
+            if failed_broker is None or retries == UNTIL_DEADLINE or not may_move:
+                return queue  # another queue would break the order
+            queues = await self._queues(queue.topic, deadline)
+            return self._choice.in_turn(queue.topic, queues, failed_broker)
 
         try:
             async with self._lanes.enter(queue, deadline):

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.client import outgoing as frames
 from cometmq.errors import CometError, RemotingTimeout
+from cometmq.model.results import SendResult, SendStatus
 from cometmq.rules.retry import backoff_s
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from cometmq.client.core import Core
+    from cometmq.client.faults import Faults
     from cometmq.client.options import ProducerOptions
     from cometmq.client.outgoing import Outgoing, OutgoingBatch
     from cometmq.model.queue import MessageQueue
-    from cometmq.model.results import SendResult
 
     Choose = Callable[[str | None], Awaitable[MessageQueue]]
     Failed = tuple[CometError, MessageQueue]
@@ -36,8 +37,8 @@ UNTIL_DEADLINE = 1_000_000_000
 class Delivery:
     """Sends for one producer group over one core. One loop owns it."""
 
-    def __init__(self, core: Core, options: ProducerOptions) -> None:
-        self._core, self.options = core, options
+    def __init__(self, core: Core, options: ProducerOptions, faults: Faults | None = None) -> None:
+        self._core, self.options, self._faults = core, options, faults
 
     async def one(
         self,
@@ -110,6 +111,7 @@ class Delivery:
         failed: Failed | None = None,
     ) -> T:
         failures, failed_broker, left_s = 0, None, self._left_s(deadline)
+        unsafe: T | None = None
         while True:
             queue = None
             try:
@@ -117,15 +119,45 @@ class Delivery:
                     (error, queue), failed = failed, None
                     raise error
                 queue = await choose(failed_broker)
-                return await attempt(queue, left_s)
+                found = await self._timed(attempt, queue, left_s)
+                left_s = self._left_s(deadline)
+                if failures >= retries or left_s <= 0 or self._is_safe(found):
+                    return found
+                unsafe, failures = found, failures + 1
             except CometError as error:
                 failures += 1
+                if unsafe is not None:  # a message that was stored once is no error
+                    return unsafe
                 if not error.retriable or failures > retries:
                     raise
                 if error.stale_route:
                     self._core.routes.spoil(topic)
                 left_s = await self._rest(error, failures, deadline)
             failed_broker = queue.broker_name if queue else None
+
+    def _is_safe(self, found: object) -> bool:
+        """Whether the answer needs no attempt at another broker."""
+        first = found[0] if isinstance(found, list) else found
+        is_ok = not isinstance(first, SendResult) or first.status is SendStatus.SEND_OK
+        return is_ok or not self.options.retry_not_ok
+
+    async def _timed(
+        self,
+        attempt: Callable[[MessageQueue, float], Awaitable[T]],
+        queue: MessageQueue,
+        left_s: float,
+    ) -> T:
+        """Make one attempt, and tell the latency-fault strategy how it went."""
+        faults, begun = self._faults, asyncio.get_running_loop().time()
+        try:
+            found = await attempt(queue, left_s)
+        except CometError as error:
+            if faults is not None:
+                faults.failed(queue.broker_name, error)
+            raise
+        if faults is not None:
+            faults.answered(queue.broker_name, begun)
+        return found
 
     async def _rest(self, error: CometError, failures: int, deadline: float) -> float:
         """Pause before the next attempt; raises the error when the deadline comes first."""

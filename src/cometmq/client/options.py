@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from cometmq.errors import SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import TransactionState
+from cometmq.rules.latency_fault import TABLES
 from cometmq.rules.names import group_problem
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ class ProducerOptions:
     default_topic_queues: int = 4
     pending_max: int = 65_535
     check: Check | None = None
+    retry_not_ok: bool = False
+    latency_fault: str = "off"
+    detect_faults: bool = False
+    keys: str = "hash"
+    strict_order: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what RocketMQ's producers refuse."""
@@ -69,6 +75,10 @@ class ProducerOptions:
         check_range("body_bytes_max", self.body_bytes_max, 1, 1 << 30)
         check_range("default_topic_queues", self.default_topic_queues, 1, 65_535)
         check_range("pending_max", self.pending_max, 1, 65_535)
+        check_choice("latency_fault", self.latency_fault, ("off", *TABLES))
+        check_choice("keys", self.keys, ("hash", "balanced"))
+        for name in ("retry_not_ok", "detect_faults", "strict_order"):
+            check_type(name, getattr(self, name), bool, "True or False")
         if self.check is not None and not callable(self.check):
             raise SettingsError(f"check is {self.check!r}; it must be a function of a message")
 
@@ -128,6 +138,13 @@ def check_range(name: str, value: object, least: int, most: int) -> None:
         raise SettingsError(
             f"{name} is {value!r}; it must be a whole number within {least} and {most}"
         )
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise SettingsError unless the value is one of the texts."""
+    if value not in choices:
+        wanted = ", ".join(map(repr, choices))
+        raise SettingsError(f"{name} is {value!r}; it must be one of {wanted}")
 
 
 def check_seconds(name: str, value: object, *, may_be_zero: bool = False) -> None:

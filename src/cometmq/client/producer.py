@@ -23,16 +23,17 @@ from cometmq.client.sends import Sends
 from cometmq.client.transactions import AsyncTransaction, Transactions, state_of
 from cometmq.errors import CometError, TooManyRequests
 from cometmq.model.message import Message
+from cometmq.model.queue import MessageQueue
 from cometmq.model.results import TransactionResult, TransactionState
 from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from cometmq.client.choice import Selector
     from cometmq.client.options import Verdict
     from cometmq.client.producer_options import ProducerSettings
     from cometmq.model.message import MessageExt
-    from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult
 
 
@@ -43,8 +44,13 @@ class AsyncProducer:
     by ";" or as a list; without it the environment's NAMESRV_ADDR is used. `retries` counts further
     attempts after the first, on other brokers where there are any. Bodies from
     `compress_over_bytes` on are deflated. `check`, a plain or async function of a message, tells
-    brokers how a transaction ended that they heard nothing of: True, False, or None for later. Use
-    it as a context manager, or call start and stop.
+    brokers how a transaction ended that they heard nothing of: True, False, or None for later.
+
+    `retry_not_ok`: a message that was stored, but not as safely as asked for, goes to another
+    broker as well. `latency_fault`, "classic" (RocketMQ 4) or "current" (5), keeps away from slow
+    and failing brokers for a while; `detect_faults` looks whether a broker that was gone is back.
+    `keys`, "hash" or "balanced", says how a sharding key finds its queue, and `strict_order` fails
+    rather than let a key change its queue. Use it as a context manager, or call start and stop.
     """
 
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
@@ -88,11 +94,16 @@ class AsyncProducer:
         await self.stop()
 
     async def send(
-        self, message: Message, timeout_s: float = 3.0, *, queue: MessageQueue | None = None
+        self,
+        message: Message,
+        timeout_s: float = 3.0,
+        *,
+        queue: MessageQueue | Selector | None = None,
     ) -> SendResult:
         """Send one message and wait until a broker has stored it.
 
-        The queue is the one given, else that of the message's sharding key, else the next in turn.
+        The queue is the one given, or chosen by a function of the topic's queues and the message
+        (`by_hash` makes one), else that of the message's sharding key, else the next in turn.
         `timeout_s` bounds the whole call, retries included. Raises InvalidMessage, RouteNotFound,
         RemotingError (RemotingTimeout at the deadline) or BrokerError.
         """
@@ -104,7 +115,7 @@ class AsyncProducer:
             validation.check_kind(message)
         sends = self.sends
         if queue is not None:
-            return await sends.slowly(message, queue, deadline)
+            return await sends.to(message, queue, deadline)
         if message.sharding_key is not None:
             return await sends.in_lane(message, deadline)
         posted = sends.quick.post(message, deadline)
@@ -118,7 +129,11 @@ class AsyncProducer:
             return await sends.again(message, msg_id, born_ms, failed, deadline)
 
     def send_async(
-        self, message: Message, timeout_s: float = 3.0, *, queue: MessageQueue | None = None
+        self,
+        message: Message,
+        timeout_s: float = 3.0,
+        *,
+        queue: MessageQueue | Selector | None = None,
     ) -> asyncio.Future[SendResult]:
         """Begin to send one message and return the future of its result; otherwise like send.
 
@@ -133,7 +148,9 @@ class AsyncProducer:
         task.add_done_callback(self._pending.discard)
         return task
 
-    async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+    async def send_oneway(
+        self, message: Message, *, queue: MessageQueue | Selector | None = None
+    ) -> None:
         """Write one message to a broker; whether it was stored, nobody says.
 
         Raises InvalidMessage, RouteNotFound, or RemotingError when there is no connection.
@@ -141,7 +158,9 @@ class AsyncProducer:
         core = running(self._core, "producer")
         sends, now_ms = self.sends, core.clock.now_ms()
         prepared = sends.prepared(message, core.uniq_keys.take(now_ms), now_ms)
-        chosen = queue or await sends.choose(message, None)
+        if queue is None:
+            queue = await sends.choose(message, None)
+        chosen = queue if isinstance(queue, MessageQueue) else await sends.selected(message, queue)
         await sends.delivery.oneway(prepared, chosen)
 
     async def send_batch(

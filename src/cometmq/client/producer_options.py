@@ -34,6 +34,11 @@ class ProducerSettings(ClientSettings, total=False):
     default_topic_queues: int
     pending_max: int
     check: Check | None
+    retry_not_ok: bool
+    latency_fault: str
+    detect_faults: bool
+    keys: str
+    strict_order: bool
 
 
 def producer_options(

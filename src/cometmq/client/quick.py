@@ -77,14 +77,24 @@ class Quick:
     """Makes and posts the sends of one producer that need nothing special."""
 
     __slots__ = (
-        "_body_below", "_body_max", "_choice", "_core", "_now_ms", "_options", "_tails",
-        "_take_key", "_topics", "_views",
+        "_body_below",
+        "_body_max",
+        "_choice",
+        "_core",
+        "_is_off",
+        "_now_ms",
+        "_options",
+        "_tails",
+        "_take_key",
+        "_topics",
+        "_views",
     )  # fmt: skip
 
     def __init__(self, core: Core, choice: QueueChoice, options: ProducerOptions) -> None:
         self._core, self._choice, self._options = core, choice, options
         self._body_below = min(options.compress_over_bytes, options.body_bytes_max + 1)
         self._body_max = options.body_bytes_max
+        self._is_off = options.retry_not_ok or options.latency_fault != "off"
         self._now_ms, self._take_key = core.clock.now_ms, core.uniq_keys.take
         self._views = core.routes.views
         self._topics: dict[str, _TopicForms] = {}
@@ -97,7 +107,8 @@ class Quick:
         """
         body, topic = message.body, message.topic
         if (
-            type(body) is not bytes
+            self._is_off
+            or type(body) is not bytes
             or not 0 < len(body) < self._body_below
             or message.properties
             or message.flag
@@ -117,6 +128,8 @@ class Quick:
         if forms is None or forms.view is not view:
             forms = self._make(topic, view)
         if key is not None:
+            if not self._choice.is_plain:
+                return None
             return forms.queues[self._choice.index_of(key, forms.count)], tail
         if turn is None:
             turn = forms.turn
@@ -142,7 +155,7 @@ class Quick:
 
     def place_for(self, messages: list[Message]) -> QueueForm | None:
         """The queue for a list that fits into one plain frame; None when it takes the long way."""
-        if not 0 < len(messages) <= FRAME_MESSAGES_MAX:
+        if self._is_off or not 1 < len(messages) <= FRAME_MESSAGES_MAX:
             return None
         try:
             kinds = set(map(_kind_of, messages))

@@ -13,22 +13,24 @@ from typing import TYPE_CHECKING
 
 from cometmq.client import validation
 from cometmq.client.bulk import Bulk
-from cometmq.client.choice import QueueChoice
+from cometmq.client.choice import ByHash, QueueChoice
 from cometmq.client.delivery import Delivery
 from cometmq.client.direct import Direct
+from cometmq.client.faults import Faults
 from cometmq.client.lanes import Lanes
 from cometmq.client.outgoing import Outgoing, outgoing
 from cometmq.client.quick import Quick, result_of
-from cometmq.errors import CometError
+from cometmq.errors import ClientError, CometError
+from cometmq.model.queue import MessageQueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cometmq.client.choice import Selector
     from cometmq.client.core import Core
     from cometmq.client.delivery import Failed
     from cometmq.client.options import ProducerOptions
     from cometmq.model.message import Message
-    from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult
 
 
@@ -37,8 +39,14 @@ class Sends:
 
     def __init__(self, core: Core, options: ProducerOptions) -> None:
         self.core, self._options = core, options
-        self.choice = QueueChoice(first=os.getpid())
-        self.delivery = Delivery(core, options)
+        faults = None if options.latency_fault == "off" else Faults(core, options)
+        self.choice = QueueChoice(
+            os.getpid(),
+            balanced=options.keys == "balanced",
+            strict=options.strict_order,
+            faults=faults,
+        )
+        self.delivery = Delivery(core, options, faults)
         self.quick = Quick(core, self.choice, options)
         self.bulk = Bulk(core, self.delivery, self.choice, self.quick, options)
         self.direct = Direct(core, self.quick, first=os.getpid())
@@ -55,6 +63,28 @@ class Sends:
             return await self._keyed(message, deadline)
         finally:
             self._lanes.leave(lane, mine)
+
+    async def to(
+        self, message: Message, queue: MessageQueue | Selector, deadline: float
+    ) -> SendResult:
+        """Send to the queue given, or to the one a function chooses; retries keep to it."""
+        if isinstance(queue, MessageQueue):
+            return await self.slowly(message, queue, deadline)
+        if isinstance(queue, ByHash):
+            async with self._lanes.enter((message.topic, queue.key), deadline):
+                return await self.slowly(message, await self.selected(message, queue), deadline)
+        return await self.slowly(message, await self.selected(message, queue), deadline)
+
+    async def selected(self, message: Message, selector: Selector) -> MessageQueue:
+        """The queue that a function chooses. Raises ClientError when it is none of the topic's."""
+        validation.check_topic(message.topic)
+        queues = await self.core.routes.publish_queues(
+            message.topic, self._options.default_topic_queues
+        )
+        chosen = selector(tuple(queues), message) if callable(selector) else selector
+        if chosen not in queues:
+            raise ClientError(f"queue= gave {chosen!r:.120}, which is no queue of {message.topic}")
+        return chosen
 
     async def slowly(
         self, message: Message, queue: MessageQueue | None, deadline: float

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from types import TracebackType
 
+    from cometmq.client.choice import Selector
     from cometmq.client.options import Verdict
     from cometmq.client.producer_options import ProducerSettings
     from cometmq.client.transactions import AsyncTransaction
@@ -41,8 +42,13 @@ class Producer:
     by ";" or as a list; without it the environment's NAMESRV_ADDR is used. `retries` counts further
     attempts after the first, on other brokers where there are any. Bodies from
     `compress_over_bytes` on are deflated. `check`, a plain or async function of a message, tells
-    brokers how a transaction ended that they heard nothing of: True, False, or None for later. Use
-    it as a context manager, or call start and stop.
+    brokers how a transaction ended that they heard nothing of: True, False, or None for later.
+
+    `retry_not_ok`: a message that was stored, but not as safely as asked for, goes to another
+    broker as well. `latency_fault`, "classic" (RocketMQ 4) or "current" (5), keeps away from slow
+    and failing brokers for a while; `detect_faults` looks whether a broker that was gone is back.
+    `keys`, "hash" or "balanced", says how a sharding key finds its queue, and `strict_order` fails
+    rather than let a key change its queue. Use it as a context manager, or call start and stop.
     """
 
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
@@ -68,11 +74,16 @@ class Producer:
         self.stop()
 
     def send(
-        self, message: Message, timeout_s: float = 3.0, *, queue: MessageQueue | None = None
+        self,
+        message: Message,
+        timeout_s: float = 3.0,
+        *,
+        queue: MessageQueue | Selector | None = None,
     ) -> SendResult:
         """Send one message and wait until a broker has stored it.
 
-        The queue is the one given, else that of the message's sharding key, else the next in turn.
+        The queue is the one given, or chosen by a function of the topic's queues and the message
+        (`by_hash` makes one), else that of the message's sharding key, else the next in turn.
         `timeout_s` bounds the whole call, retries included. Raises InvalidMessage, RouteNotFound,
         RemotingError (RemotingTimeout at the deadline) or BrokerError.
         """
@@ -89,7 +100,11 @@ class Producer:
         return self._crossing.call(self._inner.send(message, timeout_s, queue=queue))
 
     def send_async(
-        self, message: Message, timeout_s: float = 3.0, *, queue: MessageQueue | None = None
+        self,
+        message: Message,
+        timeout_s: float = 3.0,
+        *,
+        queue: MessageQueue | Selector | None = None,
     ) -> Future[SendResult]:
         """Begin to send one message and return the future of its result; otherwise like send.
 
@@ -100,7 +115,9 @@ class Producer:
             lambda: self._inner.send_async(message, timeout_s, queue=queue)
         )
 
-    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+    def send_oneway(
+        self, message: Message, *, queue: MessageQueue | Selector | None = None
+    ) -> None:
         """Write one message to a broker; whether it was stored, nobody says.
 
         Raises InvalidMessage, RouteNotFound, or RemotingError when there is no connection.

@@ -21,3 +21,10 @@ def long_hash(value: int) -> int:
     bits = value & 0xFFFFFFFFFFFFFFFF
     folded = (bits ^ (bits >> 32)) & 0xFFFFFFFF
     return folded - 0x100000000 if folded & 0x80000000 else folded
+
+
+def hash_of_number(value: int, is_long: bool) -> int:
+    """Java's hash code of an Integer, or of a Long when told so or beyond 32 bits."""
+    if is_long or not -0x80000000 <= value <= 0x7FFFFFFF:
+        return long_hash(value)
+    return value

@@ -1,0 +1,127 @@
+"""Which brokers to keep away from for a while, judged by how long their answers took.
+
+Owns the two tables of RocketMQ, the time a broker is left alone, and the choice when all are; time
+is an argument. Invariant: there is always a choice; the strategy only ever changes its order.
+Java: MQFaultStrategy, LatencyFaultToleranceImpl
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cometmq.model.queue import MessageQueue
+
+
+class FaultTable(NamedTuple):
+    """From the latency of a send to the time its broker is left alone, all in ms."""
+
+    latency_ms: tuple[int, ...]
+    away_ms: tuple[int, ...]
+    isolation_ms: int
+    """How long a broker is left alone after an error."""
+
+    def away_after(self, latency_ms: float) -> int:
+        """For how long a broker that took so long is left alone."""
+        place = bisect_right(self.latency_ms, latency_ms)
+        return self.away_ms[place - 1] if place else 0
+
+
+TABLES = {
+    "classic": FaultTable(
+        (50, 100, 550, 1_000, 2_000, 3_000, 15_000),
+        (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000),
+        600_000,
+    ),
+    "current": FaultTable(
+        (50, 100, 550, 1_800, 3_000, 5_000, 15_000),
+        (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000),
+        10_000,
+    ),
+}
+"""RocketMQ's tables of 4.x and of 5.x."""
+
+
+class _Health:
+    """What is known of one broker."""
+
+    __slots__ = ("away_until_ms", "is_reachable", "latency_ms")
+
+    def __init__(self) -> None:
+        self.latency_ms, self.away_until_ms, self.is_reachable = 0.0, 0.0, True
+
+
+class LatencyFaults:
+    """The brokers of one producer. Its owner tells the time, in ms of one clock."""
+
+    def __init__(self, table: FaultTable, *, detects: bool = False) -> None:
+        """`detects`: a broker that broke off is out until `reached` says otherwise."""
+        self._table, self._detects = table, detects
+        self._brokers: dict[str, _Health] = {}
+
+    def answered(self, broker_name: str, latency_ms: float, now_ms: float) -> None:
+        """Note how long a send took."""
+        health = self._of(broker_name)
+        health.latency_ms = latency_ms
+        health.away_until_ms = now_ms + self._table.away_after(latency_ms)
+        health.is_reachable = True
+
+    def failed(self, broker_name: str, now_ms: float, *, was_reached: bool) -> None:
+        """Note an error: `was_reached` when the broker answered with it."""
+        health = self._of(broker_name)
+        health.latency_ms = self._table.isolation_ms
+        health.away_until_ms = now_ms + self._table.isolation_ms
+        health.is_reachable = was_reached or not self._detects
+
+    def reached(self, broker_name: str) -> None:
+        """Note that a broker answers again: it is over."""
+        health = self._of(broker_name)
+        health.is_reachable, health.away_until_ms = True, 0.0
+
+    def unreachable(self) -> list[str]:
+        """The brokers that somebody should look after."""
+        return [name for name, health in self._brokers.items() if not health.is_reachable]
+
+    def choose(
+        self,
+        queues: Sequence[MessageQueue],
+        turn: int,
+        avoid: str | None,
+        now_ms: float,
+    ) -> MessageQueue:
+        """The next queue in turn on a broker that is fine; else the best that can be had.
+
+        `avoid` is the broker that failed last. If none is fine: one of the better half by latency,
+        with the next of its queues.
+        """
+        names = {queue.broker_name for queue in queues}
+        fine = {name for name in names if self._is_fine(name, now_ms)}
+        wanted = (fine - {avoid}) or fine
+        if not wanted:
+            reachable = {name for name in names if self._of(name).is_reachable}
+            better = self._better_half(reachable or names)
+            wanted = {better[turn % len(better)]}
+        for step in range(len(queues)):
+            queue = queues[(turn + step) % len(queues)]
+            if queue.broker_name in wanted:
+                return queue
+        raise AssertionError("a wanted broker has a queue")
+
+    def _is_fine(self, name: str, now_ms: float) -> bool:
+        health = self._brokers.get(name)
+        return health is None or (health.is_reachable and now_ms >= health.away_until_ms)
+
+    def _better_half(self, names: Iterable[str]) -> list[str]:
+        ranked = sorted(
+            names, key=lambda name: (self._of(name).latency_ms, self._of(name).away_until_ms, name)
+        )
+        return ranked[: max(1, len(ranked) // 2)]
+
+    def _of(self, name: str) -> _Health:
+        health = self._brokers.get(name)
+        if health is None:
+            health = self._brokers[name] = _Health()
+        return health
