@@ -8,7 +8,7 @@ from house.tree import ROOT, SOURCE
 
 STANDARD_LIBRARY_ONLY = (
     *("errors", "model", "rules", "settings", "wire", "world"),
-    *("store", "net", "broker", "client", "namesrv", "testing"),
+    *("store", "net", "broker", "client", "namesrv", "testing", "compat"),
 )
 
 

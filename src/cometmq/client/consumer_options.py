@@ -43,6 +43,7 @@ STATE_DIR = Path("~/.cometmq")
 """Where a consumer keeps what it must remember on its machine."""
 ORDERS = ("none", "queue", "key")
 WITHOUT_KEY = ("barrier", "lane", "free")
+WORKERS = ("thread", "process")
 SPAN_BY_KEY = 10_000
 """How far a queue may run ahead of a key that is stuck, unless `flow` says it."""
 
@@ -87,6 +88,7 @@ class ConsumerOptions:
     state_dir: Path = field(default=STATE_DIR)
     on_failure: Policies | None = None
     breaker: BreakerLimits = field(default_factory=BreakerLimits)
+    workers: str = "thread"
 
     @property
     def is_by_key(self) -> bool:
@@ -125,7 +127,8 @@ class ConsumerOptions:
         self._check_order()
 
     def _check_order(self) -> None:
-        for name, known in (("order", ORDERS), ("without_key", WITHOUT_KEY)):
+        names = (("order", ORDERS), ("without_key", WITHOUT_KEY), ("workers", WORKERS))
+        for name, known in names:
             if (value := getattr(self, name)) not in known:
                 raise SettingsError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
         if self.orderly != (self.order == "queue"):
@@ -203,6 +206,7 @@ class PushSettings(ClientSettings, total=False):
     state_dir: Path | str
     on_failure: FailurePolicy | Policies | None
     breaker: BreakerLimits
+    workers: str
 
 
 def push_options(

@@ -7,8 +7,10 @@ Java: DefaultMQPushConsumerImpl.start, shutdown
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ from cometmq.client.inbound import Inbound
 from cometmq.client.local_offsets import LocalOffsets
 from cometmq.client.offset_store import OffsetStore
 from cometmq.client.options import ProducerOptions
+from cometmq.client.process_workers import Processes
 from cometmq.client.pull_loop import PullLoop
 from cometmq.client.queue_locks import QueueLocks
 from cometmq.client.rebalance import Rebalance
@@ -65,6 +68,12 @@ class Engine:
         subscriptions: Subscriptions,
         clock: Clock,
     ) -> None:
+        self._processes: Processes | None = None
+        if options.workers == "process":
+            handlers = subscriptions.plain_handlers
+            self._processes = Processes(options.consume_threads, handlers)
+            subscriptions = copy(subscriptions)  # the consumer may be started again with its own
+            subscriptions.run_through(self._processes.handler_of)
         self._options, self._subscriptions = options, subscriptions
         self._core = core = Core(client_options, clock)
         subscriptions.fix(clock.now_ms())
@@ -105,6 +114,8 @@ class Engine:
     async def start(self) -> None:
         """Join the group; the first round of rebalance follows at once."""
         core, options = self._core, self._options
+        if self._processes is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._processes.start)
         core.be_consumer(self._consumer_data)
         core.lost_listeners.append(self._on_lost)
         core.greet_listeners.append(self._on_greet)
@@ -138,6 +149,8 @@ class Engine:
             self._consume.close()
             self._tasks.close()
             self._threads.close()
+            if self._processes is not None:
+                await asyncio.get_running_loop().run_in_executor(None, self._processes.close)
             await self._core.stop()
 
     def _send_back(self) -> SendBack:

@@ -9,7 +9,7 @@ Java: RebalanceImpl.subscriptionInner, FilterAPI
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from cometmq.client.handlers import is_async
 from cometmq.client.pull import Filter, filter_of
@@ -21,7 +21,9 @@ from cometmq.rules.tags import expression_problem, split_expression
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
-    from cometmq.client.handlers import Handler
+    from collections.abc import Callable
+
+    from cometmq.client.handlers import Handler, SyncHandler
     from cometmq.rules.failure_policy import Policies
 
 
@@ -69,6 +71,23 @@ class Subscriptions:
         """Let `handler` have the messages of `topic` that the selector takes."""
         data, wanted = _subscription(topic, selector)
         self._by_topic[topic] = Subscription(data, wanted, handler, is_async(handler), on_failure)
+
+    def run_through(self, handler_of: Callable[[str], Handler]) -> None:
+        """Put other handlers in the place of the plain ones, made for each topic."""
+        self._by_topic = {
+            topic: own._replace(handler=handler_of(topic)) for topic, own in self._by_topic.items()
+        }
+
+    @property
+    def plain_handlers(self) -> dict[str, SyncHandler]:
+        """The handlers by topic. Raises ClientError when one is an async function."""
+        for topic, own in self._by_topic.items():
+            if own.is_async:
+                raise ClientError(
+                    f"the handler of {topic} is async, which goes with tasks only: with "
+                    "workers='process' it must be a plain function"
+                )
+        return {topic: cast("SyncHandler", own.handler) for topic, own in self._by_topic.items()}
 
     def fix(self, version_ms: int) -> None:
         """Give the subscriptions their version; raises ClientError when there is none."""

@@ -1,0 +1,143 @@
+"""Handlers in processes: errors come back, a death is a retry, Ctrl-C stops all in order."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from client.served import until
+from cometmq import ClientError, Message, Producer, PushConsumer
+
+SCRIPT = """
+import json, os, sys
+from cometmq import PushConsumer
+
+def handle(messages):
+    for message in messages:
+        with open(sys.argv[1], "a") as seen:
+            entry = [os.getpid(), message.sharding_key, message.body.decode()]
+            seen.write(json.dumps(entry) + "\\n")
+        if message.body == b"die" and message.queue_offset >= 0:
+            if not os.path.exists(sys.argv[1] + ".died"):
+                open(sys.argv[1] + ".died", "w").close()
+                os._exit(3)
+        if message.body == b"bad":
+            raise ValueError("no such thing")
+
+if __name__ == "__main__":
+    settings = json.loads(sys.argv[2])
+    consumer = PushConsumer("workers-" + settings.pop("name"), workers="process",
+                            consume_from="first", consume_threads=2, **settings)
+    consumer.subscribe(sys.argv[3], "*", handle)
+    with consumer:
+        print("ready", flush=True)
+        try:
+            consumer.wait()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    print("over", flush=True)
+"""
+
+
+class Program:
+    """A script that consumes with processes, and what its handlers have seen."""
+
+    def __init__(self, served, topic, root, **settings):
+        (root / "script.py").write_text(SCRIPT)
+        self.seen_path = root / "seen"
+        settings |= {"namesrv": served.namesrv, "name": topic, "state_dir": str(root / "state")}
+        arguments = [str(self.seen_path), json.dumps(settings), topic]
+        self.process = subprocess.Popen(
+            [sys.executable, str(root / "script.py"), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def seen(self):
+        if not self.seen_path.exists():
+            return []
+        return [json.loads(line) for line in self.seen_path.read_text().splitlines()]
+
+    def interrupt(self):
+        """Ctrl-C, as a terminal does it: to the whole group of processes."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.process.communicate(timeout=30)
+
+    def kill(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
+
+@pytest.fixture
+def program(served, make_topic, tmp_path):
+    made = []
+
+    def start(*bodies, **settings):
+        topic = make_topic(served, 1)
+        with Producer("senders", namesrv=served.namesrv) as producer:
+            for body in bodies:
+                producer.send(Message(topic, body.encode(), sharding_key=body[:1]))
+        made.append(Program(served, topic, tmp_path, **settings))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.kill()
+
+
+def test_handlers_run_in_other_processes_and_ctrl_c_ends_them_all_in_order(program):
+    running = program(*(f"{key}{step}" for step in range(10) for key in "abcd"), order="key")
+    until(lambda: len(running.seen()) == 40)
+    out, err = running.interrupt()
+    assert out.split() == ["ready", "interrupted", "over"], err
+    assert running.process.returncode == 0
+    assert "Traceback" not in err
+    pids = {pid for pid, _, _ in running.seen()}
+    assert 1 <= len(pids) <= 2
+    assert running.process.pid not in pids
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    for key in "abcd":
+        own = [body for _, of, body in running.seen() if of == key]
+        assert own == [f"{key}{step}" for step in range(10)]
+
+
+def test_a_worker_that_dies_costs_one_attempt_and_another_takes_its_place(program):
+    running = program("die", "a1", "b1", order="key", suspend_ms=50)
+    until(lambda: [body for _, _, body in running.seen()].count("die") == 2)
+    until(lambda: len(running.seen()) == 4)
+    _, err = running.interrupt()
+    assert "worker process" in err
+
+
+def test_an_error_comes_back_with_its_type(program):
+    running = program("bad", "b1", max_attempts=1)
+    until(lambda: len(running.seen()) == 2)
+    time.sleep(0.3)
+    _, err = running.interrupt()
+    assert "ValueError: no such thing" in err
+    assert "RemoteTraceback" in err
+
+
+def test_a_handler_that_cannot_be_sent_to_a_process_is_refused_at_the_start(served):
+    consumer = PushConsumer("g", namesrv=served.namesrv, workers="process")
+    consumer.subscribe("anything", "*", lambda messages: None)
+    with pytest.raises(ClientError, match="cannot be sent to a process"):
+        consumer.start()
+
+
+def test_an_async_handler_is_refused(served):
+    async def handle(messages):
+        """Runs nowhere."""
+
+    consumer = PushConsumer("g", namesrv=served.namesrv, workers="process")
+    consumer.subscribe("anything", "*", handle)
+    with pytest.raises(ClientError, match="async"):
+        consumer.start()
