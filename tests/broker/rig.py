@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.wire.headers.base import Header
+    from cometmq.world.ports import Files
 
 TIMEOUT_S = 10.0
 SMALL_STORE = StoreSettings(commit_log_file_bytes=16 * 1024 * 1024)
@@ -103,11 +104,15 @@ class Rig:
 
 
 def new_broker(
-    root: Path, store: StoreSettings = SMALL_STORE, conf: Path | None = None, **settings: Any
+    root: Path,
+    store: StoreSettings = SMALL_STORE,
+    conf: Path | None = None,
+    files: Files | None = None,
+    **settings: Any,
 ) -> Broker:
     settings = {"broker_name": "b0", "listen_port": 0, **settings}
     mine = BrokerSettings(store_path_root_dir=str(root), **settings)
-    return Broker.open(mine, store, conf=conf)
+    return Broker.open(mine, store, conf=conf, files=files)
 
 
 @asynccontextmanager

@@ -40,6 +40,7 @@ from cometmq.broker.offsets import Offsets
 from cometmq.broker.order import LockHandler
 from cometmq.broker.outbound import Announced, Outbound
 from cometmq.broker.outcome import CODE_OF_PUT, REMARK_OF_PUT
+from cometmq.broker.patient import Patient
 from cometmq.broker.positions import PositionHandler
 from cometmq.broker.pull import PullHandler
 from cometmq.broker.reply import ReplyHandler
@@ -207,6 +208,7 @@ class Broker:
         settle = partial(_settle, store)
         for code in codes.TOPIC_MAKERS:
             table[code] = Announced(table[code], state.topics, self._outbound, settle, _why_not)
+        table.update({code: Patient(table[code], store.aside) for code in codes.READERS})
         self._edge = Edge(
             table,
             settle=settle,

@@ -17,6 +17,7 @@ from cometmq.model.subscription import ALL, MessageModel
 from cometmq.model.topic import is_retry_topic
 from cometmq.net.edge import PARKED, Reply
 from cometmq.rules import permission, tags
+from cometmq.store.file_row import NotInMemory
 from cometmq.store.results import GetStatus
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.frame import encode_frame
@@ -25,7 +26,7 @@ from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from cometmq.broker.clients import Clients
     from cometmq.broker.consumer_filters import ConsumerFilters
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.model.subscription import SubscriptionData
     from cometmq.model.topic import TopicConfig
-    from cometmq.net.edge import Parked
+    from cometmq.net.edge import Answered, Parked
     from cometmq.net.peer import Peer
     from cometmq.rules.tags import Match
     from cometmq.settings.broker import BrokerSettings
@@ -55,6 +56,8 @@ _ANSWER = (
     b'"nextBeginOffset":"%d","suggestWhichBrokerId":"0","topicSysFlag":"%d"},"flag":1,'
     b'"language":"PYTHON","opaque":%d,"remark":"%b","serializeTypeCurrentRPC":"JSON","version":479}'
 )
+_FETCHES_MAX = 20
+"""How often what a pull needs is fetched; after that it may wait for the disk on the loop."""
 _REMARKS = {status: status.name.encode() for status in GetStatus}
 
 
@@ -107,20 +110,50 @@ class PullHandler:
         self._count_max = settings.max_transfer_count_on_message_in_memory
         self._bytes_max = settings.max_transfer_bytes_on_message_in_memory
 
-    def __call__(self, request: Command, peer: Peer) -> Reply | bytes | Parked:
-        """Answer with records, or with where to go on, or park the request."""
+    def __call__(self, request: Command, peer: Peer) -> Answered | Awaitable[Answered]:
+        """Answer with records, or with where to go on, or park the request.
+
+        What is not in memory is fetched first, off the loop; then all is looked at again.
+        """
         header = PullMessageRequestHeader.decode(request.ext)
-        return self._answer(header, request, peer, may_park=True)
+        try:
+            return self._answer(header, request, peer, may_park=True)
+        except NotInMemory as missing:
+            return self._answer_later(header, request, peer, missing)
+
+    async def _answer_later(
+        self,
+        header: PullMessageRequestHeader,
+        request: Command,
+        peer: Peer,
+        missing: NotInMemory,
+    ) -> Answered:
+        for _ in range(_FETCHES_MAX):
+            await self._store.aside.fetch(missing)
+            if peer.is_closed:
+                break
+            try:
+                return self._answer(header, request, peer, may_park=True, is_again=True)
+            except NotInMemory as more:
+                missing = more
+        return self._answer(header, request, peer, may_park=False)
 
     def _answer(
-        self, header: PullMessageRequestHeader, request: Command, peer: Peer, *, may_park: bool
-    ) -> Reply | bytes | Parked:
+        self,
+        header: PullMessageRequestHeader,
+        request: Command,
+        peer: Peer,
+        *,
+        may_park: bool,
+        is_again: bool = False,
+    ) -> Answered:
+        """Look and answer. Where it may park, NotInMemory says what must be fetched first."""
         try:
             topic, group, wanted = self._admit(header, request.code)
         except Reject as refusal:
             return _refused(refusal)
         name, queue_id, offset = header.topic, header.queue_id, header.queue_offset
-        if may_park and header.sys_flag & bits.COMMIT_OFFSET:
+        if may_park and not is_again and header.sys_flag & bits.COMMIT_OFFSET:
             # before the reset is taken: until then, what a consumer commits is of its old place
             self._offsets.commit(header.consumer_group, name, queue_id, header.commit_offset)
         reset = self._offsets.take_reset(header.consumer_group, name, queue_id)
@@ -129,7 +162,8 @@ class PullHandler:
             ends = reset, store.min_offset(name, queue_id), store.max_offset(name, queue_id)
             return _encode(request.opaque, _MOVED, b"OFFSET_RESET", ends, topic, group, b"")
         begun_ms = self._now_ms()
-        got = self._store.get(
+        read = partial(
+            self._store.get,
             name,
             queue_id,
             offset,
@@ -138,6 +172,7 @@ class PullHandler:
             wanted.match,
             wanted.judge and wanted.judge(),
         )
+        got = self._store.aside.at_once(read) if may_park else read()
         status = got.status
         code = CODE_OF_GET[status]
         if status is GetStatus.NO_MESSAGE_IN_QUEUE and offset != 0:

@@ -41,6 +41,20 @@ TOPIC_MAKERS = (
 """Requests that may make or change a topic."""
 
 
+READERS = (
+    Code.QUERY_CONSUMER_OFFSET,
+    Code.SEARCH_OFFSET_BY_TIMESTAMP,
+    Code.GET_MIN_OFFSET,
+    Code.GET_EARLIEST_MSG_STORETIME,
+    Code.GET_TOPIC_STATS_INFO,
+    Code.GET_CONSUME_STATS,
+    Code.QUERY_CONSUME_TIME_SPAN,
+    Code.QUERY_CONSUME_QUEUE,
+    Code.GET_BROKER_CONSUME_STATS,
+)
+"""Requests that look into the store and change nothing."""
+
+
 def table(
     *,
     send: SendHandler,

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.store.file_row import OpenFiles
-    from cometmq.world.ports import OpenFile, Worker
+    from cometmq.world.ports import Worker
 
 ASK_MAX = 200
 """How often a question is asked: a search over time meets a new place with each step."""
+_AHEAD_BYTES, _RUN_BYTES = 128 * 1024, 1024 * 1024
+"""Read at least, for a few messages or a long run: who reads old ones goes on behind them."""
+_LONG_BYTES = 32 * 1024
 _T = TypeVar("_T")
 
 
@@ -54,13 +57,9 @@ class Aside:
         """Bring bytes into memory, in a thread; nothing happens when their file has gone."""
         segment = missing.segment
         if segment.is_there and not self._is_closed:
-            await self.read(segment.pin(), missing.at, missing.length, segment.unpin)
-
-    async def read(self, file: OpenFile, at: int, length: int, after: Callable[[], None]) -> bytes:
-        """Read bytes of a pinned file in a thread; `after` follows in any case."""
-        found: list[bytes] = []
-        await self.run(lambda: found.append(file.fetch(at, length)), after)
-        return found[0]
+            length = _RUN_BYTES if missing.length >= _LONG_BYTES else _AHEAD_BYTES
+            file, length = segment.pin(), max(missing.length, length)
+            await self.run(lambda: _drop(file.fetch(missing.at, length)), segment.unpin)
 
     async def run(self, job: Callable[[], None], after: Callable[[], None]) -> None:
         """Do a job that reads in a thread and wait for it; OSError when it failed."""
@@ -84,3 +83,7 @@ class Aside:
         self._is_closed = True
         for worker in self._workers:
             worker.close()
+
+
+def _drop(_data: bytes) -> None:
+    """What was fetched is in the system's cache now, where the loop finds it."""

@@ -44,6 +44,7 @@ WAITING_MAX = 262_144
 WRITE_AT = 65_536
 """Entries in memory at which they are written before their time."""
 _FILES_WAITING_MAX = 48
+_WARM_BYTES = 1 << 20
 _STEPS_MAX = 1_000_000
 _STEPS_A_TURN = 1_000
 
@@ -169,6 +170,16 @@ class KeyIndex:
         """Go on with the record that was indexed last, which may not be indexed whole."""
         last = next((file for file in reversed(self._index_files) if file.count > 1), None)
         self.position = self._resumed_at = last.end_phy if last else 0
+
+    async def warm(self, aside: Aside) -> None:
+        """Bring the slots of the newest file into memory: new entries fall anywhere in them."""
+        if self._index_files and not self._index_files[-1].is_full:
+            segment = self._index_files[-1].segment
+            opened, length = segment.pin(), self._shape.entries_at
+            await aside.run(
+                lambda: _warm(opened, length),
+                segment.unpin,
+            )
 
     # ---- filling
 
@@ -325,6 +336,12 @@ class KeyIndex:
     def close(self) -> None:
         """Close all files."""
         self._row.close()
+
+
+def _warm(opened: OpenFile, length: int) -> None:
+    """In a thread: read the begin of a file into the system's cache."""
+    for at in range(0, length, _WARM_BYTES):
+        opened.fetch(at, min(_WARM_BYTES, length - at))
 
 
 def _unpin(cargos: Cargos) -> None:

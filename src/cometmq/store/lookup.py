@@ -62,6 +62,7 @@ class Lookup:
         """`shown_end`: the byte after the newest record that readers may see."""
         self._index, self._aside, self._record_at = index, aside, record_at
         self._shown_end, self._now_ms = shown_end, now_ms
+        self._is_warm = False
 
     async def keep_up(self) -> None:
         """Index what readers may see, a helping each turn of the loop; one who calls is enough.
@@ -70,6 +71,9 @@ class Lookup:
         """
         index, more, rush = self._index, True, _Rush()
         clock = asyncio.get_running_loop().time
+        if not self._is_warm:
+            self._is_warm = True
+            await index.warm(self._aside)
         while more:
             end = self._shown_end()
             if rush.is_on(end, clock()) and end - index.position < LAG_BYTES_MAX:

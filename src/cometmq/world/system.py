@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_RANDOM = getattr(os, "POSIX_FADV_RANDOM", None)
 _held: set[tuple[int, int]] = set()
 
 
@@ -58,6 +59,9 @@ class PlainFile:
         try:
             if os.fstat(self._fd).st_size < size:
                 os.ftruncate(self._fd, size)
+            if _RANDOM is not None:
+                # Else `read_now` begins to read ahead, megabytes at a time, while the loop waits.
+                os.posix_fadvise(self._fd, 0, 0, _RANDOM)
         except OSError:
             os.close(self._fd)
             raise

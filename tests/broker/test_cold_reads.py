@@ -1,0 +1,110 @@
+"""Old messages are read off the loop: pulls wait for the disk, other requests do not."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.rig import records, run, running
+from cometmq.settings.store import StoreSettings
+from cometmq.testing.sim_files import SimFiles
+from cometmq.wire.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from broker.rig import Rig
+    from cometmq.store.file_row import NotInMemory
+
+COUNT = 100
+ROOT = Path("/store")
+SMALL = StoreSettings(commit_log_file_bytes=1 << 17, max_hash_slot_num=1000, max_index_num=1000)
+
+
+@pytest.fixture
+def disk() -> SimFiles:
+    return SimFiles(Random(1))
+
+
+@asynccontextmanager
+async def asleep(disk: SimFiles) -> AsyncIterator[Rig]:
+    """A broker with old messages, none of which is in memory."""
+    async with running(ROOT, SMALL, files=disk) as rig:
+        client = await rig.client()
+        for n in range(COUNT):
+            await client.send("T", b"%d" % n)
+    async with running(ROOT, SMALL, files=disk) as rig:
+        disk.is_asleep = True
+        yield rig
+
+
+def count_misses(rig: Rig, misses: list[int]) -> None:
+    fetch = rig.broker.store.aside.fetch
+
+    async def counted(missing: NotInMemory) -> None:
+        misses.append(missing.length)
+        await fetch(missing)
+
+    rig.broker.store.aside.fetch = counted  # type: ignore[method-assign]
+
+
+def test_a_pull_of_old_messages_gets_them_once_a_thread_has_fetched_them(disk: SimFiles) -> None:
+    async def story() -> None:
+        misses: list[int] = []
+        async with asleep(disk) as rig:
+            count_misses(rig, misses)
+            client = await rig.client()
+            found = [record.body for record in await client.drain("T")]
+            assert found == [b"%d" % n for n in range(COUNT)]
+            answer = await client.call(
+                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, topic="T", queueId="0", timestamp="0"
+            )
+            assert answer.ext["offset"] == "0"
+        assert misses
+
+    run(story())
+
+
+def test_sends_are_answered_while_a_pull_waits_for_the_disk(disk: SimFiles) -> None:
+    async def story() -> None:
+        async with asleep(disk) as rig:
+            go_on = asyncio.Event()
+            fetch = rig.broker.store.aside.fetch
+
+            async def slow(missing: NotInMemory) -> None:
+                await go_on.wait()
+                await fetch(missing)
+
+            rig.broker.store.aside.fetch = slow  # type: ignore[method-assign]
+            reader, sender = await rig.client(), await rig.client()
+            pull = asyncio.ensure_future(reader.pull("T"))
+            for _ in range(3):
+                assert (await sender.send("Now", b"x")).code == ResponseCode.SUCCESS
+            assert not pull.done()
+            go_on.set()
+            assert len(records(await pull)) == 32
+
+    run(story())
+
+
+def test_a_commit_that_came_with_a_pull_is_made_once(disk: SimFiles) -> None:
+    async def story() -> None:
+        async with asleep(disk) as rig:
+            client = await rig.client()
+            offsets = rig.broker.state.offsets
+            fetch = rig.broker.store.aside.fetch
+
+            async def meanwhile(missing: NotInMemory) -> None:
+                offsets.commit("G", "T", 0, 50)
+                await fetch(missing)
+
+            rig.broker.store.aside.fetch = meanwhile  # type: ignore[method-assign]
+            await client.pull("T", consumer_group="G", sys_flag=5, commit_offset=7)
+            assert offsets.committed("G", "T", 0) == 50
+
+    run(story())
