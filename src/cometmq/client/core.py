@@ -23,6 +23,7 @@ from cometmq.wire.bodies.heartbeat import encode_heartbeat
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.client import UnregisterClientRequestHeader
+from cometmq.wire.signature import add_signature
 from cometmq.world.background import Background
 
 if TYPE_CHECKING:
@@ -44,11 +45,18 @@ class Core:
         self.options = options
         self.clock = clock
         self.ip = identity.local_ip(split_addr(options.namesrv[0]))
-        self.client_id = identity.client_id(self.ip, options.instance_name)
+        self.client_id = identity.client_id(self.ip, options.instance_name, options.unit_name)
         self.uniq_keys = identity.uniq_keys(self.ip)
-        self._names_pool = ChannelPool(connect_timeout_s=options.connect_timeout_s)
+        prepare = _preparation(options)
+        self._names_pool = ChannelPool(
+            connect_timeout_s=options.connect_timeout_s, prepare=prepare, tls=options.tls
+        )
         self.servers = NameServers(
-            options.namesrv, self._names_pool, options.call_timeout_s, first=os.getpid()
+            options.namesrv,
+            self._names_pool,
+            options.call_timeout_s,
+            first=os.getpid(),
+            namespace=options.namespace,
         )
         self.routes = Routes(self.servers)
         self.pool = ChannelPool(
@@ -56,6 +64,8 @@ class Core:
             on_request=self._on_request,
             greet=self._greet,
             on_lost=self._on_lost,
+            prepare=prepare,
+            tls=options.tls,
         )
         self.answers: dict[int, Callable[[Command, Channel], None]] = {}
         """Who answers which request of a broker; the rest is refused."""
@@ -142,6 +152,21 @@ class Core:
             await channel.call(request(RequestCode.UNREGISTER_CLIENT, 0, header), 1.0)
         except RemotingError as error:
             log.debug("no goodbye to %s: %s", channel.addr, error)
+
+
+def _preparation(options: ClientOptions) -> Callable[[Command], None] | None:
+    """What is done to each request before it is written; None when that is nothing."""
+    namespace, credentials = options.namespace_v2, options.credentials
+    if namespace is None and credentials is None:
+        return None
+
+    def prepare(command: Command) -> None:
+        if namespace is not None:
+            command.ext["nsd"], command.ext["ns"] = "true", namespace
+        if credentials is not None:
+            add_signature(command, credentials)
+
+    return prepare
 
 
 def _refuse(command: Command, channel: Channel) -> None:

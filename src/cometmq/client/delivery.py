@@ -131,7 +131,7 @@ class Delivery:
                 if not error.retriable or failures > retries:
                     raise
                 if error.stale_route:
-                    self._core.routes.spoil(topic)
+                    self._core.routes.spoil(queue.topic if queue else topic)
                 left_s = await self._rest(error, failures, deadline)
             failed_broker = queue.broker_name if queue else None
 
@@ -181,8 +181,7 @@ class Delivery:
         self, sent: OutgoingBatch, queue: MessageQueue, left_s: float
     ) -> list[SendResult]:
         addr = self._core.routes.master(queue.broker_name)
-        options = self.options
-        command = frames.batch_request(sent, options.group, queue, options.default_topic_queues)
+        command = frames.batch_request(sent, self.options, queue)
         answer = await self._core.call(addr, command, _positive(left_s))
         return frames.batch_results_of(answer, addr, queue, sent.msg_ids)
 

@@ -57,7 +57,7 @@ class Direct:
         self._lock = threading.Lock()
         self._threads = threading.local()
         self._first = first
-        self._is_closed = False
+        self._is_closed = core.options.tls is not None  # the portal's connections have it
 
     def send(self, message: Message, timeout_s: float) -> SendResult | Unsent | None:
         """Send on this thread. None: it takes the long way; Unsent: an attempt failed."""

@@ -30,10 +30,13 @@ def local_ip(peer: tuple[str, int]) -> str:
     return "127.0.0.1"
 
 
-def client_id(ip: str, instance_name: str | None) -> str:
-    """The client id `ip@instance`; without a name given it is unlike that of any other client."""
+def client_id(ip: str, instance_name: str | None, unit_name: str | None = None) -> str:
+    """The client id `ip@instance`, or `ip@instance@unit`.
+
+    Without an instance's name given it is unlike that of any other client.
+    """
     name = instance_name or f"{os.getpid()}#{time.monotonic_ns()}.{next(_instances)}"
-    return f"{ip}@{name}"
+    return f"{ip}@{name}@{unit_name}" if unit_name else f"{ip}@{name}"
 
 
 def uniq_keys(ip: str) -> UniqKeys:

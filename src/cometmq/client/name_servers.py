@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError, ConnectFailed, RemotingError
+from cometmq.rules.namespace import wrap
 from cometmq.wire.bodies.lists import decode_topic_list
 from cometmq.wire.bodies.route import decode_cluster_info, decode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -28,9 +29,15 @@ class NameServers:
     """The name servers of one client; `first` is the index of the one to begin with."""
 
     def __init__(
-        self, addrs: Sequence[str], pool: ChannelPool, timeout_s: float, first: int = 0
+        self,
+        addrs: Sequence[str],
+        pool: ChannelPool,
+        timeout_s: float,
+        first: int = 0,
+        namespace: str | None = None,
     ) -> None:
         self._addrs, self._pool, self._timeout_s = addrs, pool, timeout_s
+        self._namespace = namespace
         self._current = first % len(addrs)
 
     async def route(self, topic: str) -> TopicRouteData | None:
@@ -38,7 +45,9 @@ class NameServers:
 
         Raises RemotingError when no name server answers, BrokerError for other refusals.
         """
-        header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+        header = GetRouteInfoRequestHeader(
+            topic=wrap(self._namespace, topic), accept_standard_json_only=True
+        )
         answer = await self._ask(lambda: request(RequestCode.GET_ROUTEINFO_BY_TOPIC, 0, header))
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None

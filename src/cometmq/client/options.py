@@ -7,8 +7,9 @@ Java: ClientConfig, DefaultMQProducer (their fields)
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -17,6 +18,9 @@ from cometmq.model.message import MessageExt
 from cometmq.model.results import TransactionState
 from cometmq.rules.latency_fault import TABLES
 from cometmq.rules.names import group_problem
+from cometmq.rules.namespace import instance_of
+from cometmq.wire.compression import PACK
+from cometmq.wire.signature import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,12 +44,38 @@ class ClientOptions:
     call_timeout_s: float = 3.0
     route_refresh_s: float = 30.0
     heartbeat_s: float = 30.0
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    security_token: str | None = field(default=None, repr=False)
+    namespace: str | None = None
+    namespace_v2: str | None = None
+    unit_name: str | None = None
+    tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
         """Check every value."""
+        for name in ("access_key", "secret_key", "security_token"):
+            check_type(name, getattr(self, name), str | None, "a text")
+        if (self.access_key is None) != (self.secret_key is None):
+            raise SettingsError("access_key and secret_key go together; one of them is missing")
+        if self.security_token is not None and self.access_key is None:
+            raise SettingsError("security_token needs access_key and secret_key beside it")
+        for name in ("namespace", "namespace_v2", "unit_name"):
+            text = getattr(self, name)
+            check_type(name, text, str | None, "a text")
+            problem = None if text is None else group_problem(text)
+            if problem:
+                raise SettingsError(f"{name} is {text!r}: {problem.removeprefix('the group ')}")
         check_type("instance_name", self.instance_name, str | None, "a text")
         for name in ("connect_timeout_s", "call_timeout_s", "route_refresh_s", "heartbeat_s"):
             check_seconds(name, getattr(self, name))
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """Who signs the requests, or None."""
+        if self.access_key is None or self.secret_key is None:
+            return None
+        return Credentials(self.access_key, self.secret_key, self.security_token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +95,8 @@ class ProducerOptions:
     detect_faults: bool = False
     keys: str = "hash"
     strict_order: bool = False
+    compression: str = "zlib"
+    instance_id: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what RocketMQ's producers refuse."""
@@ -76,6 +108,7 @@ class ProducerOptions:
         check_range("default_topic_queues", self.default_topic_queues, 1, 65_535)
         check_range("pending_max", self.pending_max, 1, 65_535)
         check_choice("latency_fault", self.latency_fault, ("off", *TABLES))
+        check_compression(self.compression)
         check_choice("keys", self.keys, ("hash", "balanced"))
         for name in ("retry_not_ok", "detect_faults", "strict_order"):
             check_type(name, getattr(self, name), bool, "True or False")
@@ -89,6 +122,13 @@ class ClientSettings(TypedDict, total=False):
     namesrv: str | Sequence[str] | None
     instance_name: str | None
     heartbeat_s: float
+    access_key: str | None
+    secret_key: str | None
+    security_token: str | None
+    namespace: str | None
+    namespace_v2: str | None
+    unit_name: str | None
+    tls: ssl.SSLContext | bool | None
 
 
 def client_options(settings: Mapping[str, Any], environ: Mapping[str, str]) -> ClientOptions:
@@ -98,10 +138,23 @@ def client_options(settings: Mapping[str, Any], environ: Mapping[str, str]) -> C
     """
     own = {name: settings[name] for name in CLIENT_SETTINGS if name in settings}
     own["namesrv"] = name_servers(own.get("namesrv"), environ)
+    if own.get("namespace") is None:
+        own["namespace"] = next(filter(None, map(instance_of, own["namesrv"])), None)
+    if "tls" in own:
+        own["tls"] = _tls(own["tls"])
     return ClientOptions(**own)
 
 
 CLIENT_SETTINGS = frozenset(ClientSettings.__annotations__)
+
+
+def _tls(given: object) -> ssl.SSLContext | None:
+    """What True means: certificates are checked against the system's authorities."""
+    if given is True:
+        return ssl.create_default_context()
+    if given is None or given is False or isinstance(given, ssl.SSLContext):
+        return given or None
+    raise SettingsError(f"tls is {given!r}; it must be True or an ssl.SSLContext")
 
 
 def name_servers(
@@ -112,7 +165,7 @@ def name_servers(
     parts = given.replace(",", ";").split(";") if isinstance(given, str) else given
     if not (isinstance(parts, Sequence) and all(isinstance(part, str) for part in parts)):
         raise SettingsError(f"namesrv is {given!r}; write 'host:9876', or a list of such texts")
-    found = tuple(part.strip() for part in parts if part.strip())
+    found = tuple(part.strip().removeprefix("http://") for part in parts if part.strip())
     if not found:
         raise SettingsError("no name server is known: pass namesrv='host:9876' or set NAMESRV_ADDR")
     for addr in found:
@@ -145,6 +198,12 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     if value not in choices:
         wanted = ", ".join(map(repr, choices))
         raise SettingsError(f"{name} is {value!r}; it must be one of {wanted}")
+
+
+def check_compression(kind: object) -> None:
+    """Raise SettingsError unless bodies can be compressed so, their package included."""
+    check_choice("compression", kind, tuple(PACK))
+    PACK[str(kind)](b"", 5)
 
 
 def check_seconds(name: str, value: object, *, may_be_zero: bool = False) -> None:

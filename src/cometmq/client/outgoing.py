@@ -7,7 +7,6 @@ Java: DefaultMQProducerImpl.sendKernelImpl, MQClientAPIImpl.processSendResponse
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.client.validation import check_properties_size
@@ -16,9 +15,11 @@ from cometmq.model.message import Property
 from cometmq.model.queue import MessageQueue
 from cometmq.model.results import SendResult, SendStatus
 from cometmq.model.topic import DEFAULT_TOPIC, is_retry_topic
+from cometmq.rules.namespace import wrap
 from cometmq.wire import batch, properties, sysflag
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
+from cometmq.wire.compression import deflate
 from cometmq.wire.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 
 if TYPE_CHECKING:
@@ -77,12 +78,15 @@ def outgoing(
     `extra` are properties that only the client itself may set.
     """
     pairs = pairs_of(message, uniq_key)
+    if options.instance_id:
+        pairs[Property.INSTANCE_ID] = options.instance_id
     if extra:
         pairs.update(extra)
     raw = properties.encode(pairs)
     check_properties_size(raw)
-    body, sys_flag = _deflated(message.body, options.compress_over_bytes, options.compress_level)
-    return Outgoing(message.topic, body, sys_flag, message.flag, raw.decode(), uniq_key, now_ms)
+    body, sys_flag = _deflated(message.body, options)
+    topic = wrap(options.instance_id, message.topic)
+    return Outgoing(topic, body, sys_flag, message.flag, raw.decode(), uniq_key, now_ms)
 
 
 def again(
@@ -99,7 +103,7 @@ def again(
     check_properties_size(raw)
     body, sys_flag = message.body, message.sys_flag & _COMPRESSION
     if not sys_flag & sysflag.COMPRESSED:
-        body, sys_flag = _deflated(body, options.compress_over_bytes, options.compress_level)
+        body, sys_flag = _deflated(body, options)
     return Outgoing(
         group_topic,
         body,
@@ -113,12 +117,10 @@ def again(
     )
 
 
-def _deflated(body: bytes, over_bytes: int, level: int) -> tuple[bytes, int]:
-    """A large body deflated, where that is shorter, and the flag that says so."""
-    if len(body) >= over_bytes:
-        deflated = zlib.compress(body, level)
-        if len(deflated) < len(body):
-            return deflated, sysflag.COMPRESSED_ZLIB
+def _deflated(body: bytes, options: ProducerOptions) -> tuple[bytes, int]:
+    """A large body compressed, where that is shorter, and the flag that says so."""
+    if len(body) >= options.compress_over_bytes:
+        return deflate(body, options.compression, options.compress_level)
     return body, 0
 
 
@@ -191,15 +193,13 @@ class OutgoingBatch:
         ).decode()
 
 
-def batch_request(
-    sent: OutgoingBatch, group: str, queue: MessageQueue, default_queues: int
-) -> Command:
+def batch_request(sent: OutgoingBatch, options: ProducerOptions, queue: MessageQueue) -> Command:
     """The SEND_BATCH_MESSAGE request that puts the messages into the queue."""
     header = SendMessageRequestHeaderV2(
-        producer_group=group,
-        topic=sent.topic,
+        producer_group=options.group,
+        topic=wrap(options.instance_id, sent.topic),
         default_topic=DEFAULT_TOPIC,
-        default_topic_queue_nums=default_queues,
+        default_topic_queue_nums=options.default_topic_queues,
         queue_id=queue.queue_id,
         sys_flag=0,
         born_timestamp=sent.born_ms,

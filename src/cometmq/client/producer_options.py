@@ -15,8 +15,10 @@ from cometmq.client.options import (
     ClientOptions,
     ClientSettings,
     ProducerOptions,
+    check_group,
     client_options,
 )
+from cometmq.rules.namespace import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +41,7 @@ class ProducerSettings(ClientSettings, total=False):
     detect_faults: bool
     keys: str
     strict_order: bool
+    compression: str
 
 
 def producer_options(
@@ -51,4 +54,7 @@ def producer_options(
     given: dict[str, Any] = dict(settings)
     check_names(given, ProducerSettings.__annotations__)
     own = {name: value for name, value in given.items() if name not in CLIENT_SETTINGS}
-    return client_options(given, environ), ProducerOptions(group=group, **own)
+    client = client_options(given, environ)
+    check_group(group)
+    own["instance_id"] = client.namespace
+    return client, ProducerOptions(group=wrap(client.namespace, group), **own)

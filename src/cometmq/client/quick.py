@@ -94,7 +94,14 @@ class Quick:
         self._core, self._choice, self._options = core, choice, options
         self._body_below = min(options.compress_over_bytes, options.body_bytes_max + 1)
         self._body_max = options.body_bytes_max
-        self._is_off = options.retry_not_ok or options.latency_fault != "off"
+        told = core.options
+        self._is_off = (
+            options.retry_not_ok
+            or options.latency_fault != "off"
+            or told.credentials is not None
+            or told.namespace is not None
+            or told.namespace_v2 is not None
+        )
         self._now_ms, self._take_key = core.clock.now_ms, core.uniq_keys.take
         self._views = core.routes.views
         self._topics: dict[str, _TopicForms] = {}

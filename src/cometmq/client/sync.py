@@ -48,7 +48,11 @@ class Producer:
     broker as well. `latency_fault`, "classic" (RocketMQ 4) or "current" (5), keeps away from slow
     and failing brokers for a while; `detect_faults` looks whether a broker that was gone is back.
     `keys`, "hash" or "balanced", says how a sharding key finds its queue, and `strict_order` fails
-    rather than let a key change its queue. Use it as a context manager, or call start and stop.
+    rather than let a key change its queue. `compression` is "zlib", "lz4" or "zstd".
+
+    `access_key`, `secret_key` and `security_token` sign all requests, `tls` (True or an
+    SSLContext) encrypts them, `namespace` or `namespace_v2` is the instance of a shared cluster,
+    and `unit_name` a part of the client id. Use it as a context manager, or call start and stop.
     """
 
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:

@@ -25,6 +25,7 @@ from cometmq.errors import (
 )
 from cometmq.model.message import Property
 from cometmq.model.results import SendStatus, TransactionState
+from cometmq.rules.namespace import unwrap, wrap
 from cometmq.wire import msg_id as ids
 from cometmq.wire import stored, sysflag
 from cometmq.wire.codes import RequestCode
@@ -125,7 +126,7 @@ class Transactions:
         if state is TransactionState.UNKNOWN:
             return
         header = EndTransactionRequestHeader(
-            topic=topic,
+            topic=wrap(self._options.instance_id, topic),
             producer_group=self._options.group,
             tran_state_table_offset=half.queue_offset,
             commit_log_offset=ids.parse_offset_id(half.offset_msg_id)[1],
@@ -162,6 +163,7 @@ class Transactions:
         if message.properties.get(Property.PGROUP) != self._options.group:
             log.warning("%s asked about a transaction of another group", channel.addr)
             return
+        message.topic = unwrap(self._options.instance_id, message.topic)
         self._checks += 1
         self._core.background.spawn(self._answer(header, message, channel), name="check")
 
@@ -173,7 +175,7 @@ class Transactions:
         finally:
             self._checks -= 1
         end = EndTransactionRequestHeader(
-            topic=message.topic,
+            topic=wrap(self._options.instance_id, message.topic),
             producer_group=self._options.group,
             tran_state_table_offset=header.tran_state_table_offset,
             commit_log_offset=header.commit_log_offset,

@@ -28,6 +28,7 @@ from cometmq.wire.frame import JSON, FrameDecoder
 from cometmq.wire.send_answer import SendAnswers
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from cometmq.wire.frame import Frame
@@ -44,8 +45,14 @@ SWEEP_GAP_S = 0.02
 class Channel(asyncio.Protocol):
     """A connection. Made by `connect`; dead for good once closed."""
 
-    def __init__(self, addr: str, on_request: Callable[[Command, Channel], None]) -> None:
+    def __init__(
+        self,
+        addr: str,
+        on_request: Callable[[Command, Channel], None],
+        prepare: Callable[[Command], None] | None = None,
+    ) -> None:
         self.addr = addr
+        self._prepare = prepare
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done as soon as the connection is gone, from either side."""
         self._loop = asyncio.get_running_loop()
@@ -86,6 +93,8 @@ class Channel(asyncio.Protocol):
         if len(self._waiting) >= PENDING_MAX:
             raise TooManyRequests(f"{PENDING_MAX} requests to {self.addr} wait for their answers")
         command.opaque = self.next_opaque()
+        if self._prepare is not None:
+            self._prepare(command)
         answer = self._waiting[command.opaque] = self._loop.create_future()
         self._write(command.encode())
         return answer
@@ -122,6 +131,8 @@ class Channel(asyncio.Protocol):
         if not self.is_open:
             raise SendFailed(f"the connection to {self.addr} is closed")
         command.opaque = self.next_opaque()
+        if self._prepare is not None:
+            self._prepare(command)
         self._write(command.encode())
 
     def answer(self, command: Command) -> None:
@@ -259,16 +270,22 @@ async def connect(
     addr: str,
     timeout_s: float = 3.0,
     on_request: Callable[[Command, Channel], None] = refuse_all,
+    *,
+    prepare: Callable[[Command], None] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Channel:
     """Open a connection to "host:port".
 
-    `on_request` gets every request the peer makes, on the loop. Raises ConnectFailed.
+    `on_request` gets every request the peer makes, on the loop. `prepare` may change each request
+    before it is written: to sign it, for instance. Raises ConnectFailed.
     """
     host, port = split_addr(addr)
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_s):
-            _, channel = await loop.create_connection(lambda: Channel(addr, on_request), host, port)
+            _, channel = await loop.create_connection(
+                lambda: Channel(addr, on_request, prepare), host, port, ssl=tls
+            )
     except TimeoutError as error:
         raise ConnectFailed(f"no connection to {addr} within {timeout_s:.3g} s") from error
     except (OSError, ValueError) as error:  # ValueError: a name that cannot even be asked for

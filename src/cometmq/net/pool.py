@@ -15,6 +15,7 @@ from cometmq.errors import ConnectFailed
 from cometmq.net.channel import Channel, connect, refuse_all
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from cometmq.wire.command import Command
@@ -32,9 +33,11 @@ class ChannelPool:
         on_request: Callable[[Command, Channel], None] = refuse_all,
         greet: Callable[[Channel], None] | None = None,
         on_lost: Callable[[str], None] | None = None,
+        prepare: Callable[[Command], None] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._connect_timeout_s = connect_timeout_s
-        self._on_request = on_request
+        self._on_request, self._prepare, self._tls = on_request, prepare, tls
         self._greet = greet
         self._on_lost = on_lost
         self._channels: dict[str, Channel] = {}
@@ -87,7 +90,13 @@ class ChannelPool:
 
     async def _open(self, addr: str) -> Channel:
         try:
-            channel = await connect(addr, self._connect_timeout_s, self._on_request)
+            channel = await connect(
+                addr,
+                self._connect_timeout_s,
+                self._on_request,
+                prepare=self._prepare,
+                tls=self._tls,
+            )
         except ConnectFailed as error:
             self._pause(addr, str(error))
             raise

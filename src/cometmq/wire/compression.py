@@ -1,4 +1,4 @@
-"""Bodies that a producer compressed, made whole again.
+"""Bodies compressed by a producer, and made whole again.
 
 Owns: which bits of a record's sysFlag mean which format, and a bound on what comes out.
 Refuses to know: records and messages. zlib is always there; LZ4 and Zstandard are when their
@@ -84,7 +84,7 @@ def _package(module: str, distribution: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise SettingsError(
-            f"a body needs the package {distribution} to be inflated: pip install {distribution}"
+            f"this way of compression needs the package {distribution}: pip install {distribution}"
         ) from error
 
 
@@ -93,4 +93,36 @@ _UNPACK: dict[int, Callable[[bytes], bytes]] = {
     sysflag.COMPRESSION_ZLIB: _zlib,
     sysflag.COMPRESSION_LZ4: _lz4,
     sysflag.COMPRESSION_ZSTD: _zstd,
+}
+
+
+def deflate(body: bytes, kind: str, level: int) -> tuple[bytes, int]:
+    """The body in the way named, where that is shorter, and the bits of sysFlag that say so."""
+    packed = PACK[kind](body, level)
+    if len(packed) < len(body):
+        return packed, sysflag.COMPRESSED | _FLAGS[kind]
+    return body, 0
+
+
+def _pack_lz4(body: bytes, level: int) -> bytes:
+    packed: bytes = _package("lz4.frame", "lz4").compress(body, compression_level=level)
+    return packed
+
+
+def _pack_zstd(body: bytes, level: int) -> bytes:
+    package = _package("zstandard", "zstandard")
+    packed: bytes = package.ZstdCompressor(level=max(1, level)).compress(body)
+    return packed
+
+
+PACK: dict[str, Callable[[bytes, int], bytes]] = {
+    "zlib": zlib.compress,
+    "lz4": _pack_lz4,
+    "zstd": _pack_zstd,
+}
+"""The ways to compress a body; calling one whose package is missing raises SettingsError."""
+_FLAGS = {
+    "zlib": sysflag.COMPRESSION_ZLIB,
+    "lz4": sysflag.COMPRESSION_LZ4,
+    "zstd": sysflag.COMPRESSION_ZSTD,
 }

@@ -1,0 +1,45 @@
+"""Names inside an instance and outside of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cometmq.rules.namespace import instance_of, unwrap, wrap
+
+INSTANCE = "MQ_INST_123_abc"
+names = st.from_regex(r"(%RETRY%|%DLQ%|)[a-zA-Z0-9_-]{1,20}", fullmatch=True)
+
+
+@given(names)
+def test_what_is_put_on_is_taken_off_again_and_put_on_once(name):
+    inside = wrap(INSTANCE, name)
+    assert unwrap(INSTANCE, inside) == name
+    assert wrap(INSTANCE, inside) == inside
+    assert wrap(None, name) == name == unwrap(None, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        ("orders", "MQ_INST_123_abc%orders"),
+        ("%RETRY%group", "%RETRY%MQ_INST_123_abc%group"),
+        ("%DLQ%group", "%DLQ%MQ_INST_123_abc%group"),
+        ("TBW102", "TBW102"),
+        ("RMQ_SYS_TRACE_TOPIC", "RMQ_SYS_TRACE_TOPIC"),
+        ("CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_TRANS"),
+    ],
+)
+def test_names_inside_an_instance_are_those_of_rocketmq(name, inside):
+    assert wrap(INSTANCE, name) == inside
+
+
+@pytest.mark.parametrize(
+    ("addr", "instance"),
+    [
+        ("MQ_INST_123_abc.mq-internet-access.mq-internet.aliyuncs.com:80", INSTANCE),
+        ("http://MQ_INST_123_abc.cn-hangzhou.mq-internal.aliyuncs.com:8080", INSTANCE),
+        ("127.0.0.1:9876", None),
+    ],
+)
+def test_the_instance_is_read_from_a_vendors_address(addr, instance):
+    assert instance_of(addr) == instance
