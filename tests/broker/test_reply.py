@@ -106,6 +106,7 @@ def test_a_reply_to_nobody_fails_and_is_kept(tmp_path: Path, pairs: dict[str, st
             await produce(client, "asker")
             answer = await reply_to(client, properties=pairs)
             assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert (answer.ext["queueId"], answer.ext["queueOffset"]) == ("0", "0")
             assert len(await client.drain(TOPIC)) == 1
 
     run(story())

@@ -9,6 +9,7 @@ import pytest
 
 from broker.rig import Client, Rig, properties_of, records, run, running
 from broker.test_delay import received
+from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
 from cometmq.wire.bodies.lock import LockRequest, encode_lock_request
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -181,8 +182,9 @@ async def send_back_without_limit(client: Client, record: Stored) -> Command:
 
 def test_send_backs_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
+        async with running(tmp_path, **SHORT, auto_create_subscription_group=False) as rig:
             client = await rig.client()
+            rig.broker.state.groups.put(SubscriptionGroupConfig(group_name="CG"))
             record = await first(client)
             answer = await send_back(client, record, group="Nobody")
             assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
@@ -192,6 +194,56 @@ def test_send_backs_that_make_no_sense_are_refused(tmp_path: Path) -> None:
             topics = rig.broker.state.topics
             topics.put(replace(topics.table[RETRY], perm=4))
             assert (await send_back(client, record)).code == ResponseCode.NO_PERMISSION
+
+    run(story())
+
+
+def test_a_send_back_makes_a_group_that_nobody_knew(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            record = await first(client)
+            assert (await send_back(client, record, group="Unheard")).code == 0
+            assert rig.broker.state.groups.get("Unheard")
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("policy", "levels"),
+    [
+        (GroupRetryPolicy(), ["3", "4", "5"]),
+        (GroupRetryPolicy(type="CUSTOMIZED", next_ms=(1, 2, 4_000, 90_000)), ["2", "6", "6"]),
+        (GroupRetryPolicy(type="CUSTOMIZED", next_ms=(500,)), ["1", "1", "1"]),
+        (
+            GroupRetryPolicy(type="EXPONENTIAL", initial_ms=10_000, max_ms=35_000, multiplier=3),
+            ["3", "4", "5"],
+        ),
+        (GroupRetryPolicy(type="EXPONENTIAL", initial_ms=10**9, max_ms=10**10), ["18"] * 3),
+    ],
+)
+def test_a_group_may_have_a_retry_policy_of_its_own(
+    tmp_path: Path, policy: GroupRetryPolicy, levels: list[str]
+) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            groups = rig.broker.state.groups
+            groups.put(SubscriptionGroupConfig(group_name="CG", group_retry_policy=policy))
+            found = []
+            for times in range(3):
+                await client.send("T", b"%d" % times, reconsume_times=times)
+            for record in await client.drain("T"):
+                assert (await send_back(client, record)).code == 0
+            for queue_id in range(18):
+                waiting = await client.drain("SCHEDULE_TOPIC_XXXX", queue_id=queue_id)
+                found += [(one.body, str(queue_id + 1), properties_of(one)) for one in waiting]
+            found.sort(key=lambda each: each[0])
+            assert [level for _, level, _ in found] == levels
+            assert [shown["DELAY"] for _, _, shown in found] == levels
+            assert {shown["WAIT"] for _, _, shown in found} == {"false"}
+            assert (await send_back(client, record, delayLevel=7)).code == 0
+            assert len(await client.drain("SCHEDULE_TOPIC_XXXX", queue_id=6)) == 1, "as asked"
 
     run(story())
 

@@ -51,7 +51,7 @@ def test_the_answer_has_all_that_clients_need(tmp_path: Path) -> None:
     run(story())
 
 
-def test_the_broker_adds_its_properties_and_drops_wait(tmp_path: Path) -> None:
+def test_the_broker_adds_its_properties_and_drops_what_is_reserved(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as rig:
             client = await rig.client()
@@ -59,6 +59,7 @@ def test_the_broker_adds_its_properties_and_drops_wait(tmp_path: Path) -> None:
             (record,) = records(await client.pull("T"))
             assert properties_of(record) == {
                 "UNIQ_KEY": "K",
+                "WAIT": "true",
                 "x": "y",
                 "MSG_REGION": "DefaultRegion",
                 "TRACE_ON": "true",

@@ -353,7 +353,11 @@ class Broker:
         )
         heartbeat = HeartbeatHandler(clients, topics, groups, state.filters, settings)
         moves = MoveRequests(store, topics, groups, clients, offsets, holds, settings)
+        reply = ReplyHandler(
+            store, clients, self._send, stats, settings, lambda: self.address, now_ms
+        )
         self._live.on_broker += [pull.adjust, send_back.adjust, heartbeat.adjust, moves.adjust]
+        self._live.on_broker += [state.transactions.adjust, state.check_back.adjust, reply.adjust]
         progress = ProgressRequests(
             store,
             topics,
@@ -373,9 +377,7 @@ class Broker:
             heartbeat=heartbeat,
             order=LockHandler(state.locks),
             send_back=send_back,
-            reply=ReplyHandler(
-                store, clients, self._send, stats, settings, lambda: self.address, now_ms
-            ),
+            reply=reply,
             transactions=state.transactions,
             view=ViewHandler(store, store_settings),
             admin={

@@ -93,6 +93,10 @@ class CheckBack:
         self._has_copied = False
         self._rewind()
 
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+
     def _rewind(self) -> None:
         """Begin where the committed offsets say."""
         self.half_offset = self._start_of(HALF_TOPIC)

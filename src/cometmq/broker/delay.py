@@ -57,7 +57,7 @@ class Delays:
     def __init__(
         self, store: MessageStore, levels: DelayLevels, file: JsonFile, now_ms: Callable[[], int]
     ) -> None:
-        self._store, self._levels, self._file, self._now_ms = store, levels, file, now_ms
+        self._store, self.levels, self._file, self._now_ms = store, levels, file, now_ms
         self.offsets: dict[int, int] = {}
         """Level to the next queue offset to deliver."""
         self.delivered = 0
@@ -81,7 +81,7 @@ class Delays:
         level = delay_level(draft.properties)
         if level <= 0:
             return
-        level = self._levels.clamp(level)
+        level = self.levels.clamp(level)
         raw = draft.properties
         for key, value in ((b"REAL_TOPIC", draft.topic), (b"REAL_QID", str(draft.queue_id))):
             raw = properties.append(properties.remove(raw, key), key, value.encode())
@@ -205,7 +205,7 @@ class Delays:
 
     def _is_clock_back(self, level: int, offset: int, wait_ms: int) -> bool:
         """Whether a message waits too long because the clock was set back after it was stored."""
-        if wait_ms <= self._levels.delay_ms(level):
+        if wait_ms <= self.levels.delay_ms(level):
             return False
         return self._store.store_time(SCHEDULE_TOPIC, level - 1, offset) > self._now_ms()
 
@@ -249,7 +249,7 @@ class Delays:
         self.offsets = {int(level): int(offset) for level, offset in offsets.items()}
         saved = {int(level): [(int(a), int(b)) for a, b in runs] for level, runs in several.items()}
         for level in range(1, self._levels_max + 1):
-            delay_ms, offset = self._levels.delay_ms(level), self.offsets.get(level, 0)
+            delay_ms, offset = self.levels.delay_ms(level), self.offsets.get(level, 0)
             runs = runs_of(self._store, level, offset, saved.get(level, ()), delay_ms)
             self._runs[level] = runs
         self._saved = self._places()

@@ -62,6 +62,10 @@ class ReplyHandler:
         self._settings, self._address, self._now_ms = settings, address, now_ms
         self._region = {"MSG_REGION": settings.region_id, "TRACE_ON": "true"}
 
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+
     def __call__(self, request: Command, peer: Peer) -> Reply | Awaitable[Reply]:
         """Push the reply, store it where it is to be stored, and tell what became of the push."""
         v1 = request.code == RequestCode.SEND_REPLY_MESSAGE
@@ -151,7 +155,7 @@ class ReplyHandler:
             header.topic,
             queue_id,
             body,
-            properties.remove(raw, b"WAIT"),
+            raw,
             flag=header.flag,
             sys_flag=header.sys_flag & ~sysflag.TRANSACTION_MASK,
             born_ms=header.born_timestamp,
@@ -163,9 +167,10 @@ class ReplyHandler:
             log.warning("a reply in %s is not stored: %s", header.topic, placed.status.name)
             return
         self._stats.put(header.topic, 1, placed.size)
-        if isinstance(answer.header, SendMessageResponseHeader):
-            place = msg_id.offset_id(self._send.store_host, placed.phy_offset)
-            answer.header.msg_id, answer.header.queue_offset = place, placed.queue_offset
+        place = msg_id.offset_id(self._send.store_host, placed.phy_offset)
+        answer.header = SendMessageResponseHeader(
+            msg_id=place, queue_id=queue_id, queue_offset=placed.queue_offset
+        )
         answer.durable = not answer.code
 
 

@@ -14,13 +14,12 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from cometmq.broker.fitting import BYTES_MAX, fit
-from cometmq.broker.groups import missing
 from cometmq.broker.send import MAX_RECONSUME_SINCE
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
 from cometmq.net.edge import Reply
 from cometmq.rules import permission
-from cometmq.rules.retry import REASON_CHARS_MAX, is_dead, retry_delay_level
+from cometmq.rules.retry import REASON_CHARS_MAX, is_dead, policy_delay_ms, retry_delay_level
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import msg_id, properties, stored
 from cometmq.wire.codes import ResponseCode
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups import Groups
     from cometmq.broker.stats import Stats
     from cometmq.broker.topics import Topics
+    from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.net.peer import Peer
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
@@ -72,9 +72,7 @@ class SendBackHandler:
     def __call__(self, request: Command, _peer: Peer) -> Reply:
         """Store the next attempt; raises Reject."""
         header = ConsumerSendMsgBackRequestHeader.decode(request.ext)
-        group = self._groups.get(header.group)
-        if group is None:
-            raise missing(header.group)
+        group = self._groups.admit(header.group)
         if not permission.is_writable(self._settings.broker_permission):
             raise Reject(ResponseCode.NO_PERMISSION, "this broker does not let anyone write")
         if group.retry_queue_nums <= 0:
@@ -97,7 +95,7 @@ class SendBackHandler:
         if header.delay_level < 0 or is_dead(record.reconsume_times, times_max) or left_out:
             placed = self._bury(header.group, record, draft)
         else:
-            level = retry_delay_level(header.delay_level, record.reconsume_times)
+            level = self._level_of(group, header.delay_level, record.reconsume_times)
             draft.properties = _with(raw, b"DELAY", str(level).encode())
             draft.topic, draft.queue_id = retry_topic, next(self._turns) % group.retry_queue_nums
             self._delays.hold_back(draft)
@@ -106,6 +104,13 @@ class SendBackHandler:
             raise Reject(ResponseCode.SYSTEM_ERROR, placed.status.name)
         self._stats.sent_back(header.group, record.topic)
         return Reply(durable=True)
+
+    def _level_of(self, group: SubscriptionGroupConfig, asked: int, times: int) -> int:
+        """The delay level of the next attempt: as asked for, else as the group's policy says."""
+        delay_ms = None if asked > 0 else policy_delay_ms(group.group_retry_policy, times)
+        if delay_ms is None:
+            return retry_delay_level(asked, times)
+        return self._delays.levels.nearest(delay_ms)
 
     def _record(self, phy_offset: int) -> Stored:
         record = self._store.record_at(phy_offset) if phy_offset >= 0 else None
@@ -119,6 +124,7 @@ class SendBackHandler:
         self, record: Stored, header: ConsumerSendMsgBackRequestHeader, reason: str | None
     ) -> Draft:
         raw = stored.shown_properties(record.properties)
+        raw = _with(raw, b"WAIT", b"false")
         if properties.find(raw, b"RETRY_TOPIC") is None:
             raw = properties.append(raw, b"RETRY_TOPIC", record.topic.encode())
         if properties.find(raw, b"ORIGIN_MESSAGE_ID") is None:

@@ -136,7 +136,7 @@ class SendHandler:
         )
 
     def complete(self, raw: bytes) -> bytes:
-        """A sender's properties as they are stored: without WAIT, with what a broker adds."""
+        """A sender's properties as they are stored: with what a broker adds."""
         raw = self.cleaned(raw)
         if properties.find(raw, b"UNIQ_KEY") is None:
             raw = properties.append(raw, b"UNIQ_KEY", self._next_key().encode())
@@ -147,8 +147,6 @@ class SendHandler:
     @staticmethod
     def cleaned(raw: bytes) -> bytes:
         """A sender's properties without those that a broker sets or that only it heeds."""
-        if b"WAIT\x01" in raw:
-            raw = properties.remove(raw, b"WAIT")
         if b"MSG_REGION\x01" in raw or b"CLUSTER\x01" in raw:
             for key in (b"MSG_REGION", b"TRACE_ON", b"CLUSTER"):
                 raw = properties.remove(raw, key)

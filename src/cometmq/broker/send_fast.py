@@ -216,8 +216,6 @@ class FastSend:
                 return None
             if key[:2] == b"__" and key != b"__SHARDINGKEY":
                 return None
-            if key == b"WAIT":
-                continue
             if key == b"UNIQ_KEY":
                 unique = value
             elif key == b"TAGS":

@@ -75,6 +75,10 @@ class Transactions:
         self.ending: set[int] = set()
         """Offsets of half messages whose end is put, but not safe yet."""
 
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+
     def set_aside(self, draft: Draft) -> None:
         """Make a message half: for the half queue, with its own topic in its properties."""
         raw = draft.properties
@@ -106,8 +110,10 @@ class Transactions:
         An end that is not known yet changes nothing and is answered with 0.
         """
         header = EndTransactionRequestHeader.decode(request.ext)
-        if header.commit_or_rollback not in _ENDS:
+        if header.commit_or_rollback == sysflag.TRANSACTION_NONE:
             return Reply()
+        if header.commit_or_rollback not in _ENDS:
+            raise _wrong("commitOrRollback field wrong; it is 0, 8 or 12")
         half = self._half_at(header.commit_log_offset, HALF_TOPIC)
         raw = half.properties
         if not header.from_transaction_check and is_too_late(
@@ -151,11 +157,14 @@ class Transactions:
 
     def _commit(self, half: Stored) -> None:
         topic, queue_id = goal_of(half)
+        raw = stored.shown_properties(half.properties)
+        for key in (b"REAL_TOPIC", b"REAL_QID"):
+            raw = properties.remove(raw, key)
         draft = Draft(
             topic,
             queue_id,
             half.body,
-            stored.shown_properties(half.properties),
+            raw,
             flag=half.flag,
             sys_flag=half.sys_flag & ~sysflag.TRANSACTION_MASK | sysflag.TRANSACTION_COMMIT,
             born_ms=half.born_ms,

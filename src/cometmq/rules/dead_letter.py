@@ -37,6 +37,7 @@ _BROKERS = {
     Property.MSG_REGION,
     Property.TRACE_ON,
     Property.CLUSTER,
+    Property.WAIT,
 }
 """What a broker writes anew, or wrote for a delay that is over: no loss."""
 

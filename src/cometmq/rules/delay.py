@@ -52,6 +52,12 @@ class DelayLevels:
         assert level > 0, "level 0 is no delay"
         return self._delays_ms[min(level, len(self._delays_ms)) - 1]
 
+    def nearest(self, delay_ms: int) -> int:
+        """The shortest level that waits at least so long; where none does, the longest of all."""
+        delays = self._delays_ms
+        enough = [delay for delay in delays if delay >= delay_ms]
+        return delays.index(min(enough) if enough else max(delays)) + 1
+
     def due_ms(self, level: int, store_ms: int) -> int:
         """When a message stored at ``store_ms`` is due."""
         return store_ms + self.delay_ms(level)

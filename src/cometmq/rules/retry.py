@@ -7,6 +7,11 @@ Java: ConsumeMessageOrderlyService.checkReconsumeTimes, DefaultMQPushConsumerImp
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cometmq.model.group import GroupRetryPolicy
+
 REASON_CHARS_MAX = 512
 SUSPEND_MS_MIN, SUSPEND_MS_MAX = 10, 30_000
 RECONSUME_TIMES_MAX = 16
@@ -47,6 +52,21 @@ def backoff_s(failures: int, first_s: float, most_s: float) -> float:
 def retry_delay_level(asked: int, reconsume_times: int) -> int:
     """The delay level of the next attempt: what was asked, else 3 + the failures so far."""
     return asked if asked > 0 else 3 + reconsume_times
+
+
+def policy_delay_ms(policy: GroupRetryPolicy, reconsume_times: int) -> int | None:
+    """How long a group's policy has the next attempt wait; None where it leaves it to the levels.
+
+    EXPONENTIAL: the first wait times the multiplier for each failure before, at most the maximum.
+    CUSTOMIZED: from the list, beginning with its third entry as RocketMQ does, the last for all
+    later attempts.
+    """
+    times = max(reconsume_times, 0)
+    if policy.type == "EXPONENTIAL":
+        factor: int = policy.multiplier ** min(times, 32)
+        return min(policy.max_ms, policy.initial_ms * factor)
+    steps = policy.next_ms
+    return steps[min(times + 2, len(steps) - 1)] if steps else None
 
 
 def reason_of(kind: str, text: str) -> str:

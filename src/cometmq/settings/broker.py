@@ -81,18 +81,23 @@ class BrokerSettings:
     flush_consumer_offset_interval_ms: int = setting(
         5_000, java="flushConsumerOffsetInterval", note="time between writes of consumerOffset.json"
     )
-    reject_transaction_message: bool = setting(default=False, note="take no transactional messages")
+    reject_transaction_message: bool = setting(
+        default=False, note="take no transactional messages", live=True
+    )
     transaction_timeout_ms: int = setting(
-        6_000, java="transactionTimeOut", note="age at which a half message is asked about"
+        6_000,
+        java="transactionTimeOut",
+        note="age at which a half message is asked about",
+        live=True,
     )
     transaction_check_interval_ms: int = setting(
-        30_000, java="transactionCheckInterval", note="time between rounds of asking"
+        30_000, java="transactionCheckInterval", note="time between rounds of asking", live=True
     )
     transaction_check_max: int = setting(
-        15, note="how often a producer is asked before its half message is discarded"
+        15, note="how often a producer is asked before its half message is discarded", live=True
     )
     store_reply_message_enable: bool = setting(
-        default=True, note="keep pushed replies in the reply topic as well"
+        default=True, note="keep pushed replies in the reply topic as well", live=True
     )
     channel_expired_timeout_ms: int = setting(
         120_000,

@@ -40,3 +40,10 @@ def test_a_level_above_the_table_lasts_as_the_last_one() -> None:
 def test_a_text_that_is_no_table_is_refused_by_name(text: str) -> None:
     with pytest.raises(SettingsError, match="messageDelayLevel"):
         DelayLevels.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "level"), [(0, 2), (1_000, 2), (1_001, 1), (60_000, 4), (60_001, 3), (10**9, 3)]
+)
+def test_a_time_is_met_by_the_shortest_level_that_is_long_enough(delay_ms: int, level: int) -> None:
+    assert DelayLevels.parse("10s 1s 2m 60s").nearest(delay_ms) == level
