@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cometmq import Admin, Message, Producer
+from cometmq.net.blocking import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
+from cometmq.wire import stored
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.headers.base import Header
 from interop.apache import ApacheCluster
 from interop.test_apache_cluster import read
 
@@ -30,6 +34,35 @@ def bodies(*names: str) -> list[bytes]:
 
 def found(namesrv: str, group: str, count: int) -> list[bytes]:
     return sorted(message.body for message in read(namesrv, TOPIC, group, count))
+
+
+def by_key(broker: str, key: str, **more: str) -> list[bytes]:
+    """What a broker answers to QUERY_MESSAGE, whatever wrote the index it answers from."""
+    asked = {"topic": TOPIC, "key": key, "maxNum": "64", "beginTimestamp": "0"}
+    asked["endTimestamp"] = str((1 << 63) - 1)
+    with BlockingChannel(broker) as channel:
+        answer = channel.call(RequestCode.QUERY_MESSAGE, Ext(asked | more))
+    assert answer.code in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND), answer
+    return [record.body for record in stored.iterate(answer.body)]
+
+
+class Ext(Header):
+    """Extra fields as they are."""
+
+    def __init__(self, fields: dict[str, str]) -> None:
+        self.fields = fields
+
+    def encode(self) -> dict[str, str]:
+        return self.fields
+
+
+def looked_up(broker: str, *names: str) -> None:
+    """Each message of these senders is found by its key, its id and its tag."""
+    for name in names:
+        for n in range(0, COUNT, 17):
+            assert by_key(broker, f"{name}-{n}") == [f"{name} {n}".encode()]
+    assert by_key(broker, "nobody-1") == []
+    assert len(by_key(broker, "t", indexType="T")) == 64
 
 
 def leave_apache(cluster: ApacheCluster, how: str) -> None:
@@ -58,11 +91,15 @@ def test_a_store_goes_from_ours_to_apache_and_back(
     apache = ApacheCluster(apache_jars, tmp_path)
     try:
         assert found(apache.namesrv, "reader-1", COUNT) == bodies("ours")
+        looked_up(apache.broker, "ours")
         send(apache.namesrv, "apache")
+        looked_up(apache.broker, "ours", "apache")
     finally:
         leave_apache(apache, how)
 
     with LocalCluster(tmp_path / "store") as again:
         assert found(again.namesrv, "reader-2", 2 * COUNT) == bodies("apache", "ours")
+        looked_up(again.broker, "ours", "apache")
         send(again.namesrv, "third")
         assert found(again.namesrv, "reader-3", 3 * COUNT) == bodies("apache", "ours", "third")
+        looked_up(again.broker, "ours", "apache", "third")

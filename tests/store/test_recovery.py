@@ -308,6 +308,43 @@ def test_a_deleted_topic_stays_deleted_over_a_crash(tell):
     tell(story)
 
 
+@pytest.mark.parametrize("is_made_again", [False, True])
+@pytest.mark.parametrize("is_left", [False, True])
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_a_crash_right_after_a_deletion_undoes_nothing_and_touches_no_other_topic(
+    tell, caplog, is_made_again, is_left, has_checkpoint
+):
+    async def story(shop):
+        store = shop.open()
+        await fill(shop, 7)
+        await fill(shop, 7, "U")
+        await store._upkeep.write_queues()
+        await fill(shop, 5)
+        left = {
+            path: path.read_bytes() for path in (shop.root / "consumequeue" / "T").rglob("000*")
+        }
+        store.delete_topic("T")
+        if is_made_again:
+            await shop.put(b"second life")
+        await shop.crash()
+        if is_left:  # the names of the queue's files had not reached the disk when it lost power
+            for path in left:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(left[path])
+        if not has_checkpoint:
+            (shop.root / CHECKPOINT).unlink()
+        caplog.clear()
+        shop.open()
+        assert {topic for topic, _ in shop.store.queues()} == {"U"} | (
+            {"T"} if is_made_again else set()
+        )
+        assert shop.bodies("T") == ([b"second life"] if is_made_again else [])
+        assert len([body for queue in range(2) for body in shop.bodies("U", queue)]) == 7
+
+    tell(story)
+    assert "anew" not in caplog.text or not has_checkpoint
+
+
 def test_a_topic_deleted_while_the_checkpoint_moves_stays_deleted_over_a_crash(tell, caplog):
     async def story(shop):
         store = shop.open()

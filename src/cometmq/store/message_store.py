@@ -427,9 +427,7 @@ class MessageStore:
 
     def delete_topic(self, topic: str) -> None:
         """Delete the queues of a topic; its records stay in the log until their file goes."""
-        for queue in self._queues:
-            if queue.topic == topic:
-                self._queues.remove(queue)
+        self._queues.delete_topic(topic, self._upkeep.deletion_of(topic))
         self._upkeep.vouch_soon()
 
     def adjust(self, settings: StoreSettings) -> None:

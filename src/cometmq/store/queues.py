@@ -9,16 +9,19 @@ Java: ConsumeQueueStore.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cometmq.store.consume_queue import ConsumeQueue, pack
+from cometmq.store.deletions import Deletions
 from cometmq.store.file_row import FileRow, OpenFiles, Segment, pin_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from cometmq.store.deletions import Deletion
     from cometmq.store.flush import Entry
     from cometmq.world.ports import Files, Worker
 
@@ -36,6 +39,8 @@ class Queues:
     ) -> None:
         self._files, self._directory = files, directory
         self._file_bytes, self._open_files = file_bytes, open_files
+        self.deletions = Deletions(files, directory.parent / "config")
+        """Topics that were deleted."""
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._dirty: dict[ConsumeQueue, None] = {}
         self._unflushed: dict[Segment, None] = {}
@@ -66,9 +71,12 @@ class Queues:
         """How many queues there are."""
         return len(self._queues)
 
-    def entries(self) -> int:
-        """The sum of the max offsets of all queues."""
-        return sum([queue.max_offset for queue in self._queues.values()])
+    def entries(self) -> Counter[str]:
+        """The sum of the max offsets of each topic's queues."""
+        found: Counter[str] = Counter()
+        for queue in self._queues.values():
+            found[queue.topic] += queue.max_offset
+        return found
 
     def load(self) -> None:
         """Make an object for each queue that has a directory; their ends are not known yet."""
@@ -154,6 +162,13 @@ class Queues:
             # In the worker: a topic may be deleted at any moment.
             with suppress(FileNotFoundError):
                 self._files.sync_dir(directory)
+
+    def delete_topic(self, topic: str, mark: Deletion) -> None:
+        """Remove a topic's queues, so that no recovery brings them back."""
+        self.deletions.note(topic, mark)
+        for queue in self:
+            if queue.topic == topic:
+                self.remove(queue)
 
     def remove(self, queue: ConsumeQueue) -> None:
         """Forget a queue and delete its files."""

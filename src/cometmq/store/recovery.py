@@ -79,6 +79,7 @@ class Recovery:
     ) -> None:
         self._row, self._log, self._queues = row, commit_log, queues
         self._checkpoint, self._tags_code = checkpoint, tags_code
+        self._deletions = queues.deletions
         self._reader = LogReader(row, check_crc=check_crc)
         self._met: set[ConsumeQueue] = set()
         self._from_first = False
@@ -88,7 +89,10 @@ class Recovery:
 
     def run(self, *, was_stopped: bool) -> Recovered:
         """Mend the store; afterwards log and queues begin where the last good record ends."""
+        self._deletions.load(self._row.first)
         self._queues.load()
+        self._drop_deleted()
+        expected = self._checkpoint.entries - self._deletions.uncounted(self._checkpoint.dispatched)
         try:
             start = self._vouched()
             is_vouched = start >= 0
@@ -96,10 +100,8 @@ class Recovery:
                 start = self._end_of_queues() if was_stopped else self._start_by_time()
             end = self._replay(start)
             self._meet_others(end)
-            if is_vouched and self._trusted != self._checkpoint.entries:
-                raise _GapInQueue(
-                    f"they have {self._trusted} entries, not {self._checkpoint.entries}"
-                )
+            if is_vouched and self._trusted != expected:
+                raise _GapInQueue(f"they have {self._trusted} entries, not {expected}")
         except _GapInQueue as gap:
             log.warning("building the queues anew from the whole log: %s", gap)
             self._met.clear()
@@ -107,6 +109,13 @@ class Recovery:
             self._meet_others(end)
         self._finish(end, all_queues=not was_stopped or self._from_first)
         return Recovered(self._records, self._last, self._from_first)
+
+    def _drop_deleted(self) -> None:
+        """Remove what a crash left of deleted topics' queues."""
+        for queue in self._queues:
+            phy_offset, size, _ = _raw_entry(queue, queue.row.first // SIZE)
+            if size > 0 and phy_offset < self._deletions.end_of(queue.topic):
+                self._queues.remove(queue)
 
     def _vouched(self) -> int:
         """The offset up to which the checkpoint vouches for log and queues; -1 when it cannot."""
@@ -179,7 +188,8 @@ class Recovery:
 
     def _dispatch(self, record: Stored) -> bool:
         """Give a record its queue entry; False when it is a left-over of an older life."""
-        if sysflag.is_queued(record.sys_flag):
+        is_gone = record.phy_offset < self._deletions.end_of(record.topic)
+        if sysflag.is_queued(record.sys_flag) and not is_gone:
             queue = self._queues.of(record.topic, record.queue_id)
             number = record.queue_offset
             if queue not in self._met:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from cometmq.store.deletions import Deletion
 from cometmq.store.index import WRITE_AT
 from cometmq.store.queues import run
 from cometmq.store.recovery import NOTHING, Last
@@ -55,6 +57,7 @@ class Upkeep:
         self._background = Background("store")
         self._flush_due_ms = self._vouch_due_ms = 0
         self._deletions = self._vouched_deletions = 0
+        self._promised: Counter[str] = Counter()
         self.shown: Last = NOTHING
         """The newest record that readers may see."""
         self.is_full = False
@@ -99,8 +102,12 @@ class Upkeep:
                 log.warning("queue entries cannot be written, sends are refused: %s", problem)
             self.is_full = True
 
+    def deletion_of(self, topic: str) -> Deletion:
+        """What recovery must know of a topic that is deleted now."""
+        return Deletion(self._log.tail, self._promised[topic], self._checkpoint.dispatched)
+
     def vouch_soon(self) -> None:
-        """Move the checkpoint at the next turn: queues were deleted, which no crash should undo."""
+        """Move the checkpoint at the next turn: queues were deleted."""
         self._vouch_due_ms = 0
         self._deletions += 1
 
@@ -146,9 +153,9 @@ class Upkeep:
             self._promise(self.shown, self._queues.entries(), self._index.mark())
         self._checkpoint.save()
 
-    def _promise(self, shown: Last, entries: int, mark: Mark) -> None:
+    def _promise(self, shown: Last, entries: Counter[str], mark: Mark) -> None:
         checkpoint = self._checkpoint
-        checkpoint.entries = entries
+        self._promised, checkpoint.entries = entries, entries.total()
         checkpoint.dispatched, checkpoint.newest = shown.end, shown.phy_offset
         checkpoint.log_ms = checkpoint.queues_ms = shown.store_ms
         if self._index.is_enabled:
