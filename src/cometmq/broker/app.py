@@ -111,6 +111,7 @@ class State:
             auto_create=settings.auto_create_subscription_group,
         )
         self.offsets = Offsets(file("consumerOffset.json"), now_ms)
+        self.offsets.keep_only(self.topics.table)
         self.delays = Delays(store, levels, file("delayOffset.json"), now_ms)
         self.clients = Clients(now_ms, settings.channel_expired_timeout_ms)
         self.locks = QueueLocks(now_ms, settings.queue_lock_expire_ms)
@@ -266,6 +267,11 @@ class Broker:
         """Where clients reach the broker, "host:port"."""
         host = _told_host(self.settings)
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    @property
+    def codes(self) -> frozenset[int]:
+        """The request codes that are answered."""
+        return self._edge.codes
 
     async def start(self) -> None:
         """Start all parts in order; what had started is stopped again when one of them fails."""

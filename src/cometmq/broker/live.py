@@ -48,7 +48,7 @@ class LiveSettings:
     ) -> None:
         self.broker, self.store, self.net = broker, store, net
         self._file, self._now_ms = file, now_ms
-        self.version = DataVersion()
+        self.version = DataVersion(timestamp=now_ms())
         self.on_broker: list[Callable[[BrokerSettings], None]] = []
         self.on_store: list[Callable[[StoreSettings], None]] = []
 

@@ -16,7 +16,7 @@ from cometmq.model.topic import DataVersion
 from cometmq.wire.bodies.topic import version_fields, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
     from cometmq.store.json_file import JsonFile
 
@@ -27,6 +27,8 @@ NONE = -1
 
 VERSION_STEP = 500
 """The data version moves once in so many commits."""
+
+_UNLISTED = "%LMQ%"
 
 ENTRIES_MAX = 2_000_000
 """Queues of groups that are kept; commits of more are ignored."""
@@ -110,6 +112,20 @@ class Offsets:
         """All committed offsets of the group in the topic, by queue id."""
         return dict(self._committed.get(f"{topic}@{group}", {}))
 
+    def keep_only(self, topics: Container[str]) -> None:
+        """Drop the offsets of topics that are not there: deleted just before a crash.
+
+        Topics with a mark of their own in front (%LMQ%), which are in no table, stay.
+        """
+        lost = [
+            f"{topic}@{group}"
+            for topic, group, _ in self._items()
+            if topic not in topics and not topic.startswith(_UNLISTED)
+        ]
+        if lost:
+            log.warning("%d groups have offsets of topics that are gone: dropped", len(lost))
+        self._forget(lost)
+
     def forget_topic(self, topic: str) -> None:
         """Drop every group's offsets of a topic that is gone."""
         self._forget([f"{name}@{group}" for name, group, _ in self._items() if name == topic])
@@ -159,6 +175,7 @@ class Offsets:
             "dataVersion": version_fields(self.version),
             "groupTopicMap": topics,
             "offsetTable": self.snapshot(),
+            "pullOffsetTable": {key: dict(queues) for key, queues in self._pulled.items()},
         }
 
     async def _write(self, data: bytes) -> None:
@@ -200,7 +217,8 @@ class Offsets:
 
     def _load(self, value: Any) -> None:
         stored = value if isinstance(value, dict) else {}
-        self.version = version_of(stored.get("dataVersion"))
+        told = stored.get("dataVersion")
+        self.version = version_of(told) if told else DataVersion(timestamp=self._now_ms())
         for key, queues in (stored.get("offsetTable") or {}).items():
             self._committed[key] = {int(queue): int(offset) for queue, offset in queues.items()}
             self._entries += len(queues)

@@ -79,6 +79,11 @@ class NameServer:
         """Where it listens, "host:port"."""
         return joined(self._settings.bind_address, self.port)
 
+    @property
+    def codes(self) -> frozenset[int]:
+        """The request codes that are answered."""
+        return self._edge.codes
+
     async def start(self) -> None:
         """Listen; raises SettingsError when the address cannot be had."""
         self.port = await self._server.start(

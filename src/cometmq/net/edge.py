@@ -103,6 +103,11 @@ class Edge:
         self._finish = self._finish_parked
         self._tasks: set[asyncio.Future[None]] = set()
 
+    @property
+    def codes(self) -> frozenset[int]:
+        """The codes that have a handler."""
+        return frozenset(self._table)
+
     def __call__(self, frame: Frame, peer: Peer) -> None:
         """Answer one frame, now or later. Never raises."""
         try:

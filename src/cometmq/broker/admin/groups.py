@@ -6,10 +6,10 @@ Refuses to keep state. Java: AdminBrokerProcessor (updateAndCreateSubscriptionGr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.paging import page_of
-from cometmq.broker.groups import missing
 from cometmq.errors import Reject
 from cometmq.net.edge import Reply
 from cometmq.rules.names import group_problem
@@ -106,18 +106,23 @@ class GroupRequests:
         return Reply(remark="", body=encode_group_forbidden(group, topic, is_readable=is_readable))
 
     def tell(self, request: Command, _peer: Peer) -> Reply:
-        """Tell one group (352)."""
+        """Tell one group (352), made by that where first use makes groups."""
         name = GetSubscriptionGroupConfigRequestHeader.decode(request.ext).group
-        config = self._groups.get(name)
-        if config is None:
-            raise missing(name)
-        return Reply(body=encode_group_config(config))
+        return Reply(body=encode_group_config(self._groups.admit(name)))
 
     def _put(self, configs: Iterable[SubscriptionGroupConfig]) -> Reply:
         wanted = list(configs)
         for config in wanted:
             if problem := group_problem(config.group_name):
                 raise Reject(ResponseCode.INVALID_PARAMETER, problem)
+            if config.attributes:
+                raise Reject(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the attribute {next(iter(config.attributes))} of a group is not supported "
+                    "by this broker",
+                )
         for config in wanted:
-            self._groups.put(config)
+            before = self._groups.get(config.group_name)
+            kept = before.attributes if before else {}
+            self._groups.put(replace(config, attributes=kept))
         return Reply()

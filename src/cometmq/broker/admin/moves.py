@@ -91,10 +91,13 @@ class MoveRequests:
         live = self._clients.consumers.get(source)
         subscribed = live.subscriptions if live and not header.offline else {}
         for topic in topics:
-            if self._topics.get(topic) is None or (subscribed and topic not in subscribed):
+            config = self._topics.get(topic)
+            if config is None or (subscribed and topic not in subscribed):
                 continue
+            queues = range(max(config.read_queue_nums, config.write_queue_nums))
             for queue_id, offset in offsets.queues_of(source, topic).items():
-                offsets.commit(header.dest_group, topic, queue_id, offset)
+                if queue_id in queues:
+                    offsets.commit(header.dest_group, topic, queue_id, offset)
         return Reply()
 
     def correction(self, request: Command, _peer: Peer) -> Reply:

@@ -6,6 +6,7 @@ Java: AdminBrokerProcessor (getTopicStatsInfo, getConsumeStats and their like).
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.topics import no_topic
@@ -136,7 +137,7 @@ class ProgressRequests:
             self._span(header.group, header.topic, queue_id)
             for queue_id in range(config.write_queue_nums)
         ]
-        return Reply(body=encode_time_spans(spans))
+        return Reply(body=encode_time_spans(spans, _shown))
 
     def all_offsets(self, _request: Command, _peer: Peer) -> Reply:
         """Tell all committed offsets (43), as they are in consumerOffset.json."""
@@ -199,3 +200,9 @@ class ProgressRequests:
             else first_ms,
             delay_time=max(0, self._now_ms() - next_ms) if next_ms >= 0 else 0,
         )
+
+
+def _shown(ms: int) -> str:
+    """A time as people read it here, the way Java writes it in this answer."""
+    seconds, rest = divmod(ms, 1000)
+    return f"{time.strftime('%Y-%m-%d#%H:%M:%S', time.localtime(seconds))}:{rest:03}"

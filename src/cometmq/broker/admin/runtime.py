@@ -150,7 +150,6 @@ class RuntimeRequests:
             "commitLogMinOffset": str(store.min_phy_offset),
             "commitLogMaxOffset": str(store.max_phy_offset),
             "earliestMessageTimeStamp": str(self._earliest_ms()),
-            "remainHowManyDataToCommit": "0 B",
             "remainHowManyDataToFlush": "0 B",
         }
 

@@ -30,7 +30,7 @@ from cometmq.wire.bodies import shape
 from cometmq.wire.bodies.heartbeat import subscription_fields, subscription_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from cometmq.model.queue import MessageQueue
 
@@ -137,9 +137,9 @@ def decode_consume_stats(data: bytes) -> ConsumeStats:
     )
 
 
-def encode_time_spans(spans: Iterable[QueueTimeSpan]) -> bytes:
-    """Write the answer to 303."""
-    return java_json.dumps({"consumeTimeSpanSet": [_span_fields(span) for span in spans]})
+def encode_time_spans(spans: Iterable[QueueTimeSpan], shown: Callable[[int], str]) -> bytes:
+    """Write the answer to 303; `shown` writes a time out as people read it."""
+    return java_json.dumps({"consumeTimeSpanSet": [_span_fields(span, shown) for span in spans]})
 
 
 def decode_time_spans(data: bytes) -> list[QueueTimeSpan]:
@@ -239,13 +239,16 @@ def _offset_wrapper_of(value: Any) -> OffsetWrapper:
     )
 
 
-def _span_fields(span: QueueTimeSpan) -> dict[str, object]:
+def _span_fields(span: QueueTimeSpan, shown: Callable[[int], str]) -> dict[str, object]:
     return {
         "consumeTimeStamp": span.consume_time_stamp,
+        "consumeTimeStampStr": shown(span.consume_time_stamp),
         "delayTime": span.delay_time,
         "maxTimeStamp": span.max_time_stamp,
+        "maxTimeStampStr": shown(span.max_time_stamp),
         "messageQueue": shape.queue_fields(span.message_queue),
         "minTimeStamp": span.min_time_stamp,
+        "minTimeStampStr": shown(span.min_time_stamp),
     }
 
 

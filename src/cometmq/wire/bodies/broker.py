@@ -133,7 +133,6 @@ def encode_group_forbidden(group: str, topic: str, *, is_readable: bool) -> byte
 def encode_lone_master(max_phy_offset: int) -> bytes:
     """Write the answer to 907 of a master without slaves, whose log ends there."""
     client = {
-        "activated": False,
         "lastReadTimestamp": 0,
         "lastWriteTimestamp": 0,
         "masterFlushOffset": 0,

@@ -175,7 +175,7 @@ class ViewBrokerStatsDataRequestHeader(Header):
 class GetConsumeStatsInBrokerHeader(Header):
     """Every group's progress on this broker (317), of order topics only if so asked."""
 
-    is_order: bool
+    is_order: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
