@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from cometmq.world.ports import Files
 
 TIMEOUT_S = 10.0
-SMALL_STORE = StoreSettings(commit_log_file_bytes=16 * 1024 * 1024)
+SMALL_STORE = StoreSettings(
+    commit_log_file_bytes=16 * 1024 * 1024, max_hash_slot_num=5_000, max_index_num=20_000
+)
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:

@@ -7,7 +7,6 @@ goes through it backwards. Java: BrokerController, BrokerStartup.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import socket
 from contextlib import AsyncExitStack, ExitStack
@@ -258,8 +257,6 @@ class Broker:
             file = TextFile(conf, world.files) if conf else None
             broker = cls(settings, opened, store_settings, state, net or NetSettings(), world, file)
             undo.pop_all()
-        gc.collect()
-        gc.freeze()  # nothing read at the start is garbage later
         return broker
 
     @property
