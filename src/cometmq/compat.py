@@ -182,12 +182,10 @@ class _Named:
     def set_session_credentials(
         self, access_key: str | bytes, access_secret: str | bytes, channel: str | bytes
     ) -> None:
-        """Refuse: requests are not signed yet. Raises ClientError."""
-        del access_secret, channel
-        raise ClientError(
-            f"requests cannot be signed with the access key {_text(access_key)!r}: leave out "
-            "set_session_credentials where the cluster asks for none"
-        )
+        """Set the keys that requests are signed with; the channel has no meaning any more."""
+        del channel
+        self._settings["access_key"] = _text(access_key)
+        self._settings["secret_key"] = _text(access_secret)
 
 
 class Producer(_Named):

@@ -6,12 +6,13 @@ Called with one JSON argument; ends when its standard input does.
 from __future__ import annotations
 
 import json
+import random
 import sys
 import time
 from pathlib import Path
 from threading import Lock
 
-from cometmq import ConsumeFrom, MessageExt, PushConsumer
+from cometmq import ConsumeFrom, MessageExt, PushConsumer, RetryLater
 
 
 def main() -> None:
@@ -20,6 +21,8 @@ def main() -> None:
     with Path(told["seen"]).open("a", buffering=1) as seen:
 
         def note(messages: list[MessageExt]) -> None:
+            if random.random() < told.get("fails", 0.0):
+                raise RetryLater("bad luck", suspend_ms=20)
             with lock:
                 for message in messages:
                     entry = [time.time(), message.queue_id, message.queue_offset]
@@ -29,7 +32,8 @@ def main() -> None:
         consumer = PushConsumer(
             told["group"],
             namesrv=told["namesrv"],
-            orderly=told["orderly"],
+            order=told.get("order") or ("queue" if told["orderly"] else "none"),
+            state_dir=told.get("state_dir", "state"),
             consume_from=ConsumeFrom.FIRST,
             batch_size=told["batch_size"],
             rebalance_s=2.0,

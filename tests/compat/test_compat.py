@@ -34,6 +34,7 @@ def old_message(topic, body):  # noqa: F811
 def test_a_program_of_the_old_client_runs(served, group, topic):  # noqa: F811
     producer = Producer("PID-XXX", timeout=5000, compress_level=1, max_message_size=1 << 20)
     producer.set_name_server_address(served.namesrv)
+    producer.set_session_credentials("key", "secret", "ALIYUN")  # signed; nobody checks it here
     producer.start()
     ret = producer.send_sync(old_message(topic, "XXXX"))
     assert (ret.status, ret.offset) == (SendStatus.OK, 0)
@@ -134,7 +135,5 @@ def test_what_is_not_offered_says_so():
     producer = Producer("PID-XXX")
     with pytest.raises(ClientError, match="set_name_server_address"):
         producer.set_name_server_domain("http://names")
-    with pytest.raises(ClientError, match="signed"):
-        producer.set_session_credentials("key", "secret", "ALIYUN")
     with pytest.raises(ClientError, match="start"):
         producer.send_sync(Message("t"))

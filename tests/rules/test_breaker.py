@@ -48,6 +48,13 @@ def test_what_had_begun_before_it_opened_neither_closes_nor_prolongs_it():
     assert breaker.next_probe == 1.0
 
 
+def test_calls_count_one_by_one_so_a_long_run_that_fails_at_last_is_no_outage():
+    breaker = Breaker(LIMITS)
+    for step in range(50):
+        breaker.succeeded(step, 0.0, is_probe=False, calls=9)
+        assert not breaker.failed(step, 0.0, is_probe=False)
+
+
 def test_a_probe_that_gave_nothing_lets_another_one_begin():
     breaker = Breaker(LIMITS)
     for key in "abc":

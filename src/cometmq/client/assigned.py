@@ -66,7 +66,7 @@ class Assigned:
         self.pull_task: asyncio.Task[None] | None = None
 
         self.told: int | None = None
-        """The offset that a broker surely has of us, where one waits for that."""
+        """The offset that a broker surely has of us; None where commits go with pulls."""
 
     @property
     def span(self) -> int:

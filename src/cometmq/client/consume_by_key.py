@@ -214,7 +214,8 @@ class ConsumeByKey:
         topic, breaker = work.assigned.queue.topic, work.keys.breaker
         self._count(call, now)
         if call.done:
-            if work.keys.succeeded(turn, call.done, now):
+            well = max(1, call.calls - bool(call.failed))
+            if work.keys.succeeded(turn, call.done, now, well):
                 log.warning("%s is handled again: the outage is over", topic)
                 self._topic_woken(topic)
             self._finished(work)

@@ -122,7 +122,7 @@ class PullLoop:
         accepted = assigned.window.put(result.messages, result.next_offset)
         if accepted:
             self._consume.feed(assigned, accepted)
-        elif not assigned.window.count:
+        elif not assigned.window.count and assigned.told is None:
             self._offsets.remember(assigned.queue, assigned.window.commit_offset)
 
     async def _pull(self, assigned: Assigned) -> PullResult:

@@ -55,6 +55,14 @@ class PushConsumer:
     `cometmq.rules.allocate`). `pull_interval_ms` is a pause after each pull that found
     something: it makes larger batches of a busy topic for less work in all. Offsets are committed
     every `persist_s` and at stop.
+
+    `order`: "none" (concurrent), "queue" (the same as `orderly`), or "key": under the queue's lock,
+    each key is a lane of its own. `key` is a property's name or a function of a message (None: the
+    sharding key); `without_key` says what a message without one is: a "barrier" in its queue, one
+    of one "lane", or "free". What is done above the committed offset is noted in `state_dir`
+    (~/.cometmq). `on_failure` says what becomes of failures (see `OnFailure`), `breaker` when they
+    count as an outage (by key). `workers="process"` runs plain handlers in `consume_threads`
+    processes; they must be importable, and a script needs `if __name__ == "__main__":`.
     """
 
     def __init__(self, group: str, **settings: Unpack[PushSettings]) -> None:

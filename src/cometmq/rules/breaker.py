@@ -80,14 +80,15 @@ class Breaker:
         """Note that a probe was not begun after all, or gave no result: another one may begin."""
         self._is_probing = False
 
-    def succeeded(self, key: Hashable, now: float, *, is_probe: bool) -> bool:
-        """Note a call that went well; whether this ended an outage.
+    def succeeded(self, key: Hashable, now: float, *, is_probe: bool, calls: int = 1) -> bool:
+        """Note so many calls that went well; whether this ended an outage.
 
         While open only the probe counts, not what had begun before.
         """
         if self.next_probe is None:
             self._openings = 0
-            self._results.append((now, key, True))
+            for _ in range(min(calls, self._limits.results)):
+                self._results.append((now, key, True))
             return False
         if is_probe:
             self._results.clear()

@@ -95,11 +95,14 @@ class KeyQueue(Generic[M]):
             self._top_ms = max(self._top_ms, message.store_ms)
         turn.lane.reason, turn.lane.since_ms = "", 0
 
-    def succeeded(self, turn: Turn[M], number: int, now: float) -> bool:
-        """Note that the handler is done with the first messages; whether an outage ended."""
+    def succeeded(self, turn: Turn[M], number: int, now: float, calls: int = 1) -> bool:
+        """Note that the handler is done with the first messages, in so many calls that went well.
+
+        Returns whether an outage ended.
+        """
         key = turn.key
         self.finish(turn, number)
-        return self.breaker.succeeded(key, now, is_probe=turn.is_probe)
+        return self.breaker.succeeded(key, now, is_probe=turn.is_probe, calls=calls)
 
     def failed(
         self, turn: Turn[M], number: int, policy: FailurePolicy, rest_ms: int, now: float

@@ -1,0 +1,242 @@
+"""Consumers under pressure: orderly, concurrent and by key, beside the ceiling of each.
+
+    python bench/pressure.py                 ten consumers of ten threads, 16 then 100 queues
+    python bench/pressure.py --quick         three consumers, short
+    python bench/pressure.py --save NAME     also writes bench/results/NAME.txt
+
+The handler sleeps 10 ms, so the work is waiting: what counts is how many handlers run at once. Each
+consumer is a process of its own; all read a backlog of keyed messages. The ceiling is the smaller
+of queues (orderly), keys (by key) and threads, over the handler's time. At the end the topic is
+grown from 16 to 100 queues while messages are sent and handled, and it is counted how many were
+handled before an earlier one of their key: once with a backlog in the old queues, once without.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from cometmq import Admin, Message, Producer, PushConsumer
+from cometmq.testing.cluster import LocalCluster
+
+HERE = Path(__file__).resolve().parent
+HANDLER_S = 0.01
+BODY = b"x" * 100
+ORDERS = {"orderly": "queue", "concurrent": "none", "by key": "key"}
+
+
+@dataclass(frozen=True)
+class Load:
+    """How much, and for how long."""
+
+    consumers: int = 10
+    threads: int = 10
+    keys: int = 1000
+    backlog: int = 150_000
+    warm_s: float = 8.0
+    measured_s: float = 8.0
+
+    def ceiling(self, order: str, queues: int) -> float:
+        """Messages/s that waiting handlers allow."""
+        at_once = self.consumers * self.threads
+        if order == "orderly":
+            at_once = min(at_once, queues)
+        elif order == "by key":
+            at_once = min(at_once, self.keys)
+        return at_once / HANDLER_S
+
+
+QUICK = Load(consumers=3, threads=4, keys=100, backlog=20_000, warm_s=4.0, measured_s=3.0)
+
+
+def member(told: dict) -> None:
+    """One consumer: says on its output how many it has handled, whenever a line comes in."""
+    lock, counts, seen = threading.Lock(), [0], []
+
+    def handle(messages: list) -> None:
+        time.sleep(HANDLER_S)
+        with lock:
+            counts[0] += len(messages)
+            if told["notes"]:
+                for message in messages:
+                    step = int(message.properties["step"])
+                    seen.append((time.time(), message.sharding_key, step))
+
+    consumer = PushConsumer(
+        told["group"],
+        namesrv=told["namesrv"],
+        order=told["order"],
+        consume_threads=told["threads"],
+        consume_from="first",
+        state_dir=told["state_dir"],
+        rebalance_s=1.0,
+    )
+    consumer.subscribe(told["topic"], "*", handle)
+    with consumer:
+        for line in sys.stdin:
+            with lock:
+                asked = {"count": counts[0], "queues": len(consumer.assigned)}
+                if line.strip() == "seen":
+                    asked["seen"] = seen
+            print(json.dumps(asked), flush=True)
+
+
+class Group:
+    """The members of one group, in processes."""
+
+    def __init__(self, load: Load, namesrv: str, topic: str, order: str, *, notes=False) -> None:
+        self._place = tempfile.TemporaryDirectory(prefix="pressure-")
+        told = {"group": f"{order}-{topic}".replace(" ", "-"), "namesrv": namesrv, "topic": topic}
+        told |= {"order": ORDERS[order], "threads": load.threads, "notes": notes}
+        told["state_dir"] = self._place.name
+        self._members = [
+            subprocess.Popen(
+                [sys.executable, __file__, "--member", json.dumps(told)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(load.consumers)
+        ]
+
+    def ask(self, what="count") -> list[dict]:
+        for one in self._members:
+            one.stdin.write(what + "\n")
+            one.stdin.flush()
+        return [json.loads(one.stdout.readline()) for one in self._members]
+
+    def count(self) -> int:
+        return sum(found["count"] for found in self.ask())
+
+    def stop(self) -> None:
+        for one in self._members:
+            one.stdin.close()
+        for one in self._members:
+            one.wait(60)
+        self._place.cleanup()
+
+
+def fill(namesrv: str, topic: str, load: Load, count: int, first: int = 0) -> None:
+    """Send `count` messages of all keys in turn."""
+    with Producer("pressure", namesrv=namesrv) as producer:
+        for at in range(first, first + count, 5000):
+            part = range(at, min(at + 5000, first + count))
+            producer.send_many([keyed(topic, number, load.keys) for number in part], timeout_s=60)
+
+
+def keyed(topic: str, number: int, keys: int) -> Message:
+    key, step = number % keys, number // keys
+    return Message(topic, BODY, sharding_key=f"key-{key}", properties={"step": str(step)})
+
+
+def reached(load: Load, namesrv: str, topic: str, order: str) -> float:
+    """Messages/s of one group once it has settled."""
+    group = Group(load, namesrv, topic, order)
+    try:
+        time.sleep(load.warm_s)
+        before, began = group.count(), time.monotonic()
+        time.sleep(load.measured_s)
+        return (group.count() - before) / (time.monotonic() - began)
+    finally:
+        group.stop()
+
+
+def grown(load: Load, namesrv: str, topic: str, *, backlog: int) -> tuple[int, int, int]:
+    """Grow a topic live; messages, those handled before an earlier one of their key, keys hit."""
+    with Admin(namesrv=namesrv) as admin:
+        admin.create_topic(topic, queues=16)
+        fill(namesrv, topic, load, backlog)
+        group = Group(load, namesrv, topic, "by key", notes=True)
+        try:
+            time.sleep(load.warm_s / 2)
+            if not backlog:
+                fill(namesrv, topic, load, load.keys)
+                settle(group, load.keys)
+            admin.create_topic(topic, queues=100)
+            time.sleep(1.0)  # the next producer sees the new route
+            sent = backlog or load.keys
+            fill(namesrv, topic, load, 2 * load.keys, sent)
+            settle(group, sent + 2 * load.keys)
+            entries = sorted(tuple(one) for found in group.ask("seen") for one in found["seen"])
+        finally:
+            group.stop()
+    return (len(entries), *overtaken(entries))
+
+
+def settle(group: Group, count: int, timeout_s: float = 120.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while group.count() < count:
+        assert time.monotonic() < deadline, f"{count} messages were not handled in {timeout_s} s"
+        time.sleep(0.1)
+
+
+def overtaken(entries: list[tuple[float, str, int]]) -> tuple[int, int]:
+    """How many steps ended while an earlier one of their key had not, and of how many keys."""
+    steps = defaultdict(list)
+    for _, key, step in entries:
+        steps[key].append(step)
+    late = {
+        key: sum(min(own[at:]) < own[at] for at in range(len(own))) for key, own in steps.items()
+    }
+    return sum(late.values()), sum(1 for count in late.values() if count)
+
+
+def report(load: Load) -> list[str]:
+    lines = [
+        f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} CPUs, "
+        f"load {os.getloadavg()[0]:.1f} at the start",
+        f"{load.consumers} consumers of {load.threads} threads, a handler of "
+        f"{HANDLER_S * 1000:.0f} ms, {load.keys} keys, messages/s over {load.measured_s:g} s",
+        "",
+        f"{'queues':>6}  {'order':<10}  {'reached':>8}  {'ceiling':>8}  {'share':>5}",
+    ]
+    with LocalCluster() as cluster:
+        names = cluster.namesrv
+        for queues in (16, 100):
+            topic = f"pressure-{queues}"
+            with Admin(namesrv=names) as admin:
+                admin.create_topic(topic, queues=queues)
+            fill(names, topic, load, load.backlog)
+            for order in ORDERS:
+                rate, most = reached(load, names, topic, order), load.ceiling(order, queues)
+                lines.append(
+                    f"{queues:>6}  {order:<10}  {rate:>8.0f}  {most:>8.0f}  {rate / most:>5.2f}"
+                )
+                print(lines[-1], flush=True)
+        lines += ["", "grown live from 16 to 100 queues, by key:"]
+        for backlog in (20 * load.keys, 0):
+            count, late, keys = grown(load, names, f"grown-{backlog}", backlog=backlog)
+            what = f"{backlog} waiting in the old queues" if backlog else "nothing under way"
+            lines.append(
+                f"  {what}: {late} of {count} handled before an earlier one of their key "
+                f"({keys} of {load.keys} keys)"
+            )
+            print(lines[-1], flush=True)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--save", metavar="NAME")
+    parser.add_argument("--member", type=json.loads, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.member:
+        member(given.member)
+        return
+    lines = report(QUICK if given.quick else Load())
+    print("\n".join(["", *lines]))
+    if given.save:
+        (HERE / "results" / f"{given.save}.txt").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
