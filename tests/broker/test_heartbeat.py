@@ -233,3 +233,16 @@ def test_a_filter_is_checked_before_it_is_used(tmp_path: Path, kind: str, code: 
             assert answer.code == code
 
     run(story())
+
+
+def test_a_long_heartbeat_is_taken_and_a_longer_one_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            for count, code in ((2_000, 0), (20_000, 1)):
+                topics = [f"T{number}" for number in range(count)]
+                assert (await client.beat("long", *topics)).code == code
+            group = rig.broker.state.clients.consumers["long"]
+            assert len(group.subscriptions) == 2_000
+
+    run(story())

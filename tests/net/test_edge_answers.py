@@ -288,6 +288,20 @@ def test_too_many_unanswered_requests_are_refused_per_connection_and_in_all() ->
     run(story())
 
 
+def test_requests_by_which_a_client_lives_are_answered_however_much_is_unanswered() -> None:
+    async def story() -> None:
+        async with serving(
+            {PARK: _park, ECHO: echo}, net=NetSettings(in_flight_max=2), always=[ECHO]
+        ) as served:
+            raw = await served.connect()
+            raw.ask(PARK, 1)
+            raw.ask(PARK, 2)
+            assert (await raw.call(PARK, 3)).code == ResponseCode.SYSTEM_BUSY
+            assert (await raw.call(ECHO, 4, b"alive")).body == b"alive"
+
+    run(story())
+
+
 def test_one_way_requests_above_the_bound_do_not_pile_up() -> None:
     gate: asyncio.Event
     begun = 0

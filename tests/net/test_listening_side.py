@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cometmq.errors import RemotingTimeout, SendFailed, SettingsError, TooManyRequests
+from cometmq.net.complaints import TOLD_MAX
 from cometmq.net.edge import PARKED, Edge, Reply
 from cometmq.net.server import RemotingServer
 from cometmq.settings.net import NetSettings
 from cometmq.wire.command import Command, request, response
+from cometmq.wire.frame import HEADER_BYTES_MAX
 from net.listening import run, serving, until
 
 if TYPE_CHECKING:
@@ -147,6 +150,75 @@ def test_who_never_reads_is_cut_when_we_have_more_to_tell_than_the_bound() -> No
                 peer.oneway(request(40, 0, body=bytes(64 * 1024), oneway=True))
                 await asyncio.sleep(0)
             assert peer.is_closed
+
+    run(story())
+
+
+def test_unread_answers_are_bounded_over_all_connections() -> None:
+    net = NetSettings(write_buffer_bytes_max=16 * 1024, unsent_total_bytes_max=4 * 1024 * 1024)
+
+    async def story() -> None:
+        async with serving({ECHO: echo}, net=net) as served:
+            deaf = [await served.connect() for _ in range(4)]
+            for raw in deaf:
+                await raw.call(ECHO)
+                raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            for turn in range(4_000):
+                served.peers[turn % 4].oneway(request(40, 0, body=bytes(16_384), oneway=True))
+                await asyncio.sleep(0)
+                if any(peer.is_closed for peer in served.peers):
+                    break
+            assert 0 < sum(peer.is_closed for peer in served.peers) < 4
+            good = await served.connect()
+            assert (await good.call(ECHO, body=b"alive")).body == b"alive"
+
+    run(story())
+
+
+def test_a_header_above_the_bound_ends_the_connection_before_it_is_read() -> None:
+    async def story() -> None:
+        async with serving({ECHO: echo}) as served:
+            raw = await served.connect()
+            length = HEADER_BYTES_MAX + 1
+            raw.writer.write((length + 4).to_bytes(4, "big") + length.to_bytes(4, "big"))
+            assert await raw.end() == b""
+
+    run(story())
+
+
+def test_what_strangers_make_us_log_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with serving({ECHO: echo}) as served:
+            for _ in range(3 * TOLD_MAX):
+                raw = await served.connect()
+                raw.writer.write(b"\xff" * 16)
+                assert await raw.end() == b""
+                await raw.close()
+
+    with caplog.at_level(logging.WARNING, "cometmq.net"):
+        run(story())
+    assert len(caplog.records) == TOLD_MAX
+
+
+def test_frames_of_a_long_chunk_are_all_answered_and_others_come_in_between() -> None:
+    seen: list[bytes] = []
+
+    def note(command: Command, _peer: Peer) -> Reply:
+        seen.append(command.body)
+        return Reply(body=command.body)
+
+    async def story() -> None:
+        async with serving({ECHO: note}) as served:
+            many, one = await served.connect(), await served.connect()
+            await one.call(ECHO)
+            frames = [request(ECHO, opaque, body=b"%d" % opaque) for opaque in range(1_000)]
+            many.writer.write(b"".join(frame.encode() for frame in frames))
+            one.ask(ECHO, 1, b"between")
+            assert (await one.next()).body == b"between"
+            for opaque in range(1_000):
+                assert (await many.next()).opaque == opaque
+            assert (await many.call(ECHO, 5_000)).opaque == 5_000
+            assert seen.index(b"between") < seen.index(b"999")
 
     run(story())
 

@@ -210,10 +210,7 @@ class Broker:
             table[code] = Announced(table[code], state.topics, self._outbound, settle, _why_not)
         table.update({code: Patient(table[code], store.aside) for code in codes.READERS})
         self._edge = Edge(
-            table,
-            settle=settle,
-            failed=_why_not,
-            fallback=codes.unsupported,
+            table, settle=settle, failed=_why_not, fallback=codes.unsupported, always=codes.ALWAYS
         )
         self._server = RemotingServer(self._edge, net, fast=fast)
         self._background = Background("broker")

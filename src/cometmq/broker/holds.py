@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.errors import Reject
 from cometmq.net.edge import finish_with
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from cometmq.net.peer import Peer
     from cometmq.rules.tags import Match
     from cometmq.wire.command import Command
+    from cometmq.wire.headers.pull import PullMessageRequestHeader
 
-    Again = Callable[[], Reply | bytes]
+    Again = Callable[[PullMessageRequestHeader, Command, Peer], Reply | bytes]
     Look = Callable[[int], bool]
 
 HOLDS_MAX = 200_000
@@ -41,28 +43,37 @@ HOLDS_PER_QUEUE_MAX = 256
 TURN_MAX = 16
 """Parked pulls that are looked at or answered before others get their turn."""
 
+TICK_S = 0.05
+"""How late a deadline may be seen, seconds. Deadlines share one timer: a timer for each parked pull
+would be four more objects for the garbage collector, which stops everything while it looks."""
+
 _QueueKey = tuple[str, int]
+_Key = TypeVar("_Key", int, tuple[str, int])
 
 
 class Hold:
-    """One parked request and what it takes to answer it."""
+    """One parked request and what it takes to answer it. Few objects: there may be very many."""
 
-    __slots__ = ("again", "end", "key", "look", "match", "offset", "peer", "request", "timer")
+    __slots__ = ("again", "due", "end", "header", "look", "match", "peer", "request")
 
     def __init__(
         self,
-        key: _QueueKey,
-        offset: int,
-        match: Match | None,
-        look: Look | None,
+        header: PullMessageRequestHeader,
         request: Command,
         peer: Peer,
         again: Again,
+        match: Match | None,
+        look: Look | None,
+        due: int,
     ) -> None:
-        self.key, self.offset, self.match, self.look = key, offset, match, look
-        self.end = offset
-        self.request, self.peer, self.again = request, peer, again
-        self.timer: asyncio.TimerHandle | None = None
+        self.header, self.request, self.peer, self.again = header, request, peer, again
+        self.match, self.look, self.due = match, look, due
+        self.end = 0
+
+    @property
+    def key(self) -> _QueueKey:
+        """The queue that it waits on."""
+        return self.header.topic, self.header.queue_id
 
 
 class Holds:
@@ -75,31 +86,31 @@ class Holds:
         self._queues: dict[_QueueKey, set[Hold]] = {}
         self._peers: dict[Peer, set[Hold]] = {}
         self._of_both: dict[tuple[Peer, _QueueKey], int] = {}
+        self._due: dict[int, set[Hold]] = {}
+        self._tick_at = 0
         self._woken: deque[Hold] = deque()
         self._arrived: dict[Hold, None] = {}
-        self._is_due = False
+        self._is_turn_due = self._is_ticking = False
         self.parked = 0
 
     def park(
         self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        match: Match | None,
+        header: PullMessageRequestHeader,
         request: Command,
         peer: Peer,
         again: Again,
         timeout_ms: int,
+        match: Match | None = None,
         look: Look | None = None,
     ) -> None:
-        """Keep the request until something past `offset` matches, or `timeout_ms` are over.
+        """Keep the request until something past its offset matches, or `timeout_ms` are over.
 
         What has a matching tags code is then shown to `look`, which gets the queue's new end and
         says whether anything new before it is wanted. `again` makes the answer. Raises Reject
         (SYSTEM_BUSY) when a bound is reached.
         """
-        mine, both = self._peers.get(peer), (peer, (topic, queue_id))
-        here = self._of_both.get(both, 0)
+        key = (header.topic, header.queue_id)
+        mine, here = self._peers.get(peer), self._of_both.get((peer, key), 0)
         if (
             self.parked >= self.holds_max
             or (mine and len(mine) >= self._per_peer_max)
@@ -110,24 +121,25 @@ class Holds:
                 f"{self.parked} pulls wait already, {len(mine or ())} of them yours, "
                 f"{here} of these on this queue; pull later",
             )
-        hold = Hold(both[1], offset, match, look, request, peer, again)
-        self._of_both[both] = here + 1
+        due = self._tick_after(timeout_ms)
+        hold = Hold(header, request, peer, again, match, look, due)
+        self._of_both[(peer, key)] = here + 1
         if mine is None:
             mine = self._peers[peer] = set()
             peer.on_close(self._drop_peer)
         mine.add(hold)
-        self._queues.setdefault(hold.key, set()).add(hold)
+        self._queues.setdefault(key, set()).add(hold)
+        self._due.setdefault(due, set()).add(hold)
         self.parked += 1
-        loop = asyncio.get_running_loop()
-        hold.timer = loop.call_later(timeout_ms / 1000, self._expire, hold)
 
     def arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
-        """Wake those whom a message of this code concerns; they are answered in this tick."""
+        """Wake those whom a message of this code concerns; the first are answered in this tick."""
         waiting = self._queues.get((topic, queue_id))
         if not waiting:
             return
         for hold in list(waiting):
-            if max_offset <= hold.offset or not (hold.match is None or hold.match(tags_code)):
+            match = hold.match
+            if max_offset <= hold.header.queue_offset or not (match is None or match(tags_code)):
                 continue
             if hold.look is None:
                 self._wake(hold)
@@ -146,7 +158,10 @@ class Holds:
         """Answer everybody, as at a deadline."""
         for waiting in list(self._queues.values()):
             for hold in list(waiting):
-                self._expire(hold)
+                self._take_out(hold)
+                _answer(hold)
+        while self._woken:
+            _answer(self._woken.popleft())
 
     def _wake(self, hold: Hold) -> None:
         self._take_out(hold)
@@ -155,12 +170,12 @@ class Holds:
 
     def _soon(self) -> None:
         """Have a turn in this tick: several arrivals make one pull."""
-        if not self._is_due:
-            self._is_due = True
+        if not self._is_turn_due:
+            self._is_turn_due = True
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        self._is_due = False
+        self._is_turn_due = False
         for _ in range(TURN_MAX):
             if self._woken:
                 hold = self._woken.popleft()
@@ -172,31 +187,55 @@ class Holds:
                 self._take_out(hold)
             else:
                 return
-            finish_with(hold.peer, hold.request, hold.again)
+            _answer(hold)
         if self._woken or self._arrived:
             self._soon()
 
-    def _expire(self, hold: Hold) -> None:
-        self._take_out(hold)
-        finish_with(hold.peer, hold.request, hold.again)
+    def _tick_after(self, timeout_ms: int) -> int:
+        """The first tick after a time from now; sees to it that ticks come."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if not self._is_ticking:
+            self._is_ticking, self._tick_at = True, int(now / TICK_S)
+            loop.call_later(TICK_S, self._tick)
+        return int((now + timeout_ms / 1000) / TICK_S) + 1
+
+    def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = int(loop.time() / TICK_S)
+        for due in range(self._tick_at, until + 1):
+            for hold in list(self._due.get(due, ())):
+                self._wake(hold)
+        self._tick_at, self._is_ticking = until, self.parked > 0
+        if self._is_ticking:
+            loop.call_later(TICK_S, self._tick)
 
     def _take_out(self, hold: Hold) -> None:
-        waiting = self._queues[hold.key]
-        waiting.discard(hold)
-        if not waiting:
-            del self._queues[hold.key]
+        key = hold.key
+        _discard(self._queues, key, hold)
+        _discard(self._due, hold.due, hold)
         mine = self._peers.get(hold.peer)
         if mine is not None:
             mine.discard(hold)
-        both = (hold.peer, hold.key)
+        both = (hold.peer, key)
         self._of_both[both] -= 1
         if not self._of_both[both]:
             del self._of_both[both]
         self._arrived.pop(hold, None)
         self.parked -= 1
-        if hold.timer:
-            hold.timer.cancel()
 
     def _drop_peer(self, peer: Peer) -> None:
         for hold in self._peers.pop(peer, set()):
             self._take_out(hold)
+
+
+def _answer(hold: Hold) -> None:
+    make = partial(hold.again, hold.header, hold.request, hold.peer)
+    finish_with(hold.peer, hold.request, make)
+
+
+def _discard(table: dict[_Key, set[Hold]], key: _Key, hold: Hold) -> None:
+    found = table[key]
+    found.discard(hold)
+    if not found:
+        del table[key]

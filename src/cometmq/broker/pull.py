@@ -102,6 +102,7 @@ class PullHandler:
         self._clients, self._filters = clients, filters
         self._offsets, self._holds = offsets, holds
         self._stats, self._now_ms = stats, now_ms
+        self._again = self._run_again  # one object for all that are parked
         self.adjust(settings)
 
     def adjust(self, settings: BrokerSettings) -> None:
@@ -200,24 +201,23 @@ class PullHandler:
             if settings.long_polling_enable
             else settings.short_polling_time_ms
         )
-
-        def again() -> Reply | bytes:
-            answer = self._answer(header, request, peer, may_park=False)
-            assert isinstance(answer, Reply | bytes), "waiting is disabled"
-            return answer
-
         self._holds.park(
-            header.topic,
-            header.queue_id,
-            header.queue_offset,
-            wanted.match,
+            header,
             request,
             peer,
-            again,
+            self._again,
             timeout_ms,
+            wanted.match,
             wanted.judge and Watch(self._store, header, wanted.judge),
         )
         return PARKED
+
+    def _run_again(
+        self, header: PullMessageRequestHeader, request: Command, peer: Peer
+    ) -> Reply | bytes:
+        answer = self._answer(header, request, peer, may_park=False)
+        assert isinstance(answer, Reply | bytes), "waiting is disabled"
+        return answer
 
     def _admit(
         self, header: PullMessageRequestHeader, code: int

@@ -54,6 +54,17 @@ READERS = (
 )
 """Requests that look into the store and change nothing."""
 
+ALWAYS = (
+    Code.HEART_BEAT,
+    Code.UNREGISTER_CLIENT,
+    Code.GET_CONSUMER_LIST_BY_GROUP,
+    Code.UPDATE_CONSUMER_OFFSET,
+    Code.GET_MAX_OFFSET,
+    Code.LOCK_BATCH_MQ,
+    Code.UNLOCK_BATCH_MQ,
+)
+"""Requests by which a client stays what it is; answered even when it has too much unanswered."""
+
 
 def table(
     *,

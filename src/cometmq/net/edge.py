@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from cometmq.errors import ProtocolError, Reject
+from cometmq.net.complaints import Complaints
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, encode_answer, response
 
@@ -97,9 +98,13 @@ class Edge:
         settle: Settle | None = None,
         failed: Failed = _flush_failed,
         fallback: Handler | None = None,
+        always: Collection[int] = (),
     ) -> None:
+        """`always`: codes that are answered at once, even for a peer with too much unanswered."""
         self._table = {int(code): handler for code, handler in table.items()}
         self._settle, self._failed, self._fallback = settle, failed, fallback or _unknown
+        self._always = frozenset(map(int, always))
+        self._complaints = Complaints(log)
         self._finish = self._finish_parked
         self._tasks: set[asyncio.Future[None]] = set()
 
@@ -113,13 +118,13 @@ class Edge:
         try:
             request = Command.decode(frame)
         except ProtocolError as error:
-            log.warning("closing %s: %s", peer.addr, error)
+            self._complaints.warn("closing %s: %s", peer.addr, error)
             peer.close()
             return
         if request.flag & _RESPONSE:
             peer.answered(request)
             return
-        if peer.is_full and not request.flag & _ONEWAY:
+        if peer.is_full and not request.flag & _ONEWAY and request.code not in self._always:
             peer.send(_BUSY.encode(request.opaque))
             return
         peer.language, peer.version = request.language, request.version
@@ -170,7 +175,7 @@ class Edge:
             self._await(peer, request, cast("Awaitable[Answered]", answer))
 
     def _await(self, peer: Peer, request: Command, answer: Awaitable[Answered]) -> None:
-        if peer.is_full:  # only a one-way request comes so far then; nobody waits for it
+        if peer.is_full and request.flag & _ONEWAY:  # nobody waits for it
             if asyncio.iscoroutine(answer):
                 answer.close()
             return

@@ -49,6 +49,7 @@ class Peer:
         "_out",
         "_outbox",
         "_transport",
+        "_unread",
         "_unsent_max",
         "addr",
         "host",
@@ -73,7 +74,7 @@ class Peer:
         self.addr, self.host = _address(transport.get_extra_info("peername"))
         self.language, self.version = 0, 0
         self.is_closed = self.is_blocked = self.is_marked = False
-        self.open, self.unsent_bytes = 0, 0
+        self.open, self.unsent_bytes, self._unread = 0, 0, 0
         self.parked: dict[int, tuple[Command, Finisher]] = {}
         self._transport, self._loop = transport, loop
         self._outbox, self._in_flight = outbox, in_flight
@@ -100,11 +101,30 @@ class Peer:
         transport = self._transport
         if not transport.is_closing():
             transport.write(out[0] if len(out) == 1 else b"".join(out))
-            if self.is_blocked and transport.get_write_buffer_size() > self._unsent_max:
-                log.warning("cutting %s: it does not read its answers", self.addr)
-                transport.abort()
+            if self.is_blocked:
+                self._count_unread()
         out.clear()
         self.unsent_bytes = 0
+
+    def block(self) -> None:
+        """The peer does not read: what is written for it counts from now on."""
+        self.is_blocked = True
+        self._count_unread()
+
+    def unblock(self) -> None:
+        """The peer reads again."""
+        self.is_blocked = False
+        self._in_flight.unread -= self._unread
+        self._unread = 0
+
+    def _count_unread(self) -> None:
+        """Note how much waits to be read, and cut the peer when that is too much, or all is."""
+        size, bounds = self._transport.get_write_buffer_size(), self._in_flight
+        bounds.unread += size - self._unread
+        self._unread = size
+        if size > self._unsent_max or bounds.unread > bounds.unread_max:
+            log.warning("cutting %s: it does not read its answers", self.addr)
+            self._transport.abort()
 
     def owe(self) -> None:
         """Count one request that will be answered later."""
@@ -205,6 +225,7 @@ class Peer:
         """Settle all debts; the connection calls it once, when it is gone."""
         self._in_flight.total -= self.open
         self.open, self.is_closed = 0, True
+        self.unblock()
         self._out.clear()
         self.unsent_bytes = 0
         self.parked.clear()

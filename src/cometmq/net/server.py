@@ -13,10 +13,12 @@ import errno
 import logging
 import os
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cometmq.errors import SettingsError
 from cometmq.net.chunks import bound_reads
+from cometmq.net.complaints import Complaints
 from cometmq.net.limits import InFlight
 from cometmq.net.outbox import Outbox
 from cometmq.net.peer import ANSWER_BYTES, Peer
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Answer = Callable[[Frame, Peer], None]
+
+TURN_FRAMES = 128
+"""Frames of one chunk that are answered before other connections get their turn."""
 
 _SWEEPS = 6
 """How often within the idle time silent connections are looked for."""
@@ -94,7 +99,8 @@ class Connection(asyncio.Protocol):
         elif frames:
             self._run(frames)
         if self._decoder.broken and not self._transport.is_closing():
-            log.warning("closing %s: %s", self.peer.addr, self._decoder.broken)
+            broken = self._decoder.broken
+            self._server.complaints.warn("closing %s: %s", self.peer.addr, broken)
             self.peer.close()
         self._see_what_waits()
 
@@ -116,7 +122,7 @@ class Connection(asyncio.Protocol):
         while frames:
             rest = iter(frames)
             peer.is_marked = True  # what is sent waits for the end of the chunk
-            for frame in rest:
+            for frame in islice(rest, TURN_FRAMES):
                 if fast is not None and fast.frame(frame):
                     continue
                 answer(frame, peer)
@@ -127,22 +133,38 @@ class Connection(asyncio.Protocol):
             if peer.is_blocked or (frames and self._transport.is_closing()):
                 self._backlog = frames  # never looked at when the connection is closing
                 return
+            if frames:  # others get their turn first
+                self._backlog = frames
+                self._transport.pause_reading()
+                self._server.soon(self._go_on)
+                return
+
+    def _go_on(self) -> None:
+        """Take the next frames of a chunk that held too many for one turn."""
+        if self.peer.is_blocked or self._transport.is_closing():
+            return  # whoever unblocks it takes them
+        frames, self._backlog = self._backlog, []
+        self._run(frames)
+        self._see_what_waits()
+        if not (self._backlog or self.peer.is_blocked or self._transport.is_closing()):
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         """Stop reading: whoever does not read our answers is not read either."""
-        self.peer.is_blocked = True
+        self.peer.block()
         if not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Go on where `pause_writing` stopped: first the frames in hand, then the socket."""
-        self.peer.is_blocked = self._is_quiet = False
+        self.peer.unblock()
+        self._is_quiet = False
         if self._transport.is_closing():
             return
         frames, self._backlog = self._backlog, []
         self._run(frames)
         self._see_what_waits()
-        if not self.peer.is_blocked and not self._transport.is_closing():
+        if not (self._backlog or self.peer.is_blocked or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def sweep(self, sweeps_max: int) -> None:
@@ -162,7 +184,10 @@ class RemotingServer:
     ) -> None:
         self.answer, self.settings, self.fast = answer, settings, fast
         self.connections: set[Connection] = set()
-        self._in_flight = InFlight(settings.in_flight_max, settings.in_flight_total_max)
+        self.complaints = Complaints(log)
+        self._in_flight = InFlight(
+            settings.in_flight_max, settings.in_flight_total_max, settings.unsent_total_bytes_max
+        )
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._outbox: Outbox
@@ -203,7 +228,8 @@ class RemotingServer:
         """Count a connection in; one too many is cut."""
         peer = Peer(transport, self._loop, self._outbox, self._in_flight, self.settings)
         if len(self.connections) >= self.settings.connections_max:
-            log.warning("refusing %s: %d connections are open", peer.addr, len(self.connections))
+            count = len(self.connections)
+            self.complaints.warn("refusing %s: %d connections are open", peer.addr, count)
             transport.abort()
         self.connections.add(connection)
         return peer
@@ -212,6 +238,10 @@ class RemotingServer:
     def in_flight(self) -> int:
         """How many requests of all connections wait for their answer."""
         return self._in_flight.total
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Have something called in the loop's next turn."""
+        self._loop.call_soon(callback)
 
     def _sweep(self) -> None:
         for connection in list(self.connections):

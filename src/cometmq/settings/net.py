@@ -28,6 +28,9 @@ class NetSettings:
     unsent_bytes_max: int = setting(
         128 * 1024 * 1024, note="unsent answers above which a connection is cut"
     )
+    unsent_total_bytes_max: int = setting(
+        1024 * 1024 * 1024, note="the same of all connections; who goes beyond it is cut"
+    )
     idle_s: float = setting(
         120.0, java="serverChannelMaxIdleTimeSeconds", note="silence after which we close"
     )
@@ -36,6 +39,7 @@ class NetSettings:
     def __post_init__(self) -> None:
         """Check every value."""
         at_least(self, 1024, "frame_bytes_max", "write_buffer_bytes_max", "unsent_bytes_max")
+        at_least(self, 1024, "unsent_total_bytes_max")
         at_least(self, 1, "connections_max", "in_flight_max", "in_flight_total_max")
         at_least(self, 1, "calls_max", "backlog")
         at_least(self, 0.05, "idle_s")

@@ -24,6 +24,9 @@ JSON = 0
 ROCKETMQ = 1
 """Serialize type of a binary header."""
 
+HEADER_BYTES_MAX = 1 << 18
+"""Longest header: properties of 32 KiB fit, however they are written."""
+
 _HEAD = Struct(">II")
 _unpack_head = _HEAD.unpack_from
 _pack_head = _HEAD.pack
@@ -71,8 +74,9 @@ class FrameDecoder:
         at, size = 0, len(data)
         while size - at >= 8:
             total, mark = _unpack_head(data, at)
-            body_at, end = at + 8 + (mark & 0xFFFFFF), at + 4 + total
-            if body_at > end or total > self._bytes_max - 4:
+            length = mark & 0xFFFFFF
+            body_at, end = at + 8 + length, at + 4 + total
+            if body_at > end or total > self._bytes_max - 4 or length > HEADER_BYTES_MAX:
                 self._break(total, mark)
                 return frames
             if end > size:
@@ -95,7 +99,7 @@ class FrameDecoder:
     def _break(self, total: int, mark: int) -> None:
         self.broken = ProtocolError(
             f"no RocketMQ frame: length {total}, header type and length {mark:#010x}, "
-            f"where at most {self._bytes_max} bytes are allowed"
+            f"where at most {self._bytes_max} bytes are allowed, {HEADER_BYTES_MAX} of header"
         )
 
 
