@@ -31,6 +31,7 @@ from cometmq.client.queue_locks import QueueLocks
 from cometmq.client.rebalance import Rebalance
 from cometmq.client.send_back import SendBack
 from cometmq.client.strategy import Parts
+from cometmq.client.trace import Trace
 from cometmq.client.workers import Tasks, Threads
 from cometmq.errors import ClientError, CometError, RemotingError
 from cometmq.model.group import INNER_PRODUCER_GROUP
@@ -74,8 +75,12 @@ class Engine:
             self._processes = Processes(options.consume_threads, handlers)
             subscriptions = copy(subscriptions)  # the consumer may be started again with its own
             subscriptions.run_through(self._processes.handler_of)
-        self._options, self._subscriptions = options, subscriptions
         self._core = core = Core(client_options, clock)
+        self._trace: Trace | None = None
+        if client_options.trace:
+            self._trace = Trace(core, options.group, "CONSUME", asyncio.get_running_loop())
+            subscriptions = self._trace.over(subscriptions)
+        self._options, self._subscriptions = options, subscriptions
         subscriptions.fix(clock.now_ms())
         self._rounds = Background(f"{core.client_id} rebalance")
         self._threads = Threads(options.consume_threads, f"cometmq-{options.group}")
@@ -151,6 +156,8 @@ class Engine:
             self._threads.close()
             if self._processes is not None:
                 await asyncio.get_running_loop().run_in_executor(None, self._processes.close)
+            if self._trace is not None:
+                await self._trace.flush()
             await self._core.stop()
 
     def _send_back(self) -> SendBack:

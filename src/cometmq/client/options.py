@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from cometmq.errors import SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import TransactionState
+from cometmq.model.topic import TRACE_TOPIC
 from cometmq.rules.latency_fault import TABLES
-from cometmq.rules.names import group_problem
+from cometmq.rules.names import group_problem, topic_problem
 from cometmq.rules.namespace import instance_of
 from cometmq.wire.compression import PACK
 from cometmq.wire.signature import Credentials
@@ -51,6 +52,7 @@ class ClientOptions:
     namespace_v2: str | None = None
     unit_name: str | None = None
     tls: ssl.SSLContext | None = None
+    trace: str | None = None
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -129,6 +131,7 @@ class ClientSettings(TypedDict, total=False):
     namespace_v2: str | None
     unit_name: str | None
     tls: ssl.SSLContext | bool | None
+    trace: bool | str | None
 
 
 def client_options(settings: Mapping[str, Any], environ: Mapping[str, str]) -> ClientOptions:
@@ -140,12 +143,26 @@ def client_options(settings: Mapping[str, Any], environ: Mapping[str, str]) -> C
     own["namesrv"] = name_servers(own.get("namesrv"), environ)
     if own.get("namespace") is None:
         own["namespace"] = next(filter(None, map(instance_of, own["namesrv"])), None)
+    if "trace" in own:
+        own["trace"] = _trace_topic(own["trace"])
     if "tls" in own:
         own["tls"] = _tls(own["tls"])
     return ClientOptions(**own)
 
 
 CLIENT_SETTINGS = frozenset(ClientSettings.__annotations__)
+
+
+def _trace_topic(given: object) -> str | None:
+    """The topic of the message trace: RocketMQ's own for True, another by its name."""
+    if given is None or given is False:
+        return None
+    topic = TRACE_TOPIC if given is True else given
+    check_type("trace", topic, str, "True or the name of a topic")
+    problem = topic_problem(str(topic))
+    if problem:
+        raise SettingsError(f"trace is {given!r}: {problem}")
+    return str(topic)
 
 
 def _tls(given: object) -> ssl.SSLContext | None:

@@ -155,7 +155,14 @@ def result_of(answer: Command, addr: str, queue: MessageQueue, msg_id: str) -> S
     header = SendMessageResponseHeader.decode(answer.ext)
     stored_in = MessageQueue(queue.topic, queue.broker_name, header.queue_id)
     return SendResult(
-        status, msg_id, stored_in, header.queue_offset, header.msg_id, header.transaction_id
+        status,
+        msg_id,
+        stored_in,
+        header.queue_offset,
+        header.msg_id,
+        header.transaction_id,
+        header.msg_region or "DefaultRegion",
+        header.trace_on is not False,
     )
 
 

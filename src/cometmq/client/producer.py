@@ -54,7 +54,8 @@ class AsyncProducer:
 
     `access_key`, `secret_key` and `security_token` sign all requests, `tls` (True or an
     SSLContext) encrypts them, `namespace` or `namespace_v2` is the instance of a shared cluster,
-    and `unit_name` a part of the client id. Use it as a context manager, or call start and stop.
+    and `unit_name` a part of the client id. `trace`, True or a topic's name, tells RocketMQ's trace
+    topic of every message. Use it as a context manager, or call start and stop.
     """
 
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
@@ -85,6 +86,8 @@ class AsyncProducer:
             self.sends.direct.close()
             self._transactions.close()
             await asyncio.gather(*self._pending, return_exceptions=True)
+            if self.sends.trace is not None:
+                await self.sends.trace.flush()
             core, self._core = self._core, None
             await core.stop()
 

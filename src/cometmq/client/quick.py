@@ -45,6 +45,7 @@ _PLAIN = [None, None, None, 0, 0, True]
 _WAIT = b"WAIT\\u0001true\\u0002"
 _new = tuple.__new__
 _OK = SendStatus.SEND_OK
+_REGION = "DefaultRegion"
 
 
 class QueueForm:
@@ -101,6 +102,7 @@ class Quick:
             or told.credentials is not None
             or told.namespace is not None
             or told.namespace_v2 is not None
+            or told.trace is not None
         )
         self._now_ms, self._take_key = core.clock.now_ms, core.uniq_keys.take
         self._views = core.routes.views
@@ -249,7 +251,9 @@ def result_of(place: QueueForm, addr: str, msg_id: str, answer: SendAnswer | Com
     queue_id, queue_offset, offset_msg_id, transaction_id = answer
     if queue.queue_id != queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
-    values = (_OK, msg_id, queue, queue_offset, offset_msg_id, transaction_id)
+    values = (
+        _OK, msg_id, queue, queue_offset, offset_msg_id, transaction_id, _REGION, True,
+    )  # fmt: skip
     result: SendResult = _new(SendResult, values)
     return result
 
@@ -267,7 +271,7 @@ def results_of(posted: PostedBatch, answer: SendAnswer | Command) -> list[SendRe
     if len(places) != len(ids):
         places = [offset_msg_ids] * len(ids)
     return [
-        _new(SendResult, (_OK, msg_id, queue, offset, place_id, None))
+        _new(SendResult, (_OK, msg_id, queue, offset, place_id, None, _REGION, True))
         for offset, (msg_id, place_id) in enumerate(zip(ids, places, strict=True), first)
     ]
 

@@ -8,6 +8,7 @@ Java: DefaultMQProducerImpl.sendDefaultImpl
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from cometmq.client.faults import Faults
 from cometmq.client.lanes import Lanes
 from cometmq.client.outgoing import Outgoing, outgoing
 from cometmq.client.quick import Quick, result_of
+from cometmq.client.trace import Trace
 from cometmq.errors import ClientError, CometError
 from cometmq.model.queue import MessageQueue
 
@@ -51,6 +53,9 @@ class Sends:
         self.bulk = Bulk(core, self.delivery, self.choice, self.quick, options)
         self.direct = Direct(core, self.quick, first=os.getpid())
         self._lanes = Lanes()
+        self.trace: Trace | None = None
+        if core.options.trace:
+            self.trace = Trace(core, options.group, "PRODUCE", asyncio.get_running_loop())
 
     async def in_lane(self, message: Message, deadline: float) -> SendResult:
         """Send a message with a sharding key after those of its key that came first."""
@@ -139,8 +144,16 @@ class Sends:
         async def choose(failed_broker: str | None) -> MessageQueue:
             return queue or await self.choose(message, failed_broker)
 
-        retries = self._options.retries
-        return await self.delivery.one(prepared, choose, retries, deadline, failed=failed)
+        retries, began = self._options.retries, asyncio.get_running_loop().time()
+        result: SendResult | None = None
+        try:
+            result = await self.delivery.one(prepared, choose, retries, deadline, failed=failed)
+        finally:
+            if self.trace is not None and result is None:
+                self.trace.failed(prepared, message, queue, began)
+        if self.trace is not None:
+            self.trace.sent(prepared, message, result, began)
+        return result
 
     async def _keyed(self, message: Message, deadline: float) -> SendResult:
         posted = self.quick.post(message, deadline)

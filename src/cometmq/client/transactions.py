@@ -136,6 +136,8 @@ class Transactions:
             transaction_id=half.transaction_id or half.msg_id,
             broker_name=half.queue.broker_name,
         )
+        if self._sends.trace is not None:
+            self._sends.trace.ended(topic, half, state, from_check=False)
         try:
             addr = self._core.routes.master(half.queue.broker_name)
             await self._core.ask(addr, request(RequestCode.END_TRANSACTION, 0, header), timeout_s)

@@ -29,6 +29,7 @@ class SendResult(NamedTuple):
     """The broker's answer to one message sent.
 
     `msg_id` is the id made by the producer (it survives retries), `offset_msg_id` the broker's.
+    `region_id` and `trace_on` are what the broker says for the message trace.
     """
 
     status: SendStatus
@@ -37,6 +38,8 @@ class SendResult(NamedTuple):
     queue_offset: int
     offset_msg_id: str
     transaction_id: str | None = None
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
 
 
 class TransactionState(Enum):

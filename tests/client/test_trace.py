@@ -1,0 +1,179 @@
+"""The message trace: what it says, and that it never gets in the way."""
+
+import asyncio
+
+import pytest
+
+from cometmq import (
+    AsyncPushConsumer,
+    BrokerError,
+    ConsumeFrom,
+    Message,
+    Producer,
+    PushConsumer,
+    SettingsError,
+)
+from cometmq.client import trace
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import response
+
+from .scripted import TOPIC, ScriptedPeer
+from .served import until
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+@pytest.fixture
+def peer():
+    made = ScriptedPeer()
+    made.answers[RequestCode.END_TRANSACTION] = made.fine
+    yield made
+    made.close()
+
+
+def told(peer, topic="tr"):
+    """The records that the topic was told, each a list of fields, and the keys of the messages."""
+    sent = [command for command in peer.of(SEND) if command.ext["b"] == topic]
+    records = "".join(command.body.decode() for command in sent).split("\x02")
+    return [record.split("\x01") for record in records if record], [c.ext["i"] for c in sent]
+
+
+def test_a_producer_tells_of_each_message_and_of_the_end_of_a_transaction(peer):
+    with Producer("g", namesrv=peer.addr, trace="tr") as producer:
+        plain = producer.send(Message(TOPIC, b"hello", tags="t", keys="k1 k2"))
+        delayed = producer.send(Message(TOPIC, b"x", delay_level=3))
+        with producer.transaction() as tx:
+            half = tx.send(Message(TOPIC, b"xy", sharding_key="s"))
+        peer.answers[SEND] = refuse_but("tr", peer)
+        with pytest.raises(BrokerError):
+            producer.send(Message(TOPIC, b"refused"))
+    records, keys = told(peer)
+    kinds = [record[0] for record in records]
+    assert kinds == ["Pub", "Pub", "Pub", "EndTransaction", "Pub"]
+    first = records[0]
+    assert [first[3], *first[4:10]] == ["g", TOPIC, plain.msg_id, "t", "k1 k2", peer.addr, "5"]
+    assert first[11:] == ["0", plain.offset_msg_id, "true"]
+    assert int(first[1]) > 1_600_000_000_000
+    assert [record[11] for record in records[1:3]] == ["3", "1"]
+    assert records[3][5:7] == [half.msg_id, ""]
+    assert records[3][9:] == ["2", half.msg_id, "COMMIT_MESSAGE", "false"]
+    assert records[4][13] == "false"
+    assert {"k1", "k2", plain.msg_id, delayed.msg_id} <= set(
+        keys[0].partition("KEYS\x01")[2].partition("\x02")[0].split()
+    )
+
+
+def refuse_but(topic, peer):
+    def answer(command):
+        if command.ext["b"] == topic:
+            return peer.stored(command)
+        return response(command.opaque, ResponseCode.MESSAGE_ILLEGAL, remark="no")
+
+    return answer
+
+
+def test_a_broker_that_wants_no_trace_gets_none_and_a_refused_trace_harms_nobody(peer):
+    stored = peer.stored
+
+    def quiet(command):
+        answer = stored(command)
+        answer.ext["TRACE_ON"] = "false"
+        return answer
+
+    peer.answers[SEND] = quiet
+    with Producer("g", namesrv=peer.addr, trace="tr") as producer:
+        producer.send(Message(TOPIC, b"x"))
+    assert told(peer) == ([], [])
+
+    def refuse_trace(command):
+        if command.ext["b"] == "tr":
+            return response(command.opaque, ResponseCode.MESSAGE_ILLEGAL, remark="no")
+        return stored(command)
+
+    peer.answers[SEND] = refuse_trace
+    with Producer("g", namesrv=peer.addr, trace="tr") as producer:
+        for _ in range(3):
+            producer.send(Message(TOPIC, b"x"))
+        told_by = producer._inner.sends.trace
+    assert told_by.dropped == 3
+
+
+def test_records_beyond_the_bound_are_dropped_and_messages_of_the_topic_are_cut(peer, monkeypatch):
+    monkeypatch.setattr(trace, "WAITING_MAX", 30)
+    monkeypatch.setattr(trace, "LOOK_S", 3600.0)
+    with Producer("g", namesrv=peer.addr, trace="tr") as producer:
+        for _ in range(35):
+            producer.send(Message(TOPIC, b"x"))
+        assert producer._inner.sends.trace.dropped == 5
+    records, keys = told(peer)
+    assert (len(records), len(keys)) == (30, 2)
+
+
+def test_a_consumer_tells_before_and_after_each_handling(served, make_topic, group):
+    topic, to = make_topic(served), make_topic(served, queues=1)
+    seen, records = [], []
+
+    def handle(messages):
+        seen.append(messages[0].body)
+        if seen == [b"one"]:
+            raise ValueError("once more")
+
+    def note(messages):
+        for message in messages:
+            records.extend(r.split("\x01") for r in message.body.decode().split("\x02") if r)
+
+    with Producer(group, namesrv=served.namesrv) as producer:
+        sent = producer.send(Message(topic, b"one", keys="k"))
+    first = {"namesrv": served.namesrv, "consume_from": ConsumeFrom.FIRST}
+    consumer = PushConsumer(group, trace=to, **first)
+    consumer.subscribe(topic, "*", handle)
+    reader = PushConsumer(f"{group}-reader", **first)
+    reader.subscribe(to, "*", note)
+    with reader:
+        with consumer:
+            until(lambda: len(seen) >= 2)
+        until(lambda: len(records) >= 4)
+    by_kind = {kind: [r for r in records if r[0] == kind] for kind in ("SubBefore", "SubAfter")}
+    assert [r[5] for r in by_kind["SubBefore"]] == [sent.msg_id] * 2
+    assert [r[6] for r in by_kind["SubBefore"]] == ["0", "1"]
+    assert [(r[4], r[6], r[8]) for r in by_kind["SubAfter"]] == [
+        ("false", "2", group),
+        ("true", "0", group),
+    ]
+    assert [r[1] for r in by_kind["SubAfter"]] == [r[4] for r in by_kind["SubBefore"]]
+
+
+def test_an_async_handler_is_traced_as_well(served, make_topic, group):
+    topic, to = make_topic(served), make_topic(served, queues=1)
+
+    async def story():
+        seen = asyncio.Event()
+
+        async def handle(messages):
+            seen.set()
+
+        consumer = AsyncPushConsumer(
+            group, namesrv=served.namesrv, consume_from=ConsumeFrom.FIRST, trace=to
+        )
+        consumer.subscribe(topic, "*", handle)
+        async with consumer, asyncio.timeout(30):
+            await seen.wait()
+
+    with Producer(group, namesrv=served.namesrv) as producer:
+        producer.send(Message(topic, b"one"))
+        asyncio.run(story())
+        got = []
+        reader = PushConsumer(
+            f"{group}-reader", namesrv=served.namesrv, consume_from=ConsumeFrom.FIRST
+        )
+        reader.subscribe(to, "*", lambda messages: got.extend(m.body for m in messages))
+        with reader:
+            until(lambda: got)
+    assert b"SubBefore" in got[0]
+    assert b"SubAfter" in got[0]
+
+
+def test_a_bad_trace_topic_is_refused():
+    for wrong in ("no spaces", 5):
+        with pytest.raises(SettingsError, match="trace"):
+            Producer("g", namesrv="127.0.0.1:1", trace=wrong)
