@@ -114,10 +114,12 @@ class Quick:
 
         `turn` is the caller's own, from a thread of its own; without it the topic's next one.
         """
-        body, topic = message.body, message.topic
+        body, topic, tags = message.body, message.topic, message.tags
         if (
             self._is_off
             or type(body) is not bytes
+            or type(topic) is not str
+            or (tags is not None and type(tags) is not str)
             or not 0 < len(body) < self._body_below
             or message.properties
             or message.flag
@@ -125,7 +127,7 @@ class Quick:
             or not message.wait_store_ok
         ):
             return None
-        key, tail = message.sharding_key, self._tails.get(message.tags)
+        key, tail = message.sharding_key, self._tails.get(tags)
         if tail is None or message.keys or key is not None:
             tail = self._tail(message)
             if tail is None:
