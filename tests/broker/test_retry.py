@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from broker.rig import Client, Rig, properties_of, records, run, running
 from broker.test_delay import received
 from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
+from cometmq.store.results import Draft
 from cometmq.wire.bodies.lock import LockRequest, encode_lock_request
 from cometmq.wire.codes import RequestCode, ResponseCode
 
@@ -382,5 +384,25 @@ def test_one_message_may_die_in_two_groups(tmp_path: Path) -> None:
             for group in ("CG", "DG"):
                 assert (await send_back(client, record, group=group, delayLevel=-1)).code == 0
                 assert len(records(await client.pull("%DLQ%" + group))) == 1
+
+    run(story())
+
+
+def test_of_many_dead_letters_the_old_ones_are_read_back_behind_the_start(tmp_path: Path) -> None:
+    def letter(number: int) -> Draft:
+        return Draft("T", 0, b"x", b"UNIQ_KEY\x01id-%d\x02" % number)
+
+    async def story() -> None:
+        async with running(tmp_path, dead_letter_deduplicate=True) as rig:
+            first = [rig.broker.state.dead_letters.bury("G", letter(n)) for n in range(700)]
+        async with running(tmp_path, dead_letter_deduplicate=True) as rig:
+            letters = rig.broker.state.dead_letters
+            assert letters.bury("G", letter(699)).queue_offset == first[699].queue_offset
+            async with asyncio.timeout(20):
+                while len(letters._origins["%DLQ%G"]) < 700:
+                    await asyncio.sleep(0.01)
+            for number in (0, 1, 350, 698):
+                assert letters.bury("G", letter(number)).queue_offset == first[number].queue_offset
+            assert letters.bury("G", letter(700)).queue_offset == 700
 
     run(story())

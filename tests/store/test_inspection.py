@@ -7,6 +7,7 @@ import pytest
 
 from cometmq.cli.main import run
 from cometmq.errors import NotAStore
+from cometmq.store.index_file import Shape
 from cometmq.store.inspection import Inspection
 from cometmq.world.system import SystemFiles
 
@@ -17,7 +18,7 @@ def fingerprint(root):
 
 def verify(shop):
     before = fingerprint(shop.root)
-    with Inspection(shop.root, SystemFiles()) as inspection:
+    with Inspection(shop.root, SystemFiles(), Shape(1500, 60)) as inspection:
         report = inspection.verify()
     assert fingerprint(shop.root) == before
     return report
@@ -40,6 +41,41 @@ def test_a_whole_store_is_called_whole(tell, how):
         assert (report.records, report.end, report.was_stopped) == (50, end, how == "stop")
         assert report.topics == {"T": 40, "U": 10}
         assert (report.damage, report.notes, report.queues) == ([], [], 4)
+
+    tell(story)
+
+
+def _no_entry(raw):
+    at = Shape(1500, 60).entries_at + 7 * 20
+    raw[at : at + 20] = bytes(20)
+
+
+def _wild_slot(raw):
+    at = next(at for at in range(40, 6040, 4) if any(raw[at : at + 4]))
+    raw[at : at + 4] = b"\x7f\xff\xff\xff"
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda raw: raw.__delitem__(slice(-9, None)), "bytes, not"),
+        (_no_entry, "lacks 1 entries"),
+        (_wild_slot, "1 slots"),
+        (lambda raw: raw.__setitem__(slice(36, 40), b"\0\0\xff\0"), "says it has"),
+    ],
+)
+def test_what_is_wrong_with_the_index_is_noted_and_is_no_loss(tell, harm, said):
+    async def story(shop):
+        await fill(shop)
+        await shop.store.lookup.catch_up()
+        await shop.stop()
+        path = min((shop.root / "index").iterdir())
+        raw = bytearray(path.read_bytes())
+        harm(raw)
+        path.write_bytes(raw)
+        report = verify(shop)
+        assert not report.damage
+        assert any(said in note for note in report.notes), report.notes
 
     tell(story)
 

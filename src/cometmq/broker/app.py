@@ -316,6 +316,7 @@ class Broker:
         every(FILTERS_S, self.state.filters.save_aside, name="consumer filters")
         every(HOUSEKEEPING_S, self._close_silent_clients, name="housekeeping of clients")
         every(SAMPLE_S, self.state.stats.sample_in_slices, name="statistics", first_s=0)
+        every(1.0, self.state.dead_letters.read_back, name="dead letters", first_s=0)
 
     async def _stop_background(self) -> None:
         await self._background.stop()

@@ -3,18 +3,21 @@
 Owns the properties that tell where a dead letter came from, and the memory that keeps one message
 from lying there twice (a setting): the last origins of each dead-letter queue, read back from the
 queue's tail at first use. Refuses to know why a message was given up; whoever buries it says so in
-properties. Invariant: a repeat is answered with the place of the first.
+properties. Of a long queue only the newest letters are read at once; `read_back`, in the
+background, reads the others and, after a start, the tails of all queues.
+Invariant: a repeat is answered with the place of the first, once that has been read back.
 Java: AbstractSendMessageProcessor; decisions in docs/decisions.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.fitting import fit
-from cometmq.model.topic import dlq_topic_of
+from cometmq.model.topic import DLQ_PREFIX, dlq_topic_of
 from cometmq.store.results import GetStatus, Placed, PutStatus
 from cometmq.wire import properties, stored
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from cometmq.broker.stats import Stats
     from cometmq.broker.topics import Topics
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.results import Draft
+    from cometmq.store.results import Draft, Got
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +36,8 @@ GROUPS_MAX = 128
 """Groups whose dead letters are remembered; the one not used for longest is forgotten."""
 
 _PULL_COUNT, _PULL_BYTES = 32, 1 << 20
+_AT_ONCE = 256
+"""Letters read back on the spot when a queue is not known yet: about a millisecond."""
 
 
 class DeadLetters:
@@ -44,6 +49,8 @@ class DeadLetters:
         self._store, self._topics, self._stats = store, topics, stats
         self._deduplicate = deduplicate
         self._origins: dict[str, dict[bytes, Placed]] = {}
+        self._unread: dict[str, range] = {}
+        self._has_begun = False
 
     def bury(self, group: str, draft: Draft) -> Placed:
         """Put the message into the group's dead-letter queue, or tell where it lies already.
@@ -83,34 +90,57 @@ class DeadLetters:
     def _known(self, topic: str) -> dict[bytes, Placed]:
         known = self._origins.pop(topic, None)
         if known is None:
-            known = self._read_back(topic)
+            known = self._begin(topic)
             if len(self._origins) >= GROUPS_MAX:
                 del self._origins[next(iter(self._origins))]
         self._origins[topic] = known
         return known
 
-    def _read_back(self, topic: str) -> dict[bytes, Placed]:
-        store, known = self._store, dict[bytes, Placed]()
-        end = store.max_offset(topic, 0)
-        offset = max(store.min_offset(topic, 0), end - ORIGINS_MAX)
+    def _begin(self, topic: str) -> dict[bytes, Placed]:
+        """Read the newest letters of a queue; the others will be read in the background."""
+        end = self._store.max_offset(topic, 0)
+        first = max(self._store.min_offset(topic, 0), end - ORIGINS_MAX)
+        offset = max(first, end - _AT_ONCE)
+        if first < offset:
+            self._unread[topic] = range(first, offset)
+        known: dict[bytes, Placed] = {}
         while offset < end:
-            got = store.get(topic, 0, offset, _PULL_COUNT, _PULL_BYTES, None)
-            if got.next_offset <= offset:
-                break
-            offset = got.next_offset
-            if got.status is GetStatus.FOUND:
-                for record in stored.iterate(got.body):
-                    origin = properties.find(record.properties, b"DLQ_ORIGIN_MESSAGE_ID")
-                    if origin:
-                        place = Placed(
-                            PutStatus.PUT_OK,
-                            record.phy_offset,
-                            record.size,
-                            record.queue_offset,
-                            record.store_ms,
-                        )
-                        _remember(known, origin, place)
+            got = self._store.get(topic, 0, offset, _PULL_COUNT, _PULL_BYTES)
+            offset = _learn(known, got, offset, end)
         return known
+
+    async def read_back(self) -> None:
+        """Read what is not known yet of the dead-letter queues, a pull at a time."""
+        if not self._has_begun:
+            self._has_begun = True
+            dead = [name for name in self._topics.table if name.startswith(DLQ_PREFIX)]
+            for topic in dead[-GROUPS_MAX:] if self._deduplicate else ():
+                self._known(topic)
+                await asyncio.sleep(0)
+        while self._unread:
+            topic, span = self._unread.popitem()
+            older: dict[bytes, Placed] = {}
+            offset = span.start
+            while offset < span.stop:
+                ask = partial(self._store.get, topic, 0, offset, _PULL_COUNT, _PULL_BYTES)
+                got = await self._store.aside.ask(ask)
+                offset = _learn(older, got, offset, span.stop)
+                await asyncio.sleep(0)
+            if (known := self._origins.get(topic)) is not None:
+                both = list((older | known).items())
+                known.clear()
+                known.update(both[-ORIGINS_MAX:])
+
+
+def _learn(known: dict[bytes, Placed], got: Got, offset: int, end: int) -> int:
+    """Remember the letters of one pull; where to go on."""
+    if got.status is GetStatus.FOUND:
+        for record in stored.iterate(got.body):
+            origin = properties.find(record.properties, b"DLQ_ORIGIN_MESSAGE_ID")
+            if origin and record.queue_offset < end:
+                place = record.phy_offset, record.size, record.queue_offset, record.store_ms
+                _remember(known, origin, Placed(PutStatus.PUT_OK, *place))
+    return got.next_offset if got.next_offset > offset else end
 
 
 def origin_of(raw: bytes) -> bytes:

@@ -44,14 +44,47 @@ class Keyed(NamedTuple):
     hashes: list[int]
 
 
+class KeyHashes:
+    """Hashes of messages' keys; remembers those of what repeats."""
+
+    def __init__(self) -> None:
+        self._topics: dict[bytes, int] = {}
+        self._tags: dict[tuple[bytes, bytes], int] = {}
+        self._ids: dict[tuple[bytes, bytes], int] = {}
+
+    def of(self, topic: bytes, raw: bytes) -> list[int]:
+        """The hashes a message is filed under."""
+        seed = self._topics.get(topic)
+        if seed is None:
+            seed = _remember(self._topics, topic, java_hash(topic.decode() + "#") & _MASK)
+        found = []
+        if unique := _find(raw, b"UNIQ_KEY"):
+            found.append(self._unique(topic, seed, unique))
+        if keys := _find(raw, b"KEYS"):
+            found += [_hash(seed, key) for key in keys.split(b" ") if key]
+        if tag := _find(raw, b"TAGS"):
+            hashed = self._tags.get((topic, tag))
+            if hashed is None:
+                hashed = _remember(self._tags, (topic, tag), _hash(seed, b"T#" + tag))
+            found.append(hashed)
+        return found
+
+    def _unique(self, topic: bytes, seed: int, unique: bytes) -> int:
+        if not unique.isascii():
+            return _hash(seed, unique)
+        start = topic, unique[:_ID_HEAD]
+        value = self._ids.get(start)
+        if value is None:
+            value = _remember(self._ids, start, _run(seed, start[1]))
+        return fold(_run(value, unique[_ID_HEAD:]))
+
+
 class IndexFeed:
     """Reads the log onwards from where it stands. Belongs to the store's loop."""
 
     def __init__(self, log: CommitLog, file_bytes: int) -> None:
         self._log, self._file_bytes = log, file_bytes
-        self._topics: dict[bytes, int] = {}
-        self._tags: dict[tuple[bytes, bytes], int] = {}
-        self._ids: dict[tuple[bytes, bytes], int] = {}
+        self._hashes = KeyHashes().of
 
     def read(self, at: int, end: int, count: int) -> tuple[list[Keyed], int]:
         """Up to `count` records of [at, end) and where to go on.
@@ -99,36 +132,10 @@ class IndexFeed:
             if _prefix(raw)[1] == stored.MAGIC_V2:
                 start = topic_at + 2
                 topic_end = start + _short_of(raw, topic_at)[0]
-            hashes = self.hashes(raw[start:topic_end], raw[topic_end + 2 :])
+            hashes = self._hashes(raw[start:topic_end], raw[topic_end + 2 :])
         except (error, IndexError, UnicodeDecodeError):
             return Keyed(at, size, 0, [])  # damaged: readers will not get it either
         return Keyed(at, size, store_ms, hashes)
-
-    def hashes(self, topic: bytes, raw: bytes) -> list[int]:
-        """The hashes a message is filed under."""
-        seed = self._topics.get(topic)
-        if seed is None:
-            seed = _remember(self._topics, topic, java_hash(topic.decode() + "#") & _MASK)
-        found = []
-        if unique := _find(raw, b"UNIQ_KEY"):
-            found.append(self._unique(topic, seed, unique))
-        if keys := _find(raw, b"KEYS"):
-            found += [_hash(seed, key) for key in keys.split(b" ") if key]
-        if tag := _find(raw, b"TAGS"):
-            hashed = self._tags.get((topic, tag))
-            if hashed is None:
-                hashed = _remember(self._tags, (topic, tag), _hash(seed, b"T#" + tag))
-            found.append(hashed)
-        return found
-
-    def _unique(self, topic: bytes, seed: int, unique: bytes) -> int:
-        if not unique.isascii():
-            return _hash(seed, unique)
-        start = topic, unique[:_ID_HEAD]
-        value = self._ids.get(start)
-        if value is None:
-            value = _remember(self._ids, start, _run(seed, start[1]))
-        return fold(_run(value, unique[_ID_HEAD:]))
 
 
 def _run(value: int, data: bytes) -> int:

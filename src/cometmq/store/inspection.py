@@ -1,7 +1,7 @@
 """Looking at a stopped store without changing it: what is whole, what is not, what lies where.
 
-Reads the log record by record, every checksum included, and compares the queues with it. What a
-start would mend by itself is told apart from what is lost.
+Reads the log record by record, every checksum included, and compares queues and index with it.
+What a start would mend by itself is told apart from what is lost.
 Java: none; mqadmin's exportMetadata and the checks of recovery come near.
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from cometmq.errors import NotAStore, StoreLocked
 from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.file_row import FileRow, OpenFiles
+from cometmq.store.index_check import DEFAULT_SHAPE, IndexCheck
 from cometmq.store.layout import Layout
 from cometmq.store.log_reader import LogReader
 from cometmq.wire import sysflag
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from cometmq.store.index_file import Shape
     from cometmq.wire.stored import Stored
     from cometmq.world.ports import Files, Held
 
@@ -49,8 +51,9 @@ class Report:
 class Inspection:
     """One stopped store, locked while it is looked at. A context manager."""
 
-    def __init__(self, root: Path, files: Files) -> None:
+    def __init__(self, root: Path, files: Files, index_shape: Shape = DEFAULT_SHAPE) -> None:
         """Raise NotAStore when there is no store, StoreLocked when a broker runs on it."""
+        self._index_shape = index_shape
         self._files = files
         self._layout = Layout(files, root)
         self._layout.check()
@@ -96,9 +99,11 @@ class Inspection:
         ends: Counter[tuple[str, int]] = Counter()
         self._check_files(report)
         missing: Counter[tuple[str, int]] = Counter()
+        index = IndexCheck(self._files, self._layout.index, self._index_shape)
         for record in self.records():
             report.records += 1
             report.topics[record.topic] += 1
+            index.see(record)
             report.end = record.phy_offset + record.size
             if sysflag.is_queued(record.sys_flag):
                 queue = record.topic, record.queue_id
@@ -108,6 +113,7 @@ class Inspection:
         report.queues = len(ends)
         self._check_end(report)
         self._check_queues(report, ends, missing)
+        report.notes += index.finish()
         return report
 
     def _check_files(self, report: Report) -> None:
