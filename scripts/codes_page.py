@@ -126,7 +126,8 @@ Made by `scripts/codes_page.py` from what a broker and a name server answer; a t
 
 What `mqadmin` and RocketMQ's dashboard do is requests of these codes. A code that is not supported
 is answered with 3 (REQUEST_CODE_NOT_SUPPORTED), and the connection stays. The commands are those
-of release 5.5.0.
+of release 5.5.0, run against Apache's broker and ours. Of the dashboard's calls all are supported
+but those about users and access control.
 
 ## Supported
 

@@ -162,3 +162,31 @@ def test_topics_that_a_name_server_calls_ordered_are_marked_so(tmp_path: Path) -
         await server.stop()
 
     run(story())
+
+
+def test_name_servers_change_while_the_broker_runs(tmp_path: Path) -> None:
+    async def until(server: NameServer, *, knows: bool) -> None:
+        async with asyncio.timeout(10):
+            while (await route(server, "TBW102") is not None) is not knows:
+                await asyncio.sleep(0.01)
+
+    async def story() -> None:
+        one, two = await name_server(), await name_server()
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+
+            async def use(*servers: NameServer) -> None:
+                line = f"namesrvAddr={';'.join(server.address for server in servers)}"
+                answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, None, line.encode())
+                assert answer.code == 0
+
+            await use(one)
+            await until(one, knows=True)
+            await use(two)
+            await until(two, knows=True)
+            await until(one, knows=False)
+        assert await route(two, "TBW102") is None
+        await one.stop()
+        await two.stop()
+
+    run(story())

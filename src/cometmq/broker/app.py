@@ -332,11 +332,10 @@ class Broker:
     async def _register(self) -> None:
         if self.settings.namesrv_addrs:
             await self._outbound.register()
-            self._background.every(1.0, self._outbound.run, name="registration", first_s=0)
+        self._background.every(1.0, self._outbound.run, name="registration", first_s=0)
 
     async def _unregister(self) -> None:
-        if self.settings.namesrv_addrs:
-            await self._outbound.unregister()
+        await self._outbound.unregister()
         await self._pool.close()
 
     def _table(

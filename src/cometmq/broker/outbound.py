@@ -101,6 +101,8 @@ class Outbound:
         self._is_changed, self._is_heard = asyncio.Event(), asyncio.Event()
         self._changes = self._heard = 0
         self._away: set[str] = set()
+        self._left: set[str] = set()
+        """Name servers that are no longer ours and have yet to hear it."""
         self.on_order_topics: Callable[[Iterable[str]], None] = lambda _topics: None
         """Called with the topics that a name server's order configuration names, if there are."""
 
@@ -108,6 +110,8 @@ class Outbound:
         """Work with these settings from now on."""
         self._settings = settings
         if settings.namesrv_addrs != self._name_servers:
+            self._left.update(self._name_servers)
+            self._left.difference_update(settings.namesrv_addrs)
             self._name_servers = settings.namesrv_addrs
             self._away.clear()
             self.changed()
@@ -147,6 +151,9 @@ class Outbound:
     async def register(self) -> int:
         """Register with all name servers; returns how many heard it."""
         self._is_changed.clear()
+        if self._left:
+            left, self._left = self._left, set()
+            await self._tell_all(self._farewell(), FAREWELL_S, left)
         changes, settings = self._changes, self._settings
         header = RegisterBrokerRequestHeader(
             broker_name=settings.broker_name,
@@ -157,7 +164,8 @@ class Outbound:
         )
         body = encode_registration(Registration(self._topics(), []))
         command = request(RequestCode.REGISTER_BROKER, 0, header, body)
-        count = await self._tell_all(command, settings.register_broker_timeout_ms / 1000)
+        timeout_s = settings.register_broker_timeout_ms / 1000
+        count = await self._tell_all(command, timeout_s, self._name_servers)
         self._heard = max(self._heard, changes)
         self._is_heard.set()
         self._is_heard = asyncio.Event()
@@ -165,6 +173,9 @@ class Outbound:
 
     async def unregister(self) -> int:
         """Say farewell to all name servers; returns how many heard it."""
+        return await self._tell_all(self._farewell(), FAREWELL_S, self._name_servers)
+
+    def _farewell(self) -> Command:
         settings = self._settings
         header = UnRegisterBrokerRequestHeader(
             broker_name=settings.broker_name,
@@ -172,12 +183,10 @@ class Outbound:
             cluster_name=settings.broker_cluster_name,
             broker_id=settings.broker_id,
         )
-        return await self._tell_all(request(RequestCode.UNREGISTER_BROKER, 0, header), FAREWELL_S)
+        return request(RequestCode.UNREGISTER_BROKER, 0, header)
 
-    async def _tell_all(self, command: Command, timeout_s: float) -> int:
-        heard = await asyncio.gather(
-            *(self._tell(addr, command, timeout_s) for addr in self._name_servers)
-        )
+    async def _tell_all(self, command: Command, timeout_s: float, addrs: Iterable[str]) -> int:
+        heard = await asyncio.gather(*(self._tell(addr, command, timeout_s) for addr in addrs))
         return sum(heard)
 
     async def _tell(self, addr: str, command: Command, timeout_s: float) -> bool:

@@ -117,10 +117,12 @@ class BrokerSettings:
         default=False, note="a message becomes a group's dead letter once; standalone: true"
     )
     enable_property_filter: bool = setting(
-        default=False, note="consumers may filter by SQL92; standalone: true"
+        default=False, note="consumers may filter by SQL92; standalone: true", live=True
     )
     filter_support_retry: bool = setting(
-        default=False, note="a retry topic's SQL92 subscription goes by the real topic's filter"
+        default=False,
+        note="a retry topic's SQL92 subscription goes by the real topic's filter",
+        live=True,
     )
     filter_data_clean_time_span_ms: int = setting(
         86_400_000, java="filterDataCleanTimeSpan", note="how long unused filters are remembered"
@@ -132,7 +134,9 @@ class BrokerSettings:
     enable_mixed_message_type: bool = setting(
         default=False, note="topics may be made for messages of any type"
     )
-    lite_pull_message_enable: bool = setting(default=True, note="lite pull consumers may read")
+    lite_pull_message_enable: bool = setting(
+        default=True, note="lite pull consumers may read", live=True
+    )
     notify_consumer_ids_changed_enable: bool = setting(
         default=True, note="tell a group's members when it grows or shrinks", live=True
     )
