@@ -24,6 +24,7 @@ class Server:
     name: str
     port: int
     pid: int
+    namesrv: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,9 @@ def broker(cores: Cores, parent: Path | None, conf: list[str]) -> Iterator[Serve
     try:
         _await(lambda: ready.exists() and ready.stat().st_size > 0, process, store / "log")
         _pin(process.pid, cores.server)
-        port = int(json.loads(ready.read_text())["broker"].rpartition(":")[2])
-        yield Server("broker", port, process.pid)
+        said = json.loads(ready.read_text())
+        port = int(said["broker"].rpartition(":")[2])
+        yield Server("broker", port, process.pid, said["namesrv"])
     finally:
         _end(process)
         log.close()

@@ -40,10 +40,12 @@ def main() -> None:
             lock_renew_s=0.5,
             lock_valid_s=2.0,
             persist_s=0.5,
+            instance_name=told.get("instance_name"),
         )
         consumer.subscribe(told["topic"], "*", note)
         with consumer:
             sys.stdin.read()
+            sys.stdout.write(f"{consumer.overlaps}\n")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,10 @@ class Member:
         options = {"orderly": True, "batch_size": 1, "pause_s": 0.0} | told
         argument = json.dumps(options | {"seen": str(seen)})
         self.process = subprocess.Popen(
-            [sys.executable, member.__file__, argument], stdin=subprocess.PIPE
+            [sys.executable, member.__file__, argument],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     @property
@@ -45,14 +48,17 @@ class Member:
         self._wait()
 
     def stop(self):
+        """End it cleanly; how many messages it knows to have had beside another member."""
         self.process.stdin.close()
+        overlaps = self.process.stdout.read()
         self._wait()
         assert self.process.returncode == 0
+        return int(overlaps)
 
     def _wait(self):
         self.process.wait(30)
-        if self.process.stdin:
-            self.process.stdin.close()
+        self.process.stdin.close()
+        self.process.stdout.close()
 
 
 @pytest.fixture

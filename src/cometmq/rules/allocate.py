@@ -129,9 +129,10 @@ STRATEGIES: dict[str, Allocate] = {
 """The strategies that need no arguments, by RocketMQ's names."""
 
 
-def _room(broker_name: str) -> str:
-    room, mark, _ = broker_name.partition("@")
-    return room if mark else ""
+def _room(broker_name: str) -> str | None:
+    """The room of a name like `room@name`; None of any other, two marks included."""
+    room, mark, name = broker_name.partition("@")
+    return room if mark and name and "@" not in name else None
 
 
 def _text(queue: MessageQueue) -> str:

@@ -1,0 +1,492 @@
+"""What consumers promise, on our broker and on Apache RocketMQ's: one sentence a test."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+from client.served import until
+from cometmq import (
+    Admin,
+    ConsumeFrom,
+    ConsumeStatus,
+    LitePullConsumer,
+    Message,
+    MessageExt,
+    MessageSelector,
+    Producer,
+    PullStatus,
+    PushConsumer,
+    RetryLater,
+)
+from cometmq.net.blocking import BlockingChannel
+from cometmq.wire.bodies.admin import decode_directly_result, decode_running_info
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.headers.admin import ResetOffsetRequestHeader
+from cometmq.wire.headers.client import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from cometmq import MessageQueue
+    from parity.conftest import House
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+COUNT = 60
+
+
+def send(house: House, topic: str, numbers: Iterable[int], **more: object) -> None:
+    with Producer("parity", namesrv=house.namesrv) as producer:
+        producer.send_many([Message(topic, str(n).encode(), **more) for n in numbers])
+
+
+def send_in_order(house: House, topic: str, numbers: Iterable[int], keys: int = 5) -> None:
+    with Producer("parity", namesrv=house.namesrv) as producer:
+        producer.send_many(
+            [Message(topic, str(n).encode(), sharding_key=f"key-{n % keys}") for n in numbers]
+        )
+
+
+def consumer(
+    house: House,
+    group: str,
+    topic: str,
+    handler: Callable[[Sequence[MessageExt]], object],
+    expression: str | MessageSelector = "*",
+    **settings: object,
+) -> PushConsumer:
+    settings = {"consume_from": ConsumeFrom.FIRST, "rebalance_s": 1.0, **settings}
+    made = PushConsumer(group, namesrv=house.namesrv, **settings)
+    made.subscribe(topic, expression, handler)
+    return made
+
+
+def own(member: PushConsumer, topic: str) -> set[MessageQueue]:
+    """The queues of a topic that a member works on."""
+    return {queue for queue in member.assigned if queue.topic == topic}
+
+
+class Seen:
+    """A handler that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.messages: list[MessageExt] = []
+
+    def __call__(self, messages: Sequence[MessageExt]) -> None:
+        self.messages += messages
+
+    @property
+    def numbers(self) -> list[int]:
+        return [int(message.body) for message in self.messages]
+
+    def wait(self, count: int, timeout_s: float = 60) -> None:
+        until(lambda: len(self.messages) >= count, timeout_s)
+
+
+def test_members_of_a_group_share_the_messages(house: House, topic: str, group: str) -> None:
+    one, other = Seen(), Seen()
+    with consumer(house, group, topic, one) as first, consumer(house, group, topic, other) as last:
+        until(lambda: [len(own(one, topic)) for one in (first, last)] == [2, 2])
+        assert not own(first, topic) & own(last, topic)
+        send_in_order(house, topic, range(COUNT), keys=20)
+        until(lambda: len(one.messages) + len(other.messages) >= COUNT)
+    assert set(one.numbers) | set(other.numbers) == set(range(COUNT))
+    assert one.numbers
+    assert other.numbers
+
+
+def test_broadcasting_gives_every_member_every_message(
+    house: House, topic: str, group: str, tmp_path: object
+) -> None:
+    send(house, topic, range(COUNT))
+    one, other = Seen(), Seen()
+    more = {"broadcasting": True, "offsets_dir": tmp_path}
+    with (
+        consumer(house, group, topic, one, instance_name="one", **more),
+        consumer(house, group, topic, other, instance_name="other", **more),
+    ):
+        one.wait(COUNT)
+        other.wait(COUNT)
+    assert Counter(one.numbers) == Counter(other.numbers) == Counter(range(COUNT))
+    again = Seen()
+    send(house, topic, [COUNT])
+    with consumer(house, group, topic, again, instance_name="one", **more):
+        again.wait(1)
+    assert again.numbers == [COUNT]
+
+
+def test_a_group_goes_on_where_it_committed(house: House, topic: str, group: str) -> None:
+    send(house, topic, range(COUNT))
+    seen = Seen()
+    with consumer(house, group, topic, seen):
+        seen.wait(COUNT)
+    send(house, topic, range(COUNT, COUNT + 5))
+    again = Seen()
+    with consumer(house, group, topic, again):
+        again.wait(5)
+    assert sorted(again.numbers) == list(range(COUNT, COUNT + 5))
+
+
+def test_from_last_a_new_group_of_a_young_topic_misses_nothing(
+    house: House, topic: str, group: str
+) -> None:
+    send(house, topic, range(10))
+    seen = Seen()
+    with consumer(house, group, topic, seen, consume_from=ConsumeFrom.LAST):
+        seen.wait(10)
+    assert sorted(seen.numbers) == list(range(10))
+
+
+def test_from_a_time_a_new_group_begins_there(
+    house: House, make_topic: Callable[[int], str], group: str
+) -> None:
+    topic = make_topic(1)
+    send(house, topic, range(10))
+    time.sleep(1.1)
+    middle_ms = int(time.time() * 1000)
+    time.sleep(1.1)
+    send(house, topic, range(10, 20))
+    seen = Seen()
+    settings = {"consume_from": ConsumeFrom.TIMESTAMP, "consume_timestamp_ms": middle_ms}
+    with consumer(house, group, topic, seen, **settings):
+        seen.wait(10)
+    assert sorted(seen.numbers) == list(range(10, 20))
+
+
+def test_tags_choose_messages(house: House, topic: str, group: str) -> None:
+    for tag, numbers in (("red", range(10)), ("blue", range(10, 20)), ("AaAa", range(20, 30))):
+        send(house, topic, numbers, tags=tag)
+    send(house, topic, range(30, 40), tags="BBBB")  # the same hash as AaAa
+    seen = Seen()
+    with consumer(house, group, topic, seen, "blue || AaAa"):
+        seen.wait(20)
+        time.sleep(0.5)
+    assert sorted(seen.numbers) == list(range(10, 30))
+
+
+def test_a_condition_in_sql_chooses_messages(house: House, topic: str, group: str) -> None:
+    with Producer("parity", namesrv=house.namesrv) as producer:
+        for n in range(20):
+            pairs = {"price": str(n), "colour": "red" if n % 2 else "blue"}
+            producer.send(Message(topic, str(n).encode(), properties=pairs))
+    seen = Seen()
+    selector = MessageSelector.by_sql("price BETWEEN 5 AND 14 AND colour = 'red'")
+    with consumer(house, group, topic, seen, selector):
+        seen.wait(5)
+        time.sleep(0.5)
+    assert sorted(seen.numbers) == [5, 7, 9, 11, 13]
+
+
+def test_a_condition_that_cannot_be_read_is_refused_at_the_start(
+    house: House, topic: str, group: str
+) -> None:
+    made = consumer(house, group, topic, Seen(), MessageSelector.by_sql("price >"))
+    with pytest.raises(Exception, match="price >"):
+        made.start()
+
+
+def test_a_failed_message_comes_again_by_the_retry_topic(
+    house: House, topic: str, group: str
+) -> None:
+    send(house, topic, range(6))
+    tries: dict[int, list[int]] = defaultdict(list)
+
+    def fail_twice(messages: Sequence[MessageExt]) -> None:
+        for message in messages:
+            tries[int(message.body)].append(message.reconsume_times)
+            assert message.topic == topic
+            if message.reconsume_times < 2:
+                raise RetryLater(delay_level=1)
+
+    with consumer(house, group, topic, fail_twice):
+        until(lambda: len(tries) == 6 and all(len(one) >= 3 for one in tries.values()), 90)
+    assert all(one[:3] == [0, 1, 2] for one in tries.values())
+
+
+def test_the_rest_of_a_batch_comes_again(
+    house: House, make_topic: Callable[[int], str], group: str
+) -> None:
+    topic = make_topic(1)
+    send(house, topic, range(8))
+    seen = Seen()
+
+    def first_half(messages: Sequence[MessageExt]) -> None:
+        seen(messages)
+        if messages[0].reconsume_times == 0:
+            raise RetryLater(done=len(messages) // 2, delay_level=1)
+
+    with consumer(house, group, topic, first_half, batch_size=8):
+        until(lambda: set(Counter(seen.numbers)) == set(range(8)))
+        until(lambda: len(seen.messages) >= 12)
+        time.sleep(1.0)
+    assert sum(Counter(seen.numbers).values()) == 12
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_after_its_attempts_a_message_is_a_dead_letter(
+    house: House, topic: str, group: str, orderly: bool
+) -> None:
+    send(house, topic, [7])
+    calls: list[int] = []
+
+    def fail(messages: Sequence[MessageExt]) -> None:
+        calls.append(messages[0].reconsume_times)
+        raise RetryLater("never", delay_level=1)
+
+    with consumer(house, group, topic, fail, max_attempts=3, orderly=orderly, suspend_ms=50):
+        until(lambda: len(calls) >= 3)
+        dead = Seen()
+        with LitePullConsumer(f"{group}-dead", namesrv=house.namesrv) as reader:
+            until(lambda: _has_dead(reader, f"%DLQ%{group}", dead))
+    assert calls == [0, 1, 2]
+    assert dead.numbers == [7]
+
+
+def _has_dead(reader: LitePullConsumer, topic: str, dead: Seen) -> bool:
+    with Admin(namesrv=reader._inner._client_options.namesrv) as admin:
+        if topic not in admin.topics():
+            return False
+        (queue,) = [one for one in admin.topic_stats(topic) if one.queue_id == 0]
+    dead(reader.pull(queue, "*", 0).messages)
+    return bool(dead.messages)
+
+
+def test_orderly_members_keep_the_order_of_each_key(house: House, topic: str, group: str) -> None:
+    seen: list[int] = []
+    lock = threading.Lock()
+
+    def note(messages: Sequence[MessageExt]) -> None:
+        with lock:
+            seen.extend(int(message.body) for message in messages)
+
+    with (
+        consumer(house, group, topic, note, orderly=True),
+        consumer(house, group, topic, note, orderly=True),
+    ):
+        send_in_order(house, topic, range(COUNT))
+        until(lambda: len(set(seen)) >= COUNT)
+    for key in range(5):
+        mine = [n for n in seen if n % 5 == key]
+        assert mine == sorted(mine)
+
+
+def test_an_orderly_queue_waits_for_a_message_that_fails(
+    house: House, make_topic: Callable[[int], str], group: str
+) -> None:
+    topic = make_topic(1)
+    send(house, topic, range(6))
+    calls: list[int] = []
+
+    def fail_on_2(messages: Sequence[MessageExt]) -> ConsumeStatus:
+        calls.append(int(messages[0].body))
+        if calls.count(2) in (1, 2) and calls[-1] == 2:
+            return ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+        return ConsumeStatus.SUCCESS
+
+    with consumer(house, group, topic, fail_on_2, orderly=True, suspend_ms=50):
+        until(lambda: len(calls) >= 8)
+    assert calls == [0, 1, 2, 2, 2, 3, 4, 5]
+
+
+def test_key_lanes_keep_the_order_of_each_key_in_parallel(
+    house: House, make_topic: Callable[[int], str], group: str, tmp_path: object
+) -> None:
+    topic = make_topic(1)
+    seen: list[int] = []
+
+    def note(messages: Sequence[MessageExt]) -> None:
+        seen.extend(int(message.body) for message in messages)
+
+    send_in_order(house, topic, range(COUNT))
+    with consumer(house, group, topic, note, order="key", state_dir=tmp_path):
+        until(lambda: len(seen) >= COUNT)
+    for key in range(5):
+        mine = [n for n in seen if n % 5 == key]
+        assert mine == sorted(mine)
+
+
+def test_a_delayed_message_comes_later(house: House, topic: str, group: str) -> None:
+    seen = Seen()
+    with consumer(house, group, topic, seen) as running:
+        until(lambda: running.assigned)
+        began = time.monotonic()
+        send(house, topic, [1], delay_level=5)  # 2 s
+        seen.wait(1)
+        assert time.monotonic() - began > 1.5
+
+
+def test_a_paused_consumer_gets_nothing_until_it_resumes(
+    house: House, topic: str, group: str
+) -> None:
+    seen = Seen()
+    with consumer(house, group, topic, seen, poll_suspend_s=1.0) as running:
+        until(lambda: len(running.assigned) >= 4)
+        running.pause()
+        time.sleep(6.5)  # the pulls under way come back; Apache's broker looks every 5 s
+        send(house, topic, range(10))
+        time.sleep(1.0)
+        assert not seen.messages
+        running.resume()
+        seen.wait(10)
+
+
+def lite(house: House, group: str, **settings: object) -> LitePullConsumer:
+    settings = {"consume_from": ConsumeFrom.FIRST, "rebalance_s": 1.0, **settings}
+    return LitePullConsumer(group, namesrv=house.namesrv, **settings)
+
+
+def polled(reader: LitePullConsumer, count: int) -> list[int]:
+    found: list[int] = []
+    end = time.monotonic() + 60
+    while len(found) < count and time.monotonic() < end:
+        found += [int(message.body) for message in reader.poll(1.0)]
+    return found
+
+
+def only_queue(house: House, topic: str) -> MessageQueue:
+    with Admin(namesrv=house.namesrv) as admin:
+        (queue,) = admin.queues(topic)
+    return queue
+
+
+def test_polling_members_share_the_messages(house: House, topic: str, group: str) -> None:
+    send(house, topic, range(COUNT))
+    one, other = lite(house, group), lite(house, group)
+    one.subscribe(topic)
+    other.subscribe(topic)
+    with one, other:
+        until(lambda: len(one.assigned) == len(other.assigned) == 2)
+        found: list[int] = []
+        until(lambda: found.extend(_numbers(one, other)) or len(found) >= COUNT)
+    assert set(found) == set(range(COUNT))
+
+
+def _numbers(*readers: LitePullConsumer) -> list[int]:
+    return [int(message.body) for reader in readers for message in reader.poll(0.1)]
+
+
+def test_polling_seeks_and_commits(
+    house: House, make_topic: Callable[[int], str], group: str
+) -> None:
+    topic = make_topic(1)
+    send(house, topic, range(30))
+    queue = only_queue(house, topic)
+    reader = lite(house, group, auto_commit=False)
+    reader.assign([queue])
+    with reader:
+        assert polled(reader, 10)[:10] == list(range(10))
+        reader.commit({queue: 10})
+        assert reader.committed(queue) == 10
+        reader.seek(queue, 25)
+        assert polled(reader, 5) == list(range(25, 30))
+        reader.seek_to_begin(queue)
+        assert polled(reader, 1)[0] == 0
+    again = lite(house, group, auto_commit=False)
+    again.assign([queue])
+    with again:
+        assert polled(again, 1)[0] == 10
+
+
+def test_polling_by_condition(house: House, topic: str, group: str) -> None:
+    with Producer("parity", namesrv=house.namesrv) as producer:
+        for n in range(20):
+            producer.send(Message(topic, str(n).encode(), properties={"price": str(n)}))
+    reader = lite(house, group)
+    reader.subscribe(topic, MessageSelector.by_sql("price >= 15"))
+    with reader:
+        assert sorted(polled(reader, 5)) == list(range(15, 20))
+
+
+def test_one_pull_says_what_it_found(
+    house: House, make_topic: Callable[[int], str], group: str
+) -> None:
+    topic = make_topic(1)
+    send(house, topic, range(10), tags="t")
+    queue = only_queue(house, topic)
+    with lite(house, group) as reader:
+        found = reader.pull(queue, "*", 4, 3)
+        numbers = [int(message.body) for message in found.messages]
+        assert numbers == [4, 5, 6][: len(numbers)]
+        assert found.next_offset == 4 + len(numbers) <= 7
+        assert (found.min_offset, found.max_offset) == (0, 10)
+        assert reader.pull(queue, "u", 0).status is PullStatus.NO_MATCHED_MSG
+        assert reader.pull(queue, "*", 10).status is PullStatus.NO_NEW_MSG
+        assert reader.pull(queue, "*", 99).status is PullStatus.OFFSET_ILLEGAL
+        later = threading.Timer(0.3, send, (house, topic, [77]))
+        later.start()
+        waited = reader.pull(queue, "*", 10, block_s=10)
+        later.join()
+        assert [int(message.body) for message in waited.messages] == [77]
+
+
+def test_a_time_is_found_in_a_queue(
+    house: House, make_topic: Callable[[int], str], group: str
+) -> None:
+    topic = make_topic(1)
+    send(house, topic, range(5))
+    time.sleep(0.6)
+    middle_ms = int(time.time() * 1000)
+    time.sleep(0.6)
+    send(house, topic, range(5, 10))
+    with lite(house, group) as reader:
+        assert reader.offset_for_timestamp(only_queue(house, topic), middle_ms) == 5
+
+
+def test_operators_see_what_a_member_does(house: House, topic: str, group: str) -> None:
+    send(house, topic, range(COUNT))
+    seen = Seen()
+    with consumer(house, group, topic, seen) as running:
+        seen.wait(COUNT)
+        until(lambda: len(running.assigned) == 5)  # the retry topic's queue comes later
+        header = GetConsumerRunningInfoRequestHeader(
+            consumer_group=group, client_id=running.client_id, jstack_enable=False
+        )
+        with BlockingChannel(house.broker) as channel:
+            answer = channel.call(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        info = decode_running_info(answer.body)
+        assert set(info.mq_table) == set(running.assigned)
+        assert {one.topic for one in info.subscriptions} == {topic, f"%RETRY%{group}"}
+        assert topic in info.status_table
+
+
+def test_operators_have_a_member_handle_one_message(house: House, topic: str, group: str) -> None:
+    send(house, topic, [5])
+    seen = Seen()
+    with consumer(house, group, topic, seen) as running:
+        seen.wait(1)
+        header = ConsumeMessageDirectlyResultRequestHeader(
+            consumer_group=group,
+            client_id=running.client_id,
+            msg_id=seen.messages[0].offset_msg_id,
+            broker_name=seen.messages[0].broker_name,
+        )
+        with BlockingChannel(house.broker) as channel:
+            answer = channel.call(RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        assert decode_directly_result(answer.body).consume_result == "CR_SUCCESS"
+        seen.wait(2)
+
+
+def test_operators_move_a_running_group_back(
+    house: House, make_topic: Callable[[int], str], group: str
+) -> None:
+    topic = make_topic(1)
+    send(house, topic, range(10))
+    seen = Seen()
+    with consumer(house, group, topic, seen, persist_s=0.5):
+        seen.wait(10)
+        time.sleep(1.0)
+        header = ResetOffsetRequestHeader(topic=topic, group=group, timestamp=0, is_force=True)
+        with BlockingChannel(house.broker) as channel:
+            answer = channel.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        seen.wait(20)
+    assert sorted(seen.numbers) == sorted([*range(10), *range(10)])
