@@ -109,6 +109,35 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
     run(story())
 
 
+def test_a_kill_among_deliveries_repeats_none_and_loses_none(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = Process(tmp_path, "ASYNC_FLUSH")
+        client = await client_of(process)
+        wanted = [b"%03d" % number for number in range(400)]
+        for first in range(0, 400, 20):
+            keys = [body.decode() for body in wanted[first : first + 20]]
+            sends = [
+                client.send("T", key.encode(), properties={"UNIQ_KEY": key, "DELAY": "1"})
+                for key in keys
+            ]
+            assert {answer.code for answer in await asyncio.gather(*sends)} == {0}
+            await asyncio.sleep(0.04)
+        before = await received(client, 50)
+        process.kill()
+        client.close()
+        process = Process(tmp_path, "ASYNC_FLUSH")
+        client = await client_of(process)
+        await received(client, 400)
+        await asyncio.sleep(0.3)
+        came = [record.body for record in await client.drain("T")]
+        assert len(before) < 400, "the kill came too late to show anything"
+        assert sorted(came) == wanted
+        client.close()
+        process.kill()
+
+    run(story())
+
+
 def test_delayed_messages_survive_the_kill(tmp_path: Path) -> None:
     async def story() -> None:
         process = Process(tmp_path, "ASYNC_FLUSH")

@@ -56,7 +56,7 @@ ROUND_S = 60.0
 _STEP = 1024
 """Ended half messages passed in one step; one that has not ended counts for many."""
 
-_STEPS_OF_OPEN = 32
+_STEPS_OF_OPEN = 64
 _PULL_COUNT, _PULL_BYTES = 32, 1 << 18
 _ORIGINAL = b"TRAN_PREPARED_QUEUE_OFFSET"
 _NEVER = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
