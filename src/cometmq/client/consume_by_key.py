@@ -95,6 +95,9 @@ class ConsumeByKey:
         deadline = loop.time() + timeout_s
         while assigned.in_hand and loop.time() < deadline:
             await asyncio.sleep(0.01)
+        for task in assigned.tasks:
+            task.cancel()
+        await asyncio.wait(assigned.tasks)
         self._write(work)
         if not self._parts.offsets.was_reset(assigned.queue):  # else that is where it begins
             await self._tell(work)
