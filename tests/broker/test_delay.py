@@ -179,6 +179,23 @@ def test_what_another_broker_left_under_several_tables_is_found_in_runs(tmp_path
     run(story())
 
 
+def test_places_are_written_in_a_thread_and_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        file = tmp_path / "config" / "delayOffset.json"
+        async with running(tmp_path, **SHORT) as rig:
+            client = await rig.client()
+            await delayed(client, 1, b"first")
+            await received(client, 1)
+            delays = rig.broker.state.delays
+            await delays.save_aside()
+            assert json.loads(file.read_text())["offsetTable"]["1"] == 1
+            version = delays.version
+            await delays.save_aside()
+            assert delays.version == version
+
+    run(story())
+
+
 def test_what_was_delivered_but_not_noted_is_not_delivered_again(tmp_path: Path) -> None:
     async def story() -> None:
         file = tmp_path / "config" / "delayOffset.json"

@@ -201,6 +201,8 @@ def test_queues_tell_their_ends_and_times(tmp_path: Path) -> None:
                 (stored_ms + 600_000, "LOWER", "3"),
                 (stored_ms - 600_000, "LOWER", "0"),
                 (stored_ms + 600_000, "UPPER", "2"),
+                (stored_ms + 600_000, "upper", "2"),  # Java reads it in any case
+                (stored_ms - 600_000, "UPPER", "0"),
             ):
                 fields = {**queue, "timestamp": str(at), "boundaryType": boundary}
                 answer = await client.call(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, **fields)

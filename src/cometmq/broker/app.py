@@ -310,7 +310,7 @@ class Broker:
         every(offsets_s, self.state.offsets.save_aside, name="consumer offsets")
         every(
             settings.flush_delay_offset_interval_ms / 1000,
-            self.state.delays.save,
+            self.state.delays.save_aside,
             name="delay offsets",
         )
         every(FILTERS_S, self.state.filters.save_aside, name="consumer filters")
@@ -323,6 +323,7 @@ class Broker:
         await self.state.filters.written()
         self.state.filters.save()
         await self.state.offsets.written()
+        await self.state.delays.written()
         self.state.delays.save()
         safe = asyncio.get_running_loop().create_future()
         self.store.settle(safe.set_result)

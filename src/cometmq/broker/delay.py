@@ -65,6 +65,7 @@ class Delays:
         """Called with the topic of a delivered message, 1, and its stored bytes."""
         self.version = DataVersion()
         self._saved: dict[str, Any] = {}
+        self._writing: asyncio.Future[None] | None = None
         self._is_moved, self._next_due_ms = asyncio.Event(), 0
         self._failing: set[int] = set()
         waiting = [queue_id for topic, queue_id in store.queues() if topic == SCHEDULE_TOPIC]
@@ -147,6 +148,25 @@ class Delays:
 
         self._store.settle(write)
 
+    async def save_aside(self) -> None:
+        """Do as `save`, with the writing in a thread."""
+        places = self._places()
+        if places == self._saved:
+            return
+        safe: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
+        self._store.settle(lambda status: None if safe.done() else safe.set_result(status))
+        if await safe is PutStatus.PUT_OK:
+            self.version = self.version.next(self._now_ms())
+            content = {"dataVersion": version_fields(self.version), **places}
+            writing = asyncio.to_thread(self._try_write, self._file.encode(content), places)
+            self._writing = asyncio.ensure_future(writing)
+            await asyncio.shield(self._writing)
+
+    async def written(self) -> None:
+        """Wait until no thread writes the file any more."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
     def to_json(self) -> dict[str, Any]:
         """The file's content. Runs are told, under a name of ours, only where there are several."""
         return {"dataVersion": version_fields(self.version), **self._places()}
@@ -162,8 +182,12 @@ class Delays:
 
     def _write(self, places: dict[str, Any]) -> None:
         self.version = self.version.next(self._now_ms())
+        content = {"dataVersion": version_fields(self.version), **places}
+        self._try_write(self._file.encode(content), places)
+
+    def _try_write(self, data: bytes, places: dict[str, Any]) -> None:
         try:
-            self._file.save({"dataVersion": version_fields(self.version), **places})
+            self._file.write(data)
         except OSError as error:
             log.warning("%s is not written: %s", self._file.path, error)
         else:

@@ -80,7 +80,10 @@ class PositionHandler:
         """Tell the offset at a store time (29)."""
         header = headers.SearchOffsetRequestHeader.decode(request.ext)
         offset = self._store.offset_by_time(
-            header.topic, header.queue_id, header.timestamp, upper=header.boundary_type == "UPPER"
+            header.topic,
+            header.queue_id,
+            header.timestamp,
+            upper=header.boundary_type.upper() == "UPPER",
         )
         return Reply(header=headers.SearchOffsetResponseHeader(offset=offset))
 
