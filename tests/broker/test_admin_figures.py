@@ -341,3 +341,23 @@ def test_a_delayed_message_counts_where_it_waits_and_where_it_goes(tmp_path: Pat
             assert stats.counter_of_puts("T").count == 1
 
     run(story())
+
+
+def test_many_questions_to_the_store_leave_the_loop_its_turns(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            turns = 0
+
+            async def count() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            counting = asyncio.create_task(count())
+            answers = await rig.broker.store.aside.ask_each(range(300), lambda number: -number)
+            counting.cancel()
+            assert answers == [-number for number in range(300)]
+            assert turns == 300 // 64
+
+    run(story())

@@ -46,13 +46,8 @@ READERS = (
     Code.SEARCH_OFFSET_BY_TIMESTAMP,
     Code.GET_MIN_OFFSET,
     Code.GET_EARLIEST_MSG_STORETIME,
-    Code.GET_TOPIC_STATS_INFO,
-    Code.GET_CONSUME_STATS,
-    Code.QUERY_CONSUME_TIME_SPAN,
-    Code.QUERY_CONSUME_QUEUE,
-    Code.GET_BROKER_CONSUME_STATS,
 )
-"""Requests that look into the store and change nothing."""
+"""Requests that look into one queue and change nothing."""
 
 ALWAYS = (
     Code.HEART_BEAT,

@@ -10,12 +10,13 @@ Java: none; its pulls run in a pool of threads.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.store.file_row import NotInMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from cometmq.store.file_row import OpenFiles
     from cometmq.world.ports import Worker
@@ -25,7 +26,10 @@ ASK_MAX = 200
 _AHEAD_BYTES, _RUN_BYTES = 128 * 1024, 1024 * 1024
 """Read at least, for a few messages or a long run: who reads old ones goes on behind them."""
 _LONG_BYTES = 32 * 1024
+_SLICE = 64
+"""Questions of one asker between two turns of the loop."""
 _T = TypeVar("_T")
+_K = TypeVar("_K")
 
 
 class Aside:
@@ -52,6 +56,15 @@ class Aside:
             except NotInMemory as missing:
                 await self.fetch(missing)
         return ask()
+
+    async def ask_each(self, keys: Iterable[_K], ask: Callable[[_K], _T]) -> list[_T]:
+        """Ask about each key in turn; the loop gets its turns between them."""
+        answers = []
+        for index, key in enumerate(keys, 1):
+            answers.append(await self.ask(partial(ask, key)))
+            if index % _SLICE == 0:
+                await asyncio.sleep(0)
+        return answers
 
     async def fetch(self, missing: NotInMemory) -> None:
         """Bring bytes into memory, in a thread; nothing happens when their file has gone."""

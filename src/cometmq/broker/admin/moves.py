@@ -22,7 +22,7 @@ from cometmq.wire.command import request as new_request
 from cometmq.wire.headers import admin as headers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from cometmq.broker.clients import Clients
     from cometmq.broker.groups import Groups
@@ -72,16 +72,16 @@ class MoveRequests:
         """Work with these settings from now on."""
         self._settings = settings
 
-    def reset(self, request: Command, _peer: Peer) -> Reply:
+    async def reset(self, request: Command, _peer: Peer) -> Reply:
         """Move a group in one queue or in all (222)."""
         header = headers.ResetOffsetRequestHeader.decode(request.ext)
         config = self._topics.get(header.topic)
         if config is None:
             raise no_topic(header.topic)
         if self._settings.use_server_side_reset_offset:
-            return self._reset_here(header, config)
+            return await self._reset_here(header, config)
         is_cpp = request.language == LanguageCode.CPP
-        return self._reset_there(header, config, as_list=is_cpp)
+        return await self._reset_there(header, config, as_list=is_cpp)
 
     def clone(self, request: Command, _peer: Peer) -> Reply:
         """Let one group be where another is (314); what that one has not subscribed stays out."""
@@ -120,7 +120,9 @@ class MoveRequests:
                 least[queue_id] = _AHEAD
         return Reply(body=encode_correction_offsets(least))
 
-    def _reset_here(self, header: headers.ResetOffsetRequestHeader, config: TopicConfig) -> Reply:
+    async def _reset_here(
+        self, header: headers.ResetOffsetRequestHeader, config: TopicConfig
+    ) -> Reply:
         topic, group = header.topic, header.group
         if self._groups.get(group) is None:
             raise missing(group)
@@ -128,7 +130,7 @@ class MoveRequests:
             targets = {header.queue_id: self._checked(topic, header.queue_id, header.offset)}
         else:
             queues = range(config.read_queue_nums) if header.queue_id < 0 else [header.queue_id]
-            targets = {queue_id: self._at_time(queue_id, header) for queue_id in queues}
+            targets = await self._at_time(queues, header)
         if not targets:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"the topic {topic} has no queue to reset")
         for queue_id, offset in targets.items():
@@ -137,19 +139,19 @@ class MoveRequests:
         moved = {self._queue(topic, queue_id): offset for queue_id, offset in targets.items()}
         return Reply(body=encode_reset_offset(moved))
 
-    def _reset_there(
+    async def _reset_there(
         self, header: headers.ResetOffsetRequestHeader, config: TopicConfig, *, as_list: bool
     ) -> Reply:
         topic, group = header.topic, header.group
         moved: dict[MessageQueue, int] = {}
-        for queue_id in range(config.write_queue_nums):
+        targets = await self._at_time(range(config.write_queue_nums), header)
+        for queue_id, target in targets.items():
             now = self._offsets.committed(group, topic, queue_id)
             if now < 0:
                 raise Reject(
                     ResponseCode.SYSTEM_ERROR,
                     f"the group {group} has no offset for queue {queue_id} of {topic}",
                 )
-            target = self._at_time(queue_id, header)
             is_taken = header.is_force or target < now
             moved[self._queue(topic, queue_id)] = target if is_taken else now
         consumers = self._clients.consumers.get(group)
@@ -185,7 +187,15 @@ class MoveRequests:
             )
         return offset
 
-    def _at_time(self, queue_id: int, header: headers.ResetOffsetRequestHeader) -> int:
-        if header.timestamp < 0:
-            return self._store.max_offset(header.topic, queue_id)
-        return self._store.offset_by_time(header.topic, queue_id, header.timestamp)
+    async def _at_time(
+        self, queues: Collection[int], header: headers.ResetOffsetRequestHeader
+    ) -> dict[int, int]:
+        """The offset of each queue at the time asked for."""
+        store, topic, at_ms = self._store, header.topic, header.timestamp
+
+        def look(queue_id: int) -> int:
+            if at_ms < 0:
+                return store.max_offset(topic, queue_id)
+            return store.offset_by_time(topic, queue_id, at_ms)
+
+        return dict(zip(queues, await store.aside.ask_each(queues, look), strict=True))

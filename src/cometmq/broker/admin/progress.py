@@ -1,12 +1,14 @@
 """How far groups have come: 202, 208, 300, 303, 317 and 343; all offsets (43, 45).
 
-Refuses to keep state. Queues are those the topic lets clients see.
+Refuses to keep state, and to hold up the loop with many queues or old messages. Queues are those
+the topic lets clients see.
 Java: AdminBrokerProcessor (getTopicStatsInfo, getConsumeStats and their like).
 """
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.topics import no_topic
@@ -70,17 +72,16 @@ class ProgressRequests:
             Code.GET_ALL_DELAY_OFFSET: self.delay_offsets,
         }
 
-    def topic_stats(self, request: Command, _peer: Peer) -> Reply:
+    async def topic_stats(self, request: Command, _peer: Peer) -> Reply:
         """Tell what each queue of a topic holds (202)."""
         topic = headers.GetTopicStatsInfoRequestHeader.decode(request.ext).topic
         config = self._topic(topic)
         queues = range(max(config.read_queue_nums, config.write_queue_nums))
-        table = {
-            self._queue(topic, queue_id): self._holds_of(topic, queue_id) for queue_id in queues
-        }
+        held = await self._store.aside.ask_each(queues, partial(self._holds_of, topic))
+        table = {self._queue(topic, queue_id): held[queue_id] for queue_id in queues}
         return Reply(body=encode_topic_stats(table, self._stats.topic_rate(topic)))
 
-    def consume_stats(self, request: Command, _peer: Peer) -> Reply:
+    async def consume_stats(self, request: Command, _peer: Peer) -> Reply:
         """Tell how far a group has come in each queue of its topics (208)."""
         header = headers.GetConsumeStatsRequestHeader.decode(request.ext)
         group, named = header.consumer_group, (header.topic_list or "").split(";")
@@ -94,10 +95,10 @@ class ProgressRequests:
             config = self._topics.get(topic)
             if config is not None:
                 rate += self._stats.group_rate(group, topic)
-                table |= self._progress_of(group, topic, config.read_queue_nums)
+                table |= await self._progress_of(group, topic, config.read_queue_nums)
         return Reply(body=encode_consume_stats(ConsumeStats(offset_table=table, consume_tps=rate)))
 
-    def all_consume_stats(self, request: Command, _peer: Peer) -> Reply:
+    async def all_consume_stats(self, request: Command, _peer: Peer) -> Reply:
         """Tell how far every group has come in each of its topics (317)."""
         header = headers.GetConsumeStatsInBrokerHeader.decode(request.ext)
         found: dict[str, list[ConsumeStats]] = {group: [] for group in self._groups.table}
@@ -108,7 +109,7 @@ class ProgressRequests:
                 continue
             if header.is_order and not config.order:
                 continue
-            table = self._progress_of(group, topic, config.write_queue_nums)
+            table = await self._progress_of(group, topic, config.write_queue_nums)
             rate = self._stats.group_rate(group, topic)
             found[group].append(ConsumeStats(offset_table=table, consume_tps=rate))
             for one in table.values():
@@ -129,14 +130,12 @@ class ProgressRequests:
         group = headers.QueryTopicsByConsumerRequestHeader.decode(request.ext).group
         return Reply(body=encode_topic_list(self._offsets.topics_of(group), self._address()))
 
-    def time_spans(self, request: Command, _peer: Peer) -> Reply:
+    async def time_spans(self, request: Command, _peer: Peer) -> Reply:
         """Tell from when to when each queue reaches, and how far behind the group is (303)."""
         header = headers.QueryConsumeTimeSpanRequestHeader.decode(request.ext)
         config = self._topic(header.topic)
-        spans = [
-            self._span(header.group, header.topic, queue_id)
-            for queue_id in range(config.write_queue_nums)
-        ]
+        look = partial(self._span, header.group, header.topic)
+        spans = await self._store.aside.ask_each(range(config.write_queue_nums), look)
         return Reply(body=encode_time_spans(spans, _shown))
 
     def all_offsets(self, _request: Command, _peer: Peer) -> Reply:
@@ -167,13 +166,12 @@ class ProgressRequests:
         live = self._clients.consumers.get(group)
         return live is not None and bool(live.subscriptions) and topic not in live.subscriptions
 
-    def _progress_of(
+    async def _progress_of(
         self, group: str, topic: str, queue_count: int
     ) -> dict[MessageQueue, OffsetWrapper]:
-        return {
-            self._queue(topic, queue_id): self._progress(group, topic, queue_id)
-            for queue_id in range(queue_count)
-        }
+        queues = range(queue_count)
+        found = await self._store.aside.ask_each(queues, partial(self._progress, group, topic))
+        return {self._queue(topic, queue_id): found[queue_id] for queue_id in queues}
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         done = max(0, self._offsets.committed(group, topic, queue_id))

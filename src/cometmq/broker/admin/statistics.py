@@ -6,6 +6,7 @@ Java: AdminBrokerProcessor (ViewBrokerStatsData, queryConsumeQueue, cleanUnusedT
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
@@ -68,18 +69,20 @@ class StatisticsRequests:
             )
         return Reply(body=encode_broker_figures(found.minute, found.hour, found.day))
 
-    def queue_contents(self, request: Command, _peer: Peer) -> Reply:
+    async def queue_contents(self, request: Command, _peer: Peer) -> Reply:
         """Tell entries of a consume queue (321); beyond its ends a remark says so instead."""
         header = QueryConsumeQueueRequestHeader.decode(request.ext)
         topic, queue_id, index = header.topic, header.queue_id, header.index
         store, group = self._store, header.consumer_group
-        first, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        first = await store.aside.ask(lambda: store.min_offset(topic, queue_id))
+        end = store.max_offset(topic, queue_id)
         if not end:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         if not first <= index < end:
             return Reply(remark=f"Index {index} of {queue_id}@{topic} is not exist!")
         stop = min(end, index + min(header.count, ENTRIES_MAX))
-        entries = [store.entry(topic, queue_id, offset) for offset in range(index, stop)]
+        look = partial(store.entry, topic, queue_id)
+        entries = await store.aside.ask_each(range(index, stop), look)
         found = QueueContents([entry for entry in entries if entry], first, end)
         if group is not None:
             consumers = self._clients.consumers.get(group)
