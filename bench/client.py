@@ -12,6 +12,7 @@ reaches them (two cores busy), that of the threads a ratio to the sockets.
 Client on one core, echo on the other. Single messages are made inside the measured loop, the 32 of
 a batch once, before it. One more process stands in for a name server. Of the rounds the best counts
 on each side: other tenants only ever make one worse. Below 0.8 of a core for the client it says so.
+Producers run on uvloop where it is installed, as the broker does; --asyncio has them without it.
 """
 
 import argparse
@@ -24,8 +25,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from operator import itemgetter
 
 from cometmq import AsyncProducer, Message, Producer
@@ -39,6 +41,7 @@ from servers import HERE, Cores, Server, compiled, echo, measure
 
 SECONDS, WARM = 1.5, 0.4
 SATURATED = 0.8
+IS_PLAIN = "--asyncio" in sys.argv
 BODY = b"x" * 128
 TOPIC = "bench128"
 
@@ -84,6 +87,16 @@ def names(echo_port: int) -> Iterator[str]:
         process.wait(10)
 
 
+def _run(story: Coroutine[None, None, None]) -> None:
+    """Runs on uvloop where it may and can."""
+    if IS_PLAIN or not find_spec("uvloop"):
+        asyncio.run(story)
+    else:
+        import uvloop
+
+        uvloop.run(story)
+
+
 def run_await(addr: str, seconds: float) -> int:
     """Messages sent by 64 tasks that await each send."""
     sent = 0
@@ -101,7 +114,7 @@ def run_await(addr: str, seconds: float) -> int:
             until = time.perf_counter() + seconds
             await asyncio.gather(*(one(producer, until) for _ in range(64)))
 
-    asyncio.run(story())
+    _run(story())
     return sent
 
 
@@ -122,7 +135,7 @@ def run_batches(addr: str, seconds: float) -> int:
             until = time.perf_counter() + seconds
             await asyncio.gather(*(one(producer, until) for _ in range(8)))
 
-    asyncio.run(story())
+    _run(story())
     return sent
 
 
@@ -183,7 +196,7 @@ def run_sockets(port: int, seconds: float, count: int = 64) -> int:
 def child(shape: str, target: str, seconds: float, cpu: int) -> dict[str, float]:
     """One round in a process of its own: messages a second and CPU us of each."""
     command = [sys.executable, __file__, "--shape", shape, "--target", target]
-    command += ["--seconds", str(seconds), "--cpu", str(cpu)]
+    command += ["--seconds", str(seconds), "--cpu", str(cpu), *(["--asyncio"] * IS_PLAIN)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     if done.returncode:
         sys.exit(f"bench: {shape} failed: {done.stderr.strip()}")
@@ -259,6 +272,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--save", default="", help="write bench/results/NAME.txt as well")
+    parser.add_argument("--asyncio", action="store_true", help="without uvloop")
     parser.add_argument("--check", action="store_true", help="exit 1 when a mark is missed")
     for name in ("names", "cpu", "shape", "target"):
         parser.add_argument(f"--{name}", default="", help=argparse.SUPPRESS)

@@ -62,6 +62,7 @@ class AsyncProducer:
         self._client_options, self._options = producer_options(group, settings, os.environ)
         self._core: Core | None = None
         self._loop: asyncio.AbstractEventLoop
+        self._now: Callable[[], float]
         self.sends: Sends
         """How it sends; there once it is started. Not for users: the blocking face needs it."""
         self._transactions: Transactions
@@ -76,6 +77,7 @@ class AsyncProducer:
             core.start()
             self._core = core
             self._loop = asyncio.get_running_loop()
+            self._now = self._loop.time
             self.sends = Sends(core, self._options)
             self._transactions = Transactions(self.sends, self._options)
             self._requests = Requests(self.sends, self._options)
@@ -117,7 +119,7 @@ class AsyncProducer:
         if self._core is None or type(timeout_s) is not float or timeout_s <= 0:
             running(self._core, "producer")
             validation.check_timeout(timeout_s)
-        deadline = self._loop.time() + timeout_s
+        deadline = self._now() + timeout_s
         if type(message) is not Message:
             validation.check_kind(message)
         sends = self.sends

@@ -35,8 +35,8 @@ FRAME_BYTES_MAX = 1024 * 1024
 """Most messages and bytes of one batch."""
 TEXT_MAX = 1024
 """Longer keys, tags and sharding keys go the long way."""
-TOPICS_MAX = 4096
-"""So many topics are kept ready; at one more all are forgotten."""
+TAGS_MAX = 4096
+"""So many tags are kept ready; at one more all are forgotten."""
 _is_plain = re.compile(r"[!#-\[\]-~][ !#-\[\]-~]*").fullmatch
 _kind_of = attrgetter(
     "topic", "tags", "keys", "properties", "sharding_key", "delay_level", "flag", "wait_store_ok"
@@ -51,10 +51,11 @@ _REGION = "DefaultRegion"
 class QueueForm:
     """One queue, ready to be sent to."""
 
-    __slots__ = ("addr", "batch_form", "channel", "form", "queue")
+    __slots__ = ("addr", "batch_form", "channel", "fill", "form", "queue", "queue_id")
 
     def __init__(self, queue: MessageQueue, form: SendForm, batch_form: SendForm) -> None:
         self.queue, self.form, self.batch_form = queue, form, batch_form
+        self.queue_id, self.fill = queue.queue_id, form.frame
         self.channel: Channel | None = None
         self.addr = ""
 
@@ -62,10 +63,10 @@ class QueueForm:
 class _TopicForms:
     """The queues of one topic as they were in one view of its route, and whose turn it is."""
 
-    __slots__ = ("count", "queues", "turn", "view")
+    __slots__ = ("count", "owner", "queues", "turn")
 
-    def __init__(self, view: TopicView, queues: list[QueueForm], turn: int) -> None:
-        self.view, self.queues, self.count, self.turn = view, queues, len(queues), turn
+    def __init__(self, owner: Quick, queues: list[QueueForm], turn: int) -> None:
+        self.owner, self.queues, self.count, self.turn = owner, queues, len(queues), turn
 
 
 Posted = tuple["asyncio.Future[SendAnswer | Command]", QueueForm, str, int]
@@ -78,17 +79,8 @@ class Quick:
     """Makes and posts the sends of one producer that need nothing special."""
 
     __slots__ = (
-        "_body_below",
-        "_body_max",
-        "_choice",
-        "_core",
-        "_is_off",
-        "_now_ms",
-        "_options",
-        "_tails",
-        "_take_key",
-        "_topics",
-        "_views",
+        "_body_below", "_body_max", "_born_ms", "_choice", "_core", "_is_off", "_now_ms",
+        "_options", "_tails", "_take_key", "_views",
     )  # fmt: skip
 
     def __init__(self, core: Core, choice: QueueChoice, options: ProducerOptions) -> None:
@@ -106,7 +98,7 @@ class Quick:
         )
         self._now_ms, self._take_key = core.clock.now_ms, core.uniq_keys.take
         self._views = core.routes.views
-        self._topics: dict[str, _TopicForms] = {}
+        self._born_ms = 0
         self._tails: dict[str | None, bytes] = {}
 
     def choose(self, message: Message, turn: int | None = None) -> tuple[QueueForm, bytes] | None:
@@ -135,8 +127,8 @@ class Quick:
         view = self._views.get(topic)
         if view is None or view.is_stale:
             return None
-        forms = self._topics.get(topic)
-        if forms is None or forms.view is not view:
+        forms: _TopicForms | None = view.plan
+        if forms is None or forms.owner is not self:
             forms = self._make(topic, view)
         if key is not None:
             if not self._choice.is_plain:
@@ -154,14 +146,16 @@ class Quick:
             return None
         place, tail = chosen
         channel = place.channel
-        if channel is None or channel.closed.done():
+        if channel is None or channel.is_dead:
             channel = self._connected(place)
             if channel is None:
                 return None
-        born_ms = self._now_ms()
+        if channel.is_quiet:  # else the time of the first of this tick will do
+            self._born_ms = self._now_ms()
+        born_ms = self._born_ms
         msg_id = self._take_key(born_ms)
-        opaque = channel.next_opaque()
-        frame = place.form.frame(opaque, born_ms, msg_id.encode(), tail, message.body)
+        channel.opaque = opaque = (channel.opaque + 1) & 0x7FFFFFFF
+        frame = place.fill(opaque, born_ms, msg_id.encode(), tail, message.body)
         return channel.post(opaque, frame, deadline), place, msg_id, born_ms
 
     def place_for(self, messages: list[Message]) -> QueueForm | None:
@@ -181,8 +175,8 @@ class Quick:
             return None
         if sum(map(len, bodies)) + 128 * len(bodies) > min(FRAME_BYTES_MAX, self._body_max):
             return None
-        forms = self._topics.get(topic)
-        if forms is None or forms.view is not view:
+        forms: _TopicForms | None = view.plan
+        if forms is None or forms.owner is not self:
             forms = self._make(topic, view)
         forms.turn += 1
         return forms.queues[(forms.turn - 1) % forms.count]
@@ -192,7 +186,7 @@ class Quick:
     ) -> PostedBatch | None:
         """Write such a list to its queue's broker; None when there is no connection yet."""
         channel = place.channel
-        if channel is None or channel.closed.done():
+        if channel is None or channel.is_dead:
             channel = self._connected(place)
             if channel is None:
                 return None
@@ -202,7 +196,7 @@ class Quick:
         tail = tail.replace(b"\\u0001", b"\x01").replace(b"\\u0002", b"\x02")
         keys = [msg_id.encode() for msg_id in ids]
         body = batch_body([message.body for message in messages], keys, tail)
-        opaque = channel.next_opaque()
+        channel.opaque = opaque = (channel.opaque + 1) & 0x7FFFFFFF
         frame = place.batch_form.frame(opaque, born_ms, keys[0], _WAIT, body)
         return channel.post(opaque, frame, deadline), place, ids, born_ms
 
@@ -220,7 +214,7 @@ class Quick:
         if tail is None:
             tail = _WAIT if tags is None else _with(_WAIT, b"TAGS", tags)
             if tail is not None:
-                if len(self._tails) >= TOPICS_MAX:
+                if len(self._tails) >= TAGS_MAX:
                     self._tails.clear()
                 self._tails[tags] = tail
         return tail
@@ -233,10 +227,7 @@ class Quick:
         for queue in view.publish:
             named = (options.group, topic, queue.broker_name, queue.queue_id, more)
             places.append(QueueForm(queue, SendForm(*named), SendForm(*named, batch=True)))
-        if len(self._topics) >= TOPICS_MAX:
-            self._topics.clear()
-        turn = self._choice.next_turn(topic)
-        forms = self._topics[topic] = _TopicForms(view, places, turn)
+        forms = view.plan = _TopicForms(self, places, self._choice.next_turn(topic))
         return forms
 
     def _connected(self, place: QueueForm) -> Channel | None:
@@ -250,13 +241,12 @@ def result_of(place: QueueForm, addr: str, msg_id: str, answer: SendAnswer | Com
     queue = place.queue
     if type(answer) is not tuple:
         return outgoing.result_of(cast("Command", answer), addr, queue, msg_id)
-    queue_id, queue_offset, offset_msg_id, transaction_id = answer
-    if queue.queue_id != queue_id:
+    queue_id, queue_offset, offset_id, transaction = answer
+    if place.queue_id != queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
-    values = (
-        _OK, msg_id, queue, queue_offset, offset_msg_id, transaction_id, _REGION, True,
-    )  # fmt: skip
-    result: SendResult = _new(SendResult, values)
+    result: SendResult = _new(
+        SendResult, (_OK, msg_id, queue, queue_offset, offset_id, transaction, _REGION, True)
+    )
     return result
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import CometError, ConnectFailed, RouteNotFound
 from cometmq.model.route import MASTER_ID
@@ -30,7 +30,7 @@ _RENEW_GAP_S = 0.5
 class TopicView:
     """One topic's route, and what is read out of it."""
 
-    __slots__ = ("fetched_at", "is_stale", "publish", "route", "subscribe")
+    __slots__ = ("fetched_at", "is_stale", "plan", "publish", "route", "subscribe")
 
     def __init__(self, topic: str, route: TopicRouteData, fetched_at: float) -> None:
         self.route = route
@@ -38,6 +38,8 @@ class TopicView:
         self.subscribe: list[MessageQueue] = route_view.subscribe_queues(topic, route)
         self.fetched_at = fetched_at
         self.is_stale = False
+        self.plan: Any = None
+        """What its user derived from it and keeps with it."""
 
 
 class Routes:

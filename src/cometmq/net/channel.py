@@ -55,7 +55,10 @@ class Channel(asyncio.Protocol):
         self._prepare = prepare
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done as soon as the connection is gone, from either side."""
+        self.is_dead = False
+        """The same as a flag: what is asked before each send."""
         self._loop = asyncio.get_running_loop()
+        self._new_future = self._loop.create_future
         self._on_request = on_request
         self._decoder = FrameDecoder()
         self._waiting: dict[int, asyncio.Future[Command]] = {}
@@ -64,13 +67,16 @@ class Channel(asyncio.Protocol):
         self._sweep_at = inf
         self._sweeper: asyncio.TimerHandle | None = None
         self._outgoing: list[bytes] = []
-        self._opaque = 0
+        self.is_quiet = True
+        """Whether nothing waits to be written at the end of this tick."""
+        self.opaque = 0
+        """The number of the last request; whoever posts a frame takes the next one."""
         self._transport: asyncio.Transport
 
     @property
     def is_open(self) -> bool:
         """Whether calls may still be made."""
-        return not self.closed.done()
+        return not self.is_dead
 
     async def call(self, command: Command, timeout_s: float) -> Command:
         """Send a request and wait for its answer, whatever its code.
@@ -92,17 +98,12 @@ class Channel(asyncio.Protocol):
             raise SendFailed(f"the connection to {self.addr} is closed")
         if len(self._waiting) >= PENDING_MAX:
             raise TooManyRequests(f"{PENDING_MAX} requests to {self.addr} wait for their answers")
-        command.opaque = self.next_opaque()
+        self.opaque = command.opaque = (self.opaque + 1) & 0x7FFFFFFF
         if self._prepare is not None:
             self._prepare(command)
         answer = self._waiting[command.opaque] = self._loop.create_future()
         self._write(command.encode())
         return answer
-
-    def next_opaque(self) -> int:
-        """The number of the next request, for a frame that is handed to `post`."""
-        self._opaque = opaque = (self._opaque + 1) & 0x7FFFFFFF
-        return opaque
 
     def post(
         self, opaque: int, frame: bytes, deadline: float
@@ -112,15 +113,15 @@ class Channel(asyncio.Protocol):
         `deadline` is the loop's time. Fails like `call`.
         """
         posted = self._posted
-        if self.closed.done():
+        if self.is_dead:
             raise SendFailed(f"the connection to {self.addr} is closed")
         if len(posted) >= PENDING_MAX:
             raise TooManyRequests(f"{PENDING_MAX} requests to {self.addr} wait for their answers")
-        if self._outgoing:
-            self._outgoing.append(frame)
-        else:
+        if self.is_quiet:
             self._write(frame)
-        answer: asyncio.Future[SendAnswer | Command] = self._loop.create_future()
+        else:
+            self._outgoing.append(frame)
+        answer: asyncio.Future[SendAnswer | Command] = self._new_future()
         posted[opaque] = (answer, deadline)
         if deadline < self._sweep_at:
             self._sweep_when(deadline)
@@ -130,7 +131,7 @@ class Channel(asyncio.Protocol):
         """Send a command that nobody answers. Raises SendFailed when the connection is gone."""
         if not self.is_open:
             raise SendFailed(f"the connection to {self.addr} is closed")
-        command.opaque = self.next_opaque()
+        self.opaque = command.opaque = (self.opaque + 1) & 0x7FFFFFFF
         if self._prepare is not None:
             self._prepare(command)
         self._write(command.encode())
@@ -165,9 +166,10 @@ class Channel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Give each answer to its caller and each request to the listener (called by the loop)."""
         if self._posted and not self._decoder.wanted:
-            data = self._take_known(data)
-            if not data:
+            taken = self._answers.tell(data, self._posted)
+            if taken == len(data):
                 return
+            data = data[taken:]
         try:
             for frame in self._decoder.feed(data):
                 self._receive(frame)
@@ -181,16 +183,6 @@ class Channel(asyncio.Protocol):
         """Fail what is open (called by the loop)."""
         cause = f": {exc}" if exc else ""
         self._fail(SendFailed(f"the connection to {self.addr} broke{cause}"))
-
-    def _take_known(self, data: bytes) -> bytes:
-        """Answer the posted sends whose answers are of a known form; what is left of the chunk."""
-        posted = self._posted
-        found, taken = self._answers.cut(data, posted)
-        for opaque, said in found:
-            waiting = posted.pop(opaque, None)  # the same answer may stand there twice
-            if waiting is not None and not waiting[0].done():
-                waiting[0].set_result(said)
-        return data[taken:] if taken else data
 
     def _receive(self, frame: Frame) -> None:
         command = Command.decode(frame)
@@ -212,12 +204,14 @@ class Channel(asyncio.Protocol):
             if self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
                 raise TooManyRequests(f"{self.addr} does not read what is sent to it")
             self._loop.call_soon(self._flush)
+            self.is_quiet = False
         self._outgoing.append(data)
 
     def _flush(self) -> None:
         if self._outgoing and self.is_open:
             parts = self._outgoing
             self._outgoing = []
+            self.is_quiet = True
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def _expire(self, opaque: int, timeout_s: float) -> None:
@@ -257,6 +251,7 @@ class Channel(asyncio.Protocol):
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+        self.is_dead = True
         if not self.closed.done():
             self.closed.set_result(None)
 

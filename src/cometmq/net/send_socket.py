@@ -29,6 +29,23 @@ _pack_time = Struct("@ll").pack
 _HAS_SOCKET_TIMEOUTS = sys.platform != "win32"
 
 
+class _Told:
+    """One who waits for one answer."""
+
+    __slots__ = ("said",)
+
+    def __init__(self) -> None:
+        self.said: SendAnswer | None = None
+
+    def done(self) -> bool:
+        """Whether it was told."""
+        return self.said is not None
+
+    def set_result(self, said: SendAnswer) -> None:
+        """Tell."""
+        self.said = said
+
+
 class SendSocket:
     """A connection to one broker, made at once; raises ConnectFailed. One thread at a time."""
 
@@ -57,10 +74,10 @@ class SendSocket:
                 self._bound(timeout_s)
             self._socket.sendall(frame)
             data = self._socket.recv(_CHUNK_BYTES)
-            found, taken = self._answers.cut(data, (opaque,))
-            if found and taken == len(data):
-                answer = found[0][1]
-            else:
+            told = _Told()
+            if self._answers.tell(data, {opaque: (told, 0.0)}) == len(data):
+                answer = told.said
+            if answer is None:
                 answer = self._read_on(data, opaque, time.monotonic() + timeout_s)
         except (BlockingIOError, TimeoutError):
             raise RemotingTimeout(f"no answer from {self.addr} in time") from None

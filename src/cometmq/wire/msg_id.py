@@ -17,6 +17,7 @@ from cometmq.errors import ProtocolError
 
 _OFFSET = Struct(">q")
 _PROCESS = Struct(">HI")
+_DIGITS = [f"{number:03X}" for number in range(0x1000)]
 
 
 def offset_id(store_host: bytes, phy_offset: int) -> str:
@@ -47,25 +48,31 @@ def _month_bounds(now_ms: int) -> tuple[int, int]:
 class UniqKeys:
     """Makes unique keys for one producer process. Safe to call from several threads."""
 
-    __slots__ = ("_counter", "_month", "_prefix", "_stamp", "_stamp_ms")
+    __slots__ = ("_block", "_counter", "_month", "_prefix")
 
     def __init__(self, host: bytes, pid: int, seed: int) -> None:
         """`host`: packed IP (4 or 16 bytes). `seed`: any number that differs between processes."""
         self._prefix = (host + _PROCESS.pack(pid & 0xFFFF, seed & 0xFFFFFFFF)).hex().upper()
         self._counter = count()
         self._month = (0, 0)
-        self._stamp, self._stamp_ms = "", -1
+        self._block = (-1, -1, "")  # one tuple: another thread sees all of it or nothing
 
     def take(self, now_ms: int) -> str:
         """The next key: 32 digits (IPv4) or 56 (IPv6)."""
-        if now_ms != self._stamp_ms:
-            begin, end = self._month
-            if not begin <= now_ms < end:
-                begin, end = self._month = _month_bounds(now_ms)
-            # another thread may use the new stamp at once: the counter alone tells keys apart
-            self._stamp = f"{self._prefix}{(now_ms - begin) & 0xFFFFFFFF:08X}"
-            self._stamp_ms = now_ms
-        return "%s%04X" % (self._stamp, next(self._counter) & 0xFFFF)  # noqa: UP031
+        number = next(self._counter)
+        at_ms, block, text = self._block
+        if now_ms != at_ms or number >> 12 != block:
+            text = self._begin(now_ms, number >> 12)
+        return text + _DIGITS[number & 0xFFF]
+
+    def _begin(self, now_ms: int, block: int) -> str:
+        """What is the same of all keys of one ms and one block of 4,096 numbers."""
+        begin, end = self._month
+        if not begin <= now_ms < end:
+            begin, end = self._month = _month_bounds(now_ms)
+        text = f"{self._prefix}{(now_ms - begin) & 0xFFFFFFFF:08X}{block & 0xF:X}"
+        self._block = (now_ms, block, text)
+        return text
 
     def take_many(self, now_ms: int, how_many: int) -> list[str]:
         """The next keys, all of one length."""

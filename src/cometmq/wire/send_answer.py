@@ -13,10 +13,12 @@ import re
 from itertools import pairwise
 from operator import itemgetter
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from cometmq.wire.frame import encode_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Iterator
 
     from cometmq.wire.command import Command
 
@@ -37,6 +39,7 @@ _gaps = [
     )
 ]
 _unpack_head = Struct(">II").unpack_from
+_NONE: tuple[bytes, ...] = ()
 
 
 SendAnswer = tuple[int, int, str, str | None]
@@ -46,40 +49,51 @@ SendAnswer = tuple[int, int, str, str | None]
 class SendAnswers:
     """The layouts of one connection's answers."""
 
-    __slots__ = ("_by_length",)
+    __slots__ = ("_by_length", "_last")
 
     def __init__(self) -> None:
         self._by_length: dict[int, tuple[_Layout, ...]] = {}
+        self._last: _Layout | None = None
 
-    def cut(self, data: bytes, wanted: Container[int]) -> tuple[list[tuple[int, SendAnswer]], int]:
-        """Take known answers from the beginning of a chunk: each with its opaque, and their bytes.
+    def tell(self, data: bytes, waiting: dict[int, tuple[Any, float]]) -> int:
+        """Give known answers at the beginning of a chunk to those who wait; the bytes they take.
 
-        Stops at the first frame that is not whole, not known, or whose opaque is not wanted.
+        `waiting` has, by opaque, somebody with the `done` and `set_result` of a future.
+        Stops at the first frame that is not whole, not known, or that nobody of them waits for.
+        Whoever is told no longer waits.
         """
-        found: list[tuple[int, SendAnswer]] = []
-        by_length = self._by_length
-        at, size = 0, len(data)
+        layout, at, size, take = self._last, 0, len(data), waiting.pop
         try:
-            while size - at >= 8:
-                total, length = _unpack_head(data, at)  # a JSON header: its type is 0
-                if total != 4 + length or size - at < 4 + total:
-                    break
-                for layout in by_length.get(length, ()):
-                    pieces = layout.split(data, at + 8)
-                    if pieces[::2] == layout.fixed:
-                        break
-                else:
-                    break
+            while layout is not None:
+                end = at + layout.size
+                pieces = layout.split(data, at) if end <= size else _NONE
+                if pieces[::2] != layout.fixed:
+                    layout = self._known(data, at)
+                    continue
                 opaque, queue, offset, msg_id, transaction = layout.values_of(pieces)
-                number = int(opaque)
-                if number not in wanted:
-                    break
                 text = transaction.decode() if transaction else None
-                found.append((number, (int(queue), int(offset), msg_id.decode(), text)))
-                at += 4 + total
+                said = (int(queue), int(offset), msg_id.decode(), text)
+                waiter = take(int(opaque), None)
+                if waiter is None:
+                    break
+                at, self._last = end, layout
+                if not waiter[0].done():
+                    waiter[0].set_result(said)
         except ValueError:  # no number, no text: the decoder says what is wrong with it
             pass
-        return found, at
+        return at
+
+    def _known(self, data: bytes, at: int) -> _Layout | None:
+        """The layout of the whole frame that begins there, or None."""
+        if len(data) - at < 8:
+            return None
+        total, length = _unpack_head(data, at)
+        for layout in self._by_length.get(length, ()):
+            if total != 4 + length or len(data) - at < layout.size:
+                return None
+            if layout.split(data, at)[::2] == layout.fixed:
+                return layout
+        return None
 
     def learn(self, header: bytes, answer: Command) -> None:
         """Keep the layout of a decoded answer to a send; does nothing when it is out of the way."""
@@ -94,19 +108,23 @@ class SendAnswers:
         layout = _Layout(header, [span for span in spans if span])
         others = self._by_length.get(len(header), ())
         self._by_length[len(header)] = (layout, *others[: PER_LENGTH_MAX - 1])
+        self._last = layout
 
 
 class _Layout:
-    """Where the values stand in headers of one length, and what stands around them."""
+    """Where the values stand in frames of one length, and what stands around them."""
 
-    __slots__ = ("fixed", "split", "values_of")
+    __slots__ = ("fixed", "size", "split", "values_of")
 
     def __init__(self, header: bytes, spans: list[tuple[int, int]]) -> None:
+        frame = encode_frame(header)
+        before = len(frame) - len(header)
+        self.size = len(frame)
         ordered = sorted(spans)
-        edges = [0, *(edge for span in ordered for edge in span), len(header)]
+        edges = [-before, *(edge for span in ordered for edge in span), len(header)]
         cut = Struct("".join(f"{stop - start}s" for start, stop in pairwise(edges)) + "0s")
         self.split: Callable[..., tuple[bytes, ...]] = cut.unpack_from
-        self.fixed = self.split(header, 0)[::2]
+        self.fixed = self.split(frame, 0)[::2]
         places = [2 * ordered.index(span) + 1 for span in spans]
         # the empty piece at the end stands for a transaction id that is not there
         places = places if len(places) == 5 else [*places, len(edges) - 1]
