@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -261,3 +262,19 @@ def test_a_refusal_says_no_offsets_as_javas_does_not(tmp_path: Path) -> None:
 
 def test_a_subscription_of_bars_alone_is_refused(tmp_path: Path) -> None:
     refusal(tmp_path, ResponseCode.SUBSCRIPTION_PARSE_FAILED, subscription="||")
+
+
+def test_an_answer_of_the_greatest_size_comes_whole_with_others_around_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            for number in range(31):
+                assert (await client.send("T", b"%02d" % number + bytes(8_000))).code == 0
+            answers = await asyncio.gather(*(client.pull("T") for _ in range(5)))
+            for answer in answers:
+                assert len(answer.body) > 240_000
+                assert [record.body[:2] for record in records(answer)] == [
+                    b"%02d" % number for number in range(31)
+                ]
+
+    run(story())

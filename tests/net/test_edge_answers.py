@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cometmq.errors import BadHeader, ProtocolError, Reject
-from cometmq.net.edge import PARKED, Reply, finish
+from cometmq.net.edge import PARKED, Pieces, Reply, finish
 from cometmq.settings.net import NetSettings
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, encode_answer, request
@@ -298,6 +298,25 @@ def test_requests_by_which_a_client_lives_are_answered_however_much_is_unanswere
             raw.ask(PARK, 2)
             assert (await raw.call(PARK, 3)).code == ResponseCode.SYSTEM_BUSY
             assert (await raw.call(ECHO, 4, b"alive")).body == b"alive"
+
+    run(story())
+
+
+@pytest.mark.parametrize("size", [0, 10, 300_000])
+def test_a_frame_in_two_pieces_comes_between_the_others(size: int) -> None:
+    async def story() -> None:
+        def in_pieces(command: Command, _peer: Peer) -> Pieces:
+            head = encode_answer(command.opaque, 0, b"")[4:]
+            return Pieces((len(head) + size).to_bytes(4, "big") + head, bytes(size))
+
+        async with serving({ECHO: echo, RAW: in_pieces}) as served:
+            raw = await served.connect()
+            raw.send(request(ECHO, 1, body=b"a"), request(RAW, 2), request(ECHO, 3, body=b"b"))
+            raw.ask(RAW, 4, oneway=True)
+            raw.ask(ECHO, 5, b"c")
+            found = [await raw.next() for _ in range(4)]
+            assert [answer.opaque for answer in found] == [1, 2, 3, 5]
+            assert [answer.body for answer in found] == [b"a", bytes(size), b"b", b"c"]
 
     run(story())
 

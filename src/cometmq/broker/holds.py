@@ -22,13 +22,13 @@ from cometmq.wire.codes import ResponseCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.net.edge import Reply
+    from cometmq.net.edge import Made
     from cometmq.net.peer import Peer
     from cometmq.rules.tags import Match
     from cometmq.wire.command import Command
     from cometmq.wire.headers.pull import PullMessageRequestHeader
 
-    Again = Callable[[PullMessageRequestHeader, Command, Peer], Reply | bytes]
+    Again = Callable[[PullMessageRequestHeader, Command, Peer], Made]
     Look = Callable[[int], bool]
 
 HOLDS_MAX = 200_000

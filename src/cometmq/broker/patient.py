@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.net.edge import Parked, Reply
+from cometmq.net.edge import Made, Parked
 from cometmq.store.file_row import NotInMemory
 
 if TYPE_CHECKING:
@@ -37,4 +37,4 @@ class Patient:
 
     async def _later(self, request: Command, peer: Peer) -> Answered:
         answer = await self._aside.ask(lambda: self._handler(request, peer))
-        return answer if isinstance(answer, Reply | bytes | Parked) else await answer
+        return answer if isinstance(answer, Made | Parked) else await answer

@@ -15,12 +15,13 @@ from cometmq.broker.outcome import CODE_OF_GET
 from cometmq.errors import Reject
 from cometmq.model.subscription import ALL, MessageModel
 from cometmq.model.topic import is_retry_topic
-from cometmq.net.edge import PARKED, Reply
+from cometmq.net.edge import PARKED, Parked, Pieces, Reply
+from cometmq.net.peer import JOINED_BYTES_MAX
 from cometmq.rules import permission, tags
 from cometmq.store.file_row import NotInMemory
 from cometmq.store.results import GetStatus
 from cometmq.wire.codes import RequestCode, ResponseCode
-from cometmq.wire.frame import encode_frame
+from cometmq.wire.frame import encode_frame, encode_head
 from cometmq.wire.headers import pull as bits
 from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.java_hash import java_hash
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.model.subscription import SubscriptionData
     from cometmq.model.topic import TopicConfig
-    from cometmq.net.edge import Answered, Parked
+    from cometmq.net.edge import Answered, Made
     from cometmq.net.peer import Peer
     from cometmq.rules.tags import Match
     from cometmq.settings.broker import BrokerSettings
@@ -212,11 +213,9 @@ class PullHandler:
         )
         return PARKED
 
-    def _run_again(
-        self, header: PullMessageRequestHeader, request: Command, peer: Peer
-    ) -> Reply | bytes:
+    def _run_again(self, header: PullMessageRequestHeader, request: Command, peer: Peer) -> Made:
         answer = self._answer(header, request, peer, may_park=False)
-        assert isinstance(answer, Reply | bytes), "waiting is disabled"
+        assert not isinstance(answer, Parked), "waiting is disabled"
         return answer
 
     def _admit(
@@ -375,7 +374,7 @@ def _encode(
     topic: TopicConfig,
     group: SubscriptionGroupConfig,
     body: bytes,
-) -> bytes:
+) -> bytes | Pieces:
     next_offset, min_offset, max_offset = ends
     header = _ANSWER % (
         code,
@@ -387,4 +386,6 @@ def _encode(
         opaque,
         remark,
     )
+    if len(body) > JOINED_BYTES_MAX:
+        return Pieces(encode_head(header, len(body)), body)
     return encode_frame(header, body)

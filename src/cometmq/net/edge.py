@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from cometmq.errors import ProtocolError, Reject
 from cometmq.net.complaints import Complaints
@@ -58,6 +58,13 @@ class Reply:
         ).encode()
 
 
+class Pieces(NamedTuple):
+    """A whole frame whose body is large: its two parts are written as they are, never joined."""
+
+    head: bytes
+    body: bytes
+
+
 class Parked:
     """The type of PARKED."""
 
@@ -71,8 +78,9 @@ class Parked:
 PARKED: Final = Parked()
 """Returned by a handler that calls `finish` later, exactly once, unless the peer closes before."""
 
-Answered = Reply | bytes | Parked
-"""A reply, a whole frame made by the handler, or PARKED."""
+Made = Reply | bytes | Pieces
+"""A reply, or a whole frame made by the handler."""
+Answered = Made | Parked
 Handler = Callable[[Command, "Peer"], Answered | Awaitable[Answered]]
 Settle = Callable[[Callable[[Any], None]], None]
 """The store's: calls back with a status, falsy when all that was put before is safe."""
@@ -167,6 +175,10 @@ class Edge:
         elif type(answer) is bytes:
             if not is_oneway:
                 peer.send(answer)
+        elif type(answer) is Pieces:
+            if not is_oneway:
+                peer.send(answer.head)
+                peer.send(answer.body)
         elif answer is PARKED:
             if not is_oneway:
                 peer.owe()
@@ -195,7 +207,7 @@ class Edge:
         if not peer.is_closed:
             self._deliver(peer, request, answer)
 
-    def _finish_parked(self, peer: Peer, request: Command, reply: Reply | bytes) -> None:
+    def _finish_parked(self, peer: Peer, request: Command, reply: Made) -> None:
         peer.paid()
         self._deliver(peer, request, reply)
 
@@ -211,7 +223,7 @@ class Edge:
         peer.send(data)
 
 
-def finish(peer: Peer, request: Command, reply: Reply | bytes) -> None:
+def finish(peer: Peer, request: Command, reply: Made) -> None:
     """Answer a request whose handler returned PARKED; nothing when its peer has gone.
 
     A second call for the same request is a bug of the caller, and an AssertionError.
@@ -225,7 +237,7 @@ def finish(peer: Peer, request: Command, reply: Reply | bytes) -> None:
     parked[1](peer, request, reply)
 
 
-def finish_with(peer: Peer, request: Command, make: Callable[[], Reply | bytes]) -> None:
+def finish_with(peer: Peer, request: Command, make: Callable[[], Made]) -> None:
     """Do as `finish` with what `make` returns; what it raises is answered like a handler's."""
     try:
         reply = make()

@@ -32,6 +32,11 @@ _V4_IN_V6 = "::ffff:"
 ANSWER_BYTES = 1 << 20
 """Answers of one chunk are written out when they exceed this, before more frames are looked at."""
 
+JOINED_BYTES_MAX = 160 * 1024
+"""More is written piece by piece: the C library gives so large a block back to the system after
+each use and faults it in again. Measured for 256 KiB on 3.11: 290 -> 54 us an answer; with
+`writelines` 281 on 3.11, which joins, and 45 on 3.12, which does not."""
+
 Finisher = Callable[["Peer", "Command", Any], None]
 """What delivers the answer of a parked request."""
 
@@ -100,7 +105,13 @@ class Peer:
             return
         transport = self._transport
         if not transport.is_closing():
-            transport.write(out[0] if len(out) == 1 else b"".join(out))
+            if len(out) == 1:
+                transport.write(out[0])
+            elif self.unsent_bytes <= JOINED_BYTES_MAX:
+                transport.write(b"".join(out))
+            else:
+                for piece in out:
+                    transport.write(piece)
             if self.is_blocked:
                 self._count_unread()
         out.clear()

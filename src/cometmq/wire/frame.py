@@ -103,6 +103,12 @@ class FrameDecoder:
         )
 
 
+def encode_head(header: bytes, body_bytes: int, serialize_type: int = JSON) -> bytes:
+    """Return the bytes of a frame that stand before its body, for a body that is written apart."""
+    size = len(header)
+    return _pack_head(4 + size + body_bytes, serialize_type << 24 | size) + header
+
+
 def encode_frame(header: bytes, body: bytes = b"", serialize_type: int = JSON) -> bytes:
     """Return the bytes of one frame. The caller keeps it below `FRAME_BYTES_MAX`."""
     size = len(header)
