@@ -257,3 +257,10 @@ def test_a_broker_that_stays_away_ends_a_send_at_its_deadline(mortal, make_topic
         with pytest.raises(PartlySent) as caught:
             producer.send_many([Message(topic, b"x", sharding_key=str(n)) for n in range(9)], 1.0)
         assert caught.value.results == [None] * 9
+
+
+def test_the_first_message_may_go_to_a_queue_of_the_callers_choice(served, topic):
+    with Admin(namesrv=served.namesrv) as admin:
+        queue = admin.queues(topic)[2]
+    with Producer("p", namesrv=served.namesrv) as producer:
+        assert producer.send(Message(topic, b"x"), queue=queue).queue == queue

@@ -13,7 +13,15 @@ from zlib import crc32
 
 from cometmq.errors import BadHeader, ProtocolError
 from cometmq.rules.sql92 import parse, verdict_of
-from cometmq.wire import batch, header_json, header_rocketmq, java_json, properties, stored
+from cometmq.wire import (
+    batch,
+    header_json,
+    header_rocketmq,
+    java_json,
+    properties,
+    stored,
+    stored_run,
+)
 from cometmq.wire.bodies import admin, group, heartbeat, lists, lock, offset, route, topic
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import Command, request
@@ -159,6 +167,13 @@ def log_record(data: bytes, after: After = stored.properties_after) -> str:
 def log_records(data: bytes) -> str:
     """Records that lie side by side end where the next one begins."""
     found = list(stored.iterate(data))
+    plain, _ = stored_run.messages(data, 0, "b")
+    quick = [(one.topic, one.queue_offset, one.body, one.raw_properties) for one in plain]
+    slow = [
+        (one.topic, one.queue_offset, one.body, stored.shown_properties(one.properties))
+        for one in found[: len(plain)]
+    ]
+    assert quick == slow, "the quick way reads other messages"
     at = 0
     for each in found:
         assert stored.decode(data, at) == each

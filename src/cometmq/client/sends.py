@@ -142,7 +142,13 @@ class Sends:
         """Get a prepared message to the queue given, or to one of the message's choice."""
 
         async def choose(failed_broker: str | None) -> MessageQueue:
-            return queue or await self.choose(message, failed_broker)
+            if queue is None:
+                return await self.choose(message, failed_broker)
+            if self.core.routes.find_master(queue.broker_name) is None:  # nothing was sent so far
+                await self.core.routes.publish_queues(
+                    message.topic, self._options.default_topic_queues
+                )
+            return queue
 
         retries, began = self._options.retries, asyncio.get_running_loop().time()
         result: SendResult | None = None
