@@ -21,6 +21,8 @@ from cometmq.wire.command import response
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
+
 QUEUE = MessageQueue("T", "b0", 0)
 
 
@@ -257,6 +259,25 @@ def test_a_group_is_kept_from_a_topic_until_it_is_let_again(tmp_path: Path) -> N
             assert (await client.pull("T", sys_flag=0)).code == ResponseCode.NO_PERMISSION
             await client.call(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields, readable="true")
             assert (await client.pull("T", sys_flag=0)).code == 0
+
+    run(story())
+
+
+def test_what_groups_may_not_read_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cometmq.broker.groups.FORBIDDEN_MAX", 2)
+
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            for topic, code in (("A", 0), ("B", 0), ("C", 1)):
+                fields = {"group": "CG", "topic": topic, "readable": "false"}
+                answer = await client.call(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)
+                assert answer.code == code
+            fields = {"group": "CG", "topic": "A", "readable": "true"}
+            answer = await client.call(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)
+            assert answer.code == 0
 
     run(story())
 

@@ -514,3 +514,29 @@ def test_what_a_name_server_does_not_do_is_answered_so(code: int) -> None:
             channel.close()
 
     run(story())
+
+
+def test_what_a_name_server_keeps_for_others_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cometmq.namesrv.kv.TEXTS_MAX", 2)
+    monkeypatch.setattr("cometmq.namesrv.routes.BROKERS_MAX", 2)
+
+    async def story() -> None:
+        async with serving() as server:
+            channel = await connect(server.address)
+
+            async def put(namespace: str, key: str, value: str) -> int:
+                fields = {"namespace": namespace, "key": key, "value": value}
+                return (await ask(channel, RequestCode.PUT_KV_CONFIG, **fields)).code
+
+            assert [await put("n", key, "v") for key in "abc"] == [0, 0, 1]
+            assert await put("n", "a", "other") == 0, "it was there before"
+            assert await put("n", "a", "x" * 70_000) == 1
+            for number, code in enumerate((0, 0, 1)):
+                addr = f"10.0.0.{number}:1"
+                answer = await register(channel, "t", "u", brokerName=f"b{number}", brokerAddr=addr)
+                assert answer.code == code
+            answer = await register(channel, "t", "u", brokerName="b0", brokerAddr="10.0.0.0:1")
+            assert answer.code == 0, "it is registered already"
+            channel.close()
+
+    run(story())

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from cometmq.store.json_file import JsonFile
 
+FORBIDDEN_MAX = 100_000
+"""Pairs of a group and a topic that it may not read."""
+
 GROUPS_MAX = 200_000
 """Groups of one broker; beyond it none is created."""
 
@@ -80,7 +83,10 @@ class Groups:
         return self.forbidden.get(group, {}).get(topic, 0) & _READ_FORBIDDEN != 0
 
     def forbid(self, group: str, topic: str, *, is_forbidden: bool) -> None:
-        """Keep a group from reading a topic, or let it again."""
+        """Keep a group from reading a topic, or let it again.
+
+        Raises Reject (SYSTEM_ERROR) beyond `FORBIDDEN_MAX` topics of all groups.
+        """
         before = self.forbidden.get(group, {})
         bits = before.get(topic, 0) & ~_READ_FORBIDDEN
         if is_forbidden:
@@ -88,6 +94,10 @@ class Groups:
         topics = {name: each for name, each in {**before, topic: bits}.items() if each}
         if topics == before:
             return
+        if is_forbidden and sum(map(len, self.forbidden.values())) >= FORBIDDEN_MAX:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR, f"{FORBIDDEN_MAX} topics are forbidden to groups already"
+            )
         self.forbidden[group] = topics
         try:
             self._changed(group, self.table.get(group))

@@ -9,11 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.errors import ProtocolError, SettingsError
+from cometmq.errors import ProtocolError, Reject, SettingsError
 from cometmq.wire import java_json
+from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+TEXTS_MAX = 100_000
+"""Texts of all namespaces."""
+
+TEXT_MAX = 65_536
+"""Characters of a text with its key and namespace."""
 
 
 class KvConfig:
@@ -34,7 +42,12 @@ class KvConfig:
         return None if found is None else dict(found)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Keep a text."""
+        """Keep a text; raises Reject for one that is too long or one too many."""
+        is_new = key not in self._table.get(namespace, {})
+        if len(namespace) + len(key) + len(value) > TEXT_MAX:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"a KV text has at most {TEXT_MAX} characters")
+        if is_new and sum(map(len, self._table.values())) >= TEXTS_MAX:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"there are {TEXTS_MAX} KV texts already")
         self._replace(namespace, {**self._table.get(namespace, {}), key: value})
 
     def delete(self, namespace: str, key: str) -> None:

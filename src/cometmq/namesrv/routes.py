@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from cometmq.model.topic import TopicConfig
 
+BROKERS_MAX = 10_000
+"""Addresses registered at once; further ones are refused."""
+
 EXPIRY_MS = 120_000
 """How long a broker lives after its last sign of life, when it did not say how long."""
 
@@ -119,6 +122,8 @@ class Routes:
                 ResponseCode.SYSTEM_ERROR,
                 f"{who.broker_name} must register all its topics before a single one",
             )
+        if (who.cluster, who.addr) not in self._live and len(self._live) >= BROKERS_MAX:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"{BROKERS_MAX} brokers are registered already")
         if broker is None:
             broker = self._brokers[who.broker_name] = _Broker(who.cluster)
         broker.cluster, broker.zone = who.cluster, offer.zone
