@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -285,3 +287,35 @@ class OffsetsAgreeWithAModel(RuleBasedStateMachine):
 
 OffsetsAgreeWithAModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestOffsetsAgreeWithAModel = OffsetsAgreeWithAModel.TestCase
+
+
+class Watched(JsonFile):
+    """A file that notes how many threads write it at once."""
+
+    now = most = 0
+
+    def write(self, data: bytes) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        time.sleep(0.02)
+        super().write(data)
+        self.now -= 1
+
+
+def test_the_file_is_written_by_one_thread_at_a_time_and_ends_with_the_newest(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        file = Watched(tmp_path / "consumerOffset.json", SystemFiles())
+        offsets = Offsets(file, lambda: 1)
+        saves = []
+        for number in range(5):
+            offsets.commit("G", "T", 0, number)
+            saves.append(asyncio.create_task(offsets.save_aside()))
+            await asyncio.sleep(0.005)
+        await asyncio.gather(*saves)
+        assert file.most == 1
+        found = Offsets(JsonFile(file.path, SystemFiles()), lambda: 1)
+        assert found.committed("G", "T", 0) == 4
+
+    run(story())

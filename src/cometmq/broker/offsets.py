@@ -154,7 +154,9 @@ class Offsets:
         return not self._is_dirty
 
     async def save_aside(self) -> None:
-        """Do as `save`, with the writing in a thread."""
+        """Do as `save`, with the writing in a thread; never in two at once."""
+        while self._writing is not None and not self._writing.done():
+            await asyncio.wait([self._writing])
         if self._is_dirty:
             self._is_dirty = False
             data = self._file.encode(self.to_json())
