@@ -48,7 +48,7 @@ class Requests:
 
     def __init__(self, sends: Sends, options: ProducerOptions) -> None:
         self._sends, self._core, self._options = sends, sends.core, options
-        self._waiting: dict[str, asyncio.Future[MessageExt]] = {}
+        self._waiting: dict[str, asyncio.Future[MessageExt]] = self._core.waiting
         self._greeted: set[str] = set()
         self._core.answers[RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT] = self._replied
 

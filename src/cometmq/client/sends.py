@@ -69,6 +69,13 @@ class Sends:
         finally:
             self._lanes.leave(lane, mine)
 
+    async def in_turn(self, prepared: Outgoing, message: Message, deadline: float) -> SendResult:
+        """Send a prepared message, after those of its key that came first."""
+        if message.sharding_key is None:
+            return await self.deliver(prepared, message, None, deadline)
+        async with self._lanes.enter((message.topic, message.sharding_key), deadline):
+            return await self.deliver(prepared, message, None, deadline)
+
     async def to(
         self, message: Message, queue: MessageQueue | Selector, deadline: float
     ) -> SendResult:

@@ -99,7 +99,7 @@ class Transactions:
         try:
             half = self._sends.prepared(message, msg_id, now_ms, extra)
             half = half._replace(sys_flag=half.sys_flag | sysflag.TRANSACTION_PREPARED)
-            result = await self._sends.deliver(half, message, None, deadline)
+            result = await self._sends.in_turn(half, message, deadline)
             is_stored = True
         finally:
             if not is_stored:  # it may be there all the same: then it shall go
@@ -163,7 +163,7 @@ class Transactions:
             log.warning("a question of %s cannot be read: %s", channel.addr, error)
             return
         if message.properties.get(Property.PGROUP) != self._options.group:
-            log.warning("%s asked about a transaction of another group", channel.addr)
+            log.debug("%s asked about a transaction of another group", channel.addr)
             return
         message.topic = unwrap(self._options.instance_id, message.topic)
         self._checks += 1

@@ -1,0 +1,64 @@
+"""Clients of one instance name: one connection to each peer, one heartbeat, groups of their own."""
+
+import pytest
+
+from cometmq import ClientError, Message, Producer, PushConsumer
+from cometmq.client import connections
+from cometmq.wire.bodies.heartbeat import decode_heartbeat
+from cometmq.wire.codes import RequestCode
+
+from .scripted import TOPIC, ScriptedPeer
+from .served import until
+
+
+@pytest.fixture
+def peer():
+    made = ScriptedPeer()
+    yield made
+    made.close()
+
+
+def test_clients_of_one_name_share_their_connections_until_the_last_one_leaves(peer):
+    told = {"namesrv": peer.addr, "instance_name": "one"}
+    with Producer("a", **told) as first:
+        with Producer("b", **told) as second:
+            for producer in (first, second):
+                for _ in range(2):  # the second goes over the caller's own connection
+                    producer.send(Message(TOPIC, b"x", sharding_key="k"))
+            assert len(peer.connections) == 2  # as name server, and as broker
+            second._crossing.call(second._inner._core.heartbeat())
+            beat = decode_heartbeat(peer.of(RequestCode.HEART_BEAT)[-1].body)
+            assert sorted(beat.producer_groups) == ["a", "b"]
+            assert beat.client_id.endswith("@one")
+        (gone,) = peer.of(RequestCode.UNREGISTER_CLIENT)
+        assert gone.ext["producerGroup"] == "b"
+        first.send(Message(TOPIC, b"x", sharding_key="k"))
+        assert len(peer.connections) == 2
+    until(lambda: not peer.connections)
+    assert connections._shared == {}
+
+
+def test_a_group_has_one_client_of_an_instance(peer):
+    told = {"namesrv": peer.addr, "instance_name": "one"}
+    with Producer("a", **told) as producer:
+        again = Producer("a", **told)
+        with pytest.raises(ClientError, match="instance_name"):
+            again.start()
+        producer.send(Message(TOPIC, b"x"))
+        consumer = PushConsumer("a", **told)  # a consumer group of that name is another thing
+        consumer.subscribe(TOPIC, "*", lambda messages: None)
+        with consumer:
+            until(lambda: any("a" in b for b in consumers_told(peer)))
+    assert connections._shared == {}
+
+
+def consumers_told(peer):
+    beats = [decode_heartbeat(command.body) for command in peer.of(RequestCode.HEART_BEAT)]
+    return [[data.group_name for data in beat.consumers] for beat in beats]
+
+
+def test_clients_without_a_name_share_nothing(peer):
+    with Producer("a", namesrv=peer.addr) as first, Producer("a", namesrv=peer.addr) as second:
+        for producer in (first, second):
+            producer.send(Message(TOPIC, b"x", sharding_key="k"))
+        assert len(peer.connections) == 4
