@@ -6,6 +6,8 @@
     python bench/run.py --json          one JSON object instead of the table
     python bench/run.py --save NAME     also writes bench/results/NAME.txt
 
+Before each round the server has rested: the broker files keys behind the answers, at about 9 us a
+message, and while sends come fast it leaves that for later, up to 256 MiB of log.
 The ratio to the echo carries over between machines, absolute figures do not. A round in which
 neither side came to 0.9 of its core and p99 went past 2 ms was starved by other tenants: it is
 dropped and repeated. The generator pins itself to one core and the server to another where there
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from servers import HERE, Cores, Server, broker, compiled, echo, measure
+from servers import HERE, Cores, Server, broker, compiled, echo, measure, until_idle
 
 ROUNDS, EXTRA_ROUNDS = 3, 3
 SATURATED, STARVED_P99_MS = 0.9, 2.0
@@ -199,6 +201,7 @@ class Bench:
             print(row(line), flush=True)
 
     def round(self, shape: Shape, server: Server) -> Round:
+        until_idle(server)
         timing = {"seconds": self.args.seconds, "warm": self.args.warm}
         raw = measure(server, self.cores, self.in_c, **shape.options(), **timing)
         return Round.of(raw, shape, server)

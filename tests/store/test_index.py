@@ -381,7 +381,7 @@ def test_messages_count_as_fast_by_the_bytes_of_the_last_look():
 
 @pytest.mark.parametrize("bound", [1 << 40, 0])
 def test_the_index_lets_fast_messages_go_first_up_to_a_bound(tell, monkeypatch, bound):
-    monkeypatch.setattr(lookup, "LAG_BYTES_MAX", bound)
+    monkeypatch.setattr(index, "LAG_BYTES_MAX", bound)
     monkeypatch.setattr(lookup, "_FAST_BYTES_A_S", -(1 << 60))  # anything is fast
     monkeypatch.setattr(lookup, "_LOOK_S", -1)
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _CATCH_UP_MS = 1_000
 _PAUSE_S = 0.002
-LAG_BYTES_MAX = 256 << 20
-"""How far the index falls behind the log while messages come fast, before it takes its share."""
 _LOOK_S = 0.01
 _FAST_BYTES_A_S = 6 << 20
 """What counts as fast: up to there indexing takes about a tenth of a core, 9 us a message."""
@@ -67,7 +65,7 @@ class Lookup:
     async def keep_up(self) -> None:
         """Index what readers may see, a helping each turn of the loop; one who calls is enough.
 
-        While messages come fast they go first, until the index is `LAG_BYTES_MAX` behind.
+        While messages come fast they go first, until the index is late.
         """
         index, more, rush = self._index, True, _Rush()
         clock = asyncio.get_running_loop().time
@@ -76,7 +74,7 @@ class Lookup:
             await index.warm(self._aside)
         while more:
             end = self._shown_end()
-            if rush.is_on(end, clock()) and end - index.position < LAG_BYTES_MAX:
+            if rush.is_on(end, clock()) and not index.is_late(end):
                 await asyncio.sleep(_LOOK_S)
                 continue
             try:
