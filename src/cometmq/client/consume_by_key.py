@@ -19,9 +19,10 @@ from cometmq.client import handlers
 from cometmq.client.done_store import DoneStore
 from cometmq.client.endings import Endings
 from cometmq.client.key_work import STINT_MESSAGES, KeyCall, KeyWork
+from cometmq.client.outages import Outages
 from cometmq.errors import ClientError, CometError
 from cometmq.model.results import BlockedQueue
-from cometmq.rules.breaker import Breaker
+from cometmq.rules.breaker import BreakerLimits
 from cometmq.rules.failure_policy import Ending, default_policy
 from cometmq.rules.key_lanes import BARRIER
 
@@ -58,7 +59,7 @@ class ConsumeByKey:
         self._store.sweep(parts.clock.now_ms())
         self._endings = Endings(parts)
         self._works: dict[Assigned, KeyWork] = {}
-        self._breakers: dict[str, Breaker] = {}
+        self._outages = Outages(options.breaker or BreakerLimits())
         self._waiting: deque[KeyWork] = deque()
         self._slots = options.consume_threads
         self.overlaps = 0
@@ -68,10 +69,8 @@ class ConsumeByKey:
         """Start work on a new queue: what its journal knows as done is left out."""
         queue, offset = assigned.queue, assigned.window.next_offset
         found = self._store.open(queue, offset, is_reset=self._parts.offsets.was_reset(queue))
-        breaker = self._breakers.get(queue.topic)
-        if breaker is None:
-            breaker = self._breakers[queue.topic] = Breaker(self._options.breaker)
-        work = self._works[assigned] = KeyWork(assigned, found, breaker)
+        work = KeyWork(assigned, found, self._outages.of(queue.topic))
+        self._works[assigned] = work
         assigned.told = offset
         task = asyncio.get_running_loop().create_task(self._keep(work), name=f"{queue}")
         assigned.tasks.append(task)
@@ -119,10 +118,7 @@ class ConsumeByKey:
 
     def facts(self) -> dict[str, str]:
         """Which topics have an outage, and which keys hold back their queues."""
-        outages = sorted(topic for topic, breaker in self._breakers.items() if breaker.is_open)
-        found = {"KEY_OVERLAPS": str(self.overlaps)}
-        if outages:
-            found["KEY_OUTAGES"] = " ".join(outages)
+        found = {"KEY_OVERLAPS": str(self.overlaps), **self._outages.facts()}
         for work in self._works.values():
             if (lane := work.keys.stuck()) is not None:
                 found[f"KEY_STUCK {work.assigned.queue}"] = _story(lane.waiting[0], lane.reason)
@@ -219,7 +215,7 @@ class ConsumeByKey:
         if call.done:
             well = max(1, call.calls - bool(call.failed))
             if work.keys.succeeded(turn, call.done, now, well):
-                log.warning("%s is handled again: the outage is over", topic)
+                self._outages.ended(topic)
                 self._topic_woken(topic)
             self._finished(work)
         if call.failed:
@@ -254,12 +250,7 @@ class ConsumeByKey:
         verdict, has_begun = work.keys.failed(turn, call.failed, policy, rest_ms, now)
         if breaker.next_probe is not None and (has_begun or turn.is_probe):
             if has_begun:
-                log.warning(
-                    "failures of %s jump across keys, the last one: %s; it counts as an outage: "
-                    "one message at a time is tried until one goes well",
-                    topic,
-                    outcome.reason,
-                )
+                self._outages.began(topic, outcome.reason)
             loop = asyncio.get_running_loop()
             loop.call_at(breaker.next_probe, self._topic_woken, topic)
         if verdict.ending is Ending.NONE:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from cometmq.client import handlers
 from cometmq.client.endings import Endings
+from cometmq.client.outages import Outages, key_of
 from cometmq.rules.failure_policy import Ending, decide
 from cometmq.rules.retry import UNLIMITED
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cometmq.client.subscriptions import Subscription
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
+    from cometmq.rules.breaker import Breaker
 
 
 log = logging.getLogger(__name__)
@@ -44,9 +46,11 @@ class _Call:
     __slots__ = (
         "assigned",
         "began_at",
+        "breaker",
         "clock",
         "ended",
         "expired",
+        "is_probe",
         "messages",
         "outcome",
         "spent_s",
@@ -60,7 +64,10 @@ class _Call:
         subscription: Subscription,
         ended: Callable[[_Call], None],
         clock: Callable[[], float],
+        breaker: Breaker | None,
     ) -> None:
+        self.breaker = breaker
+        self.is_probe = breaker is not None and breaker.is_open
         self.assigned, self.messages, self.subscription = assigned, messages, subscription
         self.ended, self.clock = ended, clock
         self.outcome: Outcome | None = None
@@ -70,7 +77,7 @@ class _Call:
 
     def run(self) -> None:
         """Call a plain handler, unless the queue was given away (in a thread)."""
-        if not self.assigned.is_dropped:
+        if self._may_begin():
             handler = cast("SyncHandler", self.subscription.handler)
             self.began_at = self.clock()
             self.outcome = handlers.run(handler, self.messages)
@@ -78,12 +85,17 @@ class _Call:
 
     async def run_async(self) -> None:
         """Call an async handler, unless the queue was given away."""
-        if not self.assigned.is_dropped:
+        if self._may_begin():
             handler = cast("AsyncHandler", self.subscription.handler)
             self.began_at = self.clock()
             self.outcome = await handlers.run_async(handler, self.messages)
             self.spent_s = self.clock() - self.began_at
         self.ended(self)
+
+    def _may_begin(self) -> bool:
+        """Whether the queue is ours still, and the topic has no outage since it was asked."""
+        is_out = self.breaker is not None and self.breaker.is_open and not self.is_probe
+        return not self.assigned.is_dropped and not is_out
 
     def done(self) -> None:
         """Hand the outcome over (on the loop)."""
@@ -103,6 +115,9 @@ class ConcurrentConsume:
         self._stats, self._endings = parts.stats, Endings(parts)
         self._clock = asyncio.get_running_loop().time
         self._calls: set[_Call] = set()
+        limits = parts.options.breaker
+        self._outages = Outages(limits) if limits and not parts.options.broadcasting else None
+        self._held: dict[str, deque[tuple[Assigned, list[MessageExt]]]] = defaultdict(deque)
         if not parts.options.broadcasting:
             every_s = parts.options.consume_timeout_s / _SWEEPS
             parts.background.every(every_s, self._sweep, name="stuck handlers")
@@ -136,15 +151,37 @@ class ConcurrentConsume:
         return []
 
     def facts(self) -> dict[str, str]:
-        """Nothing beyond what is said of every queue."""
-        return {}
+        """Topics that have an outage."""
+        return self._outages.facts() if self._outages else {}
 
     def close(self) -> None:
         """Nothing is held beyond the queues."""
 
     def _submit(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+        """Give messages to a handler, or hold them while their topic has an outage."""
+        topic = messages[0].topic
+        breaker = self._outages.of(topic) if self._outages else None
+        if breaker is None or breaker.may_begin(self._clock()):
+            self._start(assigned, messages, breaker)
+        else:
+            self._held[topic].append((assigned, messages))
+
+    def _release(self, topic: str) -> None:
+        """Start what is held of a topic: all, or one for a try as long as the outage lasts."""
+        held = self._held[topic]
+        breaker = self._outages.of(topic) if self._outages else None
+        while held and (breaker is None or breaker.may_begin(self._clock())):
+            assigned, messages = held.popleft()
+            if not assigned.is_dropped:
+                self._start(assigned, messages, breaker)
+            elif breaker is not None:
+                breaker.gave_nothing()
+
+    def _start(
+        self, assigned: Assigned, messages: list[MessageExt], breaker: Breaker | None
+    ) -> None:
         subscription = self._subscriptions.handler_of(messages[0].topic)
-        call = _Call(assigned, messages, subscription, self._ended, self._clock)
+        call = _Call(assigned, messages, subscription, self._ended, self._clock, breaker)
         assigned.in_hand += len(messages)
         self._calls.add(call)
         if subscription.is_async:
@@ -160,13 +197,44 @@ class ConcurrentConsume:
             messages = [message for message in messages if message not in call.expired]
         if outcome is None:
             assigned.in_hand -= len(messages)
+            self._not_begun(call, messages)
             return
+        is_out = self._is_outage(call, outcome)
         self._stats.ran(assigned.queue.topic, call.spent_s)
         done = len(call.messages) if outcome.is_done else outcome.done
         if done == len(call.messages):
             self._finish(assigned, messages)
         else:
-            self._failed(assigned, messages, call.messages[:done], outcome)
+            self._failed(assigned, messages, call.messages[:done], outcome, is_out=is_out)
+
+    def _not_begun(self, call: _Call, messages: list[MessageExt]) -> None:
+        """Hold what an outage kept from its handler."""
+        if call.breaker is None:
+            return
+        if call.is_probe:
+            call.breaker.gave_nothing()
+        if messages and not call.assigned.is_dropped:
+            self._held[messages[0].topic].append((call.assigned, messages))
+        self._release(call.messages[0].topic)
+
+    def _is_outage(self, call: _Call, outcome: Outcome) -> bool:
+        """Report a call to its topic's breaker; whether the topic has an outage now."""
+        breaker, topic = call.breaker, call.messages[0].topic
+        if breaker is None or self._outages is None:
+            return False
+        now, key = self._clock(), key_of(call.messages[0])
+        if outcome.is_done:
+            if breaker.succeeded(key, now, is_probe=call.is_probe):
+                self._outages.ended(topic)
+                self._release(topic)
+            return breaker.is_open
+        has_begun = breaker.failed(key, now, is_probe=call.is_probe)
+        if has_begun:
+            self._outages.began(topic, outcome.reason)
+        if breaker.next_probe is not None and (has_begun or call.is_probe):
+            loop = asyncio.get_running_loop()
+            loop.call_at(breaker.next_probe, self._release, topic)
+        return breaker.is_open
 
     def _failed(
         self,
@@ -174,6 +242,8 @@ class ConcurrentConsume:
         messages: list[MessageExt],
         head: list[MessageExt],
         outcome: Outcome,
+        *,
+        is_out: bool,
     ) -> None:
         """Finish what a handler has done before it failed, and give the rest back."""
         done = [message for message in messages if message in head]
@@ -184,6 +254,9 @@ class ConcurrentConsume:
         if self._options.broadcasting:  # there is nobody to bring them again
             log.warning("%d message(s) of %s are passed over", len(rest), assigned.queue)
             self._remove(assigned, rest)
+        elif is_out and rest:  # it is not the messages that are at fault: no attempt is counted
+            assigned.in_hand -= len(rest)
+            self._held[rest[0].topic].append((assigned, rest))
         elif rest:
             self._spawn(assigned, self._give_back(assigned, rest, outcome), "send back")
 

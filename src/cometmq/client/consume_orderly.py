@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 from cometmq.client import handlers
 from cometmq.client.blocked import Blockages
 from cometmq.client.endings import Endings
+from cometmq.client.outages import Outages, key_of
 from cometmq.errors import CometError
 from cometmq.model.results import ConsumeStatus
 from cometmq.rules import retry
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _STINT_MESSAGES, _STINT_S = 256, 0.1
+_OUTAGE_LOOK_S = 0.05
 _LOCK_PAUSE_S = 0.5
 _BURY_PAUSE_S = 1.0
 
@@ -124,6 +126,7 @@ class OrderlyConsume:
         self._room = asyncio.Semaphore(options.consume_threads)
         self._endings = Endings(parts)
         self._default = default_policy(options.max_attempts)
+        self._outages = Outages(options.breaker) if options.breaker else None
 
     def begin(self, assigned: Assigned) -> None:
         """Start the loop of a new queue."""
@@ -149,7 +152,8 @@ class OrderlyConsume:
 
     def facts(self) -> dict[str, str]:
         """Queues that stand still, and messages that two members may have had."""
-        return {**self._blocked.facts(), "ORDERLY_OVERLAPS": str(self.overlaps)}
+        outages = self._outages.facts() if self._outages else {}
+        return {**self._blocked.facts(), **outages, "ORDERLY_OVERLAPS": str(self.overlaps)}
 
     def close(self) -> None:
         """Nothing is held beyond the queues."""
@@ -160,7 +164,7 @@ class OrderlyConsume:
                 if not assigned.holds_lock(self._now()):
                     await self._regain(assigned)
                 elif assigned.window.waiting:
-                    await self._handle(assigned)
+                    await self._handle_unless_out(assigned)
                 else:
                     assigned.arrived.clear()
                     await assigned.arrived.wait()
@@ -170,18 +174,55 @@ class OrderlyConsume:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    async def _handle(self, assigned: Assigned) -> None:
+    async def _handle_unless_out(self, assigned: Assigned) -> None:
+        """Handle what waits; in an outage of the topic wait, or try one message for all."""
+        breaker = self._outages.of(assigned.queue.topic) if self._outages else None
+        if breaker is None or not breaker.is_open:
+            await self._handle(assigned)
+        elif breaker.may_begin(self._now()):
+            is_judged = False
+            try:
+                is_judged = await self._handle(assigned, is_probe=True)
+            finally:
+                if not is_judged:
+                    breaker.gave_nothing()
+        else:
+            await self._rest(assigned, _OUTAGE_LOOK_S)
+
+    async def _handle(self, assigned: Assigned, *, is_probe: bool = False) -> bool:
+        """Handle what waits, or one message for a probe; whether the handler was called."""
         messages, size = self._next(assigned)
+        if is_probe:
+            assigned.window.put_back(messages[1:])
+            messages, size = messages[:1], 1
         stint = await self._run(assigned, messages, size)
         self._count(stint)
         if stint.calls and not await self._is_valid(assigned, messages[0].queue_offset):
             self._discard(stint, messages)
-            return
+            return False
         assigned.window.put_back(messages[stint.done :])
         assigned.consumed_at = self._now()
+        is_out = self._is_outage(stint, is_probe=is_probe)
         self._settle(assigned, stint)
         if stint.failed:
-            await self._failed(assigned, stint)
+            await self._failed(assigned, stint, is_out=is_out)
+        return bool(stint.calls)
+
+    def _is_outage(self, stint: _Stint, *, is_probe: bool) -> bool:
+        """Report a stint to its topic's breaker; whether the topic has an outage now."""
+        if self._outages is None or not stint.calls:
+            return False
+        topic, now = stint.assigned.queue.topic, self._now()
+        breaker = self._outages.of(topic)
+        well = stint.calls - bool(stint.failed)
+        first = key_of(stint.messages[0])
+        if well and breaker.succeeded(first, now, is_probe=is_probe, calls=well):
+            self._outages.ended(topic)
+        if stint.failed:
+            key = key_of(stint.messages[stint.done])
+            if breaker.failed(key, now, is_probe=is_probe):
+                self._outages.began(topic, stint.outcome.reason)
+        return breaker.is_open
 
     def _count(self, stint: _Stint) -> None:
         topic = stint.assigned.queue.topic
@@ -275,7 +316,7 @@ class OrderlyConsume:
             assigned.in_hand = 0
         return stint
 
-    async def _failed(self, assigned: Assigned, stint: _Stint) -> None:
+    async def _failed(self, assigned: Assigned, stint: _Stint, *, is_out: bool) -> None:
         failed = stint.messages[stint.done : stint.done + stint.failed]
         if stint.outcome.verdict is ConsumeStatus.ROLLBACK and not self._options.auto_commit:
             await self._rest(assigned, retry.suspend_ms(self._options.suspend_ms) / 1000)
@@ -286,14 +327,14 @@ class OrderlyConsume:
         assigned.alone_until = max(assigned.alone_until, failed[-1].queue_offset)
         if len(failed) == 1:
             policy = self._endings.policy_of(stint.subscription, stint.outcome) or self._default
-            verdict = decide(policy, failed[0].reconsume_times + 1, rest_ms, is_outage=False)
+            verdict = decide(policy, failed[0].reconsume_times + 1, rest_ms, is_outage=is_out)
             if verdict.ending is Ending.DEAD_LETTER:
                 await self._bury(assigned, failed[0], stint.outcome.reason)
                 return
             if verdict.ending is not Ending.NONE:
                 await self._end(assigned, failed[0], verdict, stint.outcome)
                 return
-            failed[0].reconsume_times += 1
+            failed[0].reconsume_times += not is_out
             rest_ms = verdict.rest_ms
         await self._rest(assigned, rest_ms / 1000)
 

@@ -87,7 +87,7 @@ class ConsumerOptions:
     without_key: str = "barrier"
     state_dir: Path = field(default=STATE_DIR)
     on_failure: Policies | None = None
-    breaker: BreakerLimits = field(default_factory=BreakerLimits)
+    breaker: BreakerLimits | None = None
     workers: str = "thread"
 
     @property
@@ -144,7 +144,7 @@ class ConsumerOptions:
             raise SettingsError(
                 "order='key' goes neither with broadcasting nor with auto_commit=False"
             )
-        check_type("breaker", self.breaker, BreakerLimits, "BreakerLimits")
+        check_type("breaker", self.breaker, BreakerLimits | None, "BreakerLimits")
 
     def _check_times(self) -> None:
         for name in (
@@ -205,7 +205,7 @@ class PushSettings(ClientSettings, total=False):
     without_key: str
     state_dir: Path | str
     on_failure: FailurePolicy | Policies | None
-    breaker: BreakerLimits
+    breaker: BreakerLimits | None
     workers: str
 
 

@@ -61,8 +61,9 @@ class PushConsumer:
     sharding key); `without_key` says what a message without one is: a "barrier" in its queue, one
     of one "lane", or "free". What is done above the committed offset is noted in `state_dir`
     (~/.cometmq). `on_failure` says what becomes of failures (see `OnFailure`), `breaker` when they
-    count as an outage (by key). `workers="process"` runs plain handlers in `consume_threads`
-    processes; they must be importable, and a script needs `if __name__ == "__main__":`.
+    count as an outage (BreakerLimits; by key always, else where it is given).
+    `workers="process"` runs plain handlers in `consume_threads` processes; they must be importable,
+    and a script needs `if __name__ == "__main__":`.
     """
 
     def __init__(self, group: str, **settings: Unpack[PushSettings]) -> None:
