@@ -9,6 +9,7 @@ the record that waited on the level was due. Prints the line that docs quote.
 
 import argparse
 import asyncio
+import os
 import time
 from dataclasses import dataclass
 
@@ -132,7 +133,7 @@ def main() -> None:
         f"{work.messages} messages sent in {found['sent_s']:.0f} s, due {work.delay} s later: "
         f"late by {found['p50_ms']:.0f} ms (p50), {found['p99.9_ms']:.0f} ms (p99.9), "
         f"{found['first_ms']:.0f} to {found['last_ms']:.0f} ms (all); "
-        f"{found['missing']:.0f} missing, {found['twice']:.0f} twice"
+        f"{found['missing']:.0f} missing, {found['twice']:.0f} twice; load {os.getloadavg()[0]:.1f}"
     )
 
 
