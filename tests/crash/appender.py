@@ -26,6 +26,8 @@ def settings(flush: str) -> StoreSettings:
         flush_interval_consume_queue_ms=10,
         flush_consume_queue_thorough_interval_ms=30,
         open_files_max=16,
+        max_hash_slot_num=500,
+        max_index_num=400,
     )
 
 
@@ -53,7 +55,8 @@ async def append_for_ever(root: Path, flush: str, seed: int) -> None:
         for _ in range(rng.choice((1, 1, 5, 50))):
             number += 1
             topic, queue_id = rng.choice("AB"), rng.randint(0, 3)
-            placed = store.put(Draft(topic, queue_id, body_of(number)))
+            keys = b"KEYS\x01k%d all\x02" % number
+            placed = store.put(Draft(topic, queue_id, body_of(number), keys))
             placed_all.append(placed.status)
             lines.append(b"%s %d %d %d\n" % (topic.encode(), queue_id, placed.queue_offset, number))
         answer: asyncio.Future[PutStatus] = loop.create_future()

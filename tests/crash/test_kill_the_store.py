@@ -48,8 +48,12 @@ def read(store: MessageStore, queue: Queue) -> list[bytes]:
 
 
 async def reckon(root: Path, flush: str, acked: dict[Queue, dict[int, int]], how: str) -> None:
-    """Open what the child left: all that was acknowledged is there, in order, nothing invented."""
+    """Open what the child left: all that was acknowledged is there, in order, nothing invented.
+
+    And each message is found by its key, once.
+    """
     store = open_store(root, flush)
+    known = {queue: list(offsets.values()) for queue, offsets in acked.items()}
     for queue in store.queues():
         bodies = read(store, queue)
         assert len(bodies) == store.max_offset(*queue)
@@ -60,6 +64,11 @@ async def reckon(root: Path, flush: str, acked: dict[Queue, dict[int, int]], how
             assert numbers[offset] == number
         acked.pop(queue, None)
     assert not acked
+    await store.lookup.catch_up(30_000)
+    for (topic, _), numbers in known.items():
+        for number in Random(len(numbers)).sample(numbers, min(len(numbers), 20)):
+            found = (await store.lookup.query(topic, f"k{number}", 64, 0, 1 << 60)).records
+            assert [stored.decode(raw).body for raw in found] == [body_of(number)]
     if how == "stop":
         await store.stop()
     else:

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import shutil
+from pathlib import Path
+from random import Random
 from struct import Struct
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from cometmq.store import index, lookup
 from cometmq.store.index_file import Shape
 from cometmq.store.message_store import Draft, PutStatus
+from cometmq.testing.sim_files import SimFiles
 from cometmq.wire import index_entry, stored
 from cometmq.wire.index_entry import decode_head, key_hash
 
@@ -396,5 +399,37 @@ def test_the_index_lets_fast_messages_go_first_up_to_a_bound(tell, monkeypatch, 
         keeping_up.cancel()
         assert (store.lookup._index.position == store.max_phy_offset) is (bound == 0)
         assert len(await find(shop, "k", count=count)) == count  # who asks need not wait
+
+    tell(story)
+
+
+def test_a_disk_too_full_for_the_index_refuses_sends_until_there_is_room(tell, shop):
+    shop.root = Path("/store")
+    shop.files = disk = SimFiles(Random(1), shop.clock)
+
+    async def story(shop):
+        store = shop.open()
+        for n in range(10):
+            await put(shop, b"%d" % n, KEYS=f"k{n}")
+        await store._upkeep.write_queues()
+        for n in range(10, 100):
+            await put(shop, b"%d" % n, KEYS=f"k{n}")
+        await store.lookup.catch_up()
+        await store._queues.spill()
+        disk.room = 100
+        shop.clock.ms += shop.settings.flush_consume_queue_thorough_interval_ms
+        await store._upkeep.write_queues()
+        assert store.put(Draft("T", 0, b"x")).status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert await find(shop, "k55") == [b"55"]
+        disk.room = None
+        shop.clock.ms += shop.settings.flush_consume_queue_thorough_interval_ms
+        await store._upkeep.write_queues()
+        await put(shop, b"after", KEYS="after")
+        await shop.crash()
+        disk.kill()
+        shop.open()
+        for n in range(0, 100, 9):
+            assert await find(shop, f"k{n}") == [b"%d" % n]
+        assert await find(shop, "after") == [b"after"]
 
     tell(story)
