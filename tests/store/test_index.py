@@ -231,6 +231,30 @@ def test_what_a_killed_broker_had_not_vouched_for_is_filed_again_once(tell):
     tell(story)
 
 
+def test_a_kill_right_after_a_file_was_begun_costs_nothing_of_the_one_before(tell, caplog):
+    async def story(shop):
+        shop.open()
+        for n in range(50):
+            await put(shop, b"%d" % n, KEYS="k")
+        await shop.store.lookup.catch_up()
+        await shop.store._upkeep.vouch()
+        (first,) = index_files(shop)
+        made = first.stat().st_ino
+        for n in range(50, 70):
+            await put(shop, b"%d" % n, KEYS="k")
+        await shop.store.lookup.catch_up()
+        assert len(index_files(shop)) == 2
+        await shop.crash()
+        shop.open()
+        assert shop.store._index.position > 0, "it goes on where it was vouched for"
+        assert first.stat().st_ino == made
+        assert len(await find(shop, "k")) == 64
+        assert await find(shop, "k", count=1) == [b"69"]
+
+    tell(story)
+    assert "broken" not in caplog.text
+
+
 def _zeros(path):
     path.write_bytes(bytes(path.stat().st_size))
 

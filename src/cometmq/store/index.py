@@ -112,6 +112,8 @@ class KeyIndex:
         self._row.load()
         mark = checkpoint.index_mark
         is_ours = mark is not None and mark[2] <= log_end
+        if is_ours and mark is not None:
+            self._drop_newer(mark[0])
         for base in list(self._row.bases):
             if not self._take(base, is_last=base == self._row.bases[-1], log_end=log_end):
                 self._drop_from(base, "is broken")
@@ -146,6 +148,12 @@ class KeyIndex:
             self._row.remove(later)
         self._index_files = [file for file in self._index_files if file.name < base]
 
+    def _drop_newer(self, name: int) -> None:
+        """Delete files that a crash left before they were vouched for."""
+        for later in [later for later in self._row.bases if later > name]:
+            log.info("the index file %s was not vouched for yet", self._row.path_of(later))
+            self._row.remove(later)
+
     def _drop_unsafe(self, index_ms: int) -> None:
         """After another broker's crash: what it had not declared safe may be anything."""
         for file in self._index_files:
@@ -155,10 +163,6 @@ class KeyIndex:
 
     def _resume(self, name: int, count: int, position: int, *, was_stopped: bool) -> None:
         """Go on from our own mark."""
-        for file in self._index_files:
-            if file.name > name:
-                self._drop_from(file.name, "is newer than the checkpoint")
-                break
         last = self._index_files[-1] if self._index_files else None
         if (last.name if last else 0) != name or (last and last.count < count):
             self._resume_after_last()
