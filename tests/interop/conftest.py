@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 VERSION = "5.5.0"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "cometmq" / "interop"
 
-SAID = ("SENT", "GOT", "REFUSED", "MISSING", "END")
+SAID = ("SENT", "GOT", "CHECKED", "REFUSED", "MISSING", "END")
 """How the lines begin that our programs print; the clients' own logging is left out."""
 
 Run = Callable[..., list[str]]

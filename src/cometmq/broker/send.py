@@ -212,7 +212,7 @@ class SendHandler:
                 header.topic,
                 queue_id,
                 item.body,
-                self.complete(item.properties),
+                self.cleaned(item.properties),  # Apache adds nothing to these
                 flag=item.flag,
                 sys_flag=flags,
                 born_ms=header.born_timestamp,

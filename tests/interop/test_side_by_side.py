@@ -1,0 +1,202 @@
+"""Apache RocketMQ 5.5.0 and ours side by side: raw requests, clients in all pairings, mqadmin.
+
+Every difference needs a reviewed reason (tests/interop/beside/reasons). With COMETMQ_WRITE=1, as
+`make interop` sets it, the run writes docs/design/apache-side-by-side.md and the recording that
+tests/replay goes through.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cometmq.testing.cluster import LocalCluster
+from interop.apache import ApacheCluster
+from interop.beside import admin, compare, raw, scenario, table, ways
+from interop.beside.reasons import Difference, Reasons
+from interop.beside.tap import Heard, Tap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "design" / "apache-side-by-side.md"
+RECORDING = ROOT / "tests" / "replay" / "recorded" / "apache-5.5.0.jsonl"
+WRITES = os.environ.get("COMETMQ_WRITE") == "1"
+LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+CHECK_MS = 600_000
+JAVA = ("java", "-Xmx256m")
+
+
+@pytest.fixture(scope="module")
+def classes(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Our Java programs around Apache's client and tools."""
+    folder = tmp_path_factory.mktemp("classes")
+    programs = [
+        str(Path(__file__).parent / "java" / name) for name in ("Admin.java", "Scenario.java")
+    ]
+    command = ["javac", "-nowarn", "-cp", f"{apache_jars}/*", "-d", str(folder), *programs]
+    subprocess.run(command, check=True, timeout=120)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[dict[str, list[str]]]:
+    """Collects the parts of the page; written when all of them are there."""
+    parts: dict[str, list[str]] = {}
+    yield parts
+    if WRITES and len(parts) == 3:
+        PAGE.write_text(_page(parts))
+
+
+@contextmanager
+def running(
+    side: str, jars: Path, folder: Path, **settings: object
+) -> Iterator[ApacheCluster | LocalCluster]:
+    """One side with a name server and a broker of the same settings."""
+    if side == "ours":
+        with LocalCluster(
+            folder / "ours", apart=True, brokerName="broker-a", **settings
+        ) as cluster:
+            yield cluster
+        return
+    given = {"brokerName": "broker-a", "messageDelayLevel": LEVELS, **settings}
+    apache = ApacheCluster(jars, folder / "apache", **given)
+    try:
+        yield apache
+    finally:
+        apache.stop()
+
+
+def unexplained(found: Iterable[list[Difference]], reasons: Reasons) -> list[str]:
+    return [str(each) for some in found for each in some if reasons.of(each) is None]
+
+
+def judge(found: Iterable[list[Difference]], reasons: Reasons) -> None:
+    """Fail for a difference without a reason, and for a reason without a difference."""
+    odd = unexplained(found, reasons)
+    assert not odd, f"{len(odd)} differences without a reason:\n" + "\n".join(odd)
+    assert not reasons.unused, "reasons that nothing needs:\n" + "\n".join(reasons.unused)
+
+
+def test_the_same_requests_are_answered_alike(
+    apache_jars: Path, tmp_path: Path, page: dict[str, list[str]]
+) -> None:
+    reasons = Reasons("raw.txt")
+    with running("apache", apache_jars, tmp_path, transactionCheckInterval=CHECK_MS) as apache:
+        theirs = raw.run(apache.namesrv, apache.broker)
+    with running("ours", apache_jars, tmp_path, transactionCheckInterval=CHECK_MS) as ours:
+        found = compare.differences(theirs.exchanges, raw.run(ours.namesrv, ours.broker).exchanges)
+    page["requests"] = table.requests(theirs.exchanges, found, reasons)
+    if WRITES:
+        raw.write(theirs, RECORDING)
+    judge(found.values(), reasons)
+
+
+def test_java_and_our_client_work_with_both_brokers(
+    apache_jars: Path, classes: Path, tmp_path: Path, page: dict[str, list[str]]
+) -> None:
+    heard: dict[tuple[str, str], list[Heard]] = {}
+    said: dict[tuple[str, str], Sequence[tuple[str, str]]] = {}
+    for side in ("apache", "ours"):
+        quick = {"transactionCheckInterval": 3000, "transactionTimeOut": 1000}
+        with running(side, apache_jars, tmp_path, **quick) as cluster:
+            for client, run in (("Java", java), ("Python", python)):
+                with Tap(cluster.namesrv, cluster.broker) as tap:
+                    said[client, side] = run(tap.namesrv, apache_jars, classes)
+                heard[client, side] = tap.heard
+    reasons = Reasons("clients.txt")
+    lists = []
+    for client in ("Java", "Python"):
+        assert said[client, "ours"] == said[client, "apache"]
+        shapes = [ways.shapes(heard[client, side]) for side in ("apache", "ours")]
+        lists.append((client, ways.differences(*shapes), reasons))
+    page["pairings"] = table.pairings(heard, lists)
+    judge((some for _, found, _ in lists for some in found.values()), reasons)
+
+
+def test_mqadmin_prints_the_same_of_both_brokers(
+    apache_jars: Path, classes: Path, tmp_path: Path, page: dict[str, list[str]]
+) -> None:
+    printed = []
+    for side in ("apache", "ours"):
+        folder = tmp_path / f"{side}-tools"
+        (folder / "conf").mkdir(parents=True)
+        with running(side, apache_jars, tmp_path, transactionCheckInterval=CHECK_MS) as cluster:
+            printed.append(admin.run(classes, apache_jars, folder, cluster.namesrv, cluster.broker))
+    found = admin.differences(*printed)
+    reasons = Reasons("mqadmin.txt")
+    page["commands"] = table.commands(found, reasons)
+    judge(found.values(), reasons)
+
+
+def java(namesrv: str, jars: Path, classes: Path) -> Sequence[tuple[str, str]]:
+    done = subprocess.run(
+        [
+            "java",
+            f"-Duser.home={classes}",
+            "-Xmx256m",
+            "-cp",
+            f"{classes}:{jars}/*",
+            "Scenario",
+            namesrv,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert lines[-1:] == ["END"], done.stdout[-2000:] + done.stderr[-2000:]
+    said = [line[5:].partition(": ") for line in lines if line.startswith("SAID ")]
+    return [(name, result) for name, _, result in said if name != "answer"]
+
+
+def python(namesrv: str, _jars: Path, _classes: Path) -> Sequence[tuple[str, str]]:
+    return list(scenario.run(namesrv).items())
+
+
+def _page(parts: dict[str, list[str]]) -> str:
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return "\n".join(
+        [
+            f"# Apache RocketMQ {table.RELEASE} and CometMQ side by side",
+            "",
+            f"Written by `make interop` on {when}, CometMQ at {commit}; not edited by hand.",
+            "Answers are compared by code, header fields and body down to each value; times and",
+            "places in the log are taken out first. Each difference has a reason, reviewed",
+            "in tests/interop/beside/reasons; a run with an unexplained one, or with a reason that",
+            "nothing needs, fails.",
+            "",
+            "## The same requests to both",
+            "",
+            *parts["requests"],
+            "",
+            "## Two clients at two brokers",
+            "",
+            "Answer codes that went by at a proxy; a - is never asked.",
+            "",
+            *parts["pairings"],
+            "",
+            "## mqadmin",
+            "",
+            "What each command prints, without numbers, times, addresses and order.",
+            "",
+            *parts["commands"],
+            "",
+        ]
+    )
