@@ -24,6 +24,7 @@ _ID = re.compile(
     r"(?<![0-9A-F])(?!0([0-9A-F])(?:0\1)+(?![0-9A-F]))[0-9A-F]{32}(?:[0-9A-F]{24})?(?![0-9A-F])"
 )
 """An id that a broker made; the chapters' own repeat one byte."""
+_PATH = re.compile(r"/tmp/[^\s\"]*")
 _PORT = re.compile(r"(127\.0\.0\.1|0\.0\.0\.0):\d{2,5}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d#\d\d:\d\d:\d\d:\d{3}")
 _NAME = re.compile(r"^[A-Z_]+$")
@@ -51,7 +52,7 @@ def _body(code: int, body: bytes) -> Iterator[tuple[str, str]]:
             yield from ((f".{n}.{key}", value) for key, value in _record(record))
         return
     if code == RUNTIME_INFO:
-        yield from ((f".{key}", "a value") for key in java_json.loads(body)["table"])
+        yield from ((f".{_plain(key)}", "a value") for key in java_json.loads(body)["table"])
         return
     if code not in TEXT_CODES:
         try:
@@ -119,6 +120,7 @@ def _sorted_by(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
+    text = _PATH.sub("<path>", text)
     text = _PORT.sub("<addr>", text)
     text = _TIME.sub("<time>", text)
     text = _ID.sub("<id>", text)
