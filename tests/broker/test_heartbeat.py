@@ -176,8 +176,32 @@ def test_a_light_beat_keeps_the_subscriptions_of_the_full_one(tmp_path: Path) ->
             light = await client.beat("CG", heartbeat_fingerprint=mark, without_sub=True)
             other = await client.beat("CG", heartbeat_fingerprint=mark + 1, without_sub=True)
             said = [answer.ext["IS_SUB_CHANGE"] for answer in (first, second, light, other)]
-            assert said == ["true", "false", "false", "true"]
+            assert said == ["false", "false", "false", "true"]
             assert list(rig.broker.state.clients.consumers["CG"].subscriptions) == ["T"]
+
+    run(story())
+
+
+def test_a_client_is_asked_for_a_full_beat_where_the_broker_may_not_know_its_topics(
+    tmp_path: Path,
+) -> None:
+    mark = heartbeat_fingerprint(heartbeat("CG", "T"))
+
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            one, two = await rig.client(), await rig.client()
+
+            async def light() -> str:
+                answer = await one.beat("CG", heartbeat_fingerprint=mark, without_sub=True)
+                return answer.ext["IS_SUB_CHANGE"]
+
+            assert await light() == "true", "the broker has just been started"
+            assert rig.broker.state.clients.consumers["CG"].subscriptions == {}
+            full = await one.beat("CG", "T", heartbeat_fingerprint=mark)
+            assert full.ext["IS_SUB_CHANGE"] == "false"
+            old = await two.beat("CG", "U", client_id="c2")
+            assert old.ext["IS_SUB_CHANGE"] == "true", "a beat without a fingerprint is full"
+            assert await light() == "true", "the other one's beat took the group's topics over"
 
     run(story())
 

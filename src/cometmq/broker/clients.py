@@ -134,11 +134,15 @@ class Clients:
         if changed:
             self.on_members(data.group_name)
 
-    def is_fingerprint_new(self, group: str, fingerprint: int) -> bool:
-        """Whether the subscriptions of the group's last beat had another fingerprint; notes it."""
-        is_new = self._fingerprints.get(group) != fingerprint
+    def is_fingerprint_new(self, group: str, fingerprint: int, *, is_light: bool) -> bool:
+        """Whether the subscriptions of the group's last beat had another fingerprint; notes it.
+
+        Beats without one count as 0. A light beat, which brings no subscriptions, is new where none
+        came before: the broker was started again, say, and knows nothing of the group.
+        """
+        before = self._fingerprints.get(group)
         self._fingerprints[group] = fingerprint
-        return is_new
+        return is_light if before is None else before != fingerprint
 
     def touch(self, client_id: str, peer: Peer) -> bool:
         """Note a beat that only says that the client lives; False when it is not known."""

@@ -101,10 +101,9 @@ class HeartbeatHandler:
         for consumer in beat.consumers:
             if not self._prepare(consumer):
                 continue
-            if beat.heartbeat_fingerprint:
-                is_new |= self._clients.is_fingerprint_new(
-                    consumer.group_name, beat.heartbeat_fingerprint
-                )
+            is_new |= self._clients.is_fingerprint_new(
+                consumer.group_name, beat.heartbeat_fingerprint, is_light=is_light
+            )
             self._clients.add_consumer(consumer, beat.client_id, peer, keep_subscriptions=is_light)
             if not is_light:
                 self._filters.register(consumer.group_name, consumer.subscriptions)
