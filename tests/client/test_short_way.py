@@ -7,7 +7,14 @@ import threading
 
 import pytest
 
-from cometmq import AsyncProducer, BrokerError, Message, Producer, RemotingTimeout
+from cometmq import (
+    AsyncProducer,
+    BrokerError,
+    InvalidMessage,
+    Message,
+    Producer,
+    RemotingTimeout,
+)
 from cometmq.client import direct
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
@@ -51,6 +58,29 @@ def test_sends_on_the_short_way_carry_all_a_message_has(peer):
         assert pairs == {"TAGS": "t", "KEYS": "a b", "WAIT": "true"}
     last = dict(pair.split("\x01") for pair in sent[3].ext["i"].split("\x02") if pair)
     assert (last["TAGS"], last["KEYS"], last["__SHARDINGKEY"]) == ("ü", '"', "k%d")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Message(["t"], b"x"),
+        Message(TOPIC, b"x", tags=["t"]),
+        Message(TOPIC, b"x", sharding_key=["k"]),
+        Message(["t"], b"x", sharding_key="k"),
+        Message(TOPIC, bytearray(b"x")),
+        Message(TOPIC, b"x", properties=["p"]),
+    ],
+    ids=["topic", "tags", "key", "keyed topic", "body", "properties"],
+)
+def test_what_is_no_text_is_refused_on_every_way(peer, wrong):
+    with Producer("g", namesrv=peer.addr) as producer:
+        producer.send(Message(TOPIC, b"first"))
+        for send in (producer.send, lambda m: producer.send_batch([m, m])):
+            with pytest.raises(InvalidMessage):
+                send(wrong)
+        with pytest.raises(InvalidMessage):
+            producer.send_async(wrong).result(10)
+    assert len(peer.of(SEND)) == 1
 
 
 def once(peer, first):

@@ -59,6 +59,9 @@ class Sends:
 
     async def in_lane(self, message: Message, deadline: float) -> SendResult:
         """Send a message with a sharding key after those of its key that came first."""
+        if type(message.topic) is not str or type(message.sharding_key) is not str:
+            validation.check_kind(message)
+            validation.check_message(message, self._options.body_bytes_max)
         lane = (message.topic, message.sharding_key)
         mine = self._lanes.try_enter(lane)
         if mine is None:
