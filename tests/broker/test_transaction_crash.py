@@ -64,7 +64,7 @@ def test_every_acknowledged_half_message_ends_as_its_producer_says(
 ) -> None:
     async def story() -> None:
         producer = Producer()
-        for _ in range(3):
+        for _ in range(2):
             process = Process(tmp_path, flush)
             client = Client(
                 await connect(process.address, on_request=producer.answer), asyncio.Queue()

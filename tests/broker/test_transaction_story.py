@@ -1,12 +1,14 @@
 """Transactions in any order, with crashes: nothing committed is lost, nothing else is seen.
 
-The clock stands still until the story moves it, the disk is simulated; the connections are real.
+Once with kills, once with power cuts under SYNC_FLUSH. The clock stands still until the story moves
+it, the disk is simulated; the connections are real.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,8 @@ VERDICTS = st.sampled_from([COMMIT, ROLLBACK, UNKNOWN])
 class Story(RuleBasedStateMachine):
     """One broker, one producer, and what the producer knows of its transactions."""
 
+    store, cuts_power = SMALL_STORE, False
+
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
@@ -65,7 +69,7 @@ class Story(RuleBasedStateMachine):
         return self.loop.run_until_complete(bounded())
 
     async def _open(self) -> None:
-        self.broker = Broker.open(SETTINGS, SMALL_STORE, clock=self.clock, files=self.files)
+        self.broker = Broker.open(SETTINGS, self.store, clock=self.clock, files=self.files)
         await self.broker.start()
         self.client = Client(await connect(self.broker.address, on_request=self._asked), None)  # type: ignore[arg-type]
         await produce(self.client)
@@ -81,9 +85,14 @@ class Story(RuleBasedStateMachine):
         """Leave as a killed process does: what was written stays, nothing is finished."""
         self.client.close()
         await self.client.channel.wait_closed()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self.broker.store.abandon()
-        await self.broker._background.stop()
         await self.broker._server.stop()
+        if self.cuts_power:
+            self.files.power_cut()
 
     async def _stop(self) -> None:
         self.client.close()
@@ -197,10 +206,18 @@ class Story(RuleBasedStateMachine):
                 await self._answer(self.questions.pop())
 
 
-Story.TestCase.settings = settings(
-    max_examples=12,
+class PowerStory(Story):
+    """The same where the power goes, and every write is flushed before it is answered."""
+
+    store, cuts_power = replace(SMALL_STORE, flush_disk_type="SYNC_FLUSH"), True
+
+
+BOUNDS = settings(
+    max_examples=8,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+Story.TestCase.settings = PowerStory.TestCase.settings = BOUNDS
 TestTransactionsInAnyOrder = Story.TestCase
+TestTransactionsOverPowerCuts = PowerStory.TestCase
