@@ -133,6 +133,7 @@ def test_a_blocked_queue_says_so_to_the_program_the_operator_and_at_the_start(pe
             assert (one.queue, one.queue_offset) == (QUEUE, 1)
             assert one.reason == "ValueError: no such account"
             info = running_info(peer)
+            assert info.mq_table[QUEUE].last_lock_timestamp > 0
             told = info.properties[f"BLOCKED_{TOPIC}@{BROKER}@0"]
             assert "offset 1 has failed" in told
             assert "no such account" in told

@@ -44,10 +44,15 @@ class Blockages:
             log.warning("%s is blocked: %s", queue, describe(one, now_ms))
 
     def over(self, queue: MessageQueue) -> None:
-        """Note that the queue goes on, or is no longer ours."""
+        """Note that the queue goes on."""
         one = self._table.pop(queue, None)
         if one is not None and self._clock.now_ms() >= one.since_ms + _FIRST_WORD_MS:
             log.warning("%s goes on after: %s", queue, describe(one, self._clock.now_ms()))
+        self._next_word_ms.pop(queue, None)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Drop a queue that is no longer ours, without a word."""
+        self._table.pop(queue, None)
         self._next_word_ms.pop(queue, None)
 
     def all(self) -> list[BlockedQueue]:

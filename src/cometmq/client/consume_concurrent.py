@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 from cometmq.client import handlers
 from cometmq.client.endings import Endings
 from cometmq.client.outages import Outages, key_of
+from cometmq.model.topic import is_retry_topic
 from cometmq.rules.failure_policy import Ending, decide
 from cometmq.rules.retry import UNLIMITED
 
@@ -128,10 +129,11 @@ class ConcurrentConsume:
     def feed(self, assigned: Assigned, messages: list[MessageExt]) -> None:
         """Give newly pulled messages to handlers."""
         assigned.window.take(len(messages))
-        size = self._options.batch_size
-        # a retry queue holds messages of several topics, and each topic has its own handler
-        for _, group in groupby(messages, key=attrgetter("topic")):
-            own = list(group)
+        size, groups = self._options.batch_size, [messages]
+        if is_retry_topic(assigned.queue.topic):
+            # it holds messages of several topics, and each topic has its own handler
+            groups = [list(group) for _, group in groupby(messages, key=attrgetter("topic"))]
+        for own in groups:
             for at in range(0, len(own), size):
                 self._submit(assigned, own[at : at + size])
 

@@ -169,7 +169,7 @@ class OrderlyConsume:
                     assigned.arrived.clear()
                     await assigned.arrived.wait()
         finally:
-            self._blocked.over(assigned.queue)
+            self._blocked.forget(assigned.queue)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -384,19 +384,22 @@ class OrderlyConsume:
             await asyncio.sleep(min(left_s, 0.05))
 
     async def _regain(self, assigned: Assigned) -> None:
-        """Take the lock again; whoever had it meanwhile may have gone on, then start anew."""
+        """Take the lock again; whoever had it meanwhile may have gone on, then start anew.
+
+        Also when the queue is dropped by then: what was done here before can be committed so.
+        """
         assigned.lose_lock()
         until = await self._take(assigned)
-        if assigned.is_dropped:
-            return
         committed = await self._committed(assigned) if until else None
-        if not until or committed is None:
+        if until and committed is not None and committed <= assigned.window.commit_offset:
+            self._resume(assigned, until, is_ours=True)
+        elif assigned.is_dropped:
+            return
+        elif not until or committed is None:
             await self._rest(assigned, _LOCK_PAUSE_S)
-        elif committed > assigned.window.commit_offset:
+        else:
             log.info("%s went on elsewhere: it starts anew here at %d", assigned.queue, committed)
             self._give_up(assigned)
-        else:
-            self._resume(assigned, until, is_ours=True)
 
     async def _take(self, assigned: Assigned) -> float | None:
         """Until when the lock is ours now; 0 when somebody else has it, None when none answers."""

@@ -8,6 +8,7 @@ Java: ClientRemotingProcessor
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 from cometmq.client import decode, handlers
@@ -135,10 +136,16 @@ class Inbound:
             cached_msg_count=window.count,
             cached_msg_size_in_mib=window.size_bytes // 1_048_576,
             locked=assigned.holds_lock(now),
+            last_lock_timestamp=ago(self._locked_at(assigned)),
             dropped=assigned.is_dropped,
             last_pull_timestamp=ago(assigned.pulled_at),
             last_consume_timestamp=ago(assigned.consumed_at),
         )
+
+    def _locked_at(self, assigned: Assigned) -> float:
+        """When the queue's lock was last asked for with success (loop time); 0: never."""
+        until = assigned.lock_until
+        return until - self._options.lock_valid_s if 0 < until < inf else 0.0
 
     def _directly(self, command: Command, channel: Channel) -> None:
         header = ConsumeMessageDirectlyResultRequestHeader.decode(command.ext)
