@@ -103,9 +103,15 @@ def test_the_commands_print_and_exit_as_they_should(tell, capsys):
         root = str(shop.root)
         assert run(["store", "verify", root]) == 1
         assert "in use" in capsys.readouterr().err
+        await shop.store.lookup.catch_up()
         await shop.stop()
         assert run(["store", "verify", root]) == 0
-        assert capsys.readouterr().out.endswith("whole\n")
+        assert "unless the broker's maxHashSlotNum" in capsys.readouterr().out
+        shape = ["--index-slots", "1500", "--index-entries", "60"]
+        assert run(["store", "verify", root, *shape]) == 0
+        out = capsys.readouterr().out
+        assert out.endswith("whole\n")
+        assert "index" not in out
         assert run(["store", "dump", root, "--topic", "U", "--count", "3"]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert [line.split()[3:7] for line in lines] == [

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cometmq.store.index_check import DEFAULT_SHAPE
+from cometmq.store.index_file import Shape
 from cometmq.store.inspection import Inspection, Report
 from cometmq.wire import properties, stored
 from cometmq.wire.msg_id import offset_id
@@ -36,9 +38,12 @@ def store() -> None:
 
 @store.command()
 @_directory
-def verify(directory: Path) -> int:
+@click.option("--index-slots", default=DEFAULT_SHAPE.slots, help="maxHashSlotNum of the store.")
+@click.option("--index-entries", default=DEFAULT_SHAPE.entries, help="maxIndexNum of the store.")
+def verify(directory: Path, index_slots: int, index_entries: int) -> int:
     """Read a whole store, every checksum included, and say what is whole and what is not."""
-    with Inspection(directory, SystemFiles()) as inspection:
+    shape = Shape(index_slots, index_entries)
+    with Inspection(directory, SystemFiles(), shape) as inspection:
         report = inspection.verify()
     _print(report)
     return 1 if report.damage else 0

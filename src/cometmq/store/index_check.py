@@ -68,7 +68,11 @@ class IndexCheck:
             stat = self._files.stat(path)
             if stat is None or stat.size != self._shape.file_bytes:
                 size = -1 if stat is None else stat.size
-                self.notes.append(f"{path} has {size} bytes, not {self._shape.file_bytes}; {_HOW}")
+                self.notes.append(
+                    f"{path} has {size} bytes, not {self._shape.file_bytes} as with "
+                    f"{self._shape.slots} slots and {self._shape.entries} entries; unless the "
+                    f"broker's maxHashSlotNum and maxIndexNum are others, {_HOW}"
+                )
                 continue
             file = self._files.open(path, 0)
             try:
