@@ -184,6 +184,23 @@ def test_fresh_messages_come_32_at_a_time_and_old_ones_8(tell):
     tell(story)
 
 
+def test_one_pull_brings_messages_whose_entries_are_written_and_those_that_wait(tell):
+    async def story(shop):
+        store = shop.open()
+        for number in range(3):
+            await shop.put(b"%d" % number)
+        store._queues.spill_all()
+        for number in range(3, 7):
+            await shop.put(b"%d" % number)
+        for match in (None, lambda _code: True):
+            got = store.get("T", 0, 1, 32, 1 << 20, match)
+            assert (got.count, got.next_offset) == (6, 7)
+        assert store.get("T", 0, 1, 3, 1 << 20).next_offset == 4
+        assert store.get("T", 0, 0, 3, 1 << 20).next_offset == 3
+
+    tell(story)
+
+
 def test_bytes_are_limited_but_the_first_message_always_comes(tell):
     async def story(shop):
         store = shop.open(commit_log_file_bytes=4 << 20)

@@ -86,15 +86,18 @@ class ConsumeQueue:
             self.row.write(at - room, queue_entry.FILLER * (room // SIZE))
 
     def read(self, queue_offset: int, count: int) -> bytes:
-        """Up to `count` entries from `queue_offset` on; fewer where a file or the memory ends."""
+        """Up to `count` entries from `queue_offset` on; fewer where a file ends."""
         count = min(count, self.max_offset - queue_offset)
         index = queue_offset - self.written_offset
         if index >= 0:
             return bytes(self.tail[index * SIZE : (index + count) * SIZE])
         at = queue_offset * SIZE
         row = self.row
-        room = row.file_bytes - at % row.file_bytes
-        return row.read(at, min(count * SIZE, room, -index * SIZE))
+        room, written = row.file_bytes - at % row.file_bytes, -index * SIZE
+        found = row.read(at, min(count * SIZE, room, written))
+        if len(found) == written < count * SIZE:  # go on with those that wait in memory
+            found += bytes(self.tail[: count * SIZE - written])
+        return found
 
     def entry(self, queue_offset: int) -> tuple[int, int, int]:
         """(phy_offset, size, tags_code) of one entry; sizes of 0 where there is none."""
