@@ -112,8 +112,9 @@ def test_a_policy_of_stopping_stops_before_the_message(served, group, make_topic
     send(served, topic, "a1", "a-fatal", "a2")
     consumer = by_key(topic, handle, on_failure={ValueError: OnFailure.stop()})
     consumer.start()
-    assert consumer.wait(20), "the consumer did not stop"
-    consumer.stop()
+    until(lambda: handle.calls.get("a-fatal"))
+    consumer.stop()  # beside the stop that the policy asks for
+    assert consumer.wait(0)
     assert handle.seen.bodies == ["a1"]
     assert committed(served, group, topic) == 1
     again = Seen()

@@ -131,6 +131,9 @@ class AsyncPushConsumer:
 
         Waits at most `stop_timeout_s` for handlers; what they have not finished comes again.
         """
+        halting = self._halting
+        if halting is not None and halting is not asyncio.current_task():
+            await asyncio.shield(halting)  # a policy's stop is under way: it is the same one
         if self._engine is not None:
             engine, self._engine = self._engine, None
             stopped = self._stopped
