@@ -163,13 +163,19 @@ class Quick:
         if self._is_off or not 1 < len(messages) <= FRAME_MESSAGES_MAX:
             return None
         try:
-            kinds = set(map(_kind_of, messages))
-        except (AttributeError, TypeError):  # no message, or one with properties
+            kinds = list(map(_kind_of, messages))
+        except AttributeError:  # no message
             return None
         bodies = [message.body for message in messages]
-        if len(kinds) != 1 or set(map(type, bodies)) != {bytes} or not all(bodies):
+        if (
+            kinds.count(kinds[0]) != len(kinds)
+            or set(map(type, bodies)) != {bytes}
+            or not all(bodies)
+        ):
             return None
-        topic, tags, *rest = kinds.pop()
+        topic, tags, *rest = kinds[0]
+        if type(topic) is not str or not isinstance(tags, str | None):
+            return None
         view = self._views.get(topic)
         if rest != _PLAIN or view is None or view.is_stale or self._tail_with(tags) is None:
             return None

@@ -17,6 +17,7 @@ from cometmq.errors import ProtocolError
 
 _OFFSET = Struct(">q")
 _PROCESS = Struct(">HI")
+_HEX = "0123456789ABCDEF"
 _DIGITS = [f"{number:03X}" for number in range(0x1000)]
 
 
@@ -76,8 +77,8 @@ class UniqKeys:
 
     def take_many(self, now_ms: int, how_many: int) -> list[str]:
         """The next keys, all of one length."""
-        keys = [self.take(now_ms)]
-        stamp = keys[0][:-4]
+        first = self.take(now_ms)
+        stamp = first[:-4]
         numbers = islice(self._counter, how_many - 1)
-        keys += ["%s%04X" % (stamp, number & 0xFFFF) for number in numbers]  # noqa: UP031
-        return keys
+        others = [stamp + _HEX[number >> 12 & 0xF] + _DIGITS[number & 0xFFF] for number in numbers]
+        return [first, *others]

@@ -79,14 +79,17 @@ def batch_body(bodies: Iterable[bytes], keys: Iterable[bytes], tail: bytes) -> b
     """
     items: list[bytes] = []
     before = after = b""
-    fixed = 0
+    fixed, heads = 0, dict[int, bytes]()
     for body, key in zip(bodies, keys, strict=True):
         if not fixed:
             length = len(_UNIQUE) + len(key) + 1 + len(tail)
             before, after = _pack_length(length) + _UNIQUE, b"\x02" + tail
             fixed = 22 + length
         size = len(body)
-        items += (_pack_item(fixed + size, 0, 0, 0, size), body, before, key, after)
+        head = heads.get(size)
+        if head is None:
+            head = heads[size] = _pack_item(fixed + size, 0, 0, 0, size)
+        items += (head, body, before, key, after)
     return b"".join(items)
 
 
