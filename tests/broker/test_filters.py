@@ -12,7 +12,9 @@ from broker.rig import Client, Rig, pull_header, records, run, running
 from cometmq.broker.consumer_filters import ConsumerFilters, ReadyFilters
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
 from cometmq.rules.sql92 import LENGTH_MAX
+from cometmq.store.file_row import NotInMemory
 from cometmq.store.json_file import JsonFile
+from cometmq.store.results import Judge
 from cometmq.wire.bodies.heartbeat import CheckClient, encode_check_client, encode_heartbeat
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, request
@@ -161,6 +163,28 @@ def test_a_groups_newest_filter_counts_and_an_older_broker_view_is_told(tmp_path
             assert numbers(await subscribed(client, "G", 11)) == [4]
             await subscribe(client, "G", subscription("*", 12, expression_type="TAG"))
             assert numbers(await subscribed(client, "G", 12)) == [0, 1, 2, 3, 4]
+
+    run(story())
+
+
+def test_a_filter_stops_before_what_is_not_in_memory_when_it_may(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **ON) as rig:
+            client = await rig.client()
+            await send_numbers(client, 6)
+            store = rig.broker.store
+
+            def accepts(raw: bytes) -> bool:
+                if b"n\x013" in raw:
+                    raise NotInMemory(None, 0, 1)  # type: ignore[arg-type]
+                return b"n\x011" in raw
+
+            for may_stop, start, count, end in ((True, 0, 1, 3), (True, 2, 0, 3)):
+                got = store.get("T", 0, start, 32, 9_999, None, Judge(accepts, 800, may_stop))
+                assert (got.count, got.next_offset) == (count, end)
+            for may_stop, start in ((False, 0), (True, 3)):
+                with pytest.raises(NotInMemory):
+                    store.get("T", 0, start, 32, 9_999, None, Judge(accepts, 800, may_stop))
 
     run(story())
 

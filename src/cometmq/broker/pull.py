@@ -138,7 +138,10 @@ class PullHandler:
                 return self._answer(header, request, peer, may_park=True, is_again=True)
             except NotInMemory as more:
                 missing = more
-        return self._answer(header, request, peer, may_park=False)
+        try:
+            return self._answer(header, request, peer, may_park=False, may_stop=True)
+        except NotInMemory:
+            return self._answer(header, request, peer, may_park=False)
 
     def _answer(
         self,
@@ -148,8 +151,12 @@ class PullHandler:
         *,
         may_park: bool,
         is_again: bool = False,
+        may_stop: bool = False,
     ) -> Answered:
-        """Look and answer. Where it may park, NotInMemory says what must be fetched first."""
+        """Look and answer. Where it may park, NotInMemory says what must be fetched first.
+
+        `may_stop`: likewise, but a filter has what it has asked about when it meets such a message.
+        """
         try:
             topic, group, wanted = self._admit(header, request.code)
         except Reject as refusal:
@@ -163,7 +170,9 @@ class PullHandler:
             store = self._store
             ends = reset, store.min_offset(name, queue_id), store.max_offset(name, queue_id)
             return _encode(request.opaque, _MOVED, b"OFFSET_RESET", ends, topic, group, b"")
-        begun_ms = self._now_ms()
+        begun_ms, judge = self._now_ms(), wanted.judge and wanted.judge()
+        if judge and may_stop:
+            judge = judge._replace(may_stop=True)
         read = partial(
             self._store.get,
             name,
@@ -172,9 +181,9 @@ class PullHandler:
             max(1, min(header.max_msg_nums, self._count_max)),
             self._bytes_max if header.max_msg_bytes is None else self._bytes_of(header),
             wanted.match,
-            wanted.judge and wanted.judge(),
+            judge,
         )
-        got = self._store.aside.at_once(read) if may_park else read()
+        got = self._store.aside.at_once(read) if may_park or may_stop else read()
         status = got.status
         code = CODE_OF_GET[status]
         if status is GetStatus.NO_MESSAGE_IN_QUEUE and offset != 0:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from cometmq.store.file_row import NotInMemory
 from cometmq.store.results import GetStatus, Got
 from cometmq.wire.queue_entry import ENTRY, FILLER_SIZE
 
@@ -88,6 +89,15 @@ class Fetch:
             return None
         return Got(GetStatus.FOUND, queue_offset + count, low, queue.max_offset, body, count)
 
+    def _asked(self, judge: Judge, phy_offset: int, size: int, scanned: int) -> bool | None:
+        """Whether the judge wants a record; None when the scan may end before it, and does."""
+        try:
+            return judge.accepts(self._log.properties_at(phy_offset, size))
+        except NotInMemory:
+            if judge.may_stop and scanned:
+                return None
+            raise
+
     def _scan(  # noqa: C901 - one pass over the entries; calls would cost more than it does
         self,
         queue: ConsumeQueue,
@@ -117,9 +127,13 @@ class Fetch:
                 removed = True
                 scanned += 1
                 continue
-            if judge is not None and not judge.accepts(log.properties_at(phy_offset, size)):
-                scanned += 1
-                continue
+            if judge is not None:
+                is_wanted = self._asked(judge, phy_offset, size, scanned)
+                if is_wanted is None:
+                    break
+                if not is_wanted:
+                    scanned += 1
+                    continue
             total += size
             if count:
                 if phy_offset < fresh_from:

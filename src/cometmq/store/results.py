@@ -40,11 +40,13 @@ class GetStatus(Enum):
 class Judge(NamedTuple):
     """Says by a message's raw properties whether a reader wants it.
 
-    `scan_max` bounds how many messages one read asks about.
+    `scan_max` bounds how many messages one read asks about. With `may_stop` a read ends before the
+    first message that is not in memory, if it has asked about one at least.
     """
 
     accepts: Callable[[bytes], bool]
     scan_max: int
+    may_stop: bool = False
 
 
 class Draft:
