@@ -118,7 +118,7 @@ def report(told: argparse.Namespace) -> str:
     later = [one["mib"] for one in curve[len(curve) // 4 :]]
     return "\n".join(
         [
-            machine(cores, "not used"),
+            machine(cores, None).rpartition("\n")[0],
             f"backlog    {told.count} messages of {told.body} bytes, a handler of {HANDLER_S} s",
             "",
             *drawn(curve),
