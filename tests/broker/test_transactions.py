@@ -516,3 +516,30 @@ def test_a_thousand_open_ones_are_all_asked_about_in_one_round(tmp_path: Path) -
             assert offsets_of(rig)[0] == 1_000
 
     run(story())
+
+
+def test_a_broker_may_stop_in_the_middle_of_a_round(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        sync = replace(SMALL_STORE, flush_disk_type="SYNC_FLUSH")
+        async with running(tmp_path, sync, **SELDOM) as rig:
+            client = await rig.client()
+            for number in range(20):
+                await half(client, f"H{number}")
+            await asyncio.sleep(0.002)
+            checks = rig.broker.state.check_back
+            rounds = asyncio.create_task(checks.check())
+            for is_copied in (True, False):  # the last copy is put, and waits for the disk
+                while checks._has_copied is not is_copied:
+                    await asyncio.sleep(0)
+            rounds.cancel()
+        assert not (tmp_path / "abort").exists(), "stopped in order"
+        assert not [line for line in caplog.records if line.name == "asyncio"]
+        async with running(tmp_path, sync, **QUICK) as rig:
+            client = await rig.client()
+            await produce(client)
+            keys = {(await answer_question(client, COMMIT)).msg_id for _ in range(20)}
+            assert len(keys) == 20
+
+    run(story())

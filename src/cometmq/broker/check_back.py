@@ -146,7 +146,7 @@ class CheckBack:
         self._has_copied = False
         safe = asyncio.get_running_loop().create_future()
         self._store.settle(safe.set_result)
-        await safe
+        await asyncio.shield(safe)  # the store answers it, also when the broker stops meanwhile
         await self._offsets.save_aside()
 
     def _catch_up(self) -> None:

@@ -78,7 +78,7 @@ class Announced:
 
     async def _later(self, answer: Reply, safe: asyncio.Future[Any]) -> Reply:
         await self._outbound.heard()
-        status = await safe
+        status = await asyncio.shield(safe)  # the store answers it, also when this is cancelled
         answer.durable = False
         if status:
             answer.code, answer.remark = self._failed(status)
