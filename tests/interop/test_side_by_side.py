@@ -50,10 +50,17 @@ def classes(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def page() -> Iterator[dict[str, list[str]]]:
     """Collects the parts of the page; written when all of them are there."""
+    commit = subprocess.run(  # before the recording is written anew
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
     parts: dict[str, list[str]] = {}
     yield parts
     if WRITES and len(parts) == 3:
-        PAGE.write_text(_page(parts))
+        PAGE.write_text(_page(parts, commit))
 
 
 @contextmanager
@@ -163,14 +170,7 @@ def python(namesrv: str, _jars: Path, _classes: Path) -> Sequence[tuple[str, str
     return list(scenario.run(namesrv).items())
 
 
-def _page(parts: dict[str, list[str]]) -> str:
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+def _page(parts: dict[str, list[str]], commit: str) -> str:
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return "\n".join(
         [
