@@ -54,7 +54,7 @@ class ApacheRole:
         self._up = threading.Event()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        if not self._up.wait(60):
+        if not self._up.wait(180):
             self.stop()
             raise AssertionError(f"{main} did not start:\n" + "".join(self._said[-20:]))
 

@@ -7,7 +7,7 @@ differs are in tests/interop/beside/reasons.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +17,6 @@ from interop.beside.compare import differences
 from interop.beside.reasons import Reasons
 from interop.beside.talk import Exchange, Talk
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 RECORDING = Path(__file__).parent / "recorded" / "apache-5.5.0.jsonl"
 
 
@@ -28,15 +25,19 @@ def lines() -> list[dict[str, Any]]:
     return raw.read(RECORDING)
 
 
-@pytest.fixture(scope="module")
-def talk(lines: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
-    store = tmp_path_factory.mktemp("replay")
+RUNS_MAX = 3
+"""A pull gives fewer messages while their pages are on the way to the disk: what differs once,
+and not again on a fresh broker, is that."""
+
+
+def replayed(lines: list[dict[str, Any]], store: Path) -> dict[str, Exchange]:
+    """The exchanges as they go with ours."""
     with (
         LocalCluster(store, apart=True, brokerName="broker-a") as cluster,
         Talk(cluster.namesrv, cluster.broker) as talk,
     ):
         raw.replay(lines, talk)
-        yield talk
+        return talk.exchanges
 
 
 def recorded(lines: list[dict[str, Any]]) -> dict[str, Exchange]:
@@ -57,11 +58,18 @@ def recorded(lines: list[dict[str, Any]]) -> dict[str, Exchange]:
 
 
 def test_recorded_requests_are_answered_as_apache_answered_them(
-    lines: list[dict[str, Any]], talk: Talk
+    lines: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     reasons = Reasons("raw.txt")
     theirs = recorded(lines)
     assert len(theirs) > 600
-    found = differences(theirs, talk.exchanges)
-    odd = [each for some in found.values() for each in some if reasons.of(each) is None]
-    assert not odd, f"{len(odd)} differences without a reason:\n" + "\n".join(map(str, odd[:80]))
+    odd: set[str] | None = None
+    for run in range(RUNS_MAX):
+        found = differences(theirs, replayed(lines, tmp_path / str(run)))
+        new = {str(each) for some in found.values() for each in some if reasons.of(each) is None}
+        odd = new if odd is None else odd & new
+        if not odd:
+            return
+    assert odd is not None
+    listed = "\n".join(sorted(odd)[:80])
+    pytest.fail(f"{len(odd)} differences without a reason:\n{listed}")

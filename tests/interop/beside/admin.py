@@ -151,7 +151,7 @@ def run(classes: Path, jars: Path, folder: Path, namesrv: str, broker: str) -> d
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=600,
         check=False,
     )
     (folder / "output").write_text(done.stdout)

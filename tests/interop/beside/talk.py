@@ -151,7 +151,7 @@ class Talk:
         if (to, on) in self._connections:
             self._connections.pop((to, on)).close()
 
-    def pause(self, seconds: float, *, least: float = 0.05) -> None:
+    def pause(self, seconds: float, *, least: float = 0.2) -> None:
         """Give the servers' background work its time; a replay against ours gives it `least`."""
         self.events.append({"do": "pause", "seconds": seconds, "least": least})
         time.sleep(seconds)

@@ -1,6 +1,6 @@
 // Runs mqadmin's own commands, one after the other in one JVM, while a consumer and a producer are online.
 // Standard input: one command a line, its words parted by tabs. Standard output: "### n" before each
-// command's output; what does not end within 12 s is left to itself.
+// command's output; what does not end within 25 s is left to itself.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -57,7 +57,7 @@ public class Admin {
             Thread command = new Thread(() -> MQAdminStartup.main0(words, null));
             command.setDaemon(true);
             command.start();
-            command.join(12_000);
+            command.join(25_000);
             if (command.isAlive()) {
                 out.println("DID NOT END");
                 command.interrupt();
