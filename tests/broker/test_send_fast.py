@@ -56,6 +56,7 @@ async def send_both_ways(rig: Rig, topic: str, **more) -> tuple[Command, Command
         {"properties": {"TAGS": "A", "KEYS": "k1 k2"}},
         {"properties": {"UNIQ_KEY": "AC1100021F9018B4AAC2000000000001", "TAGS": "B"}},
         {"properties": {"TRACE_ON": "false", "x": "y"}},
+        {"properties": {"SUBCLUSTER": "a", "XMSG_REGION": "b", "TRACE_ON": "false"}},
         {"flag": 7, "queue_id": 3, "reconsume_times": 2, "born_timestamp": 12},
         {"sys_flag": 1, "body": b"\x78\x9c\x03\x00\x00\x00\x00\x01"},
         {"body": b"x" * 70_000},

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 MAX_RECONSUME_SINCE = 121
 """Clients of this version and later say themselves how often a message may be tried."""
 
+_COPIED_MARKS = (b"MSG_REGION\x01", b"CLUSTER\x01")
+"""What a message carries that was taken out of a broker and is sent again."""
 _TIMER_MARK = b"TIMER_DEL"
 _TRANSIENT_MARK = b"__RMQ.TRANSIENT."
 
@@ -147,7 +149,7 @@ class SendHandler:
     @staticmethod
     def cleaned(raw: bytes) -> bytes:
         """A sender's properties without those that a broker sets or that only it heeds."""
-        if b"MSG_REGION\x01" in raw or b"CLUSTER\x01" in raw:
+        if any(b"\x02" + mark in raw or raw.startswith(mark) for mark in _COPIED_MARKS):
             for key in (b"MSG_REGION", b"TRACE_ON", b"CLUSTER"):
                 raw = properties.remove(raw, key)
         if b"POP_CK\x01" in raw:
