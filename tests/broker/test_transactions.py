@@ -273,6 +273,21 @@ def test_after_the_last_question_it_is_discarded_where_it_can_be_found(tmp_path:
     run(story())
 
 
+def test_a_new_age_of_the_log_is_that_of_half_messages_at_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            await half(client, born_timestamp=now_ms() - 2 * 3_600_000)
+            await round_of(rig)
+            assert await client.drain(LOST) == []
+            change = RequestCode.UPDATE_BROKER_CONFIG
+            assert (await client.call(change, None, b"fileReservedTime=1")).code == 0
+            await round_of(rig)
+            assert [record.body for record in await client.drain(LOST)] == [b"H1"]
+
+    run(story())
+
+
 @pytest.mark.parametrize("key", ["", "0", "00" * 16, "7F00000100002A9F0000010000000000"])
 def test_what_is_no_half_message_is_not_put_back(tmp_path: Path, key: str) -> None:
     async def story() -> None:

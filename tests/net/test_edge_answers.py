@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,27 @@ def test_what_a_handler_raises_becomes_an_answer(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.ERROR):
         run(story())
     assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+def test_a_stop_closes_what_has_not_even_begun_to_wait() -> None:
+    async def story() -> None:
+        begun: list[Any] = []
+
+        async def late() -> Reply:
+            return Reply()
+
+        def handler(_command: Command, _peer: Peer) -> Any:
+            asyncio.get_running_loop().call_soon(served.edge.stop)
+            begun.append(late())
+            return begun[-1]
+
+        async with serving({SLOW: handler}) as served:
+            raw = await served.connect()
+            raw.ask(SLOW, 1)
+            await until(lambda: begun and inspect.getcoroutinestate(begun[0]) == "CORO_CLOSED")
+            assert raw.reader.at_eof() is False
+
+    run(story())
 
 
 def test_an_unknown_code_is_not_supported_and_the_connection_lives_on() -> None:

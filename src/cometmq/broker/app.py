@@ -94,7 +94,7 @@ class State:
         store: MessageStore,
         levels: DelayLevels,
         settings: BrokerSettings,
-        reserved_ms: int,
+        store_settings: StoreSettings,
         world: World,
     ) -> None:
         now_ms, file = world.clock.now_ms, world.config_file
@@ -141,7 +141,7 @@ class State:
             self.clients,
             self.transactions,
             settings,
-            reserved_ms,
+            store_settings,
             now_ms,
         )
 
@@ -196,7 +196,7 @@ class Broker:
         fast = FastSend(store, state.topics, self._send, state.stats, settings)
         live = LiveSettings(settings, store_settings, net, conf, now_ms)
         live.on_broker += [self._send.adjust, fast.adjust, self._outbound.adjust, self._adjust]
-        live.on_store.append(store.adjust)
+        live.on_store += [store.adjust, state.check_back.adjust_store]
         self._live = live
         table = self._table(now_ms, store_settings)
         table.update(
@@ -249,8 +249,7 @@ class Broker:
         )
         with ExitStack() as undo:
             undo.callback(opened.abandon)
-            reserved_ms = store_settings.file_reserved_hours * 3_600_000
-            state = State(opened, levels, settings, reserved_ms, world)
+            state = State(opened, levels, settings, store_settings, world)
             file = TextFile(conf, world.files) if conf else None
             broker = cls(settings, opened, store_settings, state, net or NetSettings(), world, file)
             undo.pop_all()

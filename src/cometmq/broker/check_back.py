@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cometmq.broker.transactions import Transactions
     from cometmq.net.peer import Peer
     from cometmq.settings.broker import BrokerSettings
+    from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.store.results import Placed
     from cometmq.wire.stored import Stored
@@ -56,6 +57,7 @@ ROUND_S = 60.0
 _STEP = 1024
 """Ended half messages passed in one step; one that has not ended counts for many."""
 
+_HOUR_MS = 3_600_000
 _STEPS_OF_OPEN = 64
 _PULL_COUNT, _PULL_BYTES = 32, 1 << 18
 _ORIGINAL = b"TRAN_PREPARED_QUEUE_OFFSET"
@@ -82,12 +84,13 @@ class CheckBack:
         clients: Clients,
         transactions: Transactions,
         settings: BrokerSettings,
-        reserved_ms: int,
+        store_settings: StoreSettings,
         now_ms: Callable[[], int],
     ) -> None:
         self._store, self._topics, self._offsets = store, topics, offsets
         self._clients, self._transactions, self._settings = clients, transactions, settings
-        self._reserved_ms, self._now_ms = reserved_ms, now_ms
+        self._now_ms = now_ms
+        self.adjust_store(store_settings)
         self.asked = self.discarded = 0
         self._turn = 0
         self._has_copied = False
@@ -96,6 +99,10 @@ class CheckBack:
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""
         self._settings = settings
+
+    def adjust_store(self, settings: StoreSettings) -> None:
+        """Discard from now on what is older than the log keeps by these settings."""
+        self._reserved_ms = settings.file_reserved_hours * _HOUR_MS
 
     def _rewind(self) -> None:
         """Begin where the committed offsets say."""

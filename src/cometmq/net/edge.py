@@ -195,6 +195,8 @@ class Edge:
         task = asyncio.ensure_future(self._wait(peer, request, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if asyncio.iscoroutine(answer):  # a stop may cancel it before it has begun
+            task.add_done_callback(lambda _task: answer.close())
 
     async def _wait(self, peer: Peer, request: Command, awaited: Awaitable[Answered]) -> None:
         answer: Answered

@@ -433,7 +433,6 @@ class MessageStore:
     def adjust(self, settings: StoreSettings) -> None:
         """Work with these settings from now on, which differ in live ones only."""
         self._settings = settings
-        self._lane_bytes_max = min(settings.max_message_bytes, settings.commit_log_file_bytes - 8)
         self._fetch.adjust(settings)
         self._retention.adjust(settings)
 
