@@ -36,8 +36,12 @@ if TYPE_CHECKING:
         BlockedQueue,
         ConsumeFrom,
         ConsumeStatus,
+        PullResult,
+        PullStatus,
         SendResult,
         SendStatus,
+        TransactionResult,
+        TransactionState,
     )
     from cometmq.model.selector import MessageSelector
     from cometmq.rules.breaker import BreakerLimits

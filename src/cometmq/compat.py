@@ -340,7 +340,8 @@ class ConsumeConcurrentlyContext:
     """What a concurrent listener may say beside its status.
 
     `ack_index` is the last message that is done when the status is CONSUME_SUCCESS (None: all),
-    `delay_level_when_next_consume` the delay level of the next attempt (0: the broker's choice).
+    `delay_level_when_next_consume` the delay level of the next attempt (0: the broker's choice,
+    -1: none, but a dead letter at once).
     """
 
     def __init__(self, message_queue: MessageQueue) -> None:
@@ -372,10 +373,10 @@ class MessageListenerConcurrently(ABC):
         status = self.consume_message(messages, context)
         level, ack = context.delay_level_when_next_consume, context.ack_index
         if status is not results.ConsumeStatus.CONSUME_SUCCESS:
-            raise RetryLater(f"the listener returned {status}", delay_level=max(0, level))
+            raise RetryLater(f"the listener returned {status}", delay_level=max(-1, level))
         if ack is not None and ack < len(messages) - 1:
             reason = f"the listener is done up to {ack}"
-            raise RetryLater(reason, delay_level=max(0, level), done=max(0, ack + 1))
+            raise RetryLater(reason, delay_level=max(-1, level), done=max(0, ack + 1))
 
 
 class MessageListenerOrderly(ABC):

@@ -210,6 +210,19 @@ def test_a_concurrent_message_that_fails_comes_again_later(served, topic, group,
     assert len({message.msg_id for message in seen.messages}) == 1
 
 
+def test_a_handler_may_make_a_message_a_dead_letter_at_once(served, topic, group):
+    seen = Seen()
+
+    def refuse(messages):
+        seen(messages)
+        raise RetryLater("never", delay_level=-1)
+
+    with consumer(served, group, topic, refuse):
+        send(served, topic, [b"x"])
+        assert dead_letters(served, group, 1)[0].body == b"x"
+    assert seen.bodies == [b"x"]
+
+
 def test_a_concurrent_message_that_always_fails_becomes_one_dead_letter(served, topic, group):
     def fail(message):
         if message.body == b"bad":

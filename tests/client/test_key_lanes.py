@@ -233,6 +233,6 @@ def test_settings_that_contradict_each_other_are_refused(served):
 
 
 def test_a_delay_that_is_no_number_is_refused_where_it_is_made():
-    for wrong in ({"delay_level": "3"}, {"delay_level": -1}, {"suspend_ms": 1.5}):
+    for wrong in ({"delay_level": "3"}, {"delay_level": -2}, {"suspend_ms": 1.5}):
         with pytest.raises(SettingsError):
             RetryLater(**wrong)

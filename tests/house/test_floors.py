@@ -1,9 +1,11 @@
 """Imports: the floors by import-linter, and what a bare Python can import."""
 
+import ast
 import os
 import subprocess
 import sys
 
+import cometmq
 from house.tree import ROOT, SOURCE
 
 STANDARD_LIBRARY_ONLY = (
@@ -41,3 +43,16 @@ def test_the_client_the_broker_and_the_store_need_the_standard_library_alone():
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=60
     )
     assert bare.returncode == 0, bare.stderr
+
+
+def test_every_public_name_at_the_root_is_there_for_type_checkers_too():
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    guarded = [node for node in tree.body if isinstance(node, ast.If)]
+    told = {
+        alias.asname or alias.name
+        for node in guarded
+        for imported in ast.walk(node)
+        if isinstance(imported, ast.ImportFrom)
+        for alias in imported.names
+    }
+    assert told == set(cometmq.__all__)

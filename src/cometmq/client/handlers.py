@@ -24,8 +24,8 @@ from cometmq.rules.retry import reason_of
 log = logging.getLogger(__name__)
 
 Verdict = ConsumeStatus | None
-SyncHandler = Callable[[Sequence[MessageExt]], Verdict]
-AsyncHandler = Callable[[Sequence[MessageExt]], Awaitable[Verdict]]
+SyncHandler = Callable[[list[MessageExt]], Verdict]
+AsyncHandler = Callable[[list[MessageExt]], Awaitable[Verdict]]
 Handler = SyncHandler | AsyncHandler
 """What `subscribe` takes: a plain or async function of a list of messages, oldest first."""
 
@@ -34,7 +34,7 @@ class RetryLater(Exception):
     """Raised by a handler: give me these messages again, later, without a word in the log.
 
     `delay_level` is for concurrent consumers (1 is 1 s with the default table, 0 lets the broker
-    choose: 10 s, then longer; less than 0 makes it a dead letter at once); `suspend_ms` is for
+    choose: 10 s, then longer; -1 makes it a dead letter at once); `suspend_ms` is for
     orderly ones (None: the consumer's own). The first `done` messages of the list are done.
     """
 
@@ -46,13 +46,15 @@ class RetryLater(Exception):
         suspend_ms: int | None = None,
         done: int = 0,
     ) -> None:
-        for name, value in (
-            ("delay_level", delay_level),
-            ("suspend_ms", suspend_ms or 0),
-            ("done", done),
+        for name, value, least in (
+            ("delay_level", delay_level, -1),
+            ("suspend_ms", suspend_ms or 0, 0),
+            ("done", done, 0),
         ):
-            if type(value) is not int or value < 0:
-                raise SettingsError(f"{name} is {value!r}; it must be a whole number, 0 or more")
+            if type(value) is not int or value < least:
+                raise SettingsError(
+                    f"{name} is {value!r}; it must be a whole number, {least} or more"
+                )
         self.delay_level, self.suspend_ms, self.done = delay_level, suspend_ms, done
         super().__init__(reason)
 
@@ -94,7 +96,7 @@ def is_async(handler: Handler) -> bool:
     return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
 
 
-def run(handler: SyncHandler, messages: Sequence[MessageExt]) -> Outcome:
+def run(handler: SyncHandler, messages: list[MessageExt]) -> Outcome:
     """Call a plain handler with a list of its own; never raises."""
     try:
         verdict = handler(list(messages))
@@ -103,7 +105,7 @@ def run(handler: SyncHandler, messages: Sequence[MessageExt]) -> Outcome:
     return DONE if verdict is None else _judged(verdict, messages)
 
 
-async def run_async(handler: AsyncHandler, messages: Sequence[MessageExt]) -> Outcome:
+async def run_async(handler: AsyncHandler, messages: list[MessageExt]) -> Outcome:
     """Call an async handler with a list of its own.
 
     Raises nothing but the end of the task it runs in, and Ctrl-C, which ends the loop.

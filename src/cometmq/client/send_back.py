@@ -68,7 +68,7 @@ class SendBack:
             await self._back(message, queue, delay_level, reason, times_max)
         except CometError as error:
             log.warning("%s was not taken back, sending it anew: %s", message, error)
-            if is_dead(message.reconsume_times, times_max):
+            if delay_level < 0 or is_dead(message.reconsume_times, times_max):
                 return await self.bury(message, queue, reason, times_max)
             pairs = self._retry_pairs(message, times_max)
             pairs[Property.DELAY] = str(retry_delay_level(delay_level, message.reconsume_times))

@@ -116,7 +116,7 @@ class Trace:
         if is_async(handler):
             told = cast("AsyncHandler", handler)
 
-            async def traced(messages: Sequence[MessageExt]) -> Any:
+            async def traced(messages: list[MessageExt]) -> Any:
                 finish, verdict = self._begin(messages), None
                 is_raised = True
                 try:
@@ -129,7 +129,7 @@ class Trace:
             return traced
         plain = cast("SyncHandler", handler)
 
-        def traced_plain(messages: Sequence[MessageExt]) -> Any:
+        def traced_plain(messages: list[MessageExt]) -> Any:
             finish, verdict = self._begin(messages), None
             is_raised = True
             try:
@@ -142,9 +142,14 @@ class Trace:
         return traced_plain
 
     async def flush(self) -> None:
-        """Send all that waits; what no broker takes is dropped."""
+        """Send all that waits; what no broker takes within `FLUSH_S` is dropped."""
+        deadline = self._loop.time() + FLUSH_S
         while self._waiting:
-            await self._send(self._next_batch())
+            if self._loop.time() >= deadline:
+                self.dropped += len(self._waiting)
+                self._waiting.clear()
+                return
+            await self._send(self._next_batch(), deadline)
 
     def _note_sent(
         self,
@@ -237,7 +242,7 @@ class Trace:
             batch.append(self._waiting.popleft())
         return batch
 
-    async def _send(self, batch: list[tuple[str, str]]) -> None:
+    async def _send(self, batch: list[tuple[str, str]], deadline: float) -> None:
         keys = " ".join(dict.fromkeys(key for _, keys in batch for key in keys.split()))
         body = "".join(record for record, _ in batch).encode()
         message, core = Message(self._topic, body, keys=keys), self._core
@@ -249,7 +254,7 @@ class Trace:
         now_ms = core.clock.now_ms()
         try:
             prepared = outgoing(message, self._options, core.uniq_keys.take(now_ms), now_ms)
-            await self._delivery.one(prepared, choose, 2, self._loop.time() + 5.0)
+            await self._delivery.one(prepared, choose, 2, deadline)
         except CometError as error:
             if not self.dropped:
                 log.warning("the message trace is not taken, its records are dropped: %s", error)
