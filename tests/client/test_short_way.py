@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import socket
 import threading
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from cometmq import (
     InvalidMessage,
     Message,
     Producer,
+    RemotingError,
     RemotingTimeout,
 )
 from cometmq.client import direct
@@ -220,3 +222,83 @@ def _nonsense(listener):
             connection.recv(100)
             if answer:
                 connection.sendall(answer)
+
+
+def drop_by_drop(listener, gap_s):
+    """Answer the first frame one byte at a time, for as long as somebody listens."""
+    with listener.accept()[0] as connection:
+        connection.recv(100)
+        try:
+            for byte in itertools.repeat(b"\x00\x00\x10\x00", 10_000):
+                connection.sendall(byte[2:3])
+                if over.wait(gap_s):
+                    return
+        except OSError:
+            pass
+
+
+over = threading.Event()
+
+
+def test_an_answer_that_comes_drop_by_drop_ends_at_the_deadline(peer):
+    from cometmq.net.send_socket import SendSocket
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    talker = threading.Thread(target=drop_by_drop, args=(listener, 0.4), daemon=True)
+    talker.start()
+    one = SendSocket(f"127.0.0.1:{listener.getsockname()[1]}", 1.0)
+    begun = time.monotonic()
+    with pytest.raises(RemotingTimeout):
+        one.exchange(one.next_opaque(), b"ask", 0.5)
+    assert time.monotonic() - begun < 0.75
+    over.set()
+    talker.join(10)
+    listener.close()
+
+
+def test_a_broker_that_takes_no_connection_costs_no_more_than_the_time_given(peer):
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        waiting = [socket.socket() for _ in range(4)]  # the backlog is full: nobody gets in
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        with Producer("g", namesrv=peer.addr, retries=0) as producer:
+            producer.send(Message(TOPIC, b"first"))
+            producer.send(Message(TOPIC, b"second"))
+            ways = producer._inner.sends
+            ways.direct.close()
+            ways.direct._is_closed = False
+            addr = f"127.0.0.1:{full.getsockname()[1]}"
+            for name, addrs in ways.core.routes._addrs.items():
+                addrs[0] = addr
+                assert ways.core.routes.find_master(name) == addr
+            for place in ways.quick._views[TOPIC].plan.queues:
+                place.addr, place.channel = addr, None
+            begun = time.monotonic()
+            with pytest.raises(RemotingError):
+                producer.send(Message(TOPIC, b"x"), timeout_s=0.5)
+            assert time.monotonic() - begun < 0.9
+        for one in waiting:
+            one.close()
+
+
+@pytest.mark.parametrize("timeout_s", [float("inf"), 1e300, 10**9])
+def test_a_very_long_time_to_wait_is_one(peer, timeout_s):
+    with Producer("g", namesrv=peer.addr) as producer:
+        for _ in range(2):
+            assert producer.send(Message(TOPIC, b"x"), timeout_s=timeout_s).queue_offset == 0
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_region_that_is_not_the_usual_one_is_told_each_time(peer, key):
+    def stored(command):
+        place = {"queueId": command.ext["e"], "queueOffset": "7", "msgId": "AB" * 16}
+        told = {"MSG_REGION": "north", "TRACE_ON": "false"}
+        return response(command.opaque, 0, ext=place | told)
+
+    peer.answers[SEND] = stored
+    with Producer("g", namesrv=peer.addr) as producer:
+        sent = [producer.send(Message(TOPIC, b"x", sharding_key=key)) for _ in range(4)]
+    assert [(one.region_id, one.trace_on) for one in sent] == [("north", False)] * 4

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.client import identity
 from cometmq.client.connections import Connections
 from cometmq.client.name_servers import NameServers
 from cometmq.client.routes import Routes
-from cometmq.errors import BrokerError, NotStarted, RemotingError
+from cometmq.errors import BrokerError, NotStarted, RemotingError, RemotingTimeout
 from cometmq.net.channel import split_addr
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
@@ -24,7 +24,7 @@ from cometmq.wire.headers.client import UnregisterClientRequestHeader
 from cometmq.world.background import Background
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from cometmq.client.options import ClientOptions
     from cometmq.model.subscription import ConsumerData
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from cometmq.world.ports import Clock
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Core:
@@ -98,8 +99,13 @@ class Core:
 
     async def call(self, addr: str, command: Command, timeout_s: float | None = None) -> Command:
         """Ask a broker and return its answer, whatever its code. Raises RemotingError."""
-        channel = await self.pool.channel(addr)
-        return await channel.call(command, timeout_s or self.options.call_timeout_s)
+        patience_s = timeout_s or self.options.call_timeout_s
+        channel = self.pool.open_channel(addr)
+        if channel is None:
+            begun = asyncio.get_running_loop().time()
+            channel = await within(begun + patience_s, self.pool.channel(addr), addr)
+            patience_s -= asyncio.get_running_loop().time() - begun
+        return await channel.call(command, patience_s)
 
     async def ask(self, addr: str, command: Command, timeout_s: float | None = None) -> Command:
         """Ask a broker and return its answer; raises BrokerError unless the code is SUCCESS."""
@@ -136,6 +142,17 @@ class Core:
             await channel.call(request(RequestCode.UNREGISTER_CLIENT, 0, header), 1.0)
         except RemotingError as error:
             log.debug("no goodbye to %s: %s", channel.addr, error)
+
+
+async def within(deadline: float, work: Awaitable[T], what: str) -> T:
+    """Wait for something until the loop's time is `deadline`; raises RemotingTimeout then."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await work
+    except TimeoutError as error:
+        if isinstance(error, RemotingTimeout):
+            raise
+        raise RemotingTimeout(f"{what} took all the time given for the call") from None
 
 
 def running(core: Core | None, what: str) -> Core:

@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.client import outgoing as frames
+from cometmq.client.core import within
 from cometmq.errors import CometError, RemotingTimeout
 from cometmq.model.results import SendResult, SendStatus
 from cometmq.rules.retry import backoff_s
@@ -118,7 +119,8 @@ class Delivery:
                 if failed is not None:
                     (error, queue), failed = failed, None
                     raise error
-                queue = await choose(failed_broker)
+                queue = await within(deadline, choose(failed_broker), f"the route of {topic}")
+                left_s = self._left_s(deadline)
                 found = await self._timed(attempt, queue, left_s)
                 left_s = self._left_s(deadline)
                 if failures >= retries or left_s <= 0 or self._is_safe(found):

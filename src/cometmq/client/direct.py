@@ -124,7 +124,7 @@ class Direct:
             broker.count += 1
         made = None
         try:
-            made = SendSocket(addr, timeout_s)
+            made = SendSocket(addr, min(timeout_s, self._core.options.connect_timeout_s))
         except CometError:
             return None
         finally:
@@ -137,6 +137,8 @@ class Direct:
         if is_whole and not self._is_closed:
             connection.used_at = time.monotonic()
             broker.idle.append(connection)
+            if self._is_closed:  # since we looked: nobody else closes it
+                self.close()
         else:
             self._drop(broker, connection)
 

@@ -102,6 +102,8 @@ class Producer:
             if type(found) is Unsent:
                 deadline = begun + timeout_s
                 return self._crossing.call(sends.again(message, *found, deadline))
+            # to look for a connection may have taken some of the time
+            timeout_s = max(begun + timeout_s - time.monotonic(), 0.001)
         return self._crossing.call(self._inner.send(message, timeout_s, queue=queue))
 
     def send_async(

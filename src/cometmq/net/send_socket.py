@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cometmq.wire.send_answer import SendAnswer
 
 _CHUNK_BYTES = 16 * 1024
+_FOREVER_S = 1e9
 _pack_time = Struct("@ll").pack
 _HAS_SOCKET_TIMEOUTS = sys.platform != "win32"
 
@@ -69,6 +70,7 @@ class SendSocket:
     def exchange(self, opaque: int, frame: bytes, timeout_s: float) -> SendAnswer | Command:
         """Write the frame and wait for its answer at most `timeout_s`; raises RemotingError."""
         answer: SendAnswer | Command | None = None
+        deadline = time.monotonic() + timeout_s
         try:
             if timeout_s != self._timeout_s:
                 self._bound(timeout_s)
@@ -78,7 +80,7 @@ class SendSocket:
             if self._answers.tell(data, {opaque: (told, 0.0)}) == len(data):
                 answer = told.said
             if answer is None:
-                answer = self._read_on(data, opaque, time.monotonic() + timeout_s)
+                answer = self._read_on(data, opaque, deadline)
         except (BlockingIOError, TimeoutError):
             raise RemotingTimeout(f"no answer from {self.addr} in time") from None
         except OSError as error:
@@ -95,12 +97,12 @@ class SendSocket:
     def _bound(self, timeout_s: float) -> None:
         """Let the system bound each call: a socket with a Python timeout polls before each."""
         if _HAS_SOCKET_TIMEOUTS:
-            whole = max(int(timeout_s * 1e6), 1)
+            whole = max(int(min(timeout_s, _FOREVER_S) * 1e6), 1)
             packed = _pack_time(whole // 1_000_000, whole % 1_000_000)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
         else:
-            self._socket.settimeout(timeout_s)
+            self._socket.settimeout(min(timeout_s, _FOREVER_S))
         self._timeout_s = timeout_s
 
     def _read_on(self, data: bytes, opaque: int, deadline: float) -> Command:
@@ -119,6 +121,8 @@ class SendSocket:
                 raise ProtocolError(f"{self.addr}: {self._decoder.broken}")
             if answer is not None:
                 return answer
-            if time.monotonic() >= deadline:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
                 raise RemotingTimeout(f"no answer from {self.addr} in time")
+            self._bound(left_s)
             data = self._socket.recv(_CHUNK_BYTES)

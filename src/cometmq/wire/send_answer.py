@@ -26,7 +26,8 @@ LENGTHS_MAX = 256
 """Header lengths that are kept for one connection; at one more all are forgotten."""
 PER_LENGTH_MAX = 8
 """Layouts of one length: where one number has a digit more and another one less."""
-_CONSTANT = frozenset({"TRACE_ON", "MSG_REGION"})
+_CONSTANT = {"TRACE_ON": "true", "MSG_REGION": "DefaultRegion"}
+"""What may stand there beside, with the only value that `SendAnswer` stands for."""
 _VARYING = frozenset({"queueId", "queueOffset", "msgId", "transactionId"})
 _gaps = [
     re.compile(pattern).finditer
@@ -98,7 +99,9 @@ class SendAnswers:
     def learn(self, header: bytes, answer: Command) -> None:
         """Keep the layout of a decoded answer to a send; does nothing when it is out of the way."""
         names = answer.ext.keys()
-        if answer.code or answer.remark is not None or names - _CONSTANT - _VARYING:
+        if answer.code or answer.remark is not None or names - _CONSTANT.keys() - _VARYING:
+            return
+        if any(answer.ext.get(name, usual) != usual for name, usual in _CONSTANT.items()):
             return
         spans = list(_spans(header))
         if None in spans[:4] or ("transactionId" in names) != (spans[4] is not None):
