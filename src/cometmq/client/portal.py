@@ -2,27 +2,31 @@
 
 Owns the life of the thread: started by the first client, ended by the last one, and made anew in
 a forked child. Refuses to know what runs on the loop. Invariant: at most one portal thread per
-process, and none without a client.
+process, and none without a client; every call ends, also when the portal does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections import deque
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, TypeVar
 
-from cometmq.errors import CometError
+from cometmq.errors import CometError, NotStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 _lock = threading.Lock()
 _shared: dict[int, Portal] = {}
+_ENDED = "the client was stopped before the call was over"
 
 
 class Portal:
@@ -33,7 +37,7 @@ class Portal:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="cometmq-portal", daemon=True)
         self._calls: deque[Callable[[], None]] = deque()
-        self._is_woken = False
+        self._is_woken = self._is_over = False
         self._thread.start()
 
     @staticmethod
@@ -55,17 +59,27 @@ class Portal:
             if is_last:
                 del _shared[os.getpid()]
         if is_last:
+            self._is_over = True
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
     def call(self, coroutine: Coroutine[object, object, T]) -> T:
         """Run a coroutine on the loop and wait for what it returns or raises.
 
-        An interrupt of the caller (Ctrl-C) cancels the coroutine.
+        An interrupt of the caller (Ctrl-C) cancels the coroutine. Raises NotStarted when the
+        portal ends before the coroutine does.
         """
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:  # the loop was closed since the caller looked
+            coroutine.close()
+            raise NotStarted(_ENDED) from None
         try:
             return future.result()
+        except CancelledError:
+            if self._is_over:
+                raise NotStarted(_ENDED) from None
+            raise
         finally:
             future.cancel()  # does nothing once it is done
 
@@ -106,10 +120,27 @@ class Portal:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            while not self._is_over:
+                self._run_on()
         finally:
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._end())
             self._loop.close()
+
+    def _run_on(self) -> None:
+        """Run the loop; what would end a program ends no more here than the one who raised it."""
+        try:
+            self._loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:
+            log.error("%r was raised on the loop that all blocking clients share", error)
+
+    async def _end(self) -> None:
+        """Let nobody wait for what would never come."""
+        self._drain()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
 
 
 def _pass_on(done: asyncio.Future[T], outside: Future[T]) -> None:

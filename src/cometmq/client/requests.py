@@ -66,12 +66,12 @@ class Requests:
             Property.TTL: str(max(1, int(timeout_s * 1000))),
         }
         prepared = self._sends.prepared(message, msg_id, now_ms, extra)
-        await self._greet(message.topic)
         reply: asyncio.Future[MessageExt] = loop.create_future()
         self._waiting[correlation_id] = reply
         try:
             async with asyncio.timeout_at(deadline):
-                await self._sends.deliver(prepared, message, None, deadline)
+                await self._greet(message.topic)
+                await self._sends.in_turn(prepared, message, deadline)
                 return await reply
         except TimeoutError as error:
             if isinstance(error, RemotingTimeout):

@@ -103,7 +103,7 @@ class Transactions:
             is_stored = True
         finally:
             if not is_stored:  # it may be there all the same: then it shall go
-                self._remember(msg_id, TransactionState.ROLLBACK)
+                self.remember(msg_id, TransactionState.ROLLBACK)
         if result.status is SendStatus.SEND_OK:
             return result
         await self.end(message.topic, result, TransactionState.ROLLBACK, timeout_s)
@@ -122,7 +122,7 @@ class Transactions:
         A broker that cannot be reached will ask, and is answered then. Raises BrokerError when it
         refuses.
         """
-        self._remember(half.msg_id, state)
+        self.remember(half.msg_id, state)
         if state is TransactionState.UNKNOWN:
             return
         header = EndTransactionRequestHeader(
@@ -144,7 +144,8 @@ class Transactions:
         except RemotingError as error:
             log.warning("%s of %s was not heard: %s", state.name, half.msg_id, error)
 
-    def _remember(self, msg_id: str, state: TransactionState) -> None:
+    def remember(self, msg_id: str, state: TransactionState) -> None:
+        """Keep what was decided, for a broker that asks; UNKNOWN leaves that to `check`."""
         self._open.discard(msg_id)
         if state is not TransactionState.UNKNOWN:
             if len(self._ends) >= ENDS_MAX:
@@ -199,7 +200,7 @@ class Transactions:
             return TransactionState.UNKNOWN
         async with self._one_at_a_time:
             state = state_of(await self._run(self._options.check, message))
-        self._remember(message.msg_id, state)
+        self.remember(message.msg_id, state)
         return state
 
     async def _run(self, check: Check, message: MessageExt) -> Verdict:
@@ -251,9 +252,16 @@ class AsyncTransaction:
             raise ClientError("this transaction has ended already")
         self._state = state_of(state)
         transactions, refused = self._find(), None
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        for _, half in self._halves:  # first of all: the answer to every broker that asks
+            transactions.remember(half.msg_id, self._state)
         for topic, half in self._halves:
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                log.warning("%s of %s is left to the broker's question", self._state, half.msg_id)
+                continue
             try:
-                await transactions.end(topic, half, self._state, timeout_s)
+                await transactions.end(topic, half, self._state, left_s)
             except BrokerError as error:
                 refused = refused or error
         if refused is not None:
@@ -270,5 +278,11 @@ class AsyncTransaction:
         traceback: TracebackType | None,
     ) -> None:
         """Commit, or roll back after an exception; nothing when it has ended."""
-        if self._state is None:
+        if self._state is not None:
+            return
+        try:
             await self.end(kind is None)
+        except BrokerError as refusal:
+            if kind is None:
+                raise
+            log.warning("a roll-back was refused; it follows when the broker asks: %s", refusal)

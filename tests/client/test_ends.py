@@ -1,0 +1,159 @@
+"""No call waits for ever, or for longer than it was told: stops, forks, peers that say nothing."""
+
+import os
+import sys
+import threading
+import time
+
+import pytest
+
+from cometmq import Message, Producer
+from cometmq.client import trace
+from cometmq.errors import CometError, NotStarted, RemotingTimeout
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import response
+
+from .scripted import TOPIC, ScriptedPeer
+from .served import until
+from .test_transactions import question
+
+SEND, END = RequestCode.SEND_MESSAGE_V2, RequestCode.END_TRANSACTION
+
+
+@pytest.fixture
+def peer():
+    made = ScriptedPeer()
+    yield made
+    made.close()
+
+
+def test_a_stop_ends_the_calls_of_all_threads_and_none_waits_for_its_deadline(peer):
+    producer = Producer("g", namesrv=peer.addr)
+    producer.start()
+    producer.send(Message(TOPIC, b"first"))
+    peer.answers[SEND] = peer.answers[RequestCode.SEND_BATCH_MESSAGE] = lambda command: None
+    plain = [Message(TOPIC, b"x")] * 3
+    calls = [
+        lambda: producer.send(Message(TOPIC, b"x", sharding_key="k"), timeout_s=60.0),
+        lambda: producer.send(Message(TOPIC, b"x", properties={"a": "b"}), timeout_s=60.0),
+        lambda: producer.send_batch(plain, timeout_s=60.0),
+        lambda: producer.send_many(plain, timeout_s=60.0),
+        lambda: producer.request(Message(TOPIC, b"x"), timeout_s=60.0),
+    ]
+    ended = []
+
+    def call(one):
+        try:
+            one()
+        except CometError as error:
+            ended.append(error)
+
+    threads = [threading.Thread(target=call, args=(one,), daemon=True) for one in calls]
+    for thread in threads:
+        thread.start()
+    waiting = (SEND, RequestCode.SEND_BATCH_MESSAGE)
+    # one queue takes one batch at a time: all but one are under way
+    until(lambda: sum(len(peer.of(code)) for code in waiting) == len(calls))
+    producer.stop()
+    for thread in threads:
+        thread.join(10)
+    assert len(ended) == len(calls)
+
+
+def test_a_forked_child_is_told_to_make_its_own_and_touches_no_connection_of_its_parent(peer):
+    with Producer("g", namesrv=peer.addr) as producer:
+        producer.send(Message(TOPIC, b"first"))
+        producer.send(Message(TOPIC, b"second"))
+        child = os.fork()
+        if child == 0:
+            os._exit(_in_child(producer))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        producer.send(Message(TOPIC, b"third"))
+    assert [command.body for command in peer.of(SEND)] == [b"first", b"second", b"third"]
+
+
+def _in_child(producer):
+    refused = 0
+    for use in (
+        lambda: producer.send(Message(TOPIC, b"child")),
+        lambda: producer.send_async(Message(TOPIC, b"child")),
+        lambda: producer.queues(TOPIC),
+        producer.start,
+    ):
+        try:
+            use()
+        except NotStarted as error:
+            refused += "forked" in str(error)
+    producer.stop()  # waits for nobody
+    return 0 if refused == 4 else 1
+
+
+def test_a_check_that_ends_the_program_ends_no_other_client(peer):
+    asked = threading.Event()
+
+    def check(message):
+        asked.set()
+        sys.exit(3)
+
+    with Producer("g", namesrv=peer.addr, check=check) as producer:
+        producer.send(Message(TOPIC, b"x"))
+        until(lambda: peer.clients)
+        peer.ask(question("BAD"))
+        assert asked.wait(10)
+        time.sleep(0.05)  # the exit travels from the check's thread to the loop
+        assert producer.send(Message(TOPIC, b"y", sharding_key="k")).queue_offset == 0
+
+
+def test_a_request_whose_broker_does_not_greet_back_ends_in_the_time_given(peer):
+    peer.answers[RequestCode.HEART_BEAT] = lambda command: None
+    with Producer("g", namesrv=peer.addr) as producer:
+        begun = time.monotonic()
+        with pytest.raises(RemotingTimeout):
+            producer.request(Message(TOPIC, b"x"), timeout_s=0.4)
+        assert time.monotonic() - begun < 1.5
+
+
+def test_a_stop_waits_for_a_trace_that_nobody_takes_no_longer_than_for_one_of_its_messages(
+    peer, monkeypatch
+):
+    monkeypatch.setattr(trace, "FLUSH_S", 0.5)
+    producer = Producer("g", namesrv=peer.addr, trace=True)
+    producer.start()
+    for _ in range(60):
+        producer.send(Message(TOPIC, b"x"))
+    peer.answers[SEND] = lambda command: None
+    begun = time.monotonic()
+    producer.stop()
+    assert time.monotonic() - begun < 2.0
+
+
+def test_the_end_of_many_half_messages_takes_no_longer_than_the_time_given(peer):
+    peer.answers[END] = lambda command: None
+    with Producer("g", namesrv=peer.addr, check=lambda message: False) as producer:
+        transaction = producer.transaction()
+        halves = [transaction.send(Message(TOPIC, b"x")) for _ in range(8)]
+        begun = time.monotonic()
+        transaction.end(True, timeout_s=0.3)
+        assert time.monotonic() - begun < 1.5
+        before = len(peer.of(END))
+        for half in halves:
+            peer.ask(question(half.msg_id))
+        until(lambda: len(peer.of(END)) == before + 8)
+        assert {command.ext["commitOrRollback"] for command in peer.of(END)} == {"8"}
+
+
+def test_a_refused_roll_back_does_not_hide_the_error_that_asked_for_it(peer):
+    peer.answers[END] = lambda command: response(command.opaque, 1, remark="no")
+    with Producer("g", namesrv=peer.addr) as producer:
+        halves = []
+
+        def block():
+            with producer.transaction() as transaction:
+                halves.append(transaction.send(Message(TOPIC, b"x")))
+                raise ValueError("mine")
+
+        with pytest.raises(ValueError, match="mine"):
+            block()
+        peer.ask(question(halves[0].msg_id))
+        until(lambda: len(peer.of(END)) == 2)
+        assert [command.ext["commitOrRollback"] for command in peer.of(END)] == ["12", "12"]
