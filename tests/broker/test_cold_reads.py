@@ -92,6 +92,35 @@ def test_sends_are_answered_while_a_pull_waits_for_the_disk(disk: SimFiles) -> N
     run(story())
 
 
+def test_nothing_more_is_read_for_a_pull_whose_connection_has_closed(disk: SimFiles) -> None:
+    async def story() -> None:
+        async with asleep(disk) as rig:
+            store, reads = rig.broker.store, []
+            get = store.get
+            store.get = lambda *asked: reads.append(asked) or get(*asked)  # type: ignore[method-assign,func-returns-value]
+            fetch, fetches = store.aside.fetch, []
+
+            async def slow(missing: NotInMemory) -> None:
+                fetches.append(missing)
+                while rig.broker._server.connections:
+                    await asyncio.sleep(0.001)
+                await fetch(missing)
+                asyncio.get_running_loop().call_later(0.05, is_over.set)
+
+            store.aside.fetch = slow  # type: ignore[method-assign]
+            is_over, reader = asyncio.Event(), await rig.client()
+            pull = asyncio.ensure_future(reader.pull("T"))
+            while not fetches:
+                await asyncio.sleep(0.001)
+            reader.close()
+            await is_over.wait()
+            assert len(reads) == len(fetches) == 1
+            await asyncio.wait([pull])
+            assert pull.exception()
+
+    run(story())
+
+
 def test_a_commit_that_came_with_a_pull_is_made_once(disk: SimFiles) -> None:
     async def story() -> None:
         async with asleep(disk) as rig:

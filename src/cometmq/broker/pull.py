@@ -133,7 +133,7 @@ class PullHandler:
         for _ in range(_FETCHES_MAX):
             await self._store.aside.fetch(missing)
             if peer.is_closed:
-                break
+                return Reply()  # to nobody, and nothing more is read for it
             try:
                 return self._answer(header, request, peer, may_park=True, is_again=True)
             except NotInMemory as more:
