@@ -53,6 +53,22 @@ def test_a_malformed_frame_ends_its_connection_and_no_other(garbage: bytes) -> N
     run(story())
 
 
+def test_answers_to_one_who_left_are_dropped_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def long(_command: Command, _peer: Peer) -> Reply:
+        return Reply(body=bytes(10_000))
+
+    async def story() -> None:
+        async with serving({BIG: long}) as served:
+            with socket.create_connection(("127.0.0.1", served.port)) as link:
+                link.sendall(request(BIG, 1).encode() * 200)
+            await until(lambda: served.peers and not served.server.connections)
+
+    run(story())
+    assert caplog.messages == []
+
+
 def test_frames_behind_a_malformed_one_are_not_looked_at() -> None:
     seen: list[int] = []
 

@@ -273,7 +273,7 @@ def _nonsense(path):
     path.write_bytes(raw)
 
 
-@pytest.mark.parametrize("harm", [_zeros, _cut, _empty, _nonsense])
+@pytest.mark.parametrize("harm", [_zeros, _cut, _empty, _nonsense, Path.unlink])
 @pytest.mark.parametrize("which", [0, 1, -1])
 @pytest.mark.parametrize("how", ["stop", "crash"])
 def test_a_broken_index_file_is_built_anew_from_the_log(tell, harm, which, how):

@@ -111,6 +111,8 @@ class Peer:
                 transport.write(b"".join(out))
             else:
                 for piece in out:
+                    if transport.is_closing():
+                        break  # it was lost with the piece before
                     transport.write(piece)
             if self.is_blocked:
                 self._count_unread()

@@ -118,6 +118,9 @@ class KeyIndex:
             if not self._take(base, is_last=base == self._row.bases[-1], log_end=log_end):
                 self._drop_from(base, "is broken")
                 break
+            if self._is_gap_before_last(log_end):
+                self._drop_from(base, "does not begin where the one before it ends")
+                break
         if is_ours and mark is not None:
             self._resume(*mark, was_stopped=was_stopped)
         else:
@@ -140,6 +143,18 @@ class KeyIndex:
             return False
         self._index_files.append(IndexFile(segment, self._shape, head))
         return True
+
+    def _is_gap_before_last(self, log_end: int) -> bool:
+        """Whether a file is missing before the last one taken: the log has keys from in between."""
+        file, before = self._index_files[-1], self._index_files[-2:-1]
+        start = before[0].end_phy if before else self._log.first
+        if file.count <= 1 or file.begin_phy <= start:
+            return False
+        records, _ = self._feed.read(start, log_end, HELPING)
+        first = next(
+            (r for r in records if r.hashes and not (before and r.phy_offset == start)), None
+        )
+        return first is not None and first.phy_offset < file.begin_phy
 
     def _drop_from(self, base: int, why: str) -> None:
         """Delete a file and those after it; they are built anew from the log."""
