@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from broker.rig import Client, Rig, records, run, running
+from broker.rig import Client, Rig, records, run, running, send_header
+from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.settings.store import StoreSettings
+from cometmq.wire import properties, stored
+from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cometmq.wire.command import Command
@@ -203,3 +211,95 @@ def test_a_write_that_fails_is_told_to_the_sender_and_leaves_no_gap(
             assert said[1:] == [True] * 5
 
     run(story())
+
+
+class BothWays:
+    """A broker, and two connections of which one knows no short way."""
+
+    def __init__(self, rig: Rig, short: Client, long: Client, loop: asyncio.Runner) -> None:
+        self._rig, self._short, self._long, self._loop = rig, short, long, loop
+
+    def compare(self, raw: str) -> None:
+        self._loop.run(self._compare(raw))
+
+    async def _compare(self, raw: str) -> None:
+        header = replace(send_header("T"), properties=raw)
+        first, long, short = [
+            await client.call(RequestCode.SEND_MESSAGE_V2, header, b"x")
+            for client in (self._short, self._long, self._short)
+        ]
+        assert (first.code, first.remark) == (long.code, long.remark) == (short.code, short.remark)
+        if short.code == 0 and "UNIQ_KEY" in properties.decode(raw.encode()):  # else ours differ
+            told = [{k: v for k, v in a.ext.items() if k not in OFFSETS} for a in (long, short)]
+            assert told[0] == told[1]
+            assert self._stored(long) == self._stored(short)
+
+    def _stored(self, answer: Command) -> tuple[str, bytes, int]:
+        store = self._rig.broker.store
+        record = stored.decode(store.record_at(int(answer.ext["msgId"][16:], 16)))
+        entry = store.entry(record.topic, record.queue_id, record.queue_offset)
+        raw = stored.shown_properties(record.properties)
+        return record.topic, raw, 0 if record.topic == SCHEDULE_TOPIC else entry[2]
+
+
+@pytest.fixture(scope="module")
+def both_ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothWays]:
+    with asyncio.Runner() as loop:
+        broker = running(tmp_path_factory.mktemp("store"))
+        rig = loop.run(broker.__aenter__())
+        rig.broker.state.topics.ensure("T", 4)
+        server = rig.broker._server
+        fast, server.fast = server.fast, None
+        long = loop.run(learned(rig))
+        server.fast = fast
+        yield BothWays(rig, loop.run(learned(rig)), long, loop)
+        loop.run(broker.__aexit__(None, None, None))
+
+
+names = st.sampled_from(
+    [
+        *(
+            "UNIQ_KEY",
+            "KEYS",
+            "TAGS",
+            "WAIT",
+            "__SHARDINGKEY",
+            "a",
+            "%s",
+            "{x}",
+            "\u00e9",
+            "a b",
+            "",
+        ),
+        *(
+            "TRACE_ON",
+            "CLUSTER",
+            "XCLUSTER",
+            "MSG_REGION",
+            "DELAY",
+            "POP_CK",
+            "TRAN_MSG",
+            "__CRC32#",
+        ),
+        *("__x", "REAL_TOPIC", "INNER_NUM", "TIMER_DELAY_MS", "7E57AB1E0000", "RETRY_TOPIC"),
+    ]
+)
+values = st.one_of(
+    st.sampled_from(
+        ["", "true", "3", "A", "%b%%", "7E57AB1E0000", "CLUSTER\x01x", "k1 k2", "U" * 4097]
+    ),
+    st.text(alphabet='ab01 %{}\\"\u00e9\U0001f600~', max_size=8),
+)
+pairs = st.lists(st.tuples(names, values), max_size=5)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(given_pairs=pairs, unique=st.integers(-1, 5), end=st.sampled_from(["", "\x02", "\x02\x02"]))
+@example(given_pairs=[("XCLUSTER", "x"), ("TRACE_ON", "a")], unique=0, end="")
+def test_any_properties_are_stored_and_answered_the_same_on_both_ways(
+    both_ways: BothWays, given_pairs: list[tuple[str, str]], unique: int, end: str
+) -> None:
+    items = [f"{name}\x01{value}" for name, value in given_pairs]
+    if 0 <= unique <= len(items):
+        items.insert(unique, "UNIQ_KEY\x01AC1100021F9018B4AAC2000000000001")
+    both_ways.compare("\x02".join(items) + end)
