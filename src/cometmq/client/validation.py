@@ -125,3 +125,8 @@ def _check_text(what: str, text: str) -> None:
         raise InvalidMessage(f"{what} must be a text that is not blank, not {text!r}")
     if "\x01" in text or "\x02" in text:
         raise InvalidMessage(f"{what} holds the character 1 or 2, which separate properties")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidMessage(f"{what} cannot be written in UTF-8: {error}") from None
