@@ -1,6 +1,7 @@
 """The short ways of a send: over an open connection, and from the calling thread itself."""
 
 import asyncio
+import contextlib
 import itertools
 import socket
 import threading
@@ -302,3 +303,36 @@ def test_a_region_that_is_not_the_usual_one_is_told_each_time(peer, key):
     with Producer("g", namesrv=peer.addr) as producer:
         sent = [producer.send(Message(TOPIC, b"x", sharding_key=key)) for _ in range(4)]
     assert [(one.region_id, one.trace_on) for one in sent] == [("north", False)] * 4
+
+
+def test_no_way_of_sending_overtakes_an_earlier_send_of_the_key_that_is_tried_again(peer):
+    def busy(command):
+        return response(command.opaque, ResponseCode.SYSTEM_BUSY, remark="not now")
+
+    async def story():
+        async with AsyncProducer("g", namesrv=peer.addr) as producer:
+            await producer.send(Message(TOPIC, b"first"))
+            (queue,) = await producer.queues(TOPIC)
+            later = Message(TOPIC, b"later", sharding_key="k")
+            for send in (
+                lambda: producer.send(later),
+                lambda: producer.send(later, queue=queue),
+                lambda: producer.send(later, queue=lambda queues, message: queues[0]),
+                lambda: producer.transaction().send(later),
+                lambda: producer.request(later, timeout_s=0.5),
+                lambda: producer.send_oneway(later),
+            ):
+                peer.received.clear()
+                once(peer, busy)
+                sooner = producer.send_async(Message(TOPIC, b"sooner", sharding_key="k"))
+                while not peer.of(SEND):
+                    await asyncio.sleep(0.001)
+                with contextlib.suppress(RemotingTimeout):
+                    await send()
+                await sooner
+                while len(peer.of(SEND)) < 3:
+                    await asyncio.sleep(0.001)
+                bodies = [command.body for command in peer.of(SEND)]
+                assert bodies == [b"sooner", b"sooner", b"later"]
+
+    asyncio.run(story())

@@ -23,7 +23,6 @@ from cometmq.client.sends import Sends
 from cometmq.client.transactions import AsyncTransaction, Transactions, state_of
 from cometmq.errors import CometError, TooManyRequests
 from cometmq.model.message import Message
-from cometmq.model.queue import MessageQueue
 from cometmq.model.results import TransactionResult, TransactionState
 from cometmq.world.system import SystemClock
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from cometmq.client.options import Verdict
     from cometmq.client.producer_options import ProducerSettings
     from cometmq.model.message import MessageExt
+    from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult
 
 
@@ -167,10 +167,7 @@ class AsyncProducer:
         core = running(self._core, "producer")
         sends, now_ms = self.sends, core.clock.now_ms()
         prepared = sends.prepared(message, core.uniq_keys.take(now_ms), now_ms)
-        if queue is None:
-            queue = await sends.choose(message, None)
-        chosen = queue if isinstance(queue, MessageQueue) else await sends.selected(message, queue)
-        await sends.delivery.oneway(prepared, chosen)
+        await sends.oneway(prepared, message, queue)
 
     async def send_batch(
         self, messages: Iterable[Message], timeout_s: float = 3.0

@@ -83,15 +83,32 @@ class Sends:
         self, message: Message, queue: MessageQueue | Selector, deadline: float
     ) -> SendResult:
         """Send to the queue given, or to the one a function chooses; retries keep to it."""
-        if isinstance(queue, MessageQueue):
-            return await self.slowly(message, queue, deadline)
-        if isinstance(queue, ByHash):
-            async with self._lanes.enter((message.topic, queue.key), deadline):
-                return await self.slowly(message, await self.selected(message, queue), deadline)
-        return await self.slowly(message, await self.selected(message, queue), deadline)
+        key = queue.key if isinstance(queue, ByHash) else message.sharding_key
+        if key is None:
+            return await self.slowly(message, await self.selected(message, queue), deadline)
+        validation.check_message(message, self._options.body_bytes_max)
+        async with self._lanes.enter((message.topic, key), deadline):
+            return await self.slowly(message, await self.selected(message, queue), deadline)
 
-    async def selected(self, message: Message, selector: Selector) -> MessageQueue:
-        """The queue that a function chooses. Raises ClientError when it is none of the topic's."""
+    async def oneway(
+        self, prepared: Outgoing, message: Message, queue: MessageQueue | Selector | None
+    ) -> None:
+        """Write a prepared message to a broker, after those of its key that came first."""
+        key = queue.key if isinstance(queue, ByHash) else message.sharding_key
+        if key is None:
+            await self._write(prepared, message, queue)
+            return
+        deadline = asyncio.get_running_loop().time() + self.core.options.call_timeout_s
+        async with self._lanes.enter((message.topic, key), deadline):
+            await self._write(prepared, message, queue)
+
+    async def selected(self, message: Message, selector: MessageQueue | Selector) -> MessageQueue:
+        """The queue given, or the one that a function chooses.
+
+        Raises ClientError when what is chosen is none of the topic's.
+        """
+        if isinstance(selector, MessageQueue):
+            return selector
         validation.check_topic(message.topic)
         queues = await self.core.routes.publish_queues(
             message.topic, self._options.default_topic_queues
@@ -170,6 +187,13 @@ class Sends:
         if self.trace is not None:
             self.trace.sent(prepared, message, result, began)
         return result
+
+    async def _write(
+        self, prepared: Outgoing, message: Message, queue: MessageQueue | Selector | None
+    ) -> None:
+        if queue is None:
+            queue = await self.choose(message, None)
+        await self.delivery.oneway(prepared, await self.selected(message, queue))
 
     async def _keyed(self, message: Message, deadline: float) -> SendResult:
         posted = self.quick.post(message, deadline)
