@@ -273,3 +273,16 @@ def test_settings_and_states_that_make_no_sense_are_refused(lite):
     with pytest.raises(ClientError):
         lite().subscribe("t", "a b")
     assert lite().assigned == []
+
+
+@pytest.mark.parametrize("wrong", ["topic", [1], [None]])
+def test_what_is_no_list_of_queues_cannot_be_assigned(wrong):
+    with pytest.raises(ClientError, match="MessageQueue"):
+        LitePullConsumer("g", namesrv="127.0.0.1:1").assign(wrong)
+
+
+@pytest.mark.parametrize("wrong", [("x",), (None,), (float("nan"),), (1, 0), (1, "x"), (1, 1.5)])
+def test_a_poll_for_no_time_and_no_number_is_refused_at_once(served, group, wrong):
+    running = LitePullConsumer(group, namesrv=served.namesrv)
+    with running, pytest.raises(ClientError, match="must be"):
+        running.poll(*wrong)

@@ -8,6 +8,8 @@ Java: DefaultLitePullConsumer, DefaultMQPullConsumer
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from math import isnan
 from typing import TYPE_CHECKING, Self
 
 from cometmq.client.lite_engine import LiteEngine
@@ -17,15 +19,15 @@ from cometmq.client.pull import Ask, filter_of
 from cometmq.client.subscriptions import selector_of
 from cometmq.client.validation import check_topic
 from cometmq.errors import ClientError, NotStarted, RouteNotFound
+from cometmq.model.queue import MessageQueue
 from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from typing import Unpack
 
     from cometmq.client.lite_options import LiteSettings
     from cometmq.model.message import MessageExt
-    from cometmq.model.queue import MessageQueue
     from cometmq.model.results import PullResult
     from cometmq.model.selector import MessageSelector
 
@@ -73,7 +75,11 @@ class AsyncLitePullConsumer:
         """
         if self._subscriptions.queues is None and self._subscriptions.topics:
             raise ClientError("this consumer has subscribed: queues cannot be assigned as well")
-        self._subscriptions.assign(queues)
+        wanted = list(queues) if isinstance(queues, Iterable) else [queues]
+        for queue in wanted:
+            if not isinstance(queue, MessageQueue):
+                raise ClientError(f"assign takes a list of MessageQueue, and not {queue!r:.80}")
+        self._subscriptions.assign(wanted)
         if self._engine is not None:
             self._engine.rebalance.wake()
 
@@ -120,7 +126,11 @@ class AsyncLitePullConsumer:
 
         At most `max_count` (default: `pull_batch_size`).
         """
+        if not isinstance(timeout_s, int | float) or isnan(timeout_s):
+            raise ClientError(f"timeout_s is {timeout_s!r}; it must be a number of seconds")
         count = self._options.pull_batch_size if max_count is None else max_count
+        if type(count) is not int or count < 1:
+            raise ClientError(f"max_count is {count!r}; it must be a whole number, 1 or more")
         return await self._running().poll(timeout_s, count)
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
