@@ -12,8 +12,10 @@ import pytest
 from cometmq import (
     AsyncProducer,
     BrokerError,
+    ClientError,
     InvalidMessage,
     Message,
+    MessageQueue,
     Producer,
     RemotingError,
     RemotingTimeout,
@@ -336,3 +338,13 @@ def test_no_way_of_sending_overtakes_an_earlier_send_of_the_key_that_is_tried_ag
                 assert bodies == [b"sooner", b"sooner", b"later"]
 
     asyncio.run(story())
+
+
+def test_a_queue_of_another_topic_is_refused_and_so_is_no_message_in_a_transaction(peer):
+    with Producer("g", namesrv=peer.addr) as producer:
+        for send in (producer.send, producer.send_oneway):
+            with pytest.raises(ClientError, match="elsewhere"):
+                send(Message(TOPIC, b"x"), queue=MessageQueue("elsewhere", "b0", 0))
+        with pytest.raises(InvalidMessage):
+            producer.transaction().send(None)
+    assert not peer.of(SEND)

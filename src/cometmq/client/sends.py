@@ -108,6 +108,8 @@ class Sends:
         Raises ClientError when what is chosen is none of the topic's.
         """
         if isinstance(selector, MessageQueue):
+            if selector.topic != message.topic:
+                raise ClientError(f"{selector} is no queue of the message's topic {message.topic}")
             return selector
         validation.check_topic(message.topic)
         queues = await self.core.routes.publish_queues(

@@ -16,6 +16,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Self
 
 from cometmq.client.decode import message_of
+from cometmq.client.validation import check_kind
 from cometmq.errors import (
     BrokerError,
     ClientError,
@@ -89,6 +90,7 @@ class Transactions:
     async def send_half(self, message: Message, timeout_s: float) -> SendResult:
         """Store a message that nobody reads until it is committed."""
         deadline = asyncio.get_running_loop().time() + timeout_s
+        check_kind(message)
         if message.delay_level:
             raise InvalidMessage("a transactional message cannot have a delay level")
         extra = {Property.TRAN_MSG: "true", Property.PGROUP: self._options.group}
