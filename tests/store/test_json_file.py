@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from cometmq.errors import StoreCorrupt
-from cometmq.store.json_file import JsonFile
+from cometmq.store.json_file import JsonFile, JsonTable
 from cometmq.testing.sim_files import SimFiles
 from cometmq.world.system import SystemFiles
 
@@ -32,6 +32,31 @@ def test_what_was_saved_is_loaded(table, path):
         == '{\n\t"a":[\n\t\t1,\n\t\tnull,\n\t\t"ü"\n\t]\n}'
     )
     assert sorted(p.name for p in path.parent.iterdir()) == ["topics.json", "topics.json.bak"]
+
+
+def test_a_table_whose_entries_are_kept_as_text_has_the_same_bytes():
+    encoded: list[object] = []
+
+    def fields(value):
+        encoded.append(value)
+        return {"n": value[0], "more": {"ü": [value[1], {}]}} if value[0] else {}
+
+    table = JsonTable("entries", fields)
+    values = {f'k"{n}\n': (n, "x") for n in range(5)}
+    for change in (
+        dict,
+        lambda old: {**old, 'k"1\n': (7, "y")},
+        lambda old: {"new": old['k"2\n']},
+        dict,
+    ):
+        values = change(values)
+        whole = {"version": {"a": 1}, "b": {}, "entries": {k: fields(v) for k, v in values.items()}}
+        before = {"version": {"a": 1}, "b": {}}
+        assert table.encode(before, values) == JsonFile.encode(whole)
+    assert table.encode(before, {}) == JsonFile.encode({**before, "entries": {}})
+    del encoded[:]
+    assert table.encode(before, values) == table.encode(before, values)
+    assert len(encoded) == 1  # the table was empty meanwhile
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "broken"])

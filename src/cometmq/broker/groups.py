@@ -14,6 +14,7 @@ from cometmq.errors import Reject
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import DataVersion
 from cometmq.rules.names import group_problem
+from cometmq.store.json_file import JsonTable
 from cometmq.wire.bodies.group import group_fields, group_of
 from cometmq.wire.bodies.topic import version_fields, version_of
 from cometmq.wire.codes import ResponseCode
@@ -46,6 +47,7 @@ class Groups:
         self.table: dict[str, SubscriptionGroupConfig] = {}
         self.forbidden: dict[str, dict[str, int]] = {}
         self.version = DataVersion()
+        self._entries = JsonTable("subscriptionGroupTable", group_fields)
         self._load(file.load())
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
@@ -107,14 +109,11 @@ class Groups:
 
     def save(self) -> None:
         """Write the table to its file."""
-        groups = {name: group_fields(config) for name, config in self.table.items()}
-        self._file.save(
-            {
-                "dataVersion": version_fields(self.version),
-                "forbiddenTable": self.forbidden,
-                "subscriptionGroupTable": groups,
-            }
-        )
+        before: dict[str, object] = {
+            "dataVersion": version_fields(self.version),
+            "forbiddenTable": self.forbidden,
+        }
+        self._file.write(self._entries.encode(before, self.table))
 
     def _create(self, group: str) -> SubscriptionGroupConfig | None:
         if not self.auto_create or len(self.table) >= GROUPS_MAX or group_problem(group):

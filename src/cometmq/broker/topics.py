@@ -16,6 +16,7 @@ from cometmq.errors import Reject
 from cometmq.model import topic as names
 from cometmq.model.topic import DataVersion, TopicConfig
 from cometmq.rules import permission
+from cometmq.store.json_file import JsonTable
 from cometmq.wire.bodies.topic import topic_fields, topic_of, version_fields, version_of
 from cometmq.wire.codes import ResponseCode
 
@@ -49,6 +50,7 @@ class Topics:
         """Whether the first send makes a topic."""
         self.table: dict[str, TopicConfig] = {}
         self.version = DataVersion()
+        self._entries = JsonTable("topicConfigTable", topic_fields)
         self.generation = 0
         """Counts changes since the start; what was derived from a topic is stale when it moved."""
         self.system = frozenset(config.topic_name for config in system) | names.SYSTEM_TOPICS
@@ -154,14 +156,8 @@ class Topics:
 
     def save(self) -> None:
         """Write the table to its file."""
-        self._file.save(
-            {
-                "dataVersion": version_fields(self.version),
-                "topicConfigTable": {
-                    name: topic_fields(config) for name, config in self.table.items()
-                },
-            }
-        )
+        before: dict[str, object] = {"dataVersion": version_fields(self.version)}
+        self._file.write(self._entries.encode(before, self.table))
 
     def _load(self, value: Any, system: Sequence[TopicConfig]) -> None:
         stored = value if isinstance(value, dict) else {}
