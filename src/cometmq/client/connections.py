@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cometmq.net.channel import Channel
     from cometmq.wire.command import Command
 
-_shared: dict[tuple[object, ...], Connections] = {}
+_shared: dict[tuple[Any, ...], Connections] = {}
 _FOR_ALL = (RequestCode.CHECK_TRANSACTION_STATE, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
 """What brokers ask of a client id, not of a group."""
 
@@ -35,7 +35,7 @@ _FOR_ALL = (RequestCode.CHECK_TRANSACTION_STATE, RequestCode.NOTIFY_CONSUMER_IDS
 class Connections:
     """The pools of one client id on one loop. Made by `join`."""
 
-    def __init__(self, key: tuple[object, ...], options: ClientOptions, client_id: str) -> None:
+    def __init__(self, key: tuple[Any, ...], options: ClientOptions, client_id: str) -> None:
         self._key, self._client_id = key, client_id
         self._members: list[Core] = []
         self.waiting: dict[str, asyncio.Future[Any]] = {}
@@ -57,6 +57,8 @@ class Connections:
     def join(core: Core, client_id: str) -> Connections:
         """The connections of the client id, with one member more."""
         told = core.options
+        for left in [key for key in _shared if key[0].is_closed()]:
+            del _shared[left]  # a client that was never stopped, on a loop that has ended
         key = (
             asyncio.get_running_loop(), client_id, told.namesrv, told.credentials,
             told.namespace_v2, told.tls,
