@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 0.5
 
 
+_FAREWELL_S = 0.5
+"""How long the end of connections is waited for."""
+
+
 class ChannelPool:
     """One connection per peer. `greet` is called with each new one before anybody else has it."""
 
@@ -77,9 +81,12 @@ class ChannelPool:
         for attempt in attempts:
             attempt.cancel()
         await asyncio.gather(*attempts, return_exceptions=True)
-        for channel in self._channels.values():
-            channel.close()
+        channels = list(self._channels.values())
         self._channels.clear()
+        for channel in channels:
+            channel.close()
+        if channels:  # TLS says farewell before it closes
+            await asyncio.wait([channel.closed for channel in channels], timeout=_FAREWELL_S)
 
     def _check(self, addr: str) -> None:
         if self._is_closed:

@@ -27,8 +27,8 @@ _PREFIX = Struct(">iI")
 _OFFSETS = Struct(">qqi")
 _TIME = Struct(">q")
 SMALL_BYTES = 1024
-_SURE_BYTES = 64 * 1024 * 1024
-"""How much of what was written last is taken to be in memory without asking."""
+SURE_BYTES_MIN = 64 * 1024 * 1024
+"""How much of what was written last is taken to be in memory without asking, at least."""
 _SPAN_BYTES = 65_536
 _MAGICS = (stored.MAGIC_V1, stored.MAGIC_V2)
 
@@ -40,6 +40,7 @@ class CommitLog:
         "_file_bytes",
         "_life_start",
         "_row",
+        "_sure_bytes",
         "_sure_next",
         "_torn",
         "_with_crc",
@@ -51,8 +52,9 @@ class CommitLog:
         "written",
     )
 
-    def __init__(self, row: FileRow, store_host: bytes, *, with_crc: bool) -> None:
+    def __init__(self, row: FileRow, store_host: bytes, ram_bytes: int, *, with_crc: bool) -> None:
         self._row = row
+        self._sure_bytes = max(ram_bytes >> 5, SURE_BYTES_MIN)
         self._file_bytes = row.file_bytes
         self.store_host = store_host
         self._with_crc = with_crc
@@ -145,8 +147,8 @@ class CommitLog:
             raise
         self.written = end
         if end > self._sure_next:
-            self._sure_next = end + (_SURE_BYTES >> 3)
-            self._row.sure_from = max(self._life_start, end - _SURE_BYTES)
+            self._sure_next = end + (self._sure_bytes >> 3)
+            self._row.sure_from = max(self._life_start, end - self._sure_bytes)
 
     def _mend(self, start: int) -> None:
         """Wipe out what a failed write left behind; tried again before the next write."""

@@ -87,7 +87,7 @@ class MessageStore:
         self._row = FileRow(files, layout.commit_log, size, opened, mapped=True)
         self._queues = Queues(files, layout.consume_queue, queue_size, opened)
         self._row.load()
-        self._log = CommitLog(self._row, store_host, with_crc=self._with_crc)
+        self._log = CommitLog(self._row, store_host, ram, with_crc=self._with_crc)
         self._checkpoint = Checkpoint(files, layout.checkpoint)
         self._fetch = Fetch(self._log, settings, ram)
         self._flush = LogFlush(
