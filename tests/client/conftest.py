@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from client.scripted import ScriptedPeer
 from client.served import cluster
-from cometmq import Admin
+from client.team import Member
+from cometmq import Admin, PushConsumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +32,52 @@ def mortal(tmp_path: Path) -> Iterator[LocalCluster]:
     """A cluster whose broker the test may kill."""
     with cluster(tmp_path) as running:
         yield running
+
+
+@pytest.fixture
+def peer() -> Iterator[ScriptedPeer]:
+    """A broker and name server that answer as the test tells them."""
+    made = ScriptedPeer()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[Callable[..., Member]]:
+    """Starts a member; what still runs at the end of the test is killed."""
+    started: list[Member] = []
+
+    def start(**told: object) -> Member:
+        started.append(Member(tmp_path / f"seen-{len(started)}", **told))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.kill()
+
+
+@pytest.fixture
+def by_key(served: LocalCluster, group: str, tmp_path: Path) -> Callable[..., PushConsumer]:
+    """Makes members of one group that remember on one disk."""
+
+    def make(topic: str, handler: Callable[..., Any], **settings: Any) -> PushConsumer:
+        given = {
+            "namesrv": served.namesrv,
+            "order": "key",
+            "consume_from": "first",
+            "suspend_ms": 50,
+            "state_dir": tmp_path / "state",
+            "lock_renew_s": 0.5,
+            "lock_valid_s": 2.0,
+            "rebalance_s": 1.0,
+        }
+        subscribed = {"on_failure": settings.pop("on_failure", None)}
+        consumer = PushConsumer(group, **(given | settings))
+        consumer.subscribe(topic, "*", handler, **subscribed)
+        return consumer
+
+    return make
 
 
 @pytest.fixture

@@ -7,16 +7,19 @@ import threading
 from typing import TYPE_CHECKING
 
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
+from cometmq.model.topic import HALF_TOPIC
+from cometmq.wire import stored
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
 from cometmq.wire.bodies.lists import encode_consumer_list
 from cometmq.wire.bodies.lock import decode_lock_request, encode_locked
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
-from cometmq.wire.command import Command, response
+from cometmq.wire.command import Command, request, response
 from cometmq.wire.frame import FrameDecoder
 from cometmq.wire.headers.offset import OffsetResponseHeader
 from cometmq.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from cometmq.wire.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from cometmq.wire.headers.transaction import CheckTransactionStateRequestHeader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     Answer = Callable[[Command], Command | None]
 
 TOPIC, BROKER = "scripted", "b0"
+HOST = b"\x7f\0\0\1\0\0\0\1"
 
 
 class _Connection(asyncio.Protocol):
@@ -56,7 +60,7 @@ class ScriptedPeer:
     """Serves on a thread of its own; `answers` may be changed at any time.
 
     Out of the box: one topic with one queue, a group whose members are whoever sent a heartbeat,
-    locks and sends that succeed, pulls that find nothing.
+    locks, sends, ends of transactions and send-backs that succeed, pulls that find nothing.
     """
 
     def __init__(self) -> None:
@@ -77,6 +81,9 @@ class ScriptedPeer:
             RequestCode.QUERY_CONSUMER_OFFSET: self.offset,
             RequestCode.PULL_MESSAGE: self.nothing_new,
             RequestCode.SEND_MESSAGE_V2: self.stored,
+            RequestCode.SEND_BATCH_MESSAGE: self.stored,
+            RequestCode.END_TRANSACTION: self.fine,
+            RequestCode.CONSUMER_SEND_MSG_BACK: self.fine,
         }
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -159,6 +166,33 @@ class ScriptedPeer:
 
     def _do(self, coroutine):  # type: ignore[no-untyped-def]
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+
+
+def record(
+    offset: int,
+    body: bytes = b"x",
+    topic: str = TOPIC,
+    properties: bytes = b"",
+    phy_offset: int = 0,
+) -> bytes:
+    """A message of queue 0 as the peer has it in its log, by default a hundred bytes each."""
+    at = phy_offset or offset * 100
+    return stored.encode(topic, 0, 0, offset, at, 0, 1, HOST, 2, HOST, 0, 0, body, properties)
+
+
+def question(msg_id: str, group: str = "g") -> Command:
+    """What a broker asks a producer about a half message, the one at 99 in its log."""
+    header = CheckTransactionStateRequestHeader(
+        topic=HALF_TOPIC,
+        tran_state_table_offset=3,
+        commit_log_offset=99,
+        msg_id=msg_id,
+        transaction_id=msg_id,
+        broker_name=BROKER,
+    )
+    pairs = f"UNIQ_KEY\x01{msg_id}\x02PGROUP\x01{group}\x02TRAN_MSG\x01true\x02"
+    half = record(7, b"half", properties=pairs.encode(), phy_offset=99)
+    return request(RequestCode.CHECK_TRANSACTION_STATE, 5, header, half, oneway=True)
 
 
 def pulled(command: Command, records: list[bytes], next_offset: int | None = None) -> Command:

@@ -19,19 +19,10 @@ from cometmq.wire.codes import RequestCode
 from cometmq.wire.compression import PACK, deflate, inflate
 from cometmq.wire.signature import sign
 
-from .scripted import TOPIC, ScriptedPeer
+from .scripted import TOPIC
 
 SEND, ROUTE = RequestCode.SEND_MESSAGE_V2, RequestCode.GET_ROUTEINFO_BY_TOPIC
 PEM = Path(__file__).with_name("localhost.pem")
-
-
-@pytest.fixture
-def peer():
-    made = ScriptedPeer()
-    made.answers[RequestCode.SEND_BATCH_MESSAGE] = made.stored
-    made.answers[RequestCode.END_TRANSACTION] = made.fine
-    yield made
-    made.close()
 
 
 def test_every_request_is_signed(peer):

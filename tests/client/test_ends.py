@@ -13,18 +13,10 @@ from cometmq.errors import CometError, NotStarted, RemotingTimeout
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import response
 
-from .scripted import TOPIC, ScriptedPeer
+from .scripted import TOPIC, question
 from .served import until
-from .test_transactions import question
 
 SEND, END = RequestCode.SEND_MESSAGE_V2, RequestCode.END_TRANSACTION
-
-
-@pytest.fixture
-def peer():
-    made = ScriptedPeer()
-    yield made
-    made.close()
 
 
 def test_a_stop_ends_the_calls_of_all_threads_and_none_waits_for_its_deadline(peer):

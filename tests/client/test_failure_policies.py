@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
+from client.keyed import Seen, committed, send
 from client.served import until
-from client.test_key_lanes import Seen, by_key, committed, send  # noqa: F401 - a fixture
 from cometmq import BreakerLimits, ConsumeStatus, OnFailure, RetryLater, SettingsError, TableSink
 
 CALM = BreakerLimits(keys=100, results=100)
@@ -49,7 +49,7 @@ def letters(served, group, count):
         return stored()
 
 
-def test_policies_are_chosen_by_the_type_of_the_error(served, group, make_topic, by_key):  # noqa: F811
+def test_policies_are_chosen_by_the_type_of_the_error(served, group, make_topic, by_key):
     topic = make_topic(served, 1)
     send(served, topic, "a-dead", "a1", "b-skip", "b1", "c-retried", "c1", "d-later", "d1")
     handle = Flaky(
@@ -79,7 +79,7 @@ def test_policies_are_chosen_by_the_type_of_the_error(served, group, make_topic,
     assert committed(served, group, topic) == 8
 
 
-def test_a_row_is_written_before_the_offset_moves(served, group, make_topic, by_key, tmp_path):  # noqa: F811
+def test_a_row_is_written_before_the_offset_moves(served, group, make_topic, by_key, tmp_path):
     topic, path = make_topic(served, 1), tmp_path / "failed.db"
     sink = TableSink(lambda: sqlite3.connect(path), "failed")
     send(served, topic, "a-bad", "a1")
@@ -107,7 +107,7 @@ def test_a_table_sink_refuses_what_is_no_name_and_writes_one_row_a_message(tmp_p
         TableSink(sqlite3.connect, "failed", paramstyle="numeric")
 
 
-def test_a_policy_of_stopping_stops_before_the_message(served, group, make_topic, by_key):  # noqa: F811
+def test_a_policy_of_stopping_stops_before_the_message(served, group, make_topic, by_key):
     topic, handle = make_topic(served, 1), Flaky({"a-fatal": ValueError("stop the line")})
     send(served, topic, "a1", "a-fatal", "a2")
     consumer = by_key(topic, handle, on_failure={ValueError: OnFailure.stop()})
@@ -123,7 +123,7 @@ def test_a_policy_of_stopping_stops_before_the_message(served, group, make_topic
     assert again.bodies == ["a-fatal", "a2"]
 
 
-def test_max_attempts_makes_dead_letters_by_key_too(served, group, make_topic, by_key):  # noqa: F811
+def test_max_attempts_makes_dead_letters_by_key_too(served, group, make_topic, by_key):
     topic, handle = make_topic(served, 1), Flaky({"a-bad": ValueError("bad")})
     send(served, topic, "a-bad", "a1")
     with by_key(topic, handle, max_attempts=3):
@@ -133,7 +133,7 @@ def test_max_attempts_makes_dead_letters_by_key_too(served, group, make_topic, b
 
 
 @pytest.mark.parametrize("order", ["key", "queue", "none"])
-def test_an_outage_is_not_answered_with_dead_letters(served, make_topic, by_key, order):  # noqa: F811
+def test_an_outage_is_not_answered_with_dead_letters(served, make_topic, by_key, order):
     topic, seen, is_down, calls = make_topic(served, 8), Seen(), threading.Event(), []
     is_down.set()
     keys = "abcdefghijklmnopqrst"
@@ -159,7 +159,7 @@ def test_an_outage_is_not_answered_with_dead_letters(served, make_topic, by_key,
         assert all(own == sorted(own) and len(own) == 3 for own in seen.by_key.values())
 
 
-def test_one_bad_message_goes_its_own_way_while_others_go_well(served, group, make_topic, by_key):  # noqa: F811
+def test_one_bad_message_goes_its_own_way_while_others_go_well(served, group, make_topic, by_key):
     topic, handle = make_topic(served, 1), Flaky({"a-bad": ValueError("bad")})
     send(served, topic, "a-bad", *(f"{key}{step}" for step in range(20) for key in "abc"))
     limits = BreakerLimits(keys=2, results=4)
@@ -169,7 +169,7 @@ def test_one_bad_message_goes_its_own_way_while_others_go_well(served, group, ma
 
 
 @pytest.mark.parametrize("order", ["none", "queue"])
-def test_policies_hold_in_the_other_orders_too(served, group, make_topic, by_key, tmp_path, order):  # noqa: F811
+def test_policies_hold_in_the_other_orders_too(served, group, make_topic, by_key, tmp_path, order):
     topic, path = make_topic(served, 1), tmp_path / "failed.db"
     sink = TableSink(lambda: sqlite3.connect(path), "failed")
     with closing(sqlite3.connect(path)) as database:

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from client.scripted import BROKER, TOPIC, ScriptedPeer, pulled
+from client.scripted import BROKER, TOPIC, pulled, record
 from client.served import until
 from cometmq import ConsumeFrom, Message, MessageQueue, Producer, PushConsumer
 from cometmq.errors import BrokerError, RemotingTimeout
-from cometmq.wire import properties, stored
+from cometmq.wire import properties
 from cometmq.wire.bodies.admin import decode_directly_result, decode_running_info
 from cometmq.wire.bodies.lock import decode_lock_request
 from cometmq.wire.bodies.offset import decode_consumer_status, encode_reset_offset
@@ -28,18 +28,6 @@ from cometmq.wire.headers.pull import PullMessageRequestHeader
 
 GROUP = "asked"
 QUEUE = MessageQueue(TOPIC, BROKER, 0)
-HOST = b"\x7f\0\0\1\0\0\0\1"
-
-
-@pytest.fixture
-def peer():
-    running = ScriptedPeer()
-    yield running
-    running.close()
-
-
-def record(offset, body=b"x", topic=TOPIC):
-    return stored.encode(topic, 0, 0, offset, offset * 100, 0, 1, HOST, 2, HOST, 0, 0, body, b"")
 
 
 @pytest.fixture

@@ -7,15 +7,8 @@ from cometmq.client import connections
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
 from cometmq.wire.codes import RequestCode
 
-from .scripted import TOPIC, ScriptedPeer
+from .scripted import TOPIC
 from .served import until
-
-
-@pytest.fixture
-def peer():
-    made = ScriptedPeer()
-    yield made
-    made.close()
 
 
 def test_clients_of_one_name_share_their_connections_until_the_last_one_leaves(peer):

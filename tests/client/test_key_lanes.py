@@ -2,70 +2,18 @@
 
 import threading
 import time
-from collections import defaultdict
 
 import pytest
 
+from client.keyed import Seen, committed, send
 from client.served import until
 from cometmq import (
     Admin,
-    Message,
     MessageQueue,
-    Producer,
     PushConsumer,
     RetryLater,
     SettingsError,
 )
-
-
-class Seen:
-    """What a handler was called with."""
-
-    def __init__(self):
-        self.bodies, self.by_key = [], defaultdict(list)
-        self._lock = threading.Lock()
-
-    def note(self, messages):
-        with self._lock:
-            for message in messages:
-                self.bodies.append(message.body.decode())
-                self.by_key[message.sharding_key].append(message.body.decode())
-
-
-@pytest.fixture
-def by_key(served, group, tmp_path):
-    """Makes members of one group that remember on one disk."""
-
-    def make(topic, handler, **settings):
-        given = {
-            "namesrv": served.namesrv,
-            "order": "key",
-            "consume_from": "first",
-            "suspend_ms": 50,
-            "state_dir": tmp_path / "state",
-            "lock_renew_s": 0.5,
-            "lock_valid_s": 2.0,
-            "rebalance_s": 1.0,
-        }
-        subscribed = {"on_failure": settings.pop("on_failure", None)}
-        consumer = PushConsumer(group, **(given | settings))
-        consumer.subscribe(topic, "*", handler, **subscribed)
-        return consumer
-
-    return make
-
-
-def send(served, topic, *bodies):
-    """Send texts of the form "key" + number in one queue's order; "-" is no key."""
-    with Producer("senders", namesrv=served.namesrv) as producer:
-        for body in bodies:
-            key = None if body[0] == "-" else body[0]
-            producer.send(Message(topic, body.encode(), sharding_key=key))
-
-
-def committed(served, group, topic):
-    with Admin(namesrv=served.namesrv) as admin:
-        return sum(offset or 0 for offset in admin.group_offsets(group, topic).values())
 
 
 def test_keys_go_side_by_side_and_each_in_its_order(served, make_topic, by_key):
@@ -161,12 +109,7 @@ def test_a_restart_on_the_same_disk_repeats_unfinished_messages_only(
     topic, seen = make_topic(served, 1), Seen()
     send(served, topic, *(f"{key}{step:02}" for step in range(20) for key in "abc"))
 
-    def stuck(messages):
-        if messages[0].body == b"a05":
-            raise RetryLater
-        seen.note(messages)
-
-    with by_key(topic, stuck):
+    with by_key(topic, seen.note_but(b"a05")):
         until(lambda: len(seen.bodies) == 45)
     assert committed(served, group, topic) == 15, "the lowest unfinished one is a05"
     again = Seen()
@@ -183,12 +126,7 @@ def test_on_another_disk_what_is_above_the_committed_offset_comes_again(
     topic, seen = make_topic(served, 1), Seen()
     send(served, topic, "a1", "b1", "b2", "b3")
 
-    def stuck(messages):
-        if messages[0].body == b"a1":
-            raise RetryLater
-        seen.note(messages)
-
-    with by_key(topic, stuck):
+    with by_key(topic, seen.note_but(b"a1")):
         until(lambda: len(seen.bodies) == 3)
     moved = Seen()
     with by_key(topic, moved.note, state_dir=tmp_path / "another"):
@@ -201,12 +139,7 @@ def test_a_reset_discards_what_was_noted_as_done(served, group, make_topic, by_k
     topic, seen = make_topic(served, 1), Seen()
     send(served, topic, "c1", "a1", "b1", "b2")
 
-    def stuck(messages):
-        if messages[0].body == b"a1":
-            raise RetryLater
-        seen.note(messages)
-
-    with by_key(topic, stuck):
+    with by_key(topic, seen.note_but(b"a1")):
         until(lambda: len(seen.bodies) == 3)
     with Admin(namesrv=served.namesrv) as admin:
         queue = MessageQueue(topic, admin.queues(topic)[0].broker_name, 0)

@@ -6,11 +6,10 @@ import time
 
 import pytest
 
-from client.scripted import BROKER, TOPIC, ScriptedPeer, pulled
+from client.scripted import BROKER, TOPIC, pulled, record
 from client.served import until
 from cometmq import AsyncPushConsumer, ConsumeFrom, MessageQueue, PushConsumer
 from cometmq.client import rebalance
-from cometmq.wire import stored
 from cometmq.wire.bodies.lock import decode_lock_request
 from cometmq.wire.bodies.offset import encode_reset_offset
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -22,18 +21,6 @@ from cometmq.wire.headers.pull import PullMessageRequestHeader
 
 GROUP = "mishaps"
 QUEUE = MessageQueue(TOPIC, BROKER, 0)
-HOST = b"\x7f\0\0\1\0\0\0\1"
-
-
-@pytest.fixture
-def peer():
-    running = ScriptedPeer()
-    yield running
-    running.close()
-
-
-def record(offset):
-    return stored.encode(TOPIC, 0, 0, offset, offset * 100, 0, 1, HOST, 2, HOST, 0, 0, b"x", b"")
 
 
 def messages_up_to(count):

@@ -10,18 +10,11 @@ from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request, response
 from cometmq.wire.headers.send import ReplyMessageRequestHeader
 
-from .scripted import TOPIC, ScriptedPeer
+from .scripted import TOPIC
 from .served import until
 
 SEND, REPLY = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_REPLY_MESSAGE_V2
 PUSH = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
-
-
-@pytest.fixture
-def peer():
-    made = ScriptedPeer()
-    yield made
-    made.close()
 
 
 def pairs(command):

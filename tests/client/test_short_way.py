@@ -24,16 +24,9 @@ from cometmq.client import direct
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
 
-from .scripted import TOPIC, ScriptedPeer
+from .scripted import TOPIC
 
 SEND = RequestCode.SEND_MESSAGE_V2
-
-
-@pytest.fixture
-def peer():
-    made = ScriptedPeer()
-    yield made
-    made.close()
 
 
 def numbered(peer):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from client.scripted import BROKER, TOPIC, ScriptedPeer, pulled
+from client.scripted import BROKER, TOPIC, pulled, record
 from client.served import until
 from cometmq import (
     ConsumeFrom,
@@ -18,7 +18,6 @@ from cometmq import (
     RetryLater,
 )
 from cometmq.errors import ClientError
-from cometmq.wire import stored
 from cometmq.wire.bodies.admin import decode_running_info
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request, response
@@ -29,19 +28,6 @@ from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
 
 GROUP = "still"
 QUEUE = MessageQueue(TOPIC, BROKER, 0)
-HOST = b"\x7f\0\0\1\0\0\0\1"
-
-
-@pytest.fixture
-def peer():
-    running = ScriptedPeer()
-    running.answers[RequestCode.CONSUMER_SEND_MSG_BACK] = running.fine
-    yield running
-    running.close()
-
-
-def record(offset):
-    return stored.encode(TOPIC, 0, 0, offset, offset * 100, 0, 1, HOST, 2, HOST, 0, 0, b"x", b"")
 
 
 def holding(peer, count):

@@ -8,26 +8,12 @@ from itertools import pairwise
 import pytest
 
 from client.served import until
-from client.test_groups import Member, Source, audit, queues_of
+from client.team import Source, audit, queues_of
 
 PAUSE_S = 0.02
 LOCK_VALID_S, LOCK_EXPIRE_S = 2.0, 3.0  # of the members and of the broker: 30 and 60 s in life
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-
-
-@pytest.fixture
-def team(tmp_path):
-    started = []
-
-    def start(**told):
-        started.append(Member(tmp_path / f"seen-{len(started)}", **told))
-        return started[-1]
-
-    yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.kill()
 
 
 @pytest.fixture
@@ -50,22 +36,22 @@ def stand_still(member, seconds):
     member.process.send_signal(signal.SIGCONT)
 
 
-def runs(members):
+def runs(team):
     """The calls of the handlers by queue: when each began, and whose it was."""
     found = defaultdict(list)
-    for who, member in enumerate(members):
+    for who, member in enumerate(team):
         for began, queue_id, offset, _ in member.seen:
             found[queue_id].append((began, who, offset))
     return {queue_id: sorted(calls) for queue_id, calls in found.items()}
 
 
-def test_after_short_pauses_no_queue_was_in_two_places(served, make_topic, group, team, load):
+def test_after_short_pauses_no_queue_was_in_two_places(served, make_topic, group, members, load):
     topic = make_topic(served, 4)
     told = {"namesrv": served.namesrv, "topic": topic, "group": group, "pause_s": PAUSE_S}
     source = load(topic)
-    one = team(**told)
+    one = members(**told)
     until(lambda: len(queues_of(one)) == 4)
-    other = team(**told)
+    other = members(**told)
     until(lambda: len(queues_of(other)) == 2)
     for member in (one, other, one):
         stand_still(member, LOCK_VALID_S * 0.6)
@@ -80,19 +66,19 @@ def test_after_short_pauses_no_queue_was_in_two_places(served, make_topic, group
 
 
 def test_after_a_long_pause_nothing_is_begun_and_doubtful_results_are_counted(
-    served, make_topic, group, team, load
+    served, make_topic, group, members, load
 ):
     topic = make_topic(served, 4)
     told = {"namesrv": served.namesrv, "topic": topic, "group": group, "pause_s": 0.3}
     source = load(topic)
     until(lambda: source.count >= 160)
     count = source.end()
-    first = team(instance_name="a", **told)
-    stopped = team(instance_name="b", **told)
+    first = members(instance_name="a", **told)
+    stopped = members(instance_name="b", **told)
     until(lambda: queues_of(first) >= {0, 1} and queues_of(stopped) >= {2, 3})
     time.sleep(0.5)  # a round of rebalance may still be under way
     stopped.process.send_signal(signal.SIGSTOP)
-    third = team(instance_name="c", **told)  # which shall have the queue 3
+    third = members(instance_name="c", **told)  # which shall have the queue 3
     until(lambda: queues_of(third) == {3})  # once the broker's lock has run out
     in_hand = [entry for entry in stopped.seen if entry[1] == 3][-1]
     resumed_at = time.time()
@@ -106,5 +92,5 @@ def test_after_a_long_pause_nothing_is_begun_and_doubtful_results_are_counted(
     assert audit([first, stopped, third]) == (count, 1)
 
 
-def _different(members):
-    return len({entry[3] for member in members for entry in member.seen})
+def _different(team):
+    return len({entry[3] for member in team for entry in member.seen})

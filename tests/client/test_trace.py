@@ -17,18 +17,10 @@ from cometmq.client import trace
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
 
-from .scripted import TOPIC, ScriptedPeer
+from .scripted import TOPIC
 from .served import until
 
 SEND = RequestCode.SEND_MESSAGE_V2
-
-
-@pytest.fixture
-def peer():
-    made = ScriptedPeer()
-    made.answers[RequestCode.END_TRANSACTION] = made.fine
-    yield made
-    made.close()
 
 
 def told(peer, topic="tr"):

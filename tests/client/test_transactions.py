@@ -17,14 +17,11 @@ from cometmq import (
     PushConsumer,
     TransactionState,
 )
-from cometmq.model.topic import HALF_TOPIC
 from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import stored
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request, response
-from cometmq.wire.headers.transaction import CheckTransactionStateRequestHeader
 
-from .scripted import TOPIC, ScriptedPeer
+from .scripted import TOPIC, question
 from .served import until
 
 END = RequestCode.END_TRANSACTION
@@ -133,46 +130,6 @@ def test_an_async_check_is_asked_too_and_an_open_block_is_left_alone(asking):
 
     asyncio.run(story())
     assert reads(asking, topic, 4) == [b"async", b"left", b"open", b"second"]
-
-
-@pytest.fixture
-def peer():
-    made = ScriptedPeer()
-    yield made
-    made.close()
-
-
-def half_record(msg_id, group="g"):
-    return stored.encode(
-        topic=TOPIC,
-        queue_id=0,
-        queue_offset=7,
-        phy_offset=99,
-        body=b"half",
-        properties=f"UNIQ_KEY\x01{msg_id}\x02PGROUP\x01{group}\x02TRAN_MSG\x01true\x02".encode(),
-        store_ms=1,
-        store_host=bytes(8),
-        born_ms=1,
-        born_host=bytes(8),
-        flag=0,
-        sys_flag=0,
-        reconsume_times=0,
-        prepared_offset=0,
-    )
-
-
-def question(msg_id, group="g"):
-    header = CheckTransactionStateRequestHeader(
-        topic=HALF_TOPIC,
-        tran_state_table_offset=3,
-        commit_log_offset=99,
-        msg_id=msg_id,
-        transaction_id=msg_id,
-        broker_name="b0",
-    )
-    return request(
-        RequestCode.CHECK_TRANSACTION_STATE, 5, header, half_record(msg_id, group), oneway=True
-    )
 
 
 def test_an_end_that_no_broker_heard_is_answered_when_it_asks(peer):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from client.keyed import Seen
 from client.served import until
-from client.test_key_lanes import Seen
 from cometmq import Admin, Message, OnFailure, Producer, PushConsumer, RetryLater
 from interop.apache import ApacheCluster
 
