@@ -48,9 +48,15 @@ def watch(rig: Rig) -> list[bool]:
     return said
 
 
+async def made(rig: Rig, topic: str) -> None:
+    """The topic exists, on disk as well: only then are its sends short."""
+    rig.broker.state.topics.ensure(topic, 4)
+    await rig.broker.state.topics.keep.saved()
+
+
 async def send_both_ways(rig: Rig, topic: str, **more) -> tuple[Command, Command, bool]:
     """The answers of a connection's first send and of its second, and whether that was short."""
-    rig.broker.state.topics.ensure(topic, 4)  # a topic that is made by the first send is a change
+    await made(rig, topic)  # a topic that is made by the first send is a change
     said, client = watch(rig), await rig.client()
     first = await client.send(topic, **more)
     second = await client.send(topic, **more)
@@ -96,7 +102,7 @@ def test_properties_that_change_from_message_to_message_are_stored_as_they_came(
 ) -> None:
     async def story() -> None:
         async with running(tmp_path) as rig:
-            rig.broker.state.topics.ensure("T", 4)
+            await made(rig, "T")
             said, client = watch(rig), await rig.client()
             for number in range(30):
                 keys = "k" * (number % 10 + 1)
@@ -145,14 +151,14 @@ def test_what_is_out_of_the_ordinary_goes_the_long_way(tmp_path: Path, more) -> 
 def test_a_deleted_topic_is_not_written_to_by_what_was_learned(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path, auto_create_topic_enable=False) as rig:
-            rig.broker.state.topics.ensure("T", 4)
+            await made(rig, "T")
             _, answer, was_short = await send_both_ways(rig, "T")
             assert (answer.code, was_short) == (0, True)
             client = await learned(rig)
             rig.broker.state.topics.delete("T")
             rig.broker.store.delete_topic("T")
             assert (await client.send("T")).code == 17
-            rig.broker.state.topics.ensure("T", 4)
+            await made(rig, "T")
             for number in range(3):
                 assert (await client.send("T")).ext["queueOffset"] == str(number)
 
@@ -160,7 +166,7 @@ def test_a_deleted_topic_is_not_written_to_by_what_was_learned(tmp_path: Path) -
 
 
 async def learned(rig: Rig) -> Client:
-    rig.broker.state.topics.ensure("T", 4)
+    await made(rig, "T")
     client = await rig.client()
     for _ in range(2):
         assert (await client.send("T")).code == 0
@@ -247,7 +253,7 @@ def both_ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothWays]:
     with asyncio.Runner() as loop:
         broker = running(tmp_path_factory.mktemp("store"))
         rig = loop.run(broker.__aenter__())
-        rig.broker.state.topics.ensure("T", 4)
+        loop.run(made(rig, "T"))
         server = rig.broker._server
         fast, server.fast = server.fast, None
         long = loop.run(learned(rig))

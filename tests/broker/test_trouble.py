@@ -212,9 +212,14 @@ def test_a_topic_that_cannot_be_written_down_is_not_made(tmp_path: Path) -> None
             assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
             assert "topics" in (answer.remark or "")
             assert rig.broker.state.topics.get("New") is None
-            answer = await client.pull("SELF_TEST_TOPIC", consumer_group="NewGroup")
+            groups = rig.broker.state.groups
+            answer = await client.beat("NewGroup", "SELF_TEST_TOPIC")
             assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-            assert rig.broker.state.groups.get("NewGroup") is None
+            assert groups.get("NewGroup") is None
+            answer = await client.pull("SELF_TEST_TOPIC", consumer_group="NewGroup")
+            assert answer.code == ResponseCode.PULL_NOT_FOUND, "reading asks for no room"
+            await groups.keep.written()
+            assert groups.get("NewGroup") is None
             files.is_full = False
             assert (await client.send("New")).code == 0
 

@@ -7,6 +7,7 @@ goes through it backwards. Java: BrokerController, BrokerStartup.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from contextlib import AsyncExitStack, ExitStack
@@ -79,6 +80,8 @@ if TYPE_CHECKING:
 
     Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
 
+log = logging.getLogger(__name__)
+
 FILTERS_S = 10
 """Time between writes of consumerFilter.json, seconds."""
 
@@ -109,6 +112,7 @@ class State:
             now_ms,
             auto_create=settings.auto_create_subscription_group,
         )
+        _end_deletions(store, self.topics)
         self.offsets = Offsets(file("consumerOffset.json"), now_ms)
         self.offsets.keep_only(self.topics.table)
         self.delays = Delays(store, levels, file("delayOffset.json"), now_ms)
@@ -206,8 +210,10 @@ class Broker:
         )
         table.update(live.table())
         settle = partial(_settle, store)
-        for code in codes.TOPIC_MAKERS:
-            table[code] = Announced(table[code], state.topics, self._outbound, settle, _why_not)
+        for code in codes.MAKERS:
+            table[code] = Announced(
+                table[code], state.topics, state.groups, self._outbound, settle, _why_not
+            )
         table.update({code: Patient(table[code], store.aside) for code in codes.READERS})
         self._edge = Edge(
             table, settle=settle, failed=_why_not, fallback=codes.unsupported, always=codes.ALWAYS
@@ -216,6 +222,7 @@ class Broker:
         self._background = Background("broker")
         self._started = AsyncExitStack()
         state.topics.on_change += [self._outbound.changed, state.holds.wake_topic]
+        state.topics.keep.on_saved.append(fast.forget)
         store.on_arrival = self._arrived
 
     @classmethod
@@ -301,6 +308,7 @@ class Broker:
         await self._server.stop()
 
     async def _start_background(self) -> None:
+        self.state.topics.keep.is_aside = self.state.groups.keep.is_aside = True
         settings, every = self.settings, self._background.every
         # never ends by itself, but should an error end it, it begins again
         every(1.0, self.state.delays.run, name="delivery of delayed messages", first_s=0)
@@ -319,6 +327,8 @@ class Broker:
 
     async def _stop_background(self) -> None:
         await self._background.stop()
+        await self.state.topics.keep.written()
+        await self.state.groups.keep.written()
         await self.state.filters.written()
         self.state.filters.save()
         await self.state.offsets.written()
@@ -419,6 +429,20 @@ class Broker:
     def _close_silent_clients(self) -> None:
         for peer in self.state.clients.sweep():
             peer.close()
+
+
+def _end_deletions(store: MessageStore, topics: Topics) -> None:
+    """Carry out the deletions that a crash cut short; say which topics only the store knows."""
+    for topic in store.deletion.unfinished():
+        topics.delete(topic)
+        store.delete_topic(topic)
+    lost = {name for name in store.deletion.topics() if topics.get(name) is None}
+    if lost := {name for name in lost if not topics.is_system(name)}:
+        log.warning(
+            "the store has messages of topics that topics.json does not name; they are kept "
+            "until cleanUnusedTopic (316): %s",
+            ", ".join(sorted(lost)[:10]),
+        )
 
 
 def _settle(store: MessageStore, done: Callable[[Any], None]) -> None:

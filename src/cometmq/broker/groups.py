@@ -1,15 +1,17 @@
 """The consumer groups of this broker: their settings, how they come to be, what they may not read.
 
-Owns the table of groups and config/subscriptionGroup.json, written before a change is answered.
-Refuses to know who is connected (`clients` does). Invariant: the system groups always exist.
+Owns the table of groups and config/subscriptionGroup.json; a change counts at once and is on disk
+when `keep` says so, before it is answered. Refuses to know who is connected (`clients` does).
+Invariant: the system groups always exist.
 Java: SubscriptionGroupManager.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cometmq.broker.topics import not_written
+from cometmq.broker.keep import Keep
 from cometmq.errors import Reject
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import DataVersion
@@ -36,12 +38,14 @@ _READ_FORBIDDEN = 1 << 2
 
 
 class Groups:
-    """All groups by name. Reading is a dict lookup; changes are on disk when they return."""
+    """All groups by name. Reading is a dict lookup; `keep` tells when a change is on disk."""
 
     def __init__(
         self, file: JsonFile, now_ms: Callable[[], int], *, auto_create: bool = True
     ) -> None:
-        self._file, self._now_ms = file, now_ms
+        self._now_ms = now_ms
+        self.keep = Keep(file, "groups", self._snapshot)
+        """When changes are on disk."""
         self.auto_create = auto_create
         """Whether first use makes a group."""
         self.table: dict[str, SubscriptionGroupConfig] = {}
@@ -69,15 +73,15 @@ class Groups:
         before = self.table.get(config.group_name)
         if before != config:
             self.table[config.group_name] = config
-            self._changed(config.group_name, before)
+            self._changed(config.group_name, partial(self._restore, config.group_name, before))
 
     def delete(self, group: str) -> bool:
         """Forget a group's settings; False when there were none."""
         before = self.table.pop(group, None)
         if before is None:
             return False
-        self._changed(group, before)
-        self.forbidden.pop(group, None)
+        forbidden = self.forbidden.pop(group, None)
+        self._changed(group, partial(self._restore, group, before, forbidden))
         return True
 
     def is_forbidden(self, group: str, topic: str) -> bool:
@@ -101,19 +105,14 @@ class Groups:
                 ResponseCode.SYSTEM_ERROR, f"{FORBIDDEN_MAX} topics are forbidden to groups already"
             )
         self.forbidden[group] = topics
-        try:
-            self._changed(group, self.table.get(group))
-        except Reject:
-            self.forbidden[group] = before  # the disk did not take it
-            raise
+        self._changed(group, partial(self.forbidden.__setitem__, group, before))
 
-    def save(self) -> None:
-        """Write the table to its file."""
+    def _snapshot(self) -> Callable[[], bytes]:
         before: dict[str, object] = {
             "dataVersion": version_fields(self.version),
-            "forbiddenTable": self.forbidden,
+            "forbiddenTable": dict(self.forbidden),
         }
-        self._file.write(self._entries.encode(before, self.table))
+        return partial(self._entries.encode, before, dict(self.table))
 
     def _create(self, group: str) -> SubscriptionGroupConfig | None:
         if not self.auto_create or len(self.table) >= GROUPS_MAX or group_problem(group):
@@ -132,18 +131,23 @@ class Groups:
         for name in (*SYSTEM_GROUPS, TRANSACTION_GROUP):
             self.table.setdefault(name, SubscriptionGroupConfig(group_name=name))
 
-    def _changed(self, group: str, before: SubscriptionGroupConfig | None) -> None:
-        """Write a change down, or take it back and raise Reject when that fails."""
-        version = self.version
-        self.version = version.next(self._now_ms())
-        try:
-            self.save()
-        except OSError as error:
-            self.version = version
-            self.table.pop(group, None)
-            if before is not None:
-                self.table[group] = before
-            raise not_written("groups", error) from error
+    def _changed(self, group: str, undo: Callable[[], None]) -> None:
+        """Have a change written down; it is taken back should that fail, at once with a Reject."""
+        self.version = self.version.next(self._now_ms())
+        self.keep.changed(group, undo)
+
+    def _restore(
+        self,
+        group: str,
+        before: SubscriptionGroupConfig | None,
+        forbidden: dict[str, int] | None = None,
+    ) -> None:
+        self.version = self.version.next(self._now_ms())
+        self.table.pop(group, None)
+        if before is not None:
+            self.table[group] = before
+        if forbidden is not None:
+            self.forbidden[group] = forbidden
 
 
 def missing(group: str) -> Reject:

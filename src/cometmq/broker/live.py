@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.broker.topics import not_written
+from cometmq.broker.keep import not_written
 from cometmq.errors import Reject, SettingsError
 from cometmq.model.topic import DataVersion
 from cometmq.net.edge import Reply

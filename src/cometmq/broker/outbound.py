@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import CometError, ProtocolError
@@ -21,8 +22,9 @@ from cometmq.wire.command import request
 from cometmq.wire.headers.namesrv import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from cometmq.broker.groups import Groups
     from cometmq.broker.topics import Topics
     from cometmq.net.edge import Answered, Failed, Handler, Settle
     from cometmq.net.peer import Peer
@@ -45,44 +47,73 @@ _PERIOD_S = (10.0, 60.0)
 
 
 class Announced:
-    """A handler whose answer, when it made or changed a topic, waits for the name servers.
+    """A handler whose answer waits for what it stands on: topics and groups are on disk.
 
-    A client asks them for the topic's route as soon as it has the answer.
+    When it made or changed a topic, the name servers have heard of it too: a client asks them for
+    the topic's route as soon as it has the answer.
     """
 
-    __slots__ = ("_failed", "_handler", "_outbound", "_settle", "_topics")
+    __slots__ = ("_failed", "_groups", "_handler", "_outbound", "_settle", "_topics")
 
     def __init__(
         self,
         handler: Handler,
         topics: Topics,
+        groups: Groups,
         outbound: Outbound,
         settle: Settle,
         failed: Failed,
     ) -> None:
-        self._handler, self._topics, self._outbound = handler, topics, outbound
-        self._settle, self._failed = settle, failed
+        self._handler, self._topics, self._groups = handler, topics, groups
+        self._outbound, self._settle, self._failed = outbound, settle, failed
 
     def __call__(self, request: Command, peer: Peer) -> Answered | Awaitable[Answered]:
         """Answer as the handler does, at once or a little later."""
-        before = self._topics.generation
+        before, groups = self._topics.generation, self._groups.version
         answer = self._handler(request, peer)
-        if self._topics.generation == before or not isinstance(answer, Reply):
+        if isinstance(answer, Awaitable):
+            return self._after(answer, before)
+        is_told = self._topics.generation == before
+        if not isinstance(answer, Reply):
             return answer
+        is_same = is_told and self._groups.version is groups
+        if is_same and (answer.code or not self._is_behind(request)):
+            return answer  # a refusal stands on nothing
         safe: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if answer.durable:  # asked for in this turn, which alone knows what became of the message
             self._settle(safe.set_result)
         else:
             safe.set_result(None)
-        return self._later(answer, safe)
+        return self._later(answer, safe, is_told=is_told)
 
-    async def _later(self, answer: Reply, safe: asyncio.Future[Any]) -> Reply:
-        await self._outbound.heard()
+    def _is_behind(self, request: Command) -> bool:
+        """Whether an answer may stand on what is not on disk yet."""
+        topic = request.ext.get("topic") or request.ext.get("b")
+        if topic is not None:
+            return self._topics.keep.is_unsaved(topic)
+        return self._topics.keep.is_behind or self._groups.keep.is_behind
+
+    async def _after(self, awaited: Awaitable[Answered], before: int) -> Answered:
+        answer = await awaited
+        await self._saved()
+        if self._topics.generation != before:
+            await self._outbound.heard()
+        return answer
+
+    async def _later(self, answer: Reply, safe: asyncio.Future[Any], *, is_told: bool) -> Reply:
+        await self._saved()
+        if not is_told:
+            await self._outbound.heard()
         status = await asyncio.shield(safe)  # the store answers it, also when this is cancelled
         answer.durable = False
         if status:
             answer.code, answer.remark = self._failed(status)
         return answer
+
+    async def _saved(self) -> None:
+        """Wait for the disk; raises Reject when it refused."""
+        await self._topics.keep.saved()
+        await self._groups.keep.saved()
 
 
 class Outbound:

@@ -166,7 +166,7 @@ class FastSend:
         self._region = _escaped(settings.region_id)
         self._turn = -1
         self._group: list[tuple[Peer, list[bytes]]] = []
-        topics.on_change.append(self._changed)
+        topics.on_change.append(lambda _topic: self.forget())
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""
@@ -185,7 +185,8 @@ class FastSend:
             store.settle(partial(self._settled, self._group))
         self._group.append((peer, answers))
 
-    def _changed(self, _topic: str) -> None:
+    def forget(self) -> None:
+        """Decide everything anew: a topic changed, or is on disk now."""
         self.generation += 1
 
     def _settled(self, group: list[tuple[Peer, list[bytes]]], status: PutStatus) -> None:
@@ -235,7 +236,13 @@ class FastSend:
         header, topic = layout.header, layout.header.topic
         long_way = Plan(0, self._stats.counter_of_puts(topic))
         config = self._topics.get(topic)
-        if config is None or layout.code not in _SENDS or layout.flag or header.batch:
+        if (
+            config is None
+            or self._topics.keep.is_unsaved(topic)
+            or layout.code not in _SENDS
+            or layout.flag
+            or header.batch
+        ):
             return long_way
         if not sysflag.is_queued(header.sys_flag):
             return long_way

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cometmq.net.peer import Peer
     from cometmq.wire.command import Command
 
-TOPIC_MAKERS = (
+MAKERS = (
     Code.SEND_MESSAGE,
     Code.SEND_MESSAGE_V2,
     Code.SEND_BATCH_MESSAGE,
@@ -37,8 +37,13 @@ TOPIC_MAKERS = (
     Code.UPDATE_AND_CREATE_TOPIC,
     Code.UPDATE_AND_CREATE_TOPIC_LIST,
     Code.DELETE_TOPIC_IN_BROKER,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    Code.DELETE_SUBSCRIPTIONGROUP,
+    Code.GET_SUBSCRIPTIONGROUP_CONFIG,
+    Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
 )
-"""Requests that may make or change a topic."""
+"""Requests that may make or change a topic or a group."""
 
 
 READERS = (

@@ -1,8 +1,9 @@
 """The topics of this broker: their shapes, how they come to be, and where that is kept.
 
 Owns the table of topics, its version (a name server takes topics only when it differs) and
-config/topics.json, written before a change is answered. Refuses to know name servers: whoever must
-tell them subscribes to changes. Invariant: the system topics always exist.
+config/topics.json; a change counts at once and is on disk when `keep` says so, before it is
+answered. Refuses to know name servers: whoever must tell them subscribes to changes.
+Invariants: the system topics always exist; a topic that is being deleted is not made again.
 Java: TopicConfigManager, TopicValidator.
 """
 
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cometmq.broker.keep import Keep
 from cometmq.errors import Reject
 from cometmq.model import topic as names
 from cometmq.model.topic import DataVersion, TopicConfig
@@ -35,7 +38,7 @@ _UNIT_SUBSCRIBED = 2
 
 
 class Topics:
-    """All topics by name. Reading is a dict lookup; changes are on disk when they return."""
+    """All topics by name. Reading is a dict lookup; `keep` tells when a change is on disk."""
 
     def __init__(
         self,
@@ -45,9 +48,13 @@ class Topics:
         *,
         auto_create: bool = True,
     ) -> None:
-        self._file, self._now_ms = file, now_ms
+        self._now_ms = now_ms
+        self.keep = Keep(file, "topics", self._snapshot)
+        """When changes are on disk."""
         self.auto_create = auto_create
         """Whether the first send makes a topic."""
+        self.leaving: set[str] = set()
+        """Topics that are being deleted; whoever deletes them puts them here."""
         self.table: dict[str, TopicConfig] = {}
         self.version = DataVersion()
         self._entries = JsonTable("topicConfigTable", topic_fields)
@@ -67,11 +74,18 @@ class Topics:
         return topic in self.system or topic.startswith(names.SYSTEM_PREFIX)
 
     def put(self, config: TopicConfig) -> bool:
-        """Create or change a topic; False when it is the same already."""
+        """Create or change a topic; False when it is the same already.
+
+        Raises Reject (SYSTEM_BUSY) for one that is being deleted.
+        """
         name = config.topic_name
         before = self.table.get(name)
         if before == config:
             return False
+        if name in self.leaving:
+            raise Reject(
+                ResponseCode.SYSTEM_BUSY, f"the topic {name} is being deleted; try again later"
+            )
         self.table[name] = config
         self._changed(name, before)
         return True
@@ -154,10 +168,9 @@ class Topics:
         """Take a new version: what name servers are told has changed though no topic has."""
         self._changed("", None)
 
-    def save(self) -> None:
-        """Write the table to its file."""
+    def _snapshot(self) -> Callable[[], bytes]:
         before: dict[str, object] = {"dataVersion": version_fields(self.version)}
-        self._file.write(self._entries.encode(before, self.table))
+        return partial(self._entries.encode, before, dict(self.table))
 
     def _load(self, value: Any, system: Sequence[TopicConfig]) -> None:
         stored = value if isinstance(value, dict) else {}
@@ -169,7 +182,7 @@ class Topics:
             self.table[config.topic_name] = config
         if short:
             self.version = self.version.next(self._now_ms())
-            self.save()
+            self.keep.save()
 
     def _lacks(self, config: TopicConfig) -> bool:
         """Whether a system topic is missing, or has too few queues for all delay levels."""
@@ -180,28 +193,22 @@ class Topics:
         return is_schedule and present.write_queue_nums < config.write_queue_nums
 
     def _changed(self, topic: str, before: TopicConfig | None) -> None:
-        """Write a change down, or take it back and raise Reject when that fails."""
-        version = self.version
-        self.version = version.next(self._now_ms())
-        try:
-            self.save()
-        except OSError as error:
-            self.version = version
-            self.table.pop(topic, None)
-            if before is not None:
-                self.table[topic] = before
-            raise not_written("topics", error) from error
+        """Have a change written down; it is taken back should that fail, at once with a Reject."""
+        self.version = self.version.next(self._now_ms())
+        self.keep.changed(topic, partial(self._take_back, topic, before))
+        self._tell(topic)
+
+    def _take_back(self, topic: str, before: TopicConfig | None) -> None:
+        self.version = self.version.next(self._now_ms())
+        self.table.pop(topic, None)
+        if before is not None:
+            self.table[topic] = before
+        self._tell(topic)
+
+    def _tell(self, topic: str) -> None:
         self.generation += 1
         for tell in self.on_change:
             tell(topic)
-
-
-def not_written(what: str, error: OSError) -> Reject:
-    """The refusal of a change that the disk does not take."""
-    return Reject(
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        f"the {what} of this broker cannot be written: {error.strerror or error}",
-    )
 
 
 def system_topics(

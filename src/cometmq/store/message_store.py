@@ -31,6 +31,7 @@ from cometmq.store.recovery import Last, Recovery
 from cometmq.store.results import Draft, GetStatus, Got, Placed, PutStatus, is_topic
 from cometmq.store.retention import Retention
 from cometmq.store.time_search import offset_by_time
+from cometmq.store.topic_deletion import TopicDeletion
 from cometmq.store.upkeep import Upkeep
 from cometmq.wire import properties, stored, sysflag
 from cometmq.world.system import ThreadWorker, ram_bytes
@@ -60,7 +61,8 @@ def _nobody(topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
 class MessageStore:
     """One broker's messages. Everything but `open` runs on one loop.
 
-    `aside` asks what may need the disk, `lookup` finds by key; neither holds up the loop.
+    `aside` asks what may need the disk, `lookup` finds by key, `deletion` deletes topics; none
+    holds up the loop.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class MessageStore:
         self.lookup = Lookup(
             self._index, self.aside, lambda: self._upkeep.shown.end, self.record_at, clock.now_ms
         )
+        self.deletion = TopicDeletion(self._queues, self._upkeep, behind)
         self.on_arrival: Callable[[str, int, int, int], None] = _nobody
         """(topic, queue_id, new max offset, tags code) of messages that became visible, once for
         all of one turn, queue and code."""
@@ -426,7 +429,7 @@ class MessageStore:
         return [(queue.topic, queue.queue_id) for queue in self._queues]
 
     def delete_topic(self, topic: str) -> None:
-        """Delete the queues of a topic; its records stay in the log until their file goes."""
+        """Delete the queues of a topic, at once; its records stay until their file goes."""
         self._queues.delete_topic(topic, self._upkeep.deletion_of(topic))
         self._upkeep.vouch_soon()
 

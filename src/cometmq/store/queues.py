@@ -18,7 +18,7 @@ from cometmq.store.deletions import Deletions
 from cometmq.store.file_row import FileRow, OpenFiles, Segment, pin_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
     from pathlib import Path
 
     from cometmq.store.deletions import Deletion
@@ -166,8 +166,12 @@ class Queues:
     def delete_topic(self, topic: str, mark: Deletion) -> None:
         """Remove a topic's queues, so that no recovery brings them back."""
         self.deletions.note(topic, mark)
+        self.remove_topics((topic,))
+
+    def remove_topics(self, topics: Container[str]) -> None:
+        """Remove the queues of topics; marks on disk must say so already."""
         for queue in self:
-            if queue.topic == topic:
+            if queue.topic in topics:
                 self.remove(queue)
 
     def remove(self, queue: ConsumeQueue) -> None:

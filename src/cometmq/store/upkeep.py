@@ -93,6 +93,7 @@ class Upkeep:
             if self.is_full:
                 log.warning("queue entries are written again")
             self.is_full = False
+            await self._write_deletions()
             now = self._clock.now_ms()
             if now >= self._vouch_due_ms or self._index.waiting > WRITE_AT:
                 self._vouch_due_ms = now + self._settings.flush_consume_queue_thorough_interval_ms
@@ -101,6 +102,12 @@ class Upkeep:
             if not self.is_full:
                 log.warning("queue entries cannot be written, sends are refused: %s", problem)
             self.is_full = True
+
+    async def _write_deletions(self) -> None:
+        deletions = self._queues.deletions
+        if deletions.is_stale:
+            await run(self._worker, deletions.writing())
+            deletions.is_stale = False
 
     def deletion_of(self, topic: str) -> Deletion:
         """What recovery must know of a topic that is deleted now."""

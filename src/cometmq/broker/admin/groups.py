@@ -68,10 +68,11 @@ class GroupRequests:
         """Create or change several groups (225): all of them, or none when one is wrong."""
         return self._put(decode_group_config_list(request.body))
 
-    def delete(self, request: Command, _peer: Peer) -> Reply:
+    async def delete(self, request: Command, _peer: Peer) -> Reply:
         """Delete a group, with its offsets where that is asked for (207)."""
         header = DeleteSubscriptionGroupRequestHeader.decode(request.ext)
         self._groups.delete(header.group_name)
+        await self._groups.keep.saved()  # else the group stays, and its offsets with it
         if header.clean_offset:
             self._offsets.forget_group(header.group_name)
         self._stats.forget_group(header.group_name)

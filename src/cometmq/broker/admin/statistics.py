@@ -1,4 +1,4 @@
-"""Figures of the broker (315), the contents of its queues (321), and cleaning up (306, 316, 329).
+"""Figures of the broker (315), the contents of its queues (321), and cleaning up (306, 329).
 
 Refuses to keep state; what is counted is in `stats`, what lies on disk in the store.
 Java: AdminBrokerProcessor (ViewBrokerStatsData, queryConsumeQueue, cleanUnusedTopic and its like).
@@ -53,7 +53,6 @@ class StatisticsRequests:
             Code.QUERY_CONSUME_QUEUE: self.queue_contents,
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean,
             Code.DELETE_EXPIRED_COMMITLOG: self.clean,
-            Code.CLEAN_UNUSED_TOPIC: self.clean_unused_topics,
             Code.GET_BROKER_HA_STATUS: self.replication,
             Code.GET_BROKER_EPOCH_CACHE: self.epochs,
         }
@@ -102,14 +101,6 @@ class StatisticsRequests:
             raise Reject(
                 ResponseCode.SYSTEM_ERROR, f"old files cannot be deleted: {error}"
             ) from error
-        return Reply()
-
-    def clean_unused_topics(self, _request: Command, _peer: Peer) -> Reply:
-        """Delete the queues of topics that the broker does not have (316)."""
-        lost = {topic for topic, _ in self._store.queues() if self._topics.get(topic) is None}
-        for topic in sorted(lost):
-            if not self._topics.is_system(topic):
-                self._store.delete_topic(topic)
         return Reply()
 
     def replication(self, _request: Command, _peer: Peer) -> Reply:

@@ -1,4 +1,4 @@
-"""Topics on demand: create and change (17, 18), delete (215), tell (21, 305, 351).
+"""Topics on demand: create and change (17, 18), delete (215, 316), tell (21, 305, 351).
 
 Owns the checks of a topic's name, shape and attributes. Refuses to keep state.
 Java: AdminBrokerProcessor (updateAndCreateTopic and its like), TopicAttributes.
@@ -6,10 +6,12 @@ Java: AdminBrokerProcessor (updateAndCreateTopic and its like), TopicAttributes.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.broker.admin import attributes
 from cometmq.broker.admin.paging import page_of
+from cometmq.broker.keep import not_written
 from cometmq.errors import Reject
 from cometmq.model.topic import TopicConfig, is_in_global_order
 from cometmq.net.edge import Reply
@@ -62,6 +64,7 @@ class TopicRequests:
     ) -> None:
         self._topics, self._offsets = topics, offsets
         self._store, self._stats, self._may_mix = store, stats, may_mix
+        self._deleting = asyncio.Lock()
 
     def table(self) -> Mapping[int, Handler]:
         """The codes this file answers."""
@@ -69,6 +72,7 @@ class TopicRequests:
             Code.UPDATE_AND_CREATE_TOPIC: self.update,
             Code.UPDATE_AND_CREATE_TOPIC_LIST: self.update_list,
             Code.DELETE_TOPIC_IN_BROKER: self.delete,
+            Code.CLEAN_UNUSED_TOPIC: self.clean_unused,
             Code.GET_ALL_TOPIC_CONFIG: self.tell_all,
             Code.GET_TOPIC_CONFIG: self.tell,
             Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.tell_system,
@@ -104,16 +108,54 @@ class TopicRequests:
             self._topics.put(config)
         return Reply()
 
-    def delete(self, request: Command, _peer: Peer) -> Reply:
-        """Delete a topic, its queues and the offsets in it (215)."""
+    async def delete(self, request: Command, _peer: Peer) -> Reply:
+        """Delete a topic, its queues and the offsets in it (215): all of it, whatever crashes.
+
+        It can be made again once this is answered. Raises Reject where the disk refuses.
+        """
         topic = DeleteTopicRequestHeader.decode(request.ext).topic
         if not topic.strip() or self._topics.is_system(topic):
             raise _invalid(f"the topic {topic!r} belongs to the broker and is not deleted")
-        self._topics.delete(topic)
+        is_there = self._topics.get(topic) is not None
+        if is_there or topic in self._topics.leaving or topic in self._store.deletion.topics():
+            await self._delete({topic})
         self._offsets.forget_topic(topic)
-        self._store.delete_topic(topic)
         self._stats.forget_topic(topic)
         return Reply()
+
+    async def clean_unused(self, _request: Command, _peer: Peer) -> Reply:
+        """Delete the queues of topics that the broker does not have (316)."""
+        topics = self._topics
+        lost = {name for name in self._store.deletion.topics() if topics.get(name) is None}
+        lost = {name for name in lost if not topics.is_system(name)}
+        if lost:
+            await self._delete(lost)
+        return Reply()
+
+    async def _delete(self, gone: set[str]) -> None:
+        deletion, leaving = self._store.deletion, self._topics.leaving
+        async with self._deleting:
+            leaving |= gone
+            try:
+                await deletion.begin(gone)
+                await self._forget(gone)
+            except (OSError, Reject) as error:
+                leaving -= gone
+                raise _kept(error) from error
+            try:
+                await deletion.end(gone)
+            except OSError as error:
+                raise _kept(error) from error
+            leaving -= gone
+
+    async def _forget(self, gone: set[str]) -> None:
+        for topic in gone:
+            self._topics.delete(topic)
+        try:
+            await self._topics.keep.saved()
+        except Reject:
+            await self._store.deletion.take_back(gone)
+            raise
 
     def tell_all(self, request: Command, _peer: Peer) -> Reply:
         """Tell all topics (21), or the page of them that was asked for."""
@@ -176,6 +218,11 @@ def _check_shape(config: TopicConfig, marked: TopicConfig | None) -> None:
             f"the topic {config.topic_name} keeps all its messages in one order and so has one "
             "queue; make another topic for more, or take its attribute comet.order away"
         )
+
+
+def _kept(error: OSError | Reject) -> Reject:
+    """The refusal of a deletion that the disk does not take."""
+    return error if isinstance(error, Reject) else not_written("deleted topics", error)
 
 
 def _invalid(remark: str) -> Reject:
