@@ -37,7 +37,7 @@ from cometmq.wire.command import Command, response
 from cometmq.wire.frame import FrameDecoder
 from cometmq.wire.send_form import SendForm
 from run import machine
-from servers import HERE, Cores, Server, compiled, echo, measure
+from servers import Cores, Server, child, compiled, echo, measure, pin, save
 
 SECONDS, WARM = 1.5, 0.4
 SATURATED = 0.8
@@ -97,46 +97,45 @@ def _run(story: Coroutine[None, None, None]) -> None:
         uvloop.run(story)
 
 
-def run_await(addr: str, seconds: float) -> int:
-    """Messages sent by 64 tasks that await each send."""
+def _in_tasks(addr: str, seconds: float, count: int, some: Callable) -> int:
+    """Messages sent by tasks that do `some` again and again; it returns how many it sent."""
     sent = 0
 
     async def one(producer: AsyncProducer, until: float) -> None:
         nonlocal sent
         while time.perf_counter() < until:
-            for _ in range(16):
-                await producer.send(Message(TOPIC, BODY, tags="TagA"))
-            sent += 16
+            sent += await some(producer)
 
     async def story() -> None:
         async with AsyncProducer("bench", namesrv=addr) as producer:
             await producer.send(Message(TOPIC, BODY))
             until = time.perf_counter() + seconds
-            await asyncio.gather(*(one(producer, until) for _ in range(64)))
+            await asyncio.gather(*(one(producer, until) for _ in range(count)))
 
     _run(story())
     return sent
+
+
+def run_await(addr: str, seconds: float) -> int:
+    """Messages sent by 64 tasks that await each send."""
+
+    async def some(producer: AsyncProducer) -> int:
+        for _ in range(16):
+            await producer.send(Message(TOPIC, BODY, tags="TagA"))
+        return 16
+
+    return _in_tasks(addr, seconds, 64, some)
 
 
 def run_batches(addr: str, seconds: float) -> int:
     """Messages sent in batches of 32, eight batches under way."""
-    sent = 0
     ready = [Message(TOPIC, BODY, tags="TagA") for _ in range(32)]
 
-    async def one(producer: AsyncProducer, until: float) -> None:
-        nonlocal sent
-        while time.perf_counter() < until:
-            await producer.send_batch(ready)
-            sent += 32
+    async def some(producer: AsyncProducer) -> int:
+        await producer.send_batch(ready)
+        return len(ready)
 
-    async def story() -> None:
-        async with AsyncProducer("bench", namesrv=addr) as producer:
-            await producer.send(Message(TOPIC, BODY))
-            until = time.perf_counter() + seconds
-            await asyncio.gather(*(one(producer, until) for _ in range(8)))
-
-    _run(story())
-    return sent
+    return _in_tasks(addr, seconds, 8, some)
 
 
 def _threads(count: int, seconds: float, make: Callable[[], Callable[[], None]]) -> int:
@@ -193,14 +192,11 @@ def run_sockets(port: int, seconds: float, count: int = 64) -> int:
     return _threads(count, seconds, make)
 
 
-def child(shape: str, target: str, seconds: float, cpu: int) -> dict[str, float]:
+def one_round(shape: str, target: str, seconds: float, cpu: int) -> dict[str, float]:
     """One round in a process of its own: messages a second and CPU us of each."""
-    command = [sys.executable, __file__, "--shape", shape, "--target", target]
-    command += ["--seconds", str(seconds), "--cpu", str(cpu), *(["--asyncio"] * IS_PLAIN)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    if done.returncode:
-        sys.exit(f"bench: {shape} failed: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    arguments = ["--shape", shape, "--target", target, "--seconds", str(seconds)]
+    arguments += ["--cpu", str(cpu), *(["--asyncio"] * IS_PLAIN)]
+    return child(shape, arguments, 60)
 
 
 def play(shape: str, target: str, seconds: float) -> dict[str, float]:
@@ -238,7 +234,7 @@ def rounds(args: argparse.Namespace, in_c: bool) -> Iterator[str]:
             ours, limits = [], []
             for _ in range(args.rounds):
                 limits.append(reach(limit, server, cores, in_c, args.seconds))
-                ours.append(child(shape, addr, args.seconds, cores.generator))
+                ours.append(one_round(shape, addr, args.seconds, cores.generator))
             mine = max(ours, key=itemgetter("rate"))
             bound = max(limits, key=itemgetter("rate"))
             ratio = mine["rate"] / bound["rate"]
@@ -255,7 +251,7 @@ def rounds(args: argparse.Namespace, in_c: bool) -> Iterator[str]:
 def reach(limit: str, server: Server, cores: Cores, in_c: bool, seconds: float) -> dict[str, float]:
     """What the limit of a shape reaches; of the echo and its generator the busier one counts."""
     if limit != "echo":
-        return child(limit, str(server.port), seconds, cores.generator)
+        return one_round(limit, str(server.port), seconds, cores.generator)
     options = {"connections": 1, "window": 64, "body": 128, "keys": 0, "pull": 0, "topic": TOPIC}
     raw = measure(server, cores, in_c, **options, seconds=seconds, warm=WARM)
     cpu = max(raw["own_cpu_s"], raw["server_cpu_s"])
@@ -281,8 +277,7 @@ def main() -> None:
         _Names.echo_port = int(args.names)
         asyncio.run(_serve_names())
     elif args.shape:
-        if int(args.cpu) >= 0:
-            os.sched_setaffinity(0, {int(args.cpu)})
+        pin(os.getpid(), int(args.cpu))
         print(json.dumps(play(args.shape, args.target, args.seconds)))
     else:
         why_python = compiled()
@@ -291,8 +286,7 @@ def main() -> None:
         for line in rounds(args, in_c=not why_python):
             print(line, flush=True)
             text += f"\n{line}"
-        if args.save:
-            (HERE / "results" / f"{args.save}.txt").write_text(text + "\n")
+        save(args.save, text)
         if args.check and "MISSED" in text:
             sys.exit("bench: a mark was missed")
 

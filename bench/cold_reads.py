@@ -22,26 +22,10 @@ from cometmq.net.blocking import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire import batch, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
-from cometmq.wire.headers.pull import PullMessageRequestHeader
-from cometmq.wire.headers.send import SendMessageRequestHeaderV2
+from messages import pull_header, send_header
 
-OLD, NEW = "LastWeek", "Now"
+OLD, NEW, QUEUES = "LastWeek", "Now", 4
 BODY, BATCH = 4096, 64
-
-
-def header(topic: str, queue_id: int, *, is_batch: bool) -> SendMessageRequestHeaderV2:
-    return SendMessageRequestHeaderV2(
-        producer_group="bench",
-        topic=topic,
-        default_topic="TBW102",
-        default_topic_queue_nums=4,
-        queue_id=queue_id,
-        sys_flag=0,
-        born_timestamp=time.time_ns() // 1_000_000,
-        flag=0,
-        properties="" if is_batch else "TAGS\x01a\x02",
-        batch=is_batch,
-    )
 
 
 def fill(addr: str, megabytes: int) -> None:
@@ -50,7 +34,8 @@ def fill(addr: str, megabytes: int) -> None:
     body = batch.encode([batch.BatchItem(0, os.urandom(BODY), pairs) for _ in range(BATCH)])
     with BlockingChannel(addr, 30) as channel:
         for _ in range(megabytes * 1024 * 1024 // (BODY * BATCH)):
-            done = channel.call(RequestCode.SEND_BATCH_MESSAGE, header(OLD, 0, is_batch=True), body)
+            header = send_header(OLD, 0, QUEUES, is_batch=True)
+            done = channel.call(RequestCode.SEND_BATCH_MESSAGE, header, body)
             if done.code != ResponseCode.SUCCESS:
                 sys.exit(f"a batch was refused: {done}")
 
@@ -74,20 +59,7 @@ def read_on(addr: str, start: int) -> None:
     offset = start
     with BlockingChannel(addr, 30) as channel:
         while True:
-            pull = PullMessageRequestHeader(
-                consumer_group="bench",
-                topic=OLD,
-                queue_id=0,
-                queue_offset=offset,
-                max_msg_nums=32,
-                sys_flag=4,
-                commit_offset=0,
-                suspend_timeout_ms=0,
-                subscription="*",
-                sub_version=0,
-                expression_type="TAG",
-            )
-            answer = channel.call(RequestCode.PULL_MESSAGE, pull)
+            answer = channel.call(RequestCode.PULL_MESSAGE, pull_header(OLD, 0, offset))
             if answer.code != ResponseCode.SUCCESS:
                 return
             offset = int(answer.ext["nextBeginOffset"])
@@ -98,7 +70,7 @@ def send(addr: str, seconds: float, pause_s: float) -> list[float]:
     """Send one message after the other; each latency, seconds."""
     found, end = [], time.monotonic() + seconds
     with BlockingChannel(addr, 30) as channel:
-        one = header(NEW, 0, is_batch=False)
+        one = send_header(NEW, 0, QUEUES, TAGS="a")
         while (begin := time.monotonic()) < end:
             channel.call(RequestCode.SEND_MESSAGE_V2, one, b"x" * 128)
             found.append(time.monotonic() - begin)

@@ -18,23 +18,19 @@ import argparse
 import asyncio
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 from cometmq import (
-    Admin,
     AsyncLitePullConsumer,
     AsyncPushConsumer,
     ConsumeFrom,
     FlowLimits,
-    Message,
-    Producer,
 )
+from messages import fill
 from run import machine
-from servers import HERE, Cores, broker, compiled, echo, measure
+from servers import Cores, broker, child, compiled, echo, measure, pin, save
 
 TOPIC, BODY, QUEUES = "backlog", b"x" * 128, 8
 MARK = 500_000
@@ -44,16 +40,6 @@ ALLOWED = [
     "maxTransferCountOnMessageInDisk=1024",
     "maxTransferBytesOnMessageInDisk=1048576",
 ]
-
-
-def fill(namesrv: str, count: int) -> None:
-    """Put a backlog into the broker."""
-    with Admin(namesrv=namesrv) as admin:
-        admin.create_topic(TOPIC, queues=QUEUES)
-    with Producer("filler", namesrv=namesrv) as producer:
-        for at in range(0, count, 20_000):
-            part = min(20_000, count - at)
-            producer.send_many([Message(TOPIC, BODY, tags="TagA") for _ in range(part)])
 
 
 class Count:
@@ -140,14 +126,11 @@ SHAPES = {
 }
 
 
-def child(shape: str, namesrv: str, group: str, count: int, cpu: int) -> dict[str, float]:
+def one_round(shape: str, namesrv: str, group: str, count: int, cpu: int) -> dict[str, float]:
     """One round in a process of its own."""
-    command = [sys.executable, __file__, "--shape", shape, "--namesrv", namesrv]
-    command += ["--group", group, "--count", str(count), "--cpu", str(cpu)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
-    if done.returncode:
-        sys.exit(f"bench: {shape} failed: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    arguments = ["--shape", shape, "--namesrv", namesrv, "--group", group]
+    arguments += ["--count", str(count), "--cpu", str(cpu)]
+    return child(shape, arguments, 150)
 
 
 def rounds(namesrv: str, told: argparse.Namespace, cores: Cores) -> dict[str, dict[str, float]]:
@@ -155,7 +138,7 @@ def rounds(namesrv: str, told: argparse.Namespace, cores: Cores) -> dict[str, di
     for turn in range(told.rounds):
         for at, shape in enumerate(SHAPES):
             if told.only in shape:
-                found = child(shape, namesrv, f"g{turn}-{at}", told.count, cores.generator)
+                found = one_round(shape, namesrv, f"g{turn}-{at}", told.count, cores.generator)
                 best[shape] = max(found, best.get(shape, found), key=lambda one: one["rate"])
     return best
 
@@ -167,7 +150,7 @@ def report(told: argparse.Namespace) -> str:
         raw = [measure(bare, cores, why is None, **asked, topic="bench128") for _ in range(3)]
         bare_rate = max(one["requests"] / one["wall_s"] for one in raw)
     with broker(cores, Path(tempfile.gettempdir()), ALLOWED) as server:
-        fill(server.namesrv, told.count)
+        fill(server.namesrv, TOPIC, QUEUES, told.count, BODY)
         best = rounds(server.namesrv, told, cores)
     lines = [machine(cores, why), f"backlog    {told.count} messages of {len(BODY)} bytes", ""]
     lines.append(f"{'echo, 1x64':28}{bare_rate:12,.0f} requests/s")
@@ -197,15 +180,13 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     told = arguments()
     if told.shape:
-        if told.cpu >= 0:
-            os.sched_setaffinity(0, {told.cpu})
+        pin(os.getpid(), told.cpu)
         counted = asyncio.run(SHAPES[told.shape](told.namesrv, told.group, told.count))
         print(json.dumps(counted.result()))
         return
     text = report(told)
     print(text)
-    if told.save:
-        (HERE / "results" / f"{told.save}.txt").write_text(text + "\n")
+    save(told.save, text)
 
 
 if __name__ == "__main__":

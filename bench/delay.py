@@ -17,8 +17,7 @@ from cometmq.net.channel import Channel, connect
 from cometmq.wire import properties, stored
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
-from cometmq.wire.headers.pull import PullMessageRequestHeader
-from cometmq.wire.headers.send import SendMessageRequestHeaderV2
+from messages import pull_header, send_header
 from servers import Cores, broker
 
 TOPIC, QUEUES, WINDOW, TIMEOUT_S = "Delayed", 8, 64, 30.0
@@ -41,17 +40,7 @@ async def send_all(channel: Channel, work: Work) -> None:
 
     async def send(number: int) -> None:
         pairs = {"UNIQ_KEY": f"{number:032X}", "DELAY": "1"}
-        header = SendMessageRequestHeaderV2(
-            producer_group="bench",
-            topic=TOPIC,
-            default_topic="TBW102",
-            default_topic_queue_nums=QUEUES,
-            queue_id=number % QUEUES,
-            sys_flag=0,
-            born_timestamp=int(time.time() * 1000),
-            flag=0,
-            properties=properties.encode(pairs).decode(),
-        )
+        header = send_header(TOPIC, number % QUEUES, QUEUES, **pairs)
         command = request(RequestCode.SEND_MESSAGE_V2, 0, header, BODY)
         answer = await channel.call(command, TIMEOUT_S)
         assert answer.code == 0, answer
@@ -72,19 +61,7 @@ async def read(channel: Channel, topic: str, queue_id: int) -> list[stored.Store
     """All records of a queue."""
     found: list[stored.Stored] = []
     while True:
-        header = PullMessageRequestHeader(
-            consumer_group="bench",
-            topic=topic,
-            queue_id=queue_id,
-            queue_offset=len(found),
-            max_msg_nums=32,
-            sys_flag=4,
-            commit_offset=0,
-            suspend_timeout_ms=0,
-            subscription="*",
-            sub_version=0,
-            expression_type="TAG",
-        )
+        header = pull_header(topic, queue_id, len(found))
         answer = await channel.call(request(RequestCode.PULL_MESSAGE, 0, header), TIMEOUT_S)
         if answer.code:
             return found

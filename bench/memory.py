@@ -15,33 +15,22 @@ import argparse
 import asyncio
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from cometmq import Admin, AsyncPushConsumer, ConsumeFrom, FlowLimits, Message, Producer
+from cometmq import AsyncPushConsumer, ConsumeFrom, FlowLimits
 from cometmq.net.blocking import BlockingChannel
 from cometmq.wire.bodies.admin import decode_running_info
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.client import GetConsumerRunningInfoRequestHeader
+from messages import fill
 from run import machine
-from servers import HERE, Cores, Server, broker
+from servers import Cores, Server, broker, child, pin, save
 
 GROUP = "slow"
 TOPIC, QUEUES, HANDLER_S, EVERY_S = "backlog", 8, 0.02, 0.5
 PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-def fill(namesrv: str, count: int, body: bytes) -> None:
-    """Put a backlog into the broker."""
-    with Admin(namesrv=namesrv) as admin:
-        admin.create_topic(TOPIC, queues=QUEUES)
-    with Producer("filler", namesrv=namesrv) as producer:
-        for at in range(0, count, 20_000):
-            part = min(20_000, count - at)
-            producer.send_many([Message(TOPIC, body) for _ in range(part)])
 
 
 def resident_mib() -> float:
@@ -86,14 +75,11 @@ async def watch(namesrv: str, broker_addr: str, seconds: float) -> list[dict[str
     return curve
 
 
-def child(server: Server, seconds: float, cpu: int) -> list[dict[str, float]]:
+def watched(server: Server, seconds: float, cpu: int) -> list[dict[str, float]]:
     """Watch a consumer in a process of its own."""
-    command = [sys.executable, __file__, "--watch", server.namesrv, "--seconds", str(seconds)]
-    command += ["--broker", f"127.0.0.1:{server.port}", "--cpu", str(cpu)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60)
-    if done.returncode:
-        sys.exit(f"bench: the consumer failed: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    arguments = ["--watch", server.namesrv, "--broker", f"127.0.0.1:{server.port}"]
+    arguments += ["--seconds", str(seconds), "--cpu", str(cpu)]
+    return child("the consumer", arguments, seconds + 60)
 
 
 def drawn(curve: list[dict[str, float]], width: int = 40) -> list[str]:
@@ -111,8 +97,8 @@ def drawn(curve: list[dict[str, float]], width: int = 40) -> list[str]:
 def report(told: argparse.Namespace) -> str:
     cores, limits = Cores.pick(), FlowLimits()
     with broker(cores, Path(tempfile.gettempdir()), []) as server:
-        fill(server.namesrv, told.count, b"x" * told.body)
-        curve = child(server, told.seconds, cores.generator)
+        fill(server.namesrv, TOPIC, QUEUES, told.count, b"x" * told.body)
+        curve = watched(server, told.seconds, cores.generator)
     bound = QUEUES * (limits.count + 32)
     most = max(one["held"] for one in curve)
     later = [one["mib"] for one in curve[len(curve) // 4 :]]
@@ -142,14 +128,12 @@ def main() -> None:
     parser.add_argument("--cpu", type=int, default=-1, help=argparse.SUPPRESS)
     told = parser.parse_args()
     if told.watch:
-        if told.cpu >= 0:
-            os.sched_setaffinity(0, {told.cpu})
+        pin(os.getpid(), told.cpu)
         print(json.dumps(asyncio.run(watch(told.watch, told.broker, told.seconds))))
         return
     text = report(told)
     print(text)
-    if told.save:
-        (HERE / "results" / f"{told.save}.txt").write_text(text + "\n")
+    save(told.save, text)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from servers import HERE, Cores, Server, broker, compiled, echo, measure, until_idle
+from servers import HERE, Cores, Server, broker, compiled, echo, measure, save, until_idle
 
 ROUNDS, EXTRA_ROUNDS = 3, 3
 SATURATED, STARVED_P99_MS = 0.9, 2.0
@@ -286,9 +286,7 @@ def main() -> None:
             for line in bench.lines
         ]
         print(json.dumps({"about": about.splitlines(), "lines": lines}, indent=1))
-    if args.save:
-        text = "\n".join([about, "", HEADING, *map(row, bench.lines)]) + "\n"
-        (HERE / "results" / f"{args.save}.txt").write_text(text)
+    save(args.save, "\n".join([about, "", HEADING, *map(row, bench.lines)]))
     if args.check and any("MISSED" in line.notes() for line in bench.lines):
         sys.exit("bench: a mark was missed")
 

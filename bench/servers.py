@@ -76,7 +76,7 @@ def echo(cores: Cores, in_c: bool) -> Iterator[Server]:
         assert process.stdout
         yield Server("echo", int(process.stdout.readline()), process.pid)
     finally:
-        _end(process)
+        end(process)
 
 
 @contextmanager
@@ -93,18 +93,19 @@ def broker(cores: Cores, parent: Path | None, conf: list[str]) -> Iterator[Serve
     log = (store / "log").open("w")
     process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        _await(lambda: ready.exists() and ready.stat().st_size > 0, process, store / "log")
-        _pin(process.pid, cores.server)
+        wait_ready(lambda: ready.exists() and ready.stat().st_size > 0, process, store / "log")
+        pin(process.pid, cores.server)
         said = json.loads(ready.read_text())
         port = int(said["broker"].rpartition(":")[2])
         yield Server("broker", port, process.pid, said["namesrv"])
     finally:
-        _end(process)
+        end(process)
         log.close()
         shutil.rmtree(store, ignore_errors=True)
 
 
-def _await(ready, process: subprocess.Popen, log: Path) -> None:
+def wait_ready(ready, process: subprocess.Popen, log: Path) -> None:
+    """Waits until `ready` says so; ends the bench when the process ends first."""
     end = time.monotonic() + START_S
     while not ready():
         if process.poll() is not None or time.monotonic() > end:
@@ -113,7 +114,7 @@ def _await(ready, process: subprocess.Popen, log: Path) -> None:
         time.sleep(0.02)
 
 
-def _pin(pid: int, cpu: int) -> None:
+def pin(pid: int, cpu: int) -> None:
     """Pins every thread the process has; threads made later inherit it."""
     if cpu >= 0:
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -136,7 +137,8 @@ def until_idle(server: Server, limit_s: float = 30.0) -> None:
         before = now
 
 
-def _end(process: subprocess.Popen) -> None:
+def end(process: subprocess.Popen) -> None:
+    """Ends a process, by force when it takes too long."""
     process.terminate()
     try:
         process.wait(10)
@@ -155,3 +157,18 @@ def measure(server: Server, cores: Cores, in_c: bool, **options: object) -> dict
     if done.returncode:
         sys.exit(f"bench: the generator failed against {server.name}: {done.stderr.strip()}")
     return json.loads(done.stdout)
+
+
+def child(name: str, arguments: list[str], timeout_s: float) -> object:
+    """One round of the bench that runs, in a process of its own: what it printed as JSON."""
+    command = [sys.executable, sys.argv[0], *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+    if done.returncode:
+        sys.exit(f"bench: {name} failed: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def save(name: str, text: str) -> None:
+    """Keeps a report in bench/results, when it was asked for by name."""
+    if name:
+        (HERE / "results" / f"{name}.txt").write_text(text + "\n")

@@ -31,7 +31,7 @@ from cometmq.spark.rows import Chunk, Gather
 from cometmq.spark.session import spark_session
 from cometmq.wire import batch, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
-from cometmq.wire.headers.send import SendMessageRequestHeaderV2
+from messages import send_header
 
 TOPIC, QUEUES, BATCH, WINDOW = "SparkRead", 8, 256, 16
 
@@ -54,18 +54,7 @@ def fill(broker: str, count: int, size: int) -> None:
     with BlockingChannel(broker) as channel:
         window: list[int] = []
         for number, at in enumerate(range(0, count, BATCH)):
-            now_ms = time.time_ns() // 1_000_000
-            header = SendMessageRequestHeaderV2(
-                producer_group="bench",
-                topic=TOPIC,
-                default_topic="TBW102",
-                default_topic_queue_nums=QUEUES,
-                queue_id=number % QUEUES if number else 0,
-                sys_flag=0,
-                born_timestamp=now_ms,
-                flag=0,
-                batch=True,
-            )
+            header = send_header(TOPIC, number % QUEUES if number else 0, QUEUES, is_batch=True)
             items = [item(at + index, size) for index in range(min(BATCH, count - at))]
             window.append(channel.post(RequestCode.SEND_BATCH_MESSAGE, header, batch.encode(items)))
             if number == 0 or len(window) >= WINDOW:

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 
 from run import machine
-from servers import HERE, Cores, Server, _await, _end, _pin, broker, compiled, measure
+from servers import Cores, Server, broker, compiled, end, measure, pin, save, wait_ready
 
 ROUNDS, BODY, MARK = 3, 128, 0.9
 SHAPES = ((64, 1), (1, 64))
@@ -44,11 +44,11 @@ def redis(cores: Cores) -> Iterator[Server | None]:
     with log.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)
     try:
-        _await(lambda: "Ready to accept" in log.read_text(), process, log)
-        _pin(process.pid, cores.server)
+        wait_ready(lambda: "Ready to accept" in log.read_text(), process, log)
+        pin(process.pid, cores.server)
         yield Server("redis", port, process.pid)
     finally:
-        _end(process)
+        end(process)
         shutil.rmtree(home, ignore_errors=True)
 
 
@@ -110,8 +110,7 @@ def main() -> None:
         lines.append("no redis-server on PATH: nothing to compare with")
         print(lines[-1])
     print(f"({time.monotonic() - started:.0f} s)")
-    if args.save:
-        (HERE / "results" / f"{args.save}.txt").write_text("\n".join(lines) + "\n")
+    save(args.save, "\n".join(lines))
 
 
 if __name__ == "__main__":
