@@ -10,14 +10,8 @@ read that warms it up.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import signal
-import subprocess
-import sys
-import tempfile
 import time
-from pathlib import Path
 
 from cometmq.net.blocking import BlockingChannel
 from cometmq.spark import options as source_options
@@ -29,24 +23,12 @@ from cometmq.spark.pull import chunks_of
 from cometmq.spark.reader import batches_of
 from cometmq.spark.rows import Chunk, Gather
 from cometmq.spark.session import spark_session
+from cometmq.testing.cluster import LocalCluster
 from cometmq.wire import batch, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
 from messages import send_header
 
 TOPIC, QUEUES, BATCH, WINDOW = "SparkRead", 8, 256, 16
-
-
-def start(root: Path) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
-    ready = root / "ready.json"
-    code = "from cometmq.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "standalone", "--store", str(root / "store")]
-    command += ["--namesrv-port", "0", "--broker-port", "0", "--ready-file", str(ready)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    while not ready.exists():
-        if process.poll() is not None:
-            raise SystemExit("the broker did not start")
-        time.sleep(0.05)
-    return process, json.loads(ready.read_text())
 
 
 def fill(broker: str, count: int, size: int) -> None:
@@ -121,18 +103,13 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--body", type=int, default=128)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        broker, ready = start(Path(directory))
-        try:
-            began = time.perf_counter()
-            fill(ready["broker"], asked.messages, asked.body)
-            print(f"fill               {rate(asked.messages, time.perf_counter() - began)}")
-            given = {"namesrv": ready["namesrv"], "topic": TOPIC, "slots": str(os.cpu_count())}
-            without_spark(source_options.parse(given))
-            with_spark(given, asked.messages)
-        finally:
-            broker.send_signal(signal.SIGTERM)
-            broker.wait(30)
+    with LocalCluster() as cluster:
+        began = time.perf_counter()
+        fill(cluster.broker, asked.messages, asked.body)
+        print(f"fill               {rate(asked.messages, time.perf_counter() - began)}")
+        given = {"namesrv": cluster.namesrv, "topic": TOPIC, "slots": str(os.cpu_count())}
+        without_spark(source_options.parse(given))
+        with_spark(given, asked.messages)
 
 
 if __name__ == "__main__":

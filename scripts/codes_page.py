@@ -2,12 +2,11 @@
 """Write docs/operate/admin-codes.md: which request codes broker and name server answer.
 
 What is answered is read from a broker and a name server that are made for it; the notes are here.
-A code that nobody answers must have a reason. `--check` only says whether the page is fresh.
+A code that nobody answers must have a reason.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
@@ -179,13 +178,5 @@ def page() -> str:
     return INTRO + supported + MIDDLE + rest
 
 
-def main() -> int:
-    """Write the page, or check it."""
-    if "--check" in sys.argv[1:]:
-        return 0 if PAGE.read_text(encoding="utf-8") == page() else 1
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    PAGE.write_text(page(), encoding="utf-8")

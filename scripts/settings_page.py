@@ -1,8 +1,7 @@
 # ruff: noqa: INP001
 """Writes docs/operate/settings.md from the settings classes, so the page cannot be wrong.
 
-    .venv/bin/python scripts/settings_page.py          writes the page
-    .venv/bin/python scripts/settings_page.py --check  exit code 1 when it is not fresh
+    .venv/bin/python scripts/settings_page.py
 
 Owns the page's words and columns; what a setting is, its default and its note come from
 `cometmq.settings`, RocketMQ's defaults from java_defaults.txt beside this file.
@@ -10,7 +9,6 @@ Owns the page's words and columns; what a setting is, its default and its note c
 
 from __future__ import annotations
 
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -151,13 +149,5 @@ def _java_defaults() -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def main() -> int:
-    """Write the page, or check it."""
-    if "--check" in sys.argv[1:]:
-        return 0 if PAGE.read_text(encoding="utf-8") == page() else 1
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    PAGE.write_text(page(), encoding="utf-8")

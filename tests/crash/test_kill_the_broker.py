@@ -8,13 +8,12 @@ from threading import Thread
 
 import pytest
 
+from broker.rig import pull_header, send_header
 from cometmq.errors import RemotingError
 from cometmq.net.blocking import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire import stored
 from cometmq.wire.codes import RequestCode, ResponseCode
-from cometmq.wire.headers.pull import PullMessageRequestHeader
-from cometmq.wire.headers.send import SendMessageRequestHeaderV2
 
 TOPIC, QUEUES, WINDOW = "CrashTest", 4, 16
 
@@ -40,19 +39,11 @@ class Sender(Thread):
         for _ in range(WINDOW):
             self.number += 1
             body = b"%d " % self.number + bytes(self.number % 700)
-            header = SendMessageRequestHeaderV2(
-                producer_group="crash",
-                topic=TOPIC,
-                default_topic="TBW102",
+            header = send_header(
+                TOPIC,
                 default_topic_queue_nums=QUEUES,
                 queue_id=self.number % QUEUES,
-                sys_flag=0,
-                born_timestamp=1,
-                flag=0,
-                properties=f"UNIQ_KEY\x01{self.number}\x02",
-                reconsume_times=0,
-                unit_mode=False,
-                batch=False,
+                properties={"UNIQ_KEY": str(self.number)},
             )
             sent.append((channel.post(RequestCode.SEND_MESSAGE_V2, header, body), body))
         for opaque, body in sent:
@@ -66,18 +57,7 @@ def pull_all(broker: str, queue_id: int) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     with BlockingChannel(broker, 20) as channel:
         while True:
-            header = PullMessageRequestHeader(
-                consumer_group="crash",
-                topic=TOPIC,
-                queue_id=queue_id,
-                queue_offset=len(found),
-                max_msg_nums=32,
-                sys_flag=4,
-                commit_offset=0,
-                suspend_timeout_ms=0,
-                subscription="*",
-                sub_version=0,
-            )
+            header = pull_header(topic=TOPIC, queue_id=queue_id, queue_offset=len(found))
             answer = channel.call(RequestCode.PULL_MESSAGE, header)
             if answer.code != ResponseCode.SUCCESS:
                 return found

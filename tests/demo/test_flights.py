@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from client.served import until
 from cometmq.demo.flights.memory import tree_mib
 from cometmq.demo.flights.tables import BODY
 
@@ -50,7 +50,7 @@ def test_the_whole_job_on_the_first_messages_counts_right_through_both_kills(tmp
     assert sorted(path.name for path in directory.iterdir()) == [
         ".cometmq-demo", "report.html", "report.json"
     ]  # fmt: skip
-    wait_until(lambda: not processes_in(directory), 15)
+    until(lambda: not processes_in(directory), 15)
 
 
 @pytest.mark.timeout(60)
@@ -61,10 +61,10 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait_until(lambda: (directory / "producer-0.count").exists(), 40)
+    until(lambda: (directory / "producer-0.count").exists(), 40)
     job.send_signal(signal.SIGINT)
     assert job.wait(30) == 130
-    wait_until(lambda: not processes_in(directory), 15)  # the JVM ends a moment after its parent
+    until(lambda: not processes_in(directory), 15)  # the JVM ends a moment after its parent
 
 
 @pytest.mark.timeout(60)
@@ -75,10 +75,10 @@ def test_kill_9_of_the_job_takes_its_processes_along(tmp_path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait_until(lambda: (directory / "producer-0.count").exists(), 40)
+    until(lambda: (directory / "producer-0.count").exists(), 40)
     job.kill()
     job.wait()
-    wait_until(lambda: not processes_in(directory), 15)
+    until(lambda: not processes_in(directory), 15)
 
 
 def test_a_directory_with_somebody_elses_files_is_refused_and_left_alone(tmp_path):
@@ -121,10 +121,3 @@ def processes_in(directory: Path) -> list[int]:
             if os.fsencode(directory) in line:
                 found.append(int(entry.name))
     return found
-
-
-def wait_until(condition, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

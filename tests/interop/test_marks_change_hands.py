@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.rig import pull_header
 from cometmq import Admin
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
 from cometmq.net.blocking import BlockingChannel
@@ -14,7 +15,6 @@ from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.admin import CreateTopicRequestHeader
-from cometmq.wire.headers.pull import PullMessageRequestHeader
 from interop.apache import ApacheCluster
 
 if TYPE_CHECKING:
@@ -45,17 +45,8 @@ def test_marks_and_filters_outlive_a_broker_of_apaches(apache_jars: Path, tmp_pa
     with LocalCluster(store, enablePropertyFilter="true") as ours:
         with Admin(namesrv=ours.namesrv) as admin:
             admin.create_ordered_topic("Ledger", groups=["clerks"])
-        pull = PullMessageRequestHeader(
-            consumer_group="clerks",
-            topic="Ledger",
-            queue_id=0,
-            queue_offset=0,
-            max_msg_nums=1,
-            sys_flag=0,
-            commit_offset=0,
-            suspend_timeout_ms=0,
-            sub_version=7,
-        )
+        pull = pull_header("Ledger", consumer_group="clerks", sub_version=7, sys_flag=0)
+        pull.subscription = pull.expression_type = None  # that of its heartbeat counts
         with BlockingChannel(ours.broker, 5.0) as channel:
             channel.call(RequestCode.HEART_BEAT, None, encode_heartbeat(beat))
             assert channel.call(RequestCode.PULL_MESSAGE, pull).code == 19

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
+from client.served import until
 from cometmq.spark.options import SLOTS_VARIABLE
 from cometmq.spark.session import spark_session
 from spark.live import Live
@@ -34,9 +35,8 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    broker = Live(tmp_path_factory.mktemp("live"))
-    yield broker
-    broker.stop()
+    with Live(tmp_path_factory.mktemp("live")) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +102,6 @@ class Stream:
 def stream(spark: SparkSession, live: Live, topic: str, tmp_path: Path) -> Stream:
     options = {"namesrv": live.namesrv, "topic": topic, "startingOffsets": "earliest"}
     return Stream(spark, options, tmp_path)
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_S
-    while not is_true():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.05)
 
 
 def texts(*numbers: int) -> list[bytes]:
@@ -264,12 +257,12 @@ def test_a_stream_outlives_a_broker_that_is_killed_and_started_again(
     live.send(topic, 0, texts(0, 500))
     query = stream.run(once=False, startingOffsets="earliest")
     try:
-        wait_until(lambda: len(stream.bodies) == 500)
+        until(lambda: len(stream.bodies) == 500, WAIT_S)
         live.kill()
         time.sleep(0.5)
         live.start()
         live.send(topic, 1, texts(500, 700))
-        wait_until(lambda: len(stream.bodies) >= 700)
+        until(lambda: len(stream.bodies) >= 700, WAIT_S)
         assert query.isActive
     finally:
         query.stop()
