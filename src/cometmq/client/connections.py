@@ -83,8 +83,9 @@ class Connections:
         """Have one member less; the last one closes everything."""
         self._drop(core)
         if not self._members:
-            await self.brokers.close()
-            await self.names.close()
+            self.brokers.shut()
+            self.names.shut()  # both at once: whoever waits for their end may be cancelled
+            await asyncio.gather(self.brokers.close(), self.names.close())
 
     def heartbeat(self) -> Command:
         """What all members are, as one request."""

@@ -121,10 +121,12 @@ class Core:
 
     async def stop(self) -> None:
         """Say goodbye to all brokers; the last client of an instance closes its connections."""
-        await self.background.stop()
-        goodbye = [self._unregister(channel) for channel in self.pool.open_channels()]
-        await asyncio.gather(*goodbye)
-        await self._connections.leave(self)
+        try:
+            await self.background.stop()
+            goodbye = [self._unregister(channel) for channel in self.pool.open_channels()]
+            await asyncio.gather(*goodbye)
+        finally:  # also when whoever stops it is interrupted
+            await self._connections.leave(self)
 
     async def _heartbeat_to(self, addr: str) -> None:
         try:

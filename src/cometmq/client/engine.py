@@ -19,7 +19,6 @@ from cometmq.client.consume_by_key import ConsumeByKey
 from cometmq.client.consume_concurrent import ConcurrentConsume
 from cometmq.client.consume_orderly import OrderlyConsume
 from cometmq.client.consume_stats import SAMPLE_S, ConsumeStats
-from cometmq.client.core import Core
 from cometmq.client.delivery import Delivery
 from cometmq.client.inbound import Inbound
 from cometmq.client.local_offsets import LocalOffsets
@@ -47,12 +46,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.client.consumer_options import ConsumerOptions
-    from cometmq.client.options import ClientOptions
+    from cometmq.client.core import Core
     from cometmq.client.strategy import Consume, Strategy
     from cometmq.client.subscriptions import Subscriptions
     from cometmq.model.queue import MessageQueue
     from cometmq.model.subscription import SubscriptionData
-    from cometmq.world.ports import Clock
 
 log = logging.getLogger(__name__)
 
@@ -62,22 +60,16 @@ _LONG_BLOCK_S = 60.0
 class Engine:
     """One running push consumer. Belongs to the loop it was made on."""
 
-    def __init__(
-        self,
-        client_options: ClientOptions,
-        options: ConsumerOptions,
-        subscriptions: Subscriptions,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, core: Core, options: ConsumerOptions, subscriptions: Subscriptions) -> None:
+        self._core, clock = core, core.clock
         self._processes: Processes | None = None
         if options.workers == "process":
             handlers = subscriptions.plain_handlers
             self._processes = Processes(options.consume_threads, handlers)
             subscriptions = copy(subscriptions)  # the consumer may be started again with its own
             subscriptions.run_through(self._processes.handler_of)
-        self._core = core = Core(client_options, clock)
         self._trace: Trace | None = None
-        if client_options.trace:
+        if core.options.trace:
             self._trace = Trace(core, options.group, "CONSUME", asyncio.get_running_loop())
             subscriptions = self._trace.over(subscriptions)
         self._options, self._subscriptions = options, subscriptions
@@ -154,10 +146,15 @@ class Engine:
             self._consume.close()
             self._tasks.close()
             self._threads.close()
+            await self._leave()
+
+    async def _leave(self) -> None:
+        try:
             if self._processes is not None:
                 await asyncio.get_running_loop().run_in_executor(None, self._processes.close)
             if self._trace is not None:
                 await self._trace.flush()
+        finally:
             await self._core.stop()
 
     def _send_back(self) -> SendBack:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.client.consume_stats import SAMPLE_S, ConsumeStats
-from cometmq.client.core import Core
 from cometmq.client.inbound import Inbound
 from cometmq.client.lite_parts import (
     LitePullLoop,
@@ -39,13 +38,12 @@ from cometmq.world.system import SystemFiles
 if TYPE_CHECKING:
     from cometmq.client.assigned import Assigned
     from cometmq.client.consumer_options import ConsumerOptions
+    from cometmq.client.core import Core
     from cometmq.client.lite_options import LiteOptions
     from cometmq.client.lite_parts import LiteSubscriptions
-    from cometmq.client.options import ClientOptions
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.wire.headers.base import Header
-    from cometmq.world.ports import Clock
 
 _BEGIN_S = 10.0
 
@@ -55,14 +53,13 @@ class LiteEngine:
 
     def __init__(
         self,
-        client_options: ClientOptions,
+        core: Core,
         options: ConsumerOptions,
         lite: LiteOptions,
         subscriptions: LiteSubscriptions,
-        clock: Clock,
     ) -> None:
         self._options, self._lite, self._subscriptions = options, lite, subscriptions
-        self.core = core = Core(client_options, clock)
+        self.core, clock = core, core.clock
         subscriptions.fix(clock.now_ms())
         self.puller = Puller(core, options.group)
         self.polls = Polls()

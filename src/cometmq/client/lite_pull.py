@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from math import isnan
 from typing import TYPE_CHECKING, Self
 
+from cometmq.client.core import Core
 from cometmq.client.lite_engine import LiteEngine
 from cometmq.client.lite_options import lite_options
 from cometmq.client.lite_parts import LiteSubscriptions
@@ -86,9 +87,14 @@ class AsyncLitePullConsumer:
     async def start(self) -> None:
         """Join the group and begin to pull what is subscribed or assigned."""
         if self._engine is None:
-            self._engine = engine = LiteEngine(
-                self._client_options, self._options, self._lite, self._subscriptions, SystemClock()
-            )
+            core = Core(self._client_options, SystemClock())
+            engine = None
+            try:
+                engine = LiteEngine(core, self._options, self._lite, self._subscriptions)
+            finally:
+                if engine is None:
+                    await core.stop()
+            self._engine = engine
             is_started = False
             try:
                 await engine.start()

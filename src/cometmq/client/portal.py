@@ -16,6 +16,7 @@ from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.errors import CometError, NotStarted
+from cometmq.net.pool import close_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -140,6 +141,7 @@ class Portal:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        await close_all()  # of clients whose stop was interrupted
         await self._loop.shutdown_asyncgens()
 
 

@@ -87,11 +87,14 @@ class AsyncProducer:
         if self._core is not None:
             self.sends.direct.close()
             self._transactions.close()
-            await asyncio.gather(*self._pending, return_exceptions=True)
-            if self.sends.trace is not None:
-                await self.sends.trace.flush()
-            core, self._core = self._core, None
-            await core.stop()
+            try:
+                await asyncio.gather(*self._pending, return_exceptions=True)
+                if self.sends.trace is not None:
+                    await self.sends.trace.flush()
+            finally:  # also when whoever stops it is interrupted
+                core, self._core = self._core, None
+                if core is not None:
+                    await core.stop()
 
     async def __aenter__(self) -> Self:
         """Start."""

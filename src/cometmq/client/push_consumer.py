@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from cometmq.client.consumer_options import push_options
+from cometmq.client.core import Core
 from cometmq.client.engine import Engine
 from cometmq.client.subscriptions import Subscriptions, selector_of
 from cometmq.client.validation import check_topic
@@ -115,7 +116,13 @@ class AsyncPushConsumer:
         Raises ClientError when there is no subscription.
         """
         if self._engine is None:
-            engine = Engine(self._client_options, self._options, self._subscriptions, SystemClock())
+            core = Core(self._client_options, SystemClock())
+            engine = None
+            try:
+                engine = Engine(core, self._options, self._subscriptions)
+            finally:
+                if engine is None:
+                    await core.stop()
             engine.on_halt = self._halt
             self._stopped = asyncio.Event()
             self._engine, is_started = engine, False

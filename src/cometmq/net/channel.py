@@ -54,7 +54,9 @@ class Channel(asyncio.Protocol):
         self.addr = addr
         self._prepare = prepare
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done as soon as the connection is gone, from either side."""
+        """Done as soon as the connection is of no more use, from either side."""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when its socket is closed as well: what was written has left, or never will."""
         self.is_dead = False
         """The same as a flag: what is asked before each send."""
         self._loop = asyncio.get_running_loop()
@@ -154,6 +156,10 @@ class Channel(asyncio.Protocol):
         self._transport.close()
         self._fail(SendFailed(f"the connection to {self.addr} was closed here"))
 
+    def abort(self) -> None:
+        """Close at once after `close`; what was not yet written is lost."""
+        self._transport.abort()
+
     async def wait_closed(self) -> None:
         """Wait until the connection is gone."""
         await asyncio.shield(self.closed)
@@ -183,6 +189,8 @@ class Channel(asyncio.Protocol):
         """Fail what is open (called by the loop)."""
         cause = f": {exc}" if exc else ""
         self._fail(SendFailed(f"the connection to {self.addr} broke{cause}"))
+        if not self.ended.done():
+            self.ended.set_result(None)
 
     def _receive(self, frame: Frame) -> None:
         command = Command.decode(frame)

@@ -2,14 +2,16 @@
 
 Owns the single flight of a connect and the pause after a failed one; refuses to know what is said
 on a connection, except that a greeting may be sent first. Invariant: at most one connection and one
-attempt per address. One loop owns it.
+attempt per address, and a pool that was closed has left no socket behind. One loop owns it.
 Java: NettyRemotingClient.channelTables
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from cometmq.errors import ConnectFailed
 from cometmq.net.channel import Channel, connect, refuse_all
@@ -21,10 +23,10 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
 
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 0.5
-
-
 _FAREWELL_S = 0.5
-"""How long the end of connections is waited for."""
+"""How long a peer may take to read what was written and to say farewell; then it is cut off."""
+_pools: WeakSet[ChannelPool] = WeakSet()
+_pools_lock = threading.Lock()
 
 
 class ChannelPool:
@@ -45,7 +47,10 @@ class ChannelPool:
         self._greet = greet
         self._on_lost = on_lost
         self._channels: dict[str, Channel] = {}
+        self._alive: set[Channel] = set()
+        """All whose sockets are not closed yet, those that nobody uses any more included."""
         self._attempts: dict[str, asyncio.Task[Channel]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._refused: dict[str, tuple[float, float, str]] = {}  # addr: until, pause, why
         self._is_closed = False
 
@@ -60,6 +65,8 @@ class ChannelPool:
         attempt = self._attempts.get(addr)
         if attempt is None:
             self._check(addr)
+            if self._loop is None:
+                self._register()
             attempt = asyncio.get_running_loop().create_task(self._open(addr))
             self._attempts[addr] = attempt
             attempt.add_done_callback(lambda task: self._attempted(addr, task))
@@ -74,19 +81,28 @@ class ChannelPool:
         """Return all connections that are open now."""
         return [channel for channel in self._channels.values() if channel.is_open]
 
-    async def close(self) -> None:
-        """Close all connections; later calls of `channel` fail."""
+    def shut(self) -> None:
+        """Begin to close all connections; later calls of `channel` fail."""
         self._is_closed = True
-        attempts = list(self._attempts.values())
-        for attempt in attempts:
+        for attempt in self._attempts.values():
             attempt.cancel()
-        await asyncio.gather(*attempts, return_exceptions=True)
-        channels = list(self._channels.values())
         self._channels.clear()
-        for channel in channels:
-            channel.close()
-        if channels:  # TLS says farewell before it closes
-            await asyncio.wait([channel.closed for channel in channels], timeout=_FAREWELL_S)
+        for channel in list(self._alive):
+            if channel.is_open:
+                channel.close()
+
+    async def close(self) -> None:
+        """Close all connections and wait for their end, at most a second; then cut them off."""
+        self.shut()
+        await asyncio.gather(*self._attempts.values(), return_exceptions=True)
+        await self._end_of_all()
+        for channel in self._alive:  # it does not read, or says no farewell to TLS
+            channel.abort()
+        await self._end_of_all()
+
+    async def _end_of_all(self) -> None:
+        if self._alive:
+            await asyncio.wait([one.ended for one in self._alive], timeout=_FAREWELL_S)
 
     def _check(self, addr: str) -> None:
         if self._is_closed:
@@ -109,6 +125,8 @@ class ChannelPool:
             raise
         self._refused.pop(addr, None)
         self._channels[addr] = channel
+        self._alive.add(channel)
+        channel.ended.add_done_callback(lambda _: self._alive.discard(channel))
         channel.closed.add_done_callback(lambda _: self._lost(addr, channel))
         if self._greet:
             self._greet(channel)
@@ -130,3 +148,20 @@ class ChannelPool:
             del self._channels[addr]
         if self._on_lost and not self._is_closed:
             self._on_lost(addr)
+
+    def _register(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        with _pools_lock:
+            _pools.add(self)
+
+    def belongs_to(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether its connections are this loop's."""
+        return self._loop is loop
+
+
+async def close_all() -> None:
+    """Close what is left open on the running loop, before the loop is closed."""
+    loop = asyncio.get_running_loop()
+    with _pools_lock:
+        left = [pool for pool in _pools if pool.belongs_to(loop)]
+    await asyncio.gather(*(pool.close() for pool in left))
