@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TOPIC, GROUP, CLUSTER, BROKER = "AdminTopic", "admin-group", "DefaultCluster", "broker-a"
+PATIENCE_S = 60
+ENDLESS_S = 16
+"""clusterRT measures until it is stopped, every second after its first ten."""
 COMMANDS = tuple(
     line.strip()
     for line in f"""
@@ -134,7 +137,7 @@ def run(classes: Path, jars: Path, folder: Path, namesrv: str, broker: str) -> d
         "OFFSET_MSG_ID": "{offsetMsgId}",
         "FOLDER": str(folder / "export"),
     }
-    lines = ["\t".join(_word(word, words, folder) for word in each.split()) for each in COMMANDS]
+    lines = [_line(each, words, folder) for each in COMMANDS]
     done = subprocess.run(
         [
             "java",
@@ -159,9 +162,15 @@ def run(classes: Path, jars: Path, folder: Path, namesrv: str, broker: str) -> d
     return dict(zip(_names(COMMANDS), _parts(done.stdout), strict=True))
 
 
+def _line(command: str, words: dict[str, str], folder: Path) -> str:
+    patience_s = ENDLESS_S if command.startswith("clusterRT") else PATIENCE_S
+    told = [_word(word, words, folder) for word in command.split()]
+    return "\t".join([str(patience_s), *told])
+
+
 def _word(word: str, words: dict[str, str], folder: Path) -> str:
     if word.startswith("FILE:"):
-        path = folder / f"{abs(hash(word))}.json"
+        path = folder / f"{len(list(folder.iterdir()))}.json"
         path.write_text(word[5:])
         return str(path)
     return words.get(word, word)
@@ -180,12 +189,14 @@ def _parts(output: str) -> list[str]:
 
 _PLAIN = (
     (re.compile(r"^\s+at .*$|^\s+\.\.\. \d+ more$", re.M), ""),
+    (re.compile(r"(CODE: \d+) +DESC: .*"), r"\1 DESC: <words>"),
+    (re.compile(r"(\w+Tps\s*:).*"), r"\1 <means of some windows>"),
     (re.compile(r"\b\d+\.\d+\.\d+\.\d+(?:@[\w#]+|(?::\d+)?)"), "<addr>"),
     (re.compile(r"\b[0-9A-F]{32}(?:[0-9A-F]{24})?\b"), "<id>"),
     (re.compile(r"\d{4}-\d\d-\d\d[ #]\d\d:\d\d:\d\d(?:[,:.]\d{3})?"), "<time>"),
     (re.compile(r"/tmp/\S*"), "<path>"),
     (re.compile(r"@[0-9a-f]+$|Lambda\S+|originalMsgId=[0-9A-F]+", re.M), "<object>"),
-    (re.compile(r"-?\d+(?:\.\d+)?(?:E-?\d+)?"), "<n>"),
+    (re.compile(r"(?<!CODE: )(?<!\d)-?\d+(?:\.\d+)?(?:E-?\d+)?"), "<n>"),
     (re.compile(r"[ \t]+"), " "),
 )
 

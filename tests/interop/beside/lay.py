@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
 
 RECORD_CODES = {11, 361, 33, 12}
-TEXT_CODES, RUNTIME_INFO = {26, 319}, 28
+TEXT_CODES, RUNTIME_INFO, DELAY_OFFSETS = {26, 319}, 28, 45
 _RECENT = re.compile(r"(?<![0-9])1[789]\d{11}(?!\d)")
 _ID = re.compile(
     r"(?<![0-9A-F])(?!0([0-9A-F])(?:0\1)+(?![0-9A-F]))[0-9A-F]{32}(?:[0-9A-F]{24})?(?![0-9A-F])"
@@ -43,6 +43,8 @@ def facts(code: int, answer: Command | None) -> dict[str, str]:
         found |= {f"body{path}": value for path, value in _body(code, answer.body)}
     else:
         found["body"] = "none"
+    if code == DELAY_OFFSETS:  # when and how often the file was written so far
+        found = {key: each for key, each in found.items() if "dataVersion" not in key}
     return found
 
 

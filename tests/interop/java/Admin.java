@@ -1,11 +1,15 @@
 // Runs mqadmin's own commands, one after the other in one JVM, while a consumer and a producer are online.
-// Standard input: one command a line, its words parted by tabs. Standard output: "### n" before each
-// command's output; what does not end within 25 s is left to itself.
+// Standard input: one command a line, its words parted by tabs, after the seconds it may take. Standard
+// output: "### n" before what the threads of that command printed; what does not end in its time is left
+// to itself, and what it prints from then on is heard no more.
 
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
+import java.io.OutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -18,14 +22,42 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 public class Admin {
-    public static void main(String[] args) throws Exception {
-        String namesrv = args[0];
-        String topic = args[1];
+    /** Where a command's threads print: each hands it on to those that it starts. */
+    static final InheritableThreadLocal<ByteArrayOutputStream> SHEET = new InheritableThreadLocal<>();
+
+    /** Writes to the sheet of the thread that prints; what has no sheet goes nowhere. */
+    static final PrintStream PRINTED = new PrintStream(new OutputStream() {
+        @Override
+        public void write(int one) {
+            write(new byte[] {(byte) one}, 0, 1);
+        }
+
+        @Override
+        public void write(byte[] bytes, int from, int count) {
+            ByteArrayOutputStream sheet = SHEET.get();
+            if (sheet != null) {
+                sheet.write(bytes, from, count);
+            }
+        }
+    }, true, StandardCharsets.UTF_8);
+
+    public static void main(String[] args) {
         PrintStream out = System.out;
-        System.setErr(out);
+        try {
+            run(args[0], args[1], out);
+        } catch (Throwable problem) { // threads of the clients would keep the JVM
+            problem.printStackTrace(out);
+            out.flush();
+            System.exit(1);
+        }
+        System.exit(0);
+    }
+
+    static void run(String namesrv, String topic, PrintStream out) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("admin-producers");
         producer.setNamesrvAddr(namesrv);
-        producer.setSendMsgTimeout(10_000);
+        producer.setSendMsgTimeout(30_000);
+        producer.setMqClientApiTimeout(30_000);
         producer.start();
         SendResult sent = null;
         for (int i = 0; i < 8; i++) {
@@ -35,6 +67,7 @@ public class Admin {
         CountDownLatch left = new CountDownLatch(8);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("admin-group");
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(30_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -48,26 +81,34 @@ public class Admin {
         Thread.sleep(6_000);
         String clientId = consumer.getDefaultMQPushConsumerImpl().getmQClientFactory().getClientId();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        System.setOut(PRINTED);
+        System.setErr(PRINTED);
         int n = 0;
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.replace("{msgId}", sent.getMsgId()).replace("{offsetMsgId}", sent.getOffsetMsgId())
                 .replace("{clientId}", clientId).split("\t");
             out.println("\n### " + n);
-            out.flush();
-            Thread command = new Thread(() -> MQAdminStartup.main0(words, null));
-            command.setDaemon(true);
-            command.start();
-            command.join(25_000);
-            if (command.isAlive()) {
-                out.println("DID NOT END");
-                command.interrupt();
-                command.join(1_000);
-            }
+            out.print(command(Arrays.copyOfRange(words, 1, words.length), Integer.parseInt(words[0])));
             out.flush();
             n++;
         }
         out.println("\n### END");
         out.flush();
-        System.exit(0);
+    }
+
+    /** What one command printed within its seconds. */
+    static String command(String[] words, int seconds) throws InterruptedException {
+        ByteArrayOutputStream sheet = new ByteArrayOutputStream();
+        Thread command = new Thread(() -> {
+            SHEET.set(sheet);
+            MQAdminStartup.main0(words, null);
+        });
+        command.setDaemon(true);
+        command.start();
+        command.join(seconds * 1_000L);
+        boolean ended = !command.isAlive();
+        String printed = sheet.toString(StandardCharsets.UTF_8);
+        command.interrupt();
+        return ended ? printed : printed + "\nDID NOT END\n";
     }
 }
