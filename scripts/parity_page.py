@@ -2,29 +2,50 @@
 """Writes docs/parity.md: what the client promises, and how it came out on both houses.
 
     python scripts/parity_page.py            run tests/parity on both, then write the page
-    python scripts/parity_page.py --only apache     run one house, keep the other's column
+    python scripts/parity_page.py --only apache     run one house; the page stays as it is
 
 Needs Java and Maven for Apache RocketMQ, as tests/interop does. Ends with 1 when a test failed.
+The page says nothing that is not in the record of the run: date, versions and commit included.
 """
 
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "parity.md"
-HOUSES = {"cometmq": "CometMQ", "apache": "Apache RocketMQ 5.5.0"}
+HOUSES = {"cometmq": "CometMQ", "apache": "Apache RocketMQ"}
 MARKS = {"passed": "yes", "failed": "**no**", "skipped": "-"}
-ROW = re.compile(
-    r"^\| (?P<text>[^|]+) \| (?P<cometmq>[^|]+) \| (?P<apache>[^|]+) \|$", re.MULTILINE
-)
-Outcomes = dict[tuple[str, str], dict[str, str]]
+
+
+class Found(NamedTuple):
+    """What a run left behind."""
+
+    versions: dict[str, str]
+    rows: dict[tuple[str, str], dict[str, list[str]]]
+    """The outcomes by file and test, then by house: one for each case."""
+
+    @property
+    def failed(self) -> list[str]:
+        """The tests of which a case failed somewhere."""
+        return [
+            test
+            for (_, test), row in self.rows.items()
+            if any("failed" in outcomes for outcomes in row.values())
+        ]
+
+
+def commit() -> str:
+    """The commit that is run, and whether the tree has more than that."""
+    command = ["git", "describe", "--always", "--exclude=*", "--dirty"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def run(record: Path, only: str) -> None:
@@ -35,15 +56,25 @@ def run(record: Path, only: str) -> None:
     subprocess.run(command, cwd=ROOT, env=environ, check=False)
 
 
-def read(record: Path) -> Outcomes:
-    """The outcomes by file and test; of several cases of a test the worst counts."""
-    found: Outcomes = {}
+def read(record: Path) -> Found:
+    """The record as versions and rows."""
+    found = Found({}, {})
     for line in record.read_text().splitlines():
         one = json.loads(line)
-        row = found.setdefault((one["file"], one["test"]), {})
-        if row.get(one["house"]) != "failed":
-            row[one["house"]] = one["outcome"]
+        if "version" in one:
+            found.versions[one["house"]] = one["version"]
+            continue
+        row = found.rows.setdefault((one["file"], one["test"]), {})
+        row.setdefault(one["house"], []).append(one["outcome"])
     return found
+
+
+def cell(outcomes: list[str]) -> str:
+    """Yes, no, and of how many cases where there are several."""
+    worst = min(outcomes, key=("failed", "skipped", "passed").index, default="")
+    passed = outcomes.count("passed")
+    count = f" ({passed} of {len(outcomes)})" if len(outcomes) > 1 else ""
+    return MARKS[worst] + count if worst else "not run"
 
 
 def sentence(test: str) -> str:
@@ -52,31 +83,30 @@ def sentence(test: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def page(found: Outcomes, before: str) -> str:
-    """The page; columns that were not run are taken from the page before."""
-    old = {match["text"].strip(): match for match in ROW.finditer(before)}
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
+def page(found: Found, when: str, at: str) -> str:
+    """The page as text."""
+    houses = " and ".join(
+        f"{title} {found.versions.get(name, '(not run)')}" for name, title in HOUSES.items()
+    )
+    cases = sum(len(outcomes) for row in found.rows.values() for outcomes in row.values())
     lines = [
         "# Parity",
         "",
         "The same tests (`tests/parity`) with our client, on our broker and on Apache RocketMQ's.",
-        f"Written by `python scripts/parity_page.py` from a run on {time.strftime('%Y-%m-%d')}, "
-        f"commit {commit}.",
+        "Written by `python scripts/parity_page.py`; nothing here is typed in.",
+        "",
+        f"- {when}, commit {at}",
+        f"- {houses}",
+        f"- {len(found.rows)} promises, {cases} tests, {len(found.failed)} promises not kept",
     ]
     last = ""
-    for (file, test), row in found.items():
+    for (file, test), row in sorted(found.rows.items(), key=lambda item: item[0][0]):
         if file != last:
             titles = " | ".join(HOUSES.values())
             lines += ["", f"## {sentence(file)}", "", f"| What holds | {titles} |", "|---|---|---|"]
             last = file
-        text = sentence(test)
-        cells = [
-            MARKS[row[house]] if house in row else old[text][house] if text in old else "not run"
-            for house in HOUSES
-        ]
-        lines.append(f"| {text} | {' | '.join(cells)} |")
+        cells = [cell(row.get(house, [])) for house in HOUSES]
+        lines.append(f"| {sentence(test)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -85,15 +115,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=list(HOUSES), default="")
     told = parser.parse_args()
+    when, at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), commit()
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "record"
         record.touch()
         run(record, told.only)
         found = read(record)
-    PAGE.write_text(page(found, PAGE.read_text() if PAGE.exists() else ""))
-    failed = [test for (_, test), row in found.items() if "failed" in row.values()]
-    sys.stderr.write(f"{len(found)} rows in {PAGE.relative_to(ROOT)}, failed: {failed}\n")
-    sys.exit(bool(failed) or not found)
+    if not told.only:
+        PAGE.write_text(page(found, when, at))
+    sys.stderr.write(f"{len(found.rows)} rows, failed: {found.failed}\n")
+    sys.exit(bool(found.failed) or not found.rows)
 
 
 if __name__ == "__main__":

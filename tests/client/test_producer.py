@@ -15,6 +15,7 @@ from cometmq.errors import (
     NotStarted,
     PartlySent,
     RemotingTimeout,
+    RouteNotFound,
     SettingsError,
 )
 from cometmq.wire.java_hash import java_hash
@@ -132,6 +133,23 @@ def test_sending_to_an_unknown_topic_creates_it(producer, served):
     assert result.status is SendStatus.SEND_OK
     with Admin(namesrv=served.namesrv) as admin:
         until(lambda: "made-by-sending" in admin.topics())
+
+
+def test_a_topic_without_a_queue_to_write_is_an_error_and_borrows_none(served, topic):
+    with Admin(namesrv=served.namesrv) as admin:
+        admin.create_topic(topic, queues=4, perm=4)
+    with Producer("producers", namesrv=served.namesrv) as producer:
+
+        def is_refused():
+            try:
+                return not producer.queues(topic)
+            except RouteNotFound:
+                return True
+
+        until(is_refused)  # the name server hears of it a moment later
+        with pytest.raises(RouteNotFound, match="read-only"):
+            producer.send(Message(topic, b"x"))
+    assert sum(stored(served, topic).values()) == 0
 
 
 def test_threads_may_share_a_producer(producer, served, topic):

@@ -16,11 +16,9 @@ from cometmq import (
     ConsumeStatus,
     LitePullConsumer,
     Message,
-    MessageExt,
     MessageSelector,
     Producer,
     PullStatus,
-    PushConsumer,
     RetryLater,
 )
 from cometmq.net.blocking import BlockingChannel
@@ -31,63 +29,16 @@ from cometmq.wire.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
+from parity.clients import Seen, consumer, lite, only_queue, own, polled, send, send_in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from cometmq import MessageQueue
+    from cometmq import MessageExt
     from parity.conftest import House
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 COUNT = 60
-
-
-def send(house: House, topic: str, numbers: Iterable[int], **more: object) -> None:
-    with Producer("parity", namesrv=house.namesrv) as producer:
-        producer.send_many([Message(topic, str(n).encode(), **more) for n in numbers])
-
-
-def send_in_order(house: House, topic: str, numbers: Iterable[int], keys: int = 5) -> None:
-    with Producer("parity", namesrv=house.namesrv) as producer:
-        producer.send_many(
-            [Message(topic, str(n).encode(), sharding_key=f"key-{n % keys}") for n in numbers]
-        )
-
-
-def consumer(
-    house: House,
-    group: str,
-    topic: str,
-    handler: Callable[[Sequence[MessageExt]], object],
-    expression: str | MessageSelector = "*",
-    **settings: object,
-) -> PushConsumer:
-    settings = {"consume_from": ConsumeFrom.FIRST, "rebalance_s": 1.0, **settings}
-    made = PushConsumer(group, namesrv=house.namesrv, **settings)
-    made.subscribe(topic, expression, handler)
-    return made
-
-
-def own(member: PushConsumer, topic: str) -> set[MessageQueue]:
-    """The queues of a topic that a member works on."""
-    return {queue for queue in member.assigned if queue.topic == topic}
-
-
-class Seen:
-    """A handler that keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.messages: list[MessageExt] = []
-
-    def __call__(self, messages: Sequence[MessageExt]) -> None:
-        self.messages += messages
-
-    @property
-    def numbers(self) -> list[int]:
-        return [int(message.body) for message in self.messages]
-
-    def wait(self, count: int, timeout_s: float = 60) -> None:
-        until(lambda: len(self.messages) >= count, timeout_s)
 
 
 def test_members_of_a_group_share_the_messages(house: House, topic: str, group: str) -> None:
@@ -335,25 +286,6 @@ def test_a_paused_consumer_gets_nothing_until_it_resumes(
         assert not seen.messages
         running.resume()
         seen.wait(10)
-
-
-def lite(house: House, group: str, **settings: object) -> LitePullConsumer:
-    settings = {"consume_from": ConsumeFrom.FIRST, "rebalance_s": 1.0, **settings}
-    return LitePullConsumer(group, namesrv=house.namesrv, **settings)
-
-
-def polled(reader: LitePullConsumer, count: int) -> list[int]:
-    found: list[int] = []
-    end = time.monotonic() + 60
-    while len(found) < count and time.monotonic() < end:
-        found += [int(message.body) for message in reader.poll(1.0)]
-    return found
-
-
-def only_queue(house: House, topic: str) -> MessageQueue:
-    with Admin(namesrv=house.namesrv) as admin:
-        (queue,) = admin.queues(topic)
-    return queue
 
 
 def test_polling_members_share_the_messages(house: House, topic: str, group: str) -> None:

@@ -248,6 +248,8 @@ class AsyncAdmin:
     async def set_group_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Commit offsets for a group. Its members, if any are running, will commit their own."""
         check_group(group)
+        for topic in {queue.topic for queue in offsets}:
+            await self._running().routes.subscribe_queues(topic)  # where its brokers are
         await asyncio.gather(*(self._commit(group, queue, at) for queue, at in offsets.items()))
 
     def _running(self) -> Core:

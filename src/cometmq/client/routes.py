@@ -56,11 +56,18 @@ class Routes:
     async def publish_queues(self, topic: str, default_queues: int) -> list[MessageQueue]:
         """The queues to send to. A topic unknown so far borrows the default topic's route.
 
-        Raises RouteNotFound when neither is there, RemotingError when no name server answers.
+        Raises RouteNotFound when neither is there, or when no queue may be written, RemotingError
+        when no name server answers.
         """
         view = await self._view(topic)
-        if view is None or not view.publish:
+        if view is None:
             view = await self._borrow(topic, default_queues)
+        if not view.publish:
+            view.is_stale = True
+            raise RouteNotFound(
+                f"the topic {topic} has no queue that may be written: it is read-only, or the "
+                "masters of its brokers are away"
+            )
         return view.publish
 
     async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
