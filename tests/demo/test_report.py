@@ -60,6 +60,7 @@ def findings(**changes: object) -> Findings:
             by_destination=[{"dest": "X", "destination": "<X>", **ROW}],
             by_airline=[{"airline": "Air & Sea", **ROW}],
             by_day=[{"date": "2013-01-01", **ROW}],
+            by_rain=[{"rain": False, **ROW}, {"rain": True, **ROW}],
         ),
         order=OrderTable(1_002_100, 6_555, 1_002_073, 27, 0, 0, 1.0),
         dead=DeadLetters(groups, groups, {group: [3] for group in groups}, [], 1.0),
@@ -176,5 +177,6 @@ def test_the_page_is_one_file_that_asks_nobody_on_the_network(tmp_path):
     assert "sent &lt;all&gt;" in head
     assert "broker killed" in text
     assert "&lt;X&gt;" in text
+    assert '"dry","rain"' in text
     for loader in ("<script src", "<link", "<img", "@import"):
         assert loader not in text

@@ -48,7 +48,7 @@ BODIES: tuple[Callable[[bytes], object], ...] = (
     *(lock.decode_lock_request, lock.decode_locked),
     *(topic.decode_topic_table, topic.decode_registration, topic.decode_topic_config_list),
     *(group.decode_group_table, group.decode_group_config, group.decode_group_config_list),
-    *(offset.decode_consumer_offsets, offset.decode_reset_offset, offset.decode_consumer_status),
+    *(offset.decode_reset_offset, offset.decode_consumer_status),
     *(lists.decode_kv_table, lists.decode_consumer_list, lists.decode_topic_list),
     *(admin.decode_consumer_connections, admin.decode_topic_stats, admin.decode_consume_stats),
     *(admin.decode_running_info, admin.decode_directly_result, admin.decode_time_spans),

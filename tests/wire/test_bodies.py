@@ -291,16 +291,6 @@ def test_a_group_has_javas_defaults():
     )
 
 
-@given(st.dictionaries(names, st.dictionaries(small, long, max_size=3), max_size=3))
-def test_consumer_offsets(table):
-    assert offset.decode_consumer_offsets(offset.encode_consumer_offsets(table)) == table
-
-
-def test_consumer_offsets_have_bare_queue_ids():
-    data = offset.encode_consumer_offsets({"t@g": {0: 5, 11: 7}})
-    assert data == b'{"offsetTable":{"t@g":{0:5,11:7}}}'
-
-
 @given(st.dictionaries(queues, long, max_size=3), st.booleans())
 def test_resets(offsets, as_list):
     data = offset.encode_reset_offset(offsets, as_list=as_list)
@@ -460,7 +450,6 @@ def test_an_older_name_for_without_sub_is_known():
         (topic.decode_topic_config, b"7"),
         (topic.decode_topic_table, b'{"topicConfigTable":[]}'),
         (group.decode_group_table, b'{"subscriptionGroupTable":{"g":1}}'),
-        (offset.decode_consumer_offsets, b'{"offsetTable":{"t@g":{"x":1}}}'),
         (offset.decode_reset_offset, b'{"offsetTable":{"no queue":1}}'),
         (offset.decode_reset_offset, b'{"offsetTable":[1]}'),
         (admin.decode_consume_stats, b'{"consumeTps":"x"}'),

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.fitting import fit
-from cometmq.model.topic import DLQ_PREFIX, dlq_topic_of
+from cometmq.model.topic import dlq_topic_of, is_dlq_topic
 from cometmq.store.results import GetStatus, Placed, PutStatus
 from cometmq.wire import properties, stored
 
@@ -113,7 +113,7 @@ class DeadLetters:
         """Read what is not known yet of the dead-letter queues, a pull at a time."""
         if not self._has_begun:
             self._has_begun = True
-            dead = [name for name in self._topics.table if name.startswith(DLQ_PREFIX)]
+            dead = [name for name in self._topics.table if is_dlq_topic(name)]
             for topic in dead[-GROUPS_MAX:] if self._deduplicate else ():
                 self._known(topic)
                 await asyncio.sleep(0)

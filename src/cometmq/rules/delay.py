@@ -15,7 +15,6 @@ from cometmq.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVELS_MAX = 10_000
 

@@ -1,15 +1,14 @@
 """Tag expressions: ``*``, or tags joined by ``||``, and what they let through.
 
-Owns the grammar of TAG subscriptions and the test of a consume queue entry's tag code. Does not
-know how a tag becomes a code: codes are arguments. A code may belong to several tags, so the
-consumer compares the text again.
-Java: FilterAPI, ExpressionMessageFilter.
+Owns the grammar of TAG subscriptions; does not know how a tag becomes the code that a consume
+queue entry has, nor that a code may belong to several tags.
+Java: FilterAPI.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 ALL = "*"
 TAG_EXPRESSIONS = ("", "TAG")
@@ -17,6 +16,7 @@ TAG_EXPRESSIONS = ("", "TAG")
 
 _NO_TAG = re.compile(r"[\s<>=()'|*]")
 Match = Callable[[int], bool]
+"""The test of a consume queue entry's tag code."""
 
 
 def split_expression(expression: str | None) -> tuple[str, ...]:
@@ -40,9 +40,3 @@ def expression_problem(expression: str) -> str | None:
 def is_tag_type(expression_type: str | None) -> bool:
     """Whether a subscription of this type is one of tags (None and "" mean TAG)."""
     return (expression_type or "").upper() in TAG_EXPRESSIONS
-
-
-def matcher(codes: Iterable[int]) -> Match | None:
-    """The test for a consume queue entry's code; None when every message passes."""
-    wanted = frozenset(codes)
-    return wanted.__contains__ if wanted else None

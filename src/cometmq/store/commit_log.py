@@ -78,11 +78,6 @@ class CommitLog:
         """The offset of the oldest byte still there."""
         return self._row.first
 
-    @property
-    def unflushed(self) -> int:
-        """Bytes placed and not yet durable."""
-        return self.tail - self.flushed
-
     def fits(self, size: int) -> bool:
         """Whether so many bytes of records can lie in one file."""
         return size + 8 <= self._file_bytes

@@ -54,11 +54,6 @@ class ConsumeQueue:
         self.tail += pack(phy_offset, size, tags_code)
         self.max_offset += 1
 
-    @property
-    def is_dirty(self) -> bool:
-        """Whether entries wait to be written."""
-        return bool(self.tail)
-
     def spill(self) -> list[int]:
         """Write the waiting entries; the bases of the files they went to. OSError: they still wait.
 

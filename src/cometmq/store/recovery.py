@@ -53,11 +53,10 @@ NOTHING = Last(-1, 0, 0)
 
 
 class Recovered(NamedTuple):
-    """What recovery did: records read again, the newest one, whether the whole log was read."""
+    """What recovery did: how many records it read again, and the newest one."""
 
     records: int
     last: Last
-    from_first: bool
 
 
 class _GapInQueue(Exception):
@@ -108,7 +107,7 @@ class Recovery:
             end = self._replay(self._row.first)
             self._meet_others(end)
         self._finish(end, all_queues=not was_stopped or self._from_first)
-        return Recovered(self._records, self._last, self._from_first)
+        return Recovered(self._records, self._last)
 
     def _drop_deleted(self) -> None:
         """Remove what a crash left of deleted topics' queues."""

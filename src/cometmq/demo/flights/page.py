@@ -40,6 +40,9 @@ def write(path: Path, report: Report, found: Findings, samples: Sequence[Sample]
             delays.by_hour, "hour", "departure_delay", "minutes")),
         ("Mean arrival delay by airline", _bars(
             delays.by_airline, "airline", "arrival_delay", "minutes")),
+        ("Mean departure delay in dry weather and in rain", _bars(
+            [{**row, "weather": "rain" if row["rain"] else "dry"} for row in delays.by_rain],
+            "weather", "departure_delay", "minutes")),
         ("Messages in each queue", _queue_balance(found.stored)),
         ("Consumer lag over time", _lag(watched, moments)),
         ("Memory of all processes", _memory(watched, moments)),

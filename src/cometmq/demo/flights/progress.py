@@ -17,12 +17,3 @@ class Progress(Protocol):
     def step(self, name: str, total: int) -> Callable[[int], None]:
         """Begin a step of `total` messages (0: unknown); call the result with what is done."""
         ...
-
-
-class Silent:
-    """Tells nobody."""
-
-    def step(self, name: str, total: int) -> Callable[[int], None]:
-        """Begin a step."""
-        del name, total
-        return lambda _done: None

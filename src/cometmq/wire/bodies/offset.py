@@ -1,6 +1,6 @@
-"""Bodies of offsets: a broker's committed ones (43), a reset (220, 222), a consumer's own (221).
+"""Bodies of offsets: a reset (220, 222), a consumer's own (221).
 
-Java: ConsumerOffsetSerializeWrapper, ResetOffsetBody, GetConsumerStatusBody.
+Java: ResetOffsetBody, GetConsumerStatusBody.
 """
 
 from __future__ import annotations
@@ -14,16 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cometmq.model.queue import MessageQueue
-
-
-def encode_consumer_offsets(table: Mapping[str, Mapping[int, int]]) -> bytes:
-    """Write committed offsets: `topic@group` to queue id to offset; also consumerOffset.json."""
-    return java_json.dumps({"offsetTable": {key: dict(queues) for key, queues in table.items()}})
-
-
-def decode_consumer_offsets(data: bytes) -> dict[str, dict[int, int]]:
-    """Read committed offsets."""
-    return shape.table(shape.load_object(data), "offsetTable", _by_queue_id)
 
 
 def encode_reset_offset(offsets: Mapping[MessageQueue, int], *, as_list: bool = False) -> bytes:
@@ -63,11 +53,6 @@ def decode_consumer_status(
     return shape.queue_table(obj, "messageQueueTable", _offset), {
         name: shape.queue_table(clients, name, _offset) for name in clients
     }
-
-
-def _by_queue_id(value: Any) -> dict[int, int]:
-    obj = shape.object_of(value, "offsetTable")
-    return {shape.as_number(key, "offsetTable"): shape.number(obj, key) for key in obj}
 
 
 def _offset(value: Any) -> int:

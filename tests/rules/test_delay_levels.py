@@ -5,13 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import SettingsError
-from cometmq.rules.delay import DEFAULT_LEVELS, DelayLevels
+from cometmq.rules.delay import DelayLevels
+from cometmq.settings.broker import BrokerSettings
 
 UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def test_the_default_table_has_the_eighteen_levels_of_rocketmq() -> None:
-    levels = DelayLevels.parse(DEFAULT_LEVELS)
+    levels = DelayLevels.parse(BrokerSettings().message_delay_level)
     assert levels.max_level == 18
     assert [levels.delay_ms(level) for level in (1, 3, 4, 18)] == [1_000, 10_000, 30_000, 7_200_000]
 
