@@ -7,7 +7,7 @@ a slow one, one chunk with many.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 from zlib import crc32
 
@@ -30,6 +30,7 @@ from cometmq.wire.headers.offset import SearchOffsetRequestHeader
 from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.headers.query import QueryMessageRequestHeader
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from cometmq.wire.pull_template import PullTemplates
 from cometmq.wire.send_template import SendTemplates
 from fuzz.fuzzer import Decoder
 from wire.goldens import NAMES, read_golden
@@ -71,6 +72,21 @@ def send_header(unique: str = "AB01") -> bytes:
         properties=f"UNIQ_KEY\x01{unique}\x02TAGS\x01TagA\x02",
     )
     return request(RequestCode.SEND_MESSAGE_V2, 7, header, b"hello").encode()
+
+
+PULL_HEADER = request(
+    RequestCode.PULL_MESSAGE,
+    7,
+    PullMessageRequestHeader(
+        consumer_group="CG",
+        topic="T1",
+        queue_id=3,
+        queue_offset=100,
+        max_msg_nums=32,
+        sys_flag=4,
+        subscription="*",
+    ),
+).encode()[8:]
 
 
 def record(topic: str = "T", *, sys_flag: int = 0) -> bytes:
@@ -247,6 +263,31 @@ class Sends:
         return f"known {found.flag}"
 
 
+class Pulls:
+    """What a known layout tells of a pull's header is what decoding it tells."""
+
+    def __init__(self) -> None:
+        self._templates, self._left = PullTemplates(), 0
+
+    def __call__(self, data: bytes) -> str:
+        if not self._left:
+            self._templates, self._left = PullTemplates(), 500
+            self._templates.see(PULL_HEADER)
+        self._left -= 1
+        fields = self._templates.match_at(data, 0, len(data))
+        if fields is None:
+            self._templates.see(data)
+            return "not known"
+        layout, queue_id, queue_offset, commit_offset, opaque = fields
+        found = Command.decode(Frame(JSON, data, b""))
+        header = PullMessageRequestHeader.decode(found.ext)
+        changes = {"queue_id": queue_id, "queue_offset": queue_offset}
+        told = replace(layout.header, commit_offset=commit_offset, **changes)
+        assert told == header, "the layout tells other fields"
+        assert (int(opaque), layout.code, 0) == (found.opaque, found.code, found.flag)
+        return f"known {chr(96 + len(str(queue_offset)))}"
+
+
 def sql_filter(data: bytes) -> str:
     """A filter that is one has a verdict, and NOT of it the opposite one."""
     text = data.decode("utf-8", "replace")
@@ -297,6 +338,7 @@ _ALL = (
     Decoder("json_body", json_body, JSON_BODIES),
     Decoder("bodies", bodies, JSON_BODIES),
     Decoder("send_layout", Sends(), (send_header()[8:-5],)),
+    Decoder("pull_layout", Pulls(), (PULL_HEADER,)),
     Decoder("sql_filter", sql_filter, FILTERS),
 )
 DECODERS = {each.name: each for each in _ALL}

@@ -185,11 +185,7 @@ class Broker:
         keys = UniqKeys(host[:-4], os.getpid(), id(self))
         self._outbound.on_order_topics = state.topics.mark_ordered
         self._send = SendHandler(
-            store,
-            state.topics,
-            state.groups,
-            state.locks,
-            state.delays,
+            *(store, state.topics, state.groups, state.locks, state.delays),
             state.dead_letters,
             state.transactions,
             state.stats,
@@ -197,7 +193,8 @@ class Broker:
             lambda: keys.take(now_ms()),
             host,
         )
-        fast = FastSend(store, state.topics, self._send, state.stats, settings)
+        self._pull = self._pull_handler(now_ms)
+        fast = FastSend(store, state.topics, self._send, self._pull, state.stats, settings)
         live = LiveSettings(settings, store_settings, net, conf, now_ms)
         live.on_broker += [self._send.adjust, fast.adjust, self._outbound.adjust, self._adjust]
         live.on_store += [store.adjust, state.check_back.adjust_store]
@@ -348,6 +345,15 @@ class Broker:
         await self._outbound.unregister()
         await self._pool.close()
 
+    def _pull_handler(self, now_ms: Callable[[], int]) -> PullHandler:
+        state, settings = self.state, self.settings
+        topics, groups, clients = state.topics, state.groups, state.clients
+        filters, offsets, holds = state.filters, state.offsets, state.holds
+        return PullHandler(
+            *(self.store, topics, groups, clients, filters, offsets, holds),
+            *(state.stats, settings, now_ms),
+        )
+
     def _table(
         self, now_ms: Callable[[], int], store_settings: StoreSettings
     ) -> dict[int, Handler]:
@@ -355,9 +361,6 @@ class Broker:
         settings, store, state = self.settings, self.store, self.state
         topics, groups, clients = state.topics, state.groups, state.clients
         offsets, holds, stats = state.offsets, state.holds, state.stats
-        pull = PullHandler(
-            store, topics, groups, clients, state.filters, offsets, holds, stats, settings, now_ms
-        )
         send_back = SendBackHandler(
             store, topics, groups, state.delays, state.dead_letters, stats, settings, now_ms
         )
@@ -366,7 +369,12 @@ class Broker:
         reply = ReplyHandler(
             store, clients, self._send, stats, settings, lambda: self.address, now_ms
         )
-        self._live.on_broker += [pull.adjust, send_back.adjust, heartbeat.adjust, moves.adjust]
+        self._live.on_broker += [
+            self._pull.adjust,
+            send_back.adjust,
+            heartbeat.adjust,
+            moves.adjust,
+        ]
         self._live.on_broker += [state.transactions.adjust, state.check_back.adjust, reply.adjust]
         progress = ProgressRequests(
             store,
@@ -382,7 +390,7 @@ class Broker:
         )
         return codes.table(
             send=self._send,
-            pull=pull,
+            pull=self._pull,
             positions=PositionHandler(store, topics, groups, offsets, fresh_bytes),
             heartbeat=heartbeat,
             order=LockHandler(state.locks),

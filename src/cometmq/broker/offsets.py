@@ -83,6 +83,11 @@ class Offsets:
         self._resets.setdefault(key, {})[queue_id] = offset
         self._set(key, queue_id, offset)
 
+    @property
+    def has_resets(self) -> bool:
+        """Whether any group is to be moved."""
+        return bool(self._resets)
+
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The pending reset of the queue, which is then no longer pending."""
         if not self._resets:

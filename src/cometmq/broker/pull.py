@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cometmq.rules.tags import Match
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.results import Judge
+    from cometmq.store.results import Got, Judge
     from cometmq.wire.command import Command
 
 SUSPEND_MS_MAX = 5 * 60_000
@@ -55,7 +55,7 @@ _NOT_FOUND, _MOVED = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED
 _ANSWER = (
     b'{"code":%d,"extFields":{"groupSysFlag":"%d","maxOffset":"%d","minOffset":"%d",'
     b'"nextBeginOffset":"%d","suggestWhichBrokerId":"0","topicSysFlag":"%d"},"flag":1,'
-    b'"language":"PYTHON","opaque":%d,"remark":"%b","serializeTypeCurrentRPC":"JSON","version":479}'
+    b'"language":"PYTHON","opaque":%b,"remark":"%b","serializeTypeCurrentRPC":"JSON","version":479}'
 )
 _FETCHES_MAX = 20
 """How often what a pull needs is fetched; after that it may wait for the disk on the loop."""
@@ -162,6 +162,7 @@ class PullHandler:
         except Reject as refusal:
             return _refused(refusal)
         name, queue_id, offset = header.topic, header.queue_id, header.queue_offset
+        opaque = b"%d" % request.opaque
         if may_park and not is_again and header.sys_flag & bits.COMMIT_OFFSET:
             # before the reset is taken: until then, what a consumer commits is of its old place
             self._offsets.commit(header.consumer_group, name, queue_id, header.commit_offset)
@@ -169,20 +170,11 @@ class PullHandler:
         if reset is not None:
             store = self._store
             ends = reset, store.min_offset(name, queue_id), store.max_offset(name, queue_id)
-            return _encode(request.opaque, _MOVED, b"OFFSET_RESET", ends, topic, group, b"")
+            return _encode(opaque, _MOVED, b"OFFSET_RESET", ends, topic, group, b"")
         begun_ms, judge = self._now_ms(), wanted.judge and wanted.judge()
         if judge and may_stop:
             judge = judge._replace(may_stop=True)
-        read = partial(
-            self._store.get,
-            name,
-            queue_id,
-            offset,
-            max(1, min(header.max_msg_nums, self._count_max)),
-            self._bytes_max if header.max_msg_bytes is None else self._bytes_of(header),
-            wanted.match,
-            judge,
-        )
+        read = self._reading(header, wanted, judge)
         got = self._store.aside.at_once(read) if may_park or may_stop else read()
         status = got.status
         code = CODE_OF_GET[status]
@@ -197,7 +189,50 @@ class PullHandler:
             )
         self._offsets.note_pull(header.consumer_group, name, queue_id, got.next_offset)
         ends = got.next_offset, got.min_offset, got.max_offset
-        return _encode(request.opaque, code, _REMARKS[status], ends, topic, group, got.body)
+        return _encode(opaque, code, _REMARKS[status], ends, topic, group, got.body)
+
+    def at_once(
+        self, header: PullMessageRequestHeader, code: int, opaque: bytes
+    ) -> bytes | Pieces | None:
+        """Answer with messages that are in memory; None: nothing was done, ask the ordinary way.
+
+        The opaque in digits. `header` is not kept.
+        """
+        group, name, queue_id = header.consumer_group, header.topic, header.queue_id
+        offset, store = header.queue_offset, self._store
+        if offset >= store.max_offset(name, queue_id) or self._offsets.has_resets:
+            return None
+        begun_ms = self._now_ms()
+        try:
+            topic, config, wanted = self._admit(header, code)
+            if wanted.judge is not None:
+                return None
+            read = self._reading(header, wanted, None)
+            status, next_offset, min_offset, max_offset, body, count = store.aside.at_once(read)
+        except (Reject, NotInMemory, OSError):
+            return None
+        if status is not GetStatus.FOUND:
+            return None
+        if header.sys_flag & bits.COMMIT_OFFSET:
+            self._offsets.commit(group, name, queue_id, header.commit_offset)
+        self._stats.got(group, name, queue_id, count, len(body), self._now_ms() - begun_ms)
+        self._offsets.note_pull(group, name, queue_id, next_offset)
+        ends = next_offset, min_offset, max_offset
+        return _encode(opaque, 0, b"FOUND", ends, topic, config, body)
+
+    def _reading(
+        self, header: PullMessageRequestHeader, wanted: Wanted, judge: Judge | None
+    ) -> Callable[[], Got]:
+        return partial(
+            self._store.get,
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            max(1, min(header.max_msg_nums, self._count_max)),
+            self._bytes_max if header.max_msg_bytes is None else self._bytes_of(header),
+            wanted.match,
+            judge,
+        )
 
     def _bytes_of(self, header: PullMessageRequestHeader) -> int:
         return max(100, min(header.max_msg_bytes or 0, self._bytes_max))
@@ -376,7 +411,7 @@ def _refused(refusal: Reject) -> Reply:
 
 
 def _encode(
-    opaque: int,
+    opaque: bytes,
     code: int,
     remark: bytes,
     ends: tuple[int, int, int],

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from cometmq.net.peer import Peer
 
 
+PEERS_MAX = 64
+"""So many peers wait at most: what they hold is bounded then, as each one's is."""
+
+
 class Outbox:
     """The peers of one server that have something to write at the end of this tick."""
 
@@ -28,6 +32,8 @@ class Outbox:
         if not self._waiting:
             self._loop.call_soon(self.flush)
         self._waiting.append(peer)
+        if len(self._waiting) >= PEERS_MAX:
+            self.flush()
 
     def flush(self) -> None:
         """Write now what all marked peers hold."""

@@ -89,7 +89,8 @@ class ConsumeQueue:
         at = queue_offset * SIZE
         row = self.row
         room, written = row.file_bytes - at % row.file_bytes, -index * SIZE
-        found = row.read(at, min(count * SIZE, room, written))
+        room = min(room, written)  # what lies beyond is not valid yet
+        found = row.read_ahead(at, min(count * SIZE, room), room)
         if len(found) == written < count * SIZE:  # go on with those that wait in memory
             found += bytes(self.tail[: count * SIZE - written])
         return found

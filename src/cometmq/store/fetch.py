@@ -28,7 +28,7 @@ _entries = ENTRY.iter_unpack
 
 @lru_cache(maxsize=256)
 def _flat(count: int) -> Struct:
-    return Struct(">" + "qiq" * count)
+    return Struct(">" + "qi8x" * count)
 
 
 class Fetch:
@@ -79,7 +79,7 @@ class Fetch:
             return None
         count = len(raw) // ENTRY.size
         flat = _flat(count).unpack(raw)
-        places, sizes = flat[::3], flat[1::3]
+        places, sizes = flat[::2], flat[1::2]
         total, log = sum(sizes), self._log
         is_old = places[0] < log.first or places[0] < log.written - self._fresh_bytes
         if is_old or total > min(max_bytes, self._fresh[1]) or min(sizes) <= 0:

@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import pairwise
 from operator import itemgetter
-from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.errors import BadHeader, ProtocolError
@@ -27,10 +25,13 @@ from cometmq.model.message import RESERVED_PROPERTIES
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import Command
 from cometmq.wire.frame import JSON, Frame
+from cometmq.wire.header_places import inside, places_in, splitter
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
+
+    from cometmq.wire.header_places import Span
 
 Fields = tuple["SendLayout", int, int, bytes, tuple[bytes, ...]]
 
@@ -59,19 +60,14 @@ _KINDS: dict[int, tuple[type[SendMessageRequestHeader], bytes, bytes, bytes]] = 
     int(RequestCode.SEND_MESSAGE_V2): (SendMessageRequestHeaderV2, b"e", b"g", b"i"),
 }
 _is_send = re.compile(rb'"code"\s*:\s*(?:310|10)\b').search
-_entry = re.compile(
-    rb'\s*"([^"\\]*)"\s*:\s*("(?:[^"\\]|\\.)*"|[-+.0-9eE]+|true|false|null|\{)\s*', re.DOTALL
-).match
 _PLAIN = bytes(byte for byte in range(32, 127) if byte not in b'"\\')
 _is_plain_text = re.compile(rb"[ !#-\[\]-~]*").fullmatch
 _MARK, _SEPARATOR = b"\\u0001", b"\\u0002"
 _UNIQUE = "UNIQ_KEY"
 _STORED_ONLY = frozenset((_UNIQUE, "KEYS", "__SHARDINGKEY"))
 """Properties of RocketMQ's whose value nothing is decided by; the user's own are such, too."""
-_QUOTE, _ZERO = b'"0'
+_ZERO = b"0"[0]
 _queue_ids = {str(number).encode(): number for number in range(1024)}
-
-Span = tuple[int, int]
 
 
 class SendLayout:
@@ -272,7 +268,7 @@ class _Steady:
     ) -> None:
         self.layout, self.unique_at = layout, layout.unique_at
         self.surroundings = found.surroundings
-        self.split, gaps = _splitter((*found.numbers, *texts), 0, len(header))
+        self.split, gaps = splitter((*found.numbers, *texts), 0, len(header))
         self.numbers_of: Callable[[tuple[bytes, ...]], tuple[bytes, ...]] = itemgetter(
             *[gaps[span] for span in found.numbers]
         )
@@ -301,8 +297,8 @@ class _Changing:
         self.before_size, self.after_size = start, len(header) - end
         before = [span for span in found.numbers if span[1] <= start]
         after = [span for span in found.numbers if span[0] >= end]
-        self.split_before, gaps = _splitter(before, 0, start)
-        self.split_after, later_gaps = _splitter(after, end, len(header))
+        self.split_before, gaps = splitter(before, 0, start)
+        self.split_after, later_gaps = splitter(after, end, len(header))
         gaps |= {span: index + 2 * len(before) + 1 for span, index in later_gaps.items()}
         self.values_of: Callable[[tuple[bytes, ...]], tuple[bytes, ...]] = itemgetter(
             *[gaps[span] for span in found.numbers]
@@ -361,11 +357,11 @@ def _is_stored_only(name: str) -> bool:
 
 def _find(header: bytes, command: Command) -> _Found | None:
     kind = _KINDS.get(command.code)
-    places = _places(header) if kind and len(header) <= HEADER_BYTES_MAX else None
+    places = places_in(header) if kind and len(header) <= HEADER_BYTES_MAX else None
     if kind is None or places is None:
         return None
     header_class, *names = kind
-    texts = [_inside(header, places.get((True, name))) for name in names]
+    texts = [inside(header, places.get((True, name))) for name in names]
     opaque = places.get((False, b"opaque"))
     queue_at, born_at, properties_at = texts
     if queue_at is None or born_at is None or properties_at is None or opaque is None:
@@ -381,63 +377,12 @@ def _find(header: bytes, command: Command) -> _Found | None:
     return _Found(decoded, numbers, properties_at, _surroundings(header, numbers, properties_at))
 
 
-def _places(header: bytes) -> dict[tuple[bool, bytes], Span] | None:
-    """Return where each value stands: (in extFields?, name) to its bytes, quotes included.
-
-    The header has passed a JSON decoder; None when it holds anything out of the ordinary.
-    """
-    places: dict[tuple[bool, bytes], Span] = {}
-    at, is_inner = header.find(b"{") + 1, False
-    while entry := _entry(header, at):
-        name = (is_inner, entry[1])
-        if name in places:
-            return None
-        places[name] = entry.span(2)
-        at = entry.end()
-        if entry[2] == b"{":
-            if name != (False, b"extFields"):
-                return None
-            is_inner = True
-            continue
-        while is_inner and header[at : at + 1] == b"}":
-            is_inner, at = False, _skip(header, at + 1)
-        if header[at : at + 1] == b"}":
-            return places if _skip(header, at + 1) == len(header) else None
-        if header[at : at + 1] != b",":
-            return None
-        at += 1
-    return None
-
-
-def _skip(header: bytes, at: int) -> int:
-    while header[at : at + 1].isspace():
-        at += 1
-    return at
-
-
-def _inside(header: bytes, span: Span | None) -> Span | None:
-    """Return the span without its quotes; None when it is no text."""
-    if span is None or header[span[0]] != _QUOTE:
-        return None
-    return span[0] + 1, span[1] - 1
-
-
 def _surroundings(header: bytes, numbers: tuple[Span, ...], properties: Span) -> bytes:
     blank = bytearray(header)
     for start, end in numbers:
         blank[start:end] = b"?" * (end - start)
     del blank[properties[0] : properties[1]]
     return bytes(blank)
-
-
-def _splitter(
-    spans: Iterable[Span], start: int, end: int
-) -> tuple[Callable[..., tuple[bytes, ...]], dict[Span, int]]:
-    """Return what cuts start..end around the spans, and which piece each span becomes."""
-    ordered = sorted(spans)
-    edges = [start, *(edge for span in ordered for edge in span), end]
-    pieces = Struct("".join(f"{stop - first}s" for first, stop in pairwise(edges)))
-    return pieces.unpack_from, {span: 2 * rank + 1 for rank, span in enumerate(ordered)}
 
 
 def _are_plain(born: bytes, opaque: bytes) -> bool:
