@@ -11,8 +11,15 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Self
 
+from cometmq.client.arguments import (
+    check_flag,
+    check_name,
+    check_texts,
+    check_whole,
+    checked_offsets,
+)
 from cometmq.client.core import Core, running
-from cometmq.client.options import ClientOptions, check_group, name_servers
+from cometmq.client.options import ClientOptions, check_group, check_seconds, name_servers
 from cometmq.client.validation import check_topic
 from cometmq.errors import BrokerError, ClientError, ConnectFailed, RouteNotFound
 from cometmq.model.group import SubscriptionGroupConfig
@@ -53,6 +60,7 @@ if TYPE_CHECKING:
     from cometmq.wire.headers.base import Header
 
 _ROUTE_S = 10.0
+_QUEUES_MAX, _PERM_MAX = 65_535, 7
 _EMPTY = TopicOffset(min_offset=0, max_offset=0)
 
 
@@ -67,6 +75,7 @@ class AsyncAdmin:
     def __init__(
         self, *, namesrv: str | Sequence[str] | None = None, timeout_s: float = 6.0
     ) -> None:
+        check_seconds("timeout_s", timeout_s)
         servers = name_servers(namesrv, os.environ)
         self._options = ClientOptions(namesrv=servers, call_timeout_s=timeout_s)
         self._core: Core | None = None
@@ -100,6 +109,7 @@ class AsyncAdmin:
 
         Retry topics and dead-letter topics count as the users'.
         """
+        check_flag("with_system", with_system)
         servers = self._running().servers
         found = set(await servers.topics())
         if not with_system:
@@ -123,6 +133,10 @@ class AsyncAdmin:
         only. Raises ClientError for more queues of a topic that was made for global order.
         """
         check_topic(topic)
+        check_whole("queues", queues, 1, _QUEUES_MAX)
+        check_whole("perm", perm, 0, _PERM_MAX)
+        check_flag("order", order)
+        check_texts("brokers", brokers)
         masters = await self._masters(brokers)
         kept_by = [
             name for name, each in (await self._shapes(topic)).items() if is_in_global_order(each)
@@ -145,6 +159,8 @@ class AsyncAdmin:
         Raises ClientError when the topic has more queues, or lies on another broker, already.
         """
         check_topic(topic)
+        check_whole("perm", perm, 0, _PERM_MAX)
+        check_texts("groups", groups)
         for group in groups:
             check_group(group)
         shapes = await self._shapes(topic)
@@ -205,6 +221,7 @@ class AsyncAdmin:
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""
+        check_name(topic)
         found = await self._running().routes.subscribe_queues(topic)
         if not found:
             raise RouteNotFound(f"no name server knows a readable queue of the topic {topic}")
@@ -234,6 +251,7 @@ class AsyncAdmin:
 
         The lag of a queue is its `broker_offset - consumer_offset`.
         """
+        check_group(group)
         bounds, offsets = await asyncio.gather(
             self.topic_stats(topic), self.group_offsets(group, topic)
         )
@@ -248,9 +266,10 @@ class AsyncAdmin:
     async def set_group_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Commit offsets for a group. Its members, if any are running, will commit their own."""
         check_group(group)
-        for topic in {queue.topic for queue in offsets}:
+        wanted = checked_offsets("offsets", offsets)
+        for topic in {queue.topic for queue in wanted}:
             await self._running().routes.subscribe_queues(topic)  # where its brokers are
-        await asyncio.gather(*(self._commit(group, queue, at) for queue, at in offsets.items()))
+        await asyncio.gather(*(self._commit(group, queue, at) for queue, at in wanted.items()))
 
     def _running(self) -> Core:
         return running(self._core, "admin")

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from cometmq.client.arguments import check_flag
 from cometmq.errors import ClientError, RouteNotFound
 from cometmq.model.message import Message
 from cometmq.model.queue import MessageQueue
@@ -51,6 +52,7 @@ def by_hash(key: str | int, *, is_long: bool = False) -> Selector:
     """
     if type(key) not in (str, int):
         raise ClientError(f"a key to hash is a text or a whole number, not {key!r:.80}")
+    check_flag("is_long", is_long)
     return ByHash(key, is_long=is_long)
 
 

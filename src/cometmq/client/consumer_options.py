@@ -106,6 +106,7 @@ class ConsumerOptions:
         check_range("consume_threads", self.consume_threads, 1, 1000)
         check_range("batch_size", self.batch_size, 1, 1024)
         check_range("pull_batch_size", self.pull_batch_size, 1, 1024)
+        check_range("pull_batch_bytes", self.pull_batch_bytes, 1, 2_147_483_647)
         check_range("pull_interval_ms", self.pull_interval_ms, 0, 65_535)
         check_range("suspend_ms", self.suspend_ms, SUSPEND_MS_MIN, SUSPEND_MS_MAX)
         check_type("flow", self.flow, FlowLimits, "FlowLimits")
@@ -157,7 +158,8 @@ class ConsumerOptions:
             "poll_suspend_s",
         ):
             check_seconds(name, getattr(self, name))
-        check_seconds("stop_timeout_s", self.stop_timeout_s, may_be_zero=True)
+        for name in ("stop_timeout_s", "rejoin_grace_s"):
+            check_seconds(name, getattr(self, name), may_be_zero=True)
         if not 0 < self.lock_renew_s < self.lock_valid_s:
             raise SettingsError(
                 f"lock_renew_s is {self.lock_renew_s} and lock_valid_s {self.lock_valid_s}: "
@@ -230,6 +232,7 @@ def push_options(
     if own["order"] == "key":
         own.setdefault("flow", FlowLimits(span=SPAN_BY_KEY))
     if "state_dir" in own:
+        check_type("state_dir", own["state_dir"], str | PathLike, "a path")
         own["state_dir"] = Path(own["state_dir"])
     if "on_failure" in own:
         own["on_failure"] = policies(own["on_failure"])

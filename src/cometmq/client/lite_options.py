@@ -99,6 +99,7 @@ def lite_options(
     own.setdefault("poll_suspend_s", _SUSPEND_S)
     options = ConsumerOptions(group=group, pull_batch_bytes=_PULL_BATCH_BYTES, **own)
     instance = given.get("instance_name")
+    check_type("instance_name", instance, str | None, "a text")
     if instance is None:
         unique = f"{os.getpid()}#{time.monotonic_ns()}.{next(_numbers)}"
         instance = BROADCAST_INSTANCE if options.broadcasting else unique

@@ -8,10 +8,18 @@ Java: DefaultLitePullConsumer, DefaultMQPullConsumer
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from math import isnan
 from typing import TYPE_CHECKING, Self
 
+from cometmq.client.arguments import (
+    INT64_MAX,
+    check_name,
+    check_queue,
+    check_wait,
+    check_whole,
+    checked_offsets,
+    checked_queues,
+)
 from cometmq.client.core import Core
 from cometmq.client.lite_engine import LiteEngine
 from cometmq.client.lite_options import lite_options
@@ -20,19 +28,19 @@ from cometmq.client.pull import Ask, filter_of
 from cometmq.client.subscriptions import selector_of
 from cometmq.client.validation import check_topic
 from cometmq.errors import ClientError, NotStarted, RouteNotFound
-from cometmq.model.queue import MessageQueue
 from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Unpack
 
     from cometmq.client.lite_options import LiteSettings
     from cometmq.model.message import MessageExt
+    from cometmq.model.queue import MessageQueue
     from cometmq.model.results import PullResult
     from cometmq.model.selector import MessageSelector
 
-_BLOCK_S_MAX = 30.0
+_BLOCK_S_MAX, _PULL_MAX = 30.0, 1024
 
 
 class AsyncLitePullConsumer:
@@ -76,11 +84,7 @@ class AsyncLitePullConsumer:
         """
         if self._subscriptions.queues is None and self._subscriptions.topics:
             raise ClientError("this consumer has subscribed: queues cannot be assigned as well")
-        wanted = list(queues) if isinstance(queues, Iterable) else [queues]
-        for queue in wanted:
-            if not isinstance(queue, MessageQueue):
-                raise ClientError(f"assign takes a list of MessageQueue, and not {queue!r:.80}")
-        self._subscriptions.assign(wanted)
+        self._subscriptions.assign(checked_queues("queues", queues))
         if self._engine is not None:
             self._engine.rebalance.wake()
 
@@ -132,8 +136,8 @@ class AsyncLitePullConsumer:
 
         At most `max_count` (default: `pull_batch_size`).
         """
-        if not isinstance(timeout_s, int | float) or isnan(timeout_s):
-            raise ClientError(f"timeout_s is {timeout_s!r}; it must be a number of seconds")
+        if type(timeout_s) is not float or isnan(timeout_s):
+            check_wait("timeout_s", timeout_s)
         count = self._options.pull_batch_size if max_count is None else max_count
         if type(count) is not int or count < 1:
             raise ClientError(f"max_count is {count!r}; it must be a whole number, 1 or more")
@@ -144,10 +148,12 @@ class AsyncLitePullConsumer:
 
         An offset is the first one that is not done. Raises RemotingError or BrokerError.
         """
-        await self._running().commit(None if offsets is None else dict(offsets))
+        engine = self._running()
+        await engine.commit(None if offsets is None else checked_offsets("offsets", offsets))
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The committed offset of the group in a queue, or None."""
+        check_queue("queue", queue)
         engine = self._running()
         await engine.core.routes.subscribe_queues(queue.topic)
         noted = engine.offsets.noted(queue)
@@ -155,6 +161,7 @@ class AsyncLitePullConsumer:
 
     async def position(self, queue: MessageQueue) -> int:
         """The offset of the next message that a poll gives of an assigned queue."""
+        check_queue("queue", queue)
         return (await self._running().wait_for(queue)).window.commit_offset
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -162,6 +169,8 @@ class AsyncLitePullConsumer:
 
         Raises ClientError for another queue, and for an offset the queue does not have.
         """
+        check_queue("queue", queue)
+        check_whole("offset", offset, 0, INT64_MAX)
         engine = self._running()
         await engine.wait_for(queue)
         least, most = await engine.min_offset(queue), await engine.max_offset(queue)
@@ -171,29 +180,32 @@ class AsyncLitePullConsumer:
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on at the oldest message of an assigned queue."""
+        check_queue("queue", queue)
         engine = self._running()
         await engine.seek(queue, await engine.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on behind the newest message of an assigned queue."""
+        check_queue("queue", queue)
         engine = self._running()
         await engine.seek(queue, await engine.max_offset(queue))
 
     async def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Hand out and pull nothing of these queues until `resume`."""
         polls = self._running().polls
-        polls.paused |= set(queues)
+        polls.paused |= set(checked_queues("queues", queues))
         self._apply_pauses()
 
     async def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with queues after `pause`."""
         polls = self._running().polls
-        polls.paused -= set(queues)
+        polls.paused -= set(checked_queues("queues", queues))
         self._apply_pauses()
         polls.arrived.set()
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""
+        check_name(topic)
         queues = await self._running().core.routes.subscribe_queues(topic)
         if not queues:
             raise RouteNotFound(f"no name server knows the topic {topic}")
@@ -201,14 +213,18 @@ class AsyncLitePullConsumer:
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at `timestamp_ms` (since 1970) or later."""
+        check_queue("queue", queue)
+        check_whole("timestamp_ms", timestamp_ms, 0, INT64_MAX)
         return await self._running().offset_by_time(queue, timestamp_ms)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message of a queue that is still there."""
+        check_queue("queue", queue)
         return await self._running().min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message of a queue will get."""
+        check_queue("queue", queue)
         return await self._running().max_offset(queue)
 
     async def pull(
@@ -226,8 +242,10 @@ class AsyncLitePullConsumer:
         go on, whatever was found. Raises RemotingError or BrokerError.
         """
         engine = self._running()
-        if not 0 <= block_s <= _BLOCK_S_MAX:
-            raise ClientError(f"block_s is {block_s!r}; it must be within 0 and {_BLOCK_S_MAX:g}")
+        check_queue("queue", queue)
+        check_whole("offset", offset, 0, INT64_MAX)
+        check_whole("max_count", max_count, 1, _PULL_MAX)
+        check_wait("block_s", block_s, _BLOCK_S_MAX)
         wanted = filter_of(selector_of(queue.topic, expression))
         await engine.core.routes.subscribe_queues(queue.topic)
         return await engine.puller.pull(

@@ -14,6 +14,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Self, Unpack
 
 from cometmq.client import validation
+from cometmq.client.arguments import check_function
 from cometmq.client.core import Core, running
 from cometmq.client.delivery import UNTIL_DEADLINE
 from cometmq.client.producer_options import producer_options
@@ -119,7 +120,7 @@ class AsyncProducer:
         `timeout_s` bounds the whole call, retries included. Raises InvalidMessage, RouteNotFound,
         RemotingError (RemotingTimeout at the deadline) or BrokerError.
         """
-        if self._core is None or type(timeout_s) is not float or timeout_s <= 0:
+        if self._core is None or type(timeout_s) is not float or not timeout_s > 0:
             running(self._core, "producer")
             validation.check_timeout(timeout_s)
         deadline = self._now() + timeout_s
@@ -224,6 +225,7 @@ class AsyncProducer:
         True commits, False rolls back, None leaves it to the broker, which asks the producer's
         `check`; so does an exception, which is raised on. Other errors are those of send.
         """
+        check_function("local", local, "a function of the message")
         validation.check_timeout(timeout_s)
         transactions = self._in_transactions()
         sent = await transactions.send_half(message, timeout_s)

@@ -12,6 +12,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Self
 
+from cometmq.client.arguments import check_wait
 from cometmq.client.consumer_options import push_options
 from cometmq.client.core import Core
 from cometmq.client.engine import Engine
@@ -156,6 +157,8 @@ class AsyncPushConsumer:
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the consumer is stopped, or `timeout_s` is over; whether it is stopped."""
+        if timeout_s is not None:
+            check_wait("timeout_s", timeout_s)
         if self._stopped is None:
             return True
         try:

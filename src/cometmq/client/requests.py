@@ -84,6 +84,10 @@ class Requests:
 
     async def reply(self, asked: MessageExt, body: bytes, timeout_s: float) -> SendResult:
         """Send the reply to a message by way of the broker it came from."""
+        if not isinstance(asked, MessageExt):
+            raise InvalidMessage(
+                f"request must be a message as a consumer gets it, not {asked!r:.80}"
+            )
         deadline = asyncio.get_running_loop().time() + timeout_s
         wanted = asked.properties
         cluster, client = wanted.get(Property.CLUSTER), wanted.get(Property.REPLY_TO_CLIENT)

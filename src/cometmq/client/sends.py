@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cometmq.client import validation
+from cometmq.client.arguments import check_queue
 from cometmq.client.bulk import Bulk
 from cometmq.client.choice import ByHash, QueueChoice
 from cometmq.client.delivery import Delivery
@@ -108,6 +109,7 @@ class Sends:
         Raises ClientError when what is chosen is none of the topic's.
         """
         if isinstance(selector, MessageQueue):
+            check_queue("queue", selector)
             if selector.topic != message.topic:
                 raise ClientError(f"{selector} is no queue of the message's topic {message.topic}")
             return selector

@@ -58,9 +58,11 @@ class TableSink:
     def __init__(
         self, connect: Callable[[], Any], table: str, *, paramstyle: str = "qmark"
     ) -> None:
-        if not _NAME.fullmatch(table):
-            raise SettingsError(f"{table!r} is no name of a table")
-        mark = _MARKS.get(paramstyle)
+        if not callable(connect):
+            raise SettingsError(f"connect is {connect!r}; it must be a function without arguments")
+        if not isinstance(table, str) or not _NAME.fullmatch(table):
+            raise SettingsError(f"table is {table!r}, which is no name of a table")
+        mark = _MARKS.get(paramstyle) if isinstance(paramstyle, str) else None
         if mark is None:
             raise SettingsError(f"paramstyle is {paramstyle!r}; it must be {', '.join(_MARKS)}")
         self._connect, self._table = connect, table
@@ -71,6 +73,8 @@ class TableSink:
 
     def schema(self, body_type: str = "BLOB") -> str:
         """Return a CREATE TABLE statement; PostgreSQL's `body_type` is BYTEA."""
+        if not isinstance(body_type, str):
+            raise SettingsError(f"body_type is {body_type!r}; it must be a type of SQL, as 'BLOB'")
         columns = ", ".join(f"{name} {kind or body_type}" for name, kind in _TYPES.items())
         return (
             f"CREATE TABLE IF NOT EXISTS {self._table} "

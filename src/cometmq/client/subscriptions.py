@@ -15,7 +15,7 @@ from cometmq.client.handlers import is_async
 from cometmq.client.pull import Filter, filter_of
 from cometmq.errors import ClientError
 from cometmq.model.selector import MessageSelector
-from cometmq.model.subscription import TAG, SubscriptionData
+from cometmq.model.subscription import SQL92, TAG, SubscriptionData
 from cometmq.model.topic import retry_topic_of
 from cometmq.rules.tags import expression_problem, split_expression
 from cometmq.wire.java_hash import java_hash
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 def selector_of(topic: str, expression: str | MessageSelector) -> MessageSelector:
     """The selector that a user's expression means. Raises ClientError when it means none."""
     if isinstance(expression, MessageSelector) and expression.expression_type != TAG:
+        if expression.expression_type != SQL92 or not isinstance(expression.expression, str):
+            raise ClientError(
+                f"subscribe to {topic}: the expression is {expression!r:.120}; make it with "
+                "MessageSelector.by_tag or MessageSelector.by_sql"
+            )
         if not expression.expression.strip():
             raise ClientError(f"subscribe to {topic}: the condition is empty")
         return expression

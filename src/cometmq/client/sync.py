@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, Unpack, cast
 
 from cometmq.client import validation
 from cometmq.client.admin import AsyncAdmin
+from cometmq.client.arguments import check_function
 from cometmq.client.crossing import Crossing
 from cometmq.client.direct import Unsent
 from cometmq.client.producer import AsyncProducer
@@ -167,6 +168,7 @@ class Producer:
         True commits, False rolls back, None leaves it to the broker, which asks the producer's
         `check`; so does an exception, which is raised on. Other errors are those of send.
         """
+        check_function("local", local, "a function of the message")
         if iscoroutinefunction(local):
             inner = self._inner.send_in_transaction(message, local, timeout_s)
             return self._crossing.call(inner)

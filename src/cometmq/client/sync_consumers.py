@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from cometmq.client.arguments import checked_queues
 from cometmq.client.crossing import Crossing
 from cometmq.client.lite_pull import AsyncLitePullConsumer
 from cometmq.client.push_consumer import AsyncPushConsumer
@@ -186,7 +187,7 @@ class LitePullConsumer:
 
         Raises ClientError after `subscribe`.
         """
-        wanted = list(queues)
+        wanted = checked_queues("queues", queues)
         if self._crossing.is_entered:
             self._crossing.portal.run(lambda: self._inner.assign(wanted))
         else:

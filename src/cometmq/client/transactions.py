@@ -16,7 +16,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Self
 
 from cometmq.client.decode import message_of
-from cometmq.client.validation import check_kind
+from cometmq.client.validation import check_kind, check_timeout
 from cometmq.errors import (
     BrokerError,
     ClientError,
@@ -239,6 +239,7 @@ class AsyncTransaction:
         """
         if self._state is not None:
             raise ClientError("this transaction has ended; nothing can be sent in it any more")
+        check_timeout(timeout_s)
         result = await self._find().send_half(message, timeout_s)
         self._halves.append((message.topic, result))
         return result
@@ -252,6 +253,7 @@ class AsyncTransaction:
         """
         if self._state is not None:
             raise ClientError("this transaction has ended already")
+        check_timeout(timeout_s)
         self._state = state_of(state)
         transactions, refused = self._find(), None
         deadline = asyncio.get_running_loop().time() + timeout_s

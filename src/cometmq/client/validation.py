@@ -81,7 +81,7 @@ def check_message(message: Message, body_bytes_max: int) -> None:
 
 def check_timeout(timeout_s: object) -> None:
     """Raise ClientError unless it is a time to wait."""
-    if not isinstance(timeout_s, int | float) or not timeout_s > 0:
+    if type(timeout_s) not in (int, float) or not timeout_s > 0:  # type: ignore[operator]
         raise ClientError(
             f"timeout_s is {timeout_s!r}; it must be a number of seconds, more than 0"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
+from cometmq.errors import ClientError
 from cometmq.model.subscription import ALL, SQL92, TAG
 
 
@@ -20,6 +21,7 @@ class MessageSelector(NamedTuple):
     @classmethod
     def by_tag(cls, expression: str) -> Self:
         """Take messages by tag: "*" for all, or tags joined by "||"."""
+        _check("expression", expression)
         return cls(expression, TAG)
 
     @classmethod
@@ -28,4 +30,10 @@ class MessageSelector(NamedTuple):
 
         The broker needs enablePropertyFilter=true.
         """
+        _check("condition", condition)
         return cls(condition, SQL92)
+
+
+def _check(name: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise ClientError(f"the {name} of a MessageSelector is {text!r:.80}; it must be a text")

@@ -38,6 +38,10 @@ class BreakerLimits:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
+        for name in ("keys", "results"):
+            _check(name, getattr(self, name), (int,), "a whole number")
+        for name in ("share", "memory_s", "pause_s", "pause_most_s"):
+            _check(name, getattr(self, name), (int, float), "a number")
         if not (2 <= self.keys <= self.results <= 10_000):
             raise SettingsError(
                 f"the breaker has keys={self.keys} and results={self.results}: keys must be at "
@@ -47,6 +51,11 @@ class BreakerLimits:
             raise SettingsError(f"the breaker has share={self.share}: it must be within 0 and 1")
         if not (0 < self.pause_s <= self.pause_most_s and self.memory_s > 0):
             raise SettingsError("the breaker's times must be more than 0, pause_most_s the longest")
+
+
+def _check(name: str, value: object, kinds: tuple[type, ...], wanted: str) -> None:
+    if type(value) not in kinds:
+        raise SettingsError(f"the breaker has {name}={value!r}: it must be {wanted}")
 
 
 class Breaker:

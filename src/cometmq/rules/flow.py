@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cometmq.errors import SettingsError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
@@ -23,6 +25,17 @@ class FlowLimits:
     span: int = 2000
     topic_count: int | None = None
     topic_size_mib: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no limit; how large they may be is the consumer's to say."""
+        for name in ("count", "size_mib", "span", "topic_count", "topic_size_mib"):
+            value = getattr(self, name)
+            if value is None and name.startswith("topic_"):
+                continue
+            if type(value) is not int or value < 1:
+                raise SettingsError(
+                    f"flow.{name} is {value!r}; it must be a whole number, 1 or more"
+                )
 
     @property
     def is_shared(self) -> bool:

@@ -1,0 +1,447 @@
+"""Wrong arguments, each in its turn: one sentence that names them, and nothing is sent before it.
+
+Walks the public callables of both colours: for each there are arguments that fit, and for each
+argument several that do not. What is raised must be one of our errors, or a TypeError or ValueError
+that says which argument is wrong. A callable that is new must be added here, or the test fails.
+"""
+
+import asyncio
+import inspect
+import re
+
+import pytest
+
+import cometmq
+from client.scripted import BROKER, TOPIC, ScriptedPeer
+from cometmq import (
+    Admin,
+    AsyncAdmin,
+    AsyncLitePullConsumer,
+    AsyncProducer,
+    AsyncPushConsumer,
+    BreakerLimits,
+    FailurePolicy,
+    FlowLimits,
+    LitePullConsumer,
+    Message,
+    MessageExt,
+    MessageQueue,
+    MessageSelector,
+    OnFailure,
+    Producer,
+    PushConsumer,
+    RetryLater,
+    TableSink,
+    by_hash,
+)
+from cometmq.client.consumer_options import PushSettings
+from cometmq.client.lite_options import LiteSettings
+from cometmq.client.producer_options import ProducerSettings
+from cometmq.errors import CometError
+from cometmq.rules.failure_policy import Ending
+from cometmq.wire.codes import RequestCode
+
+HARMLESS = {
+    RequestCode.HEART_BEAT,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC,
+    RequestCode.UNREGISTER_CLIENT,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.QUERY_CONSUMER_OFFSET,
+    RequestCode.PULL_MESSAGE,
+    RequestCode.LITE_PULL_MESSAGE,
+}
+"""What a client asks by itself, wrong arguments or not."""
+
+TEXT = [None, 5, b"x", ["x"]]
+NAME = [*TEXT, "", "a b"]
+BODY = [None, "text", 5, b""]
+NUMBER = [None, "x", -1, 1.5, True]
+SECONDS = [None, "x", -1, float("nan"), True]
+FLAG = ["x", 5]
+QUEUE = [None, 5, "q", ("t", "b"), MessageQueue(TOPIC, BROKER, "x"), MessageQueue(5, BROKER, 0)]
+QUEUES = [None, 5, "x", [5], MessageQueue(TOPIC, BROKER, 0)]
+MESSAGE = [None, 5, "x", b"x", [1]]
+MESSAGES = [None, 5, "x", [5], Message(TOPIC, b"x")]
+FUNCTION = [None, 5, "x"]
+EXPRESSION = [None, 5, b"x", ["a"], MessageSelector(5), MessageSelector("a > 1", "XPATH")]
+OFFSETS = [5, "x", [1], {1: 2}, {MessageQueue(TOPIC, BROKER, 0): "x"}]
+
+message = Message(TOPIC, b"x")
+queue = MessageQueue(TOPIC, BROKER, 0)
+asked = MessageExt(TOPIC, 0, 0, b"x", b"", 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0, BROKER)
+a_queue = [5, "q", ("t", "b"), MessageQueue("other", BROKER, 0), MessageQueue(TOPIC, BROKER, "x")]
+
+SENDING = {"message": MESSAGE, "timeout_s": SECONDS, "queue": a_queue}
+PRODUCER = {
+    "send": ((message,), SENDING),
+    "send_async": ((message,), SENDING),
+    "send_oneway": ((message,), {"message": MESSAGE, "queue": a_queue}),
+    "send_batch": (([message],), {"messages": MESSAGES, "timeout_s": SECONDS}),
+    "send_many": (([message],), {"messages": MESSAGES, "timeout_s": SECONDS}),
+    "send_in_transaction": (
+        (message, lambda message: True),
+        {"message": MESSAGE, "local": FUNCTION, "timeout_s": SECONDS},
+    ),
+    "request": ((message,), {"message": MESSAGE, "timeout_s": SECONDS}),
+    "reply": (
+        (asked, b"x"),
+        {"request": [*MESSAGE, message], "body": BODY, "timeout_s": SECONDS},
+    ),
+    "queues": ((TOPIC,), {"topic": NAME}),
+}
+PUSH = {
+    "subscribe": (
+        (TOPIC, "*", print),
+        {
+            "topic": NAME,
+            "expression": EXPRESSION,
+            "handler": FUNCTION,
+            "on_failure": [5, "x", {Exception: 5}, {"x": OnFailure.skip()}],
+        },
+    ),
+    "wait": ((), {"timeout_s": ["x", -1, float("nan")]}),
+}
+LITE = {
+    "poll": ((0.01,), {"timeout_s": ["x", None, float("nan")], "max_count": [0, -1, "x", 1.5]}),
+    "commit": ((), {"offsets": OFFSETS}),
+    "committed": ((queue,), {"queue": QUEUE}),
+    "position": ((queue,), {"queue": QUEUE}),
+    "seek": ((queue, 0), {"queue": QUEUE, "offset": NUMBER}),
+    "seek_to_begin": ((queue,), {"queue": QUEUE}),
+    "seek_to_end": ((queue,), {"queue": QUEUE}),
+    "pause": (([queue],), {"queues": QUEUES}),
+    "resume": (([queue],), {"queues": QUEUES}),
+    "fetch_message_queues": ((TOPIC,), {"topic": NAME}),
+    "offset_for_timestamp": ((queue, 0), {"queue": QUEUE, "timestamp_ms": NUMBER}),
+    "min_offset": ((queue,), {"queue": QUEUE}),
+    "max_offset": ((queue,), {"queue": QUEUE}),
+    "pull": (
+        (queue,),
+        {
+            "queue": QUEUE,
+            "expression": EXPRESSION,
+            "offset": NUMBER,
+            "max_count": [*NUMBER, 0],
+            "block_s": [None, "x", -1, 31, float("nan")],
+        },
+    ),
+    "assign": (([queue],), {"queues": QUEUES}),
+}
+LITE_UNSTARTED = {"subscribe": ((TOPIC,), {"topic": NAME, "expression": EXPRESSION})}
+ADMIN = {
+    "topics": ((), {"with_system": FLAG}),
+    "create_topic": (
+        (TOPIC,),
+        {
+            "topic": NAME,
+            "queues": [*NUMBER, 0],
+            "perm": [*NUMBER, 8],
+            "order": FLAG,
+            "brokers": [5, "x", [5]],
+        },
+    ),
+    "create_ordered_topic": (
+        (TOPIC,),
+        {"topic": NAME, "perm": [*NUMBER, 8], "groups": [5, "x", [5], ["a b"]]},
+    ),
+    "queues": ((TOPIC,), {"topic": NAME}),
+    "topic_stats": ((TOPIC,), {"topic": NAME}),
+    "group_offsets": (("g", TOPIC), {"group": NAME, "topic": NAME}),
+    "consume_stats": (("g", TOPIC), {"group": NAME, "topic": NAME}),
+    "set_group_offsets": (("g", {queue: 0}), {"group": NAME, "offsets": [None, *OFFSETS]}),
+}
+TRANSACTION = {
+    "send": ((message,), {"message": MESSAGE, "timeout_s": SECONDS}),
+    "end": ((True,), {"state": [5, "x"], "timeout_s": SECONDS}),
+}
+FREE = {
+    by_hash: (("k",), {"key": [None, 1.5, b"x", True], "is_long": FLAG}),
+    BreakerLimits: (
+        (),
+        {
+            "keys": [None, "x", 1, 2.5, True],
+            "share": [None, "x", 0, 2, float("nan"), True],
+            "results": [None, "x", 1, 50.5],
+            "memory_s": SECONDS,
+            "pause_s": SECONDS,
+            "pause_most_s": SECONDS,
+        },
+    ),
+    FlowLimits: (
+        (),
+        {
+            "count": [*NUMBER, 0],
+            "size_mib": [*NUMBER, 0],
+            "span": [*NUMBER, 0],
+            "topic_count": ["x", -1, 0, 1.5],
+            "topic_size_mib": ["x", -1, 0, 1.5],
+        },
+    ),
+    FailurePolicy: (
+        (),
+        {
+            "ending": [None, 5, "SKIP"],
+            "after": NUMBER,
+            "pause_ms": ["x", -1, 1.5],
+            "pause_most_ms": ["x", -1, 1.5],
+        },
+    ),
+    OnFailure.block: ((), {"pause_ms": ["x", -1, 1.5], "pause_most_ms": ["x", -1, 1.5]}),
+    OnFailure.retry: (
+        (1,),
+        {"times": NUMBER, "then": [5, "x"], "pause_ms": ["x", 1], "pause_most_ms": ["x", 1]},
+    ),
+    OnFailure.dead_letter: ((), {"after": NUMBER}),
+    OnFailure.skip: ((), {"after": NUMBER}),
+    OnFailure.stop: ((), {"after": NUMBER}),
+    OnFailure.store: ((print,), {"sink": FUNCTION, "after": NUMBER}),
+    TableSink: (
+        (print, "t"),
+        {"connect": FUNCTION, "table": [None, 5, "a b", ""], "paramstyle": [None, 5, "x", []]},
+    ),
+    TableSink(print, "t").schema: ((), {"body_type": [None, 5]}),
+    RetryLater: ((), {"delay_level": [None, "x", 1.5, -2], "suspend_ms": ["x", 1.5, -5]}),
+    MessageSelector.by_tag: (("a",), {"expression": [None, 5, b"x"]}),
+    MessageSelector.by_sql: (("a > 1",), {"condition": [None, 5, b"x"]}),
+}
+"""What needs no client."""
+COLOURS = [
+    (Producer, AsyncProducer, PRODUCER, {"transaction", "start", "stop"}),
+    (PushConsumer, AsyncPushConsumer, PUSH, {"start", "stop", "pause", "resume"}),
+    (LitePullConsumer, AsyncLitePullConsumer, {**LITE, **LITE_UNSTARTED}, {"start", "stop"}),
+    (Admin, AsyncAdmin, ADMIN, {"start", "stop", "clusters"}),
+]
+
+
+def wrongs(table):
+    """Each callable with one wrong argument: its name, what fits, which is wrong, and how."""
+    return [
+        pytest.param(name, fitting, argument, value, id=f"{name}-{argument}={value!r:.30}")
+        for name, (fitting, wrong) in table.items()
+        for argument, values in wrong.items()
+        for value in values
+    ]
+
+
+def call(function, fitting, argument, value):
+    bound = inspect.signature(function).bind(*fitting)
+    bound.arguments[argument] = value
+    signature = inspect.signature(function)
+    kinds = {name: one.kind for name, one in signature.parameters.items()}
+    by_name = [inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    assert kinds[argument] in by_name
+    return function(**bound.arguments)
+
+
+def check(error, argument):
+    """Whether the error is a sentence that a user can act on."""
+    text = str(error)
+    assert isinstance(error, CometError | TypeError | ValueError), repr(error)
+    raw = r"object (is not|has no)|not supported between|unhashable|argument must be|\bNoneType\b"
+    assert text, repr(error)
+    assert "\n" not in text
+    assert not re.search(raw, text), f"a raw error: {error!r}"
+    if not isinstance(error, CometError):
+        assert argument in text, repr(error)
+
+
+@pytest.fixture(scope="module")
+def peer():
+    peer = ScriptedPeer()
+    yield peer
+    peer.close()
+
+
+def sent(peer):
+    return [RequestCode(one.code).name for one in list(peer.received) if one.code not in HARMLESS]
+
+
+def refused(peer, function, fitting, argument, value):
+    before = len(sent(peer))
+
+    def whole():
+        found = call(function, fitting, argument, value)
+        return found.result(10) if hasattr(found, "result") else found
+
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is what this is about
+        whole()
+    check(caught.value, argument)
+    assert sent(peer)[before:] == []
+
+
+async def refused_async(peer, function, fitting, argument, value):
+    before = len(sent(peer))
+
+    async def whole():
+        found = call(function, fitting, argument, value)
+        return await found if inspect.isawaitable(found) else found
+
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        await whole()
+    check(caught.value, argument)
+    assert sent(peer)[before:] == []
+
+
+@pytest.fixture(scope="module")
+def producer(peer):
+    with Producer("g", namesrv=peer.addr) as producer:
+        yield producer
+
+
+@pytest.mark.parametrize(("name", "fitting", "argument", "value"), wrongs(PRODUCER))
+def test_a_blocking_producer_refuses(peer, producer, name, fitting, argument, value):
+    refused(peer, getattr(producer, name), fitting, argument, value)
+
+
+@pytest.fixture(scope="module")
+def lite(peer):
+    with LitePullConsumer("g", namesrv=peer.addr) as consumer:
+        consumer.assign([queue])
+        yield consumer
+
+
+@pytest.mark.parametrize(("name", "fitting", "argument", "value"), wrongs(LITE))
+def test_a_blocking_lite_pull_consumer_refuses(peer, lite, name, fitting, argument, value):
+    refused(peer, getattr(lite, name), fitting, argument, value)
+    assert lite.assigned in ([], [queue])
+
+
+@pytest.fixture(scope="module")
+def admin(peer):
+    with Admin(namesrv=peer.addr) as admin:
+        yield admin
+
+
+@pytest.mark.parametrize(("name", "fitting", "argument", "value"), wrongs(ADMIN))
+def test_a_blocking_admin_refuses(peer, admin, name, fitting, argument, value):
+    refused(peer, getattr(admin, name), fitting, argument, value)
+
+
+@pytest.mark.parametrize(("name", "fitting", "argument", "value"), wrongs(TRANSACTION))
+def test_a_blocking_transaction_refuses(peer, producer, name, fitting, argument, value):
+    refused(peer, getattr(producer.transaction(), name), fitting, argument, value)
+
+
+UNSTARTED = {PushConsumer: PUSH, LitePullConsumer: LITE_UNSTARTED}
+
+
+@pytest.mark.parametrize(("kind", "table"), UNSTARTED.items())
+def test_consumers_refuse_before_they_start(peer, kind, table):
+    for name, fitting, argument, value in (one.values for one in wrongs(table)):
+        if name != "wait":
+            made = kind("g", namesrv=peer.addr)
+            try:
+                refused(peer, getattr(made, name), fitting, argument, value)
+            except BaseException as error:
+                raise AssertionError(f"{name}({argument}={value!r}): {error}") from error
+
+
+def test_a_running_push_consumer_refuses(peer):
+    consumer = PushConsumer("g2", namesrv=peer.addr)
+    consumer.subscribe(TOPIC, "*", print)
+    with consumer:
+        for value in PUSH["wait"][1]["timeout_s"]:
+            refused(peer, consumer.wait, (), "timeout_s", value)
+
+
+ASYNC = [
+    (AsyncProducer, PRODUCER, ()),
+    (AsyncLitePullConsumer, LITE, ([queue],)),
+    (AsyncAdmin, ADMIN, ()),
+]
+
+
+@pytest.mark.parametrize(("kind", "table", "assigned"), ASYNC)
+def test_the_asyncio_face_refuses_the_same(peer, kind, table, assigned):
+    async def story():
+        client = kind(namesrv=peer.addr) if kind is AsyncAdmin else kind("g3", namesrv=peer.addr)
+        async with client:
+            for queues in assigned:
+                client.assign(queues)
+            for name, fitting, argument, value in (one.values for one in wrongs(table)):
+                try:
+                    await refused_async(peer, getattr(client, name), fitting, argument, value)
+                except AssertionError as error:
+                    raise AssertionError(f"{name}({argument}={value!r}): {error}") from error
+            if kind is AsyncProducer:
+                for name, fitting, argument, value in (one.values for one in wrongs(TRANSACTION)):
+                    method = getattr(client.transaction(), name)
+                    await refused_async(peer, method, fitting, argument, value)
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+@pytest.mark.parametrize(
+    ("function", "fitting", "argument", "value"),
+    [
+        pytest.param(one, fitting, argument, value, id=f"{one.__name__}-{argument}={value!r:.20}")
+        for one, (fitting, wrong) in FREE.items()
+        for argument, values in wrong.items()
+        for value in values
+    ],
+)
+def test_what_needs_no_client_refuses(peer, function, fitting, argument, value):
+    if function is FailurePolicy and argument != "ending":
+        function = lambda **given: FailurePolicy(ending=Ending.SKIP, **given)  # noqa: E731
+        with pytest.raises((CometError, TypeError, ValueError)) as caught:
+            function(**{argument: value})
+        check(caught.value, argument)
+    else:
+        refused(peer, function, fitting, argument, value)
+
+
+SETTINGS = [
+    (Producer, ProducerSettings),
+    (AsyncProducer, ProducerSettings),
+    (PushConsumer, PushSettings),
+    (AsyncPushConsumer, PushSettings),
+    (LitePullConsumer, LiteSettings),
+    (AsyncLitePullConsumer, LiteSettings),
+]
+OBJECT = object()
+
+
+@pytest.mark.parametrize(("kind", "settings"), SETTINGS)
+def test_every_setting_refuses_what_it_cannot_be(kind, settings):
+    for name in settings.__annotations__:
+        for value in (OBJECT, 3.5j, [OBJECT]):
+            given = {"namesrv": "127.0.0.1:1", name: value}
+            if name == "key":
+                given["order"] = "key"
+            try:
+                kind("g", **given)
+            except (CometError, TypeError, ValueError) as error:
+                caught = error
+            else:
+                raise AssertionError(f"{name}={value!r} is taken")
+            check(caught, name)
+            assert name in str(caught), f"{name}={value!r}: {caught}"
+    for group in NAME:
+        with pytest.raises(CometError, match="group"):
+            kind(group, namesrv="127.0.0.1:1")
+
+
+@pytest.mark.parametrize("kind", [Admin, AsyncAdmin])
+def test_an_admin_refuses_settings_that_cannot_be(kind):
+    for given in ({"namesrv": 5}, {"namesrv": [5]}, {"namesrv": "x"}):
+        with pytest.raises(CometError, match=r"namesrv|address"):
+            kind(**given)
+    for timeout_s in SECONDS:
+        with pytest.raises(CometError, match="timeout_s"):
+            kind(namesrv="127.0.0.1:1", timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize(("blocking", "asyncio_one", "table", "without"), COLOURS)
+def test_nothing_public_is_left_out(blocking, asyncio_one, table, without):
+    """A method that is new must say here what does not fit."""
+    for kind in (blocking, asyncio_one):
+        methods = {
+            name: found
+            for name, found in vars(kind).items()
+            if not name.startswith("_") and inspect.isfunction(found)
+        }
+        assert set(methods) == set(table) | without
+        for name, (_, wrong) in table.items():
+            assert set(wrong) == set(inspect.signature(methods[name]).parameters) - {"self"}, name
+    functions = {name for name in cometmq.__all__ if inspect.isfunction(getattr(cometmq, name))}
+    assert functions == {"by_hash"}
