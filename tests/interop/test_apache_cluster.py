@@ -143,7 +143,7 @@ def test_our_broker_registers_at_apaches_name_server(
 def test_apaches_broker_registers_at_our_name_server(
     apache_jars: Path, java_program: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    names = ServerProcess(["namesrv", "-p", "0"])
+    names = ServerProcess(["namesrv", "-p", "0", "--set", "kvConfigPath="])
     where = str(names.facts["namesrv"])
     broker: ApacheCluster | None = None
     try:

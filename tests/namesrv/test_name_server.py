@@ -61,7 +61,8 @@ class Watch:
 async def serving(
     clock: Watch | None = None, conf: Path | None = None, **settings: Any
 ) -> AsyncIterator[NameServer]:
-    server = NameServer.open(NamesrvSettings(listen_port=0, **settings), clock=clock, conf=conf)
+    settings = {"listen_port": 0, "kv_config_path": "", **settings}
+    server = NameServer.open(NamesrvSettings(**settings), clock=clock, conf=conf)
     await server.start()
     try:
         yield server
@@ -310,6 +311,59 @@ def test_texts_are_kept_across_a_restart_where_a_file_is_given(tmp_path: Path) -
 
     run(story())
     assert json.loads(path.read_bytes()) == {"configTable": {"n": {"k": "v"}}}
+
+
+def test_order_configuration_outlives_a_restart_where_apache_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    default = NamesrvSettings().kv_config_path
+    conf = {"namespace": "ORDER_TOPIC_CONFIG", "key": "t"}
+
+    async def story() -> None:
+        async with serving(kv_config_path=default) as server:
+            channel = await connect(server.address)
+            await ask(channel, RequestCode.PUT_KV_CONFIG, value="a:4;b:4", **conf)
+            channel.close()
+        async with serving(kv_config_path=default, order_message_enable=True) as server:
+            channel = await connect(server.address)
+            answer = await register(channel, "t", "u")
+            assert lists.decode_kv_table(answer.body) == {"t": "a:4;b:4"}
+            answer = await ask(channel, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t")
+            assert route.decode_route(answer.body).order_topic_conf == "a:4;b:4"
+            await ask(channel, RequestCode.DELETE_KV_CONFIG, **conf)
+            channel.close()
+        async with serving(kv_config_path=default) as server:
+            channel = await connect(server.address)
+            assert (await ask(channel, RequestCode.GET_KV_CONFIG, **conf)).code != 0
+            channel.close()
+
+    run(story())
+    assert (tmp_path / "namesrv" / "kvConfig.json").is_file()
+
+
+def test_many_texts_at_once_are_all_kept_and_a_full_disk_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "kv.json"
+
+    async def story() -> None:
+        async with serving(kv_config_path=str(path)) as server:
+            channel = await connect(server.address)
+            code = RequestCode.PUT_KV_CONFIG
+            keys = [str(number) for number in range(50)]
+            await asyncio.gather(
+                *(ask(channel, code, namespace="n", key=key, value="v" + key) for key in keys)
+            )
+            path.with_name("kv.json.tmp").mkdir()  # writing there fails
+            answer = await ask(channel, code, namespace="n", key="0", value="new")
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "the KV configuration cannot be written" in (answer.remark or "")
+            answer = await ask(channel, RequestCode.GET_KV_CONFIG, namespace="n", key="0")
+            assert answer.ext == {"value": "v0"}
+            channel.close()
+        kept = json.loads(path.read_bytes())
+        assert kept == {"configTable": {"n": {key: "v" + key for key in keys}}}
+
+    run(story())
 
 
 def test_a_damaged_file_of_texts_is_one_sentence(tmp_path: Path) -> None:

@@ -207,11 +207,10 @@ class Broker:
         )
         table.update(live.table())
         settle = partial(_settle, store)
+        tables, aside = (state.topics, state.groups), store.aside
         for code in codes.MAKERS:
-            table[code] = Announced(
-                table[code], state.topics, state.groups, self._outbound, settle, _why_not
-            )
-        table.update({code: Patient(table[code], store.aside) for code in codes.READERS})
+            table[code] = Announced(table[code], *tables, aside, self._outbound, settle, _why_not)
+        table.update({code: Patient(table[code], aside) for code in codes.READERS})
         self._edge = Edge(
             table, settle=settle, failed=_why_not, fallback=codes.unsupported, always=codes.ALWAYS
         )

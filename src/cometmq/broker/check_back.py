@@ -22,6 +22,7 @@ from cometmq.broker.transactions import CHECK_TIMES, IMMUNITY, copy_of, goal_of
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from cometmq.rules.half import Ended, Fate, fate_of, offsets_of
+from cometmq.store.file_row import NotInMemory
 from cometmq.store.results import Draft, GetStatus, PutStatus
 from cometmq.wire import msg_id, properties, stored
 from cometmq.wire.codes import RequestCode
@@ -129,13 +130,16 @@ class CheckBack:
     async def check(self) -> None:
         """Do one round: over all half messages that are old enough, in small steps."""
         asked, discarded = self.asked, self.discarded
-        self._catch_up()
+        await self._store.aside.ask(self._catch_up)
         end = self._store.max_offset(HALF_TOPIC, 0)
         loop = asyncio.get_running_loop()
         until = loop.time() + ROUND_S
         is_going = True
         while is_going and loop.time() < until:
-            is_going = self._step(end)
+            try:
+                is_going = self._step(end)
+            except NotInMemory as missing:
+                await self._store.aside.fetch(missing)
             await asyncio.sleep(0)
         if self._has_copied:
             await self._save()
@@ -170,25 +174,33 @@ class CheckBack:
         self._ops_read = max(self._ops_read, first)
 
     def _step(self, end: int) -> bool:
-        """Read ops, or else judge some half messages; False when the round is over."""
+        """Read ops, or else judge some half messages; False when the round is over.
+
+        NotInMemory: the next one must be fetched; those before it are done with.
+        """
         if self._read_ops():
             return True
         copies: list[Copy] = []
         left, is_going = _STEP, True
-        while left > 0 and is_going:
-            is_ended = self.half_offset in self._ended
-            is_going = self.half_offset < end and (is_ended or self._pass(self.half_offset, copies))
-            if is_going:
-                self.half_offset += 1
-                left -= 1 if is_ended else _STEPS_OF_OPEN
-        self._move_on(copies)
+        try:
+            while left > 0 and is_going:
+                is_ended = self.half_offset in self._ended
+                is_going = self.half_offset < end and (
+                    is_ended or self._pass(self.half_offset, copies)
+                )
+                if is_going:
+                    self.half_offset += 1
+                    left -= 1 if is_ended else _STEPS_OF_OPEN
+        finally:
+            self._move_on(copies)
         return is_going
 
     def _read_ops(self) -> bool:
         """Note what some op messages say; False when all were read."""
         if len(self._highest) >= OPS_MAX:
             return False
-        got = self._store.get(OP_HALF_TOPIC, 0, self._ops_read, _PULL_COUNT, _PULL_BYTES)
+        read = partial(self._store.get, OP_HALF_TOPIC, 0, self._ops_read, _PULL_COUNT, _PULL_BYTES)
+        got = self._store.aside.at_once(read)
         if got.status is not GetStatus.FOUND or got.next_offset <= self._ops_read:
             return False
         for record in stored.iterate(got.body):
@@ -214,10 +226,11 @@ class CheckBack:
         """Do with an open half message what is due; False where the round must stop before it."""
         if offset in self._transactions.ending:
             return False
-        entry = self._store.entry(HALF_TOPIC, 0, offset)
+        ask = self._store.aside.at_once
+        entry = ask(partial(self._store.entry, HALF_TOPIC, 0, offset))
         if entry is None:
             return False
-        record = self._store.record_at(entry[0])
+        record = ask(partial(self._store.record_at, entry[0]))
         try:
             half = stored.decode(record) if record else None
         except ProtocolError as error:

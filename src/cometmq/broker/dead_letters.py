@@ -58,6 +58,7 @@ class DeadLetters:
         Fills in DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID; `draft.topic` is what is used as the
         origin when the message has never been tried again. What does not fit beside the message's
         own properties is left out, and at last the longest of these; the reason then names them.
+        NotInMemory: nothing was done; fetch that, and bury the message again.
         """
         raw, topic = draft.properties, dlq_topic_of(group)
         origin = origin_of(raw)
@@ -98,15 +99,16 @@ class DeadLetters:
 
     def _begin(self, topic: str) -> dict[bytes, Placed]:
         """Read the newest letters of a queue; the others will be read in the background."""
+        ask = self._store.aside.at_once
         end = self._store.max_offset(topic, 0)
-        first = max(self._store.min_offset(topic, 0), end - ORIGINS_MAX)
-        offset = max(first, end - _AT_ONCE)
-        if first < offset:
-            self._unread[topic] = range(first, offset)
+        first = max(ask(partial(self._store.min_offset, topic, 0)), end - ORIGINS_MAX)
+        start = offset = max(first, end - _AT_ONCE)
         known: dict[bytes, Placed] = {}
         while offset < end:
-            got = self._store.get(topic, 0, offset, _PULL_COUNT, _PULL_BYTES)
+            got = ask(partial(self._store.get, topic, 0, offset, _PULL_COUNT, _PULL_BYTES))
             offset = _learn(known, got, offset, end)
+        if first < start:
+            self._unread[topic] = range(first, start)
         return known
 
     async def read_back(self) -> None:
@@ -115,7 +117,7 @@ class DeadLetters:
             self._has_begun = True
             dead = [name for name in self._topics.table if is_dlq_topic(name)]
             for topic in dead[-GROUPS_MAX:] if self._deduplicate else ():
-                self._known(topic)
+                await self._store.aside.again(partial(self._known, topic))
                 await asyncio.sleep(0)
         while self._unread:
             topic, span = self._unread.popitem()

@@ -1,9 +1,9 @@
 """Delayed messages: held back on a level's queue, delivered when due, none lost by a restart.
 
 Owns the queues of SCHEDULE_TOPIC_XXXX (level L waits in queue L - 1), how far each level has been
-delivered, and config/delayOffset.json. An entry of these queues carries its due time where others
-carry a tag code, so a changed level table does not move what waits already; `delay_runs` says what
-that means for the order.
+delivered, and config/delayOffset.json. What is not in memory is fetched by a thread first. An entry
+of these queues carries its due time where others carry a tag code, so a changed level table does
+not move what waits already; `delay_runs` says what that means for the order.
 Invariants: nothing is delivered early; the file never names a place whose messages are not safe;
 a record that makes no sense is passed over, and a disk that fails ends no level's delivery.
 Java: ScheduleMessageService, HookUtils.
@@ -21,6 +21,7 @@ from cometmq.broker.fitting import fit
 from cometmq.broker.tag_codes import delay_level
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import SCHEDULE_TOPIC, DataVersion
+from cometmq.store.file_row import NotInMemory
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import properties, stored
 from cometmq.wire.bodies.topic import version_fields, version_of
@@ -68,6 +69,8 @@ class Delays:
         self._writing: asyncio.Future[None] | None = None
         self._is_moved, self._next_due_ms = asyncio.Event(), 0
         self._failing: set[int] = set()
+        self._missing: dict[int, NotInMemory] = {}
+        """Levels that wait for the disk, and for what."""
         waiting = [queue_id for topic, queue_id in store.queues() if topic == SCHEDULE_TOPIC]
         self._levels_max = max(levels.max_level, *(queue_id + 1 for queue_id in waiting), 0)
         """Levels looked at: also those that a shorter table left behind."""
@@ -98,6 +101,9 @@ class Delays:
         while True:
             self._is_moved.clear()
             wait_s = self.deliver_due()
+            if self._missing:
+                await self._fetch()
+                continue
             if wait_s <= 0:
                 await asyncio.sleep(0)
                 continue
@@ -106,6 +112,15 @@ class Delays:
                     await self._is_moved.wait()
             except TimeoutError:
                 continue
+
+    async def _fetch(self) -> None:
+        """Have a thread read what the next messages of some levels need."""
+        missing, self._missing = self._missing, {}
+        for level, what in missing.items():
+            try:
+                await self._store.aside.fetch(what)
+            except OSError as error:
+                await asyncio.sleep(self._failed(level, error))
 
     def deliver_due(self) -> float:
         """Deliver what is due, at most a burst of each level; return seconds until the next is."""
@@ -195,17 +210,24 @@ class Delays:
 
     def _try_level(self, level: int) -> float:
         """Deliver a level; when the disk fails, say so and come back to it."""
+        ask = self._store.aside.at_once
         try:
-            wait_s = min([self._deliver_run(level, run) for run in self._runs[level]])
+            wait_s = min([ask(partial(self._deliver_run, level, run)) for run in self._runs[level]])
+        except NotInMemory as missing:
+            self._missing[level] = missing
+            return 0.0
         except OSError as error:
-            if level not in self._failing:
-                self._failing.add(level)
-                log.warning(
-                    "delayed messages of level %d cannot be read, trying again: %s", level, error
-                )
-            return TROUBLE_S
+            return self._failed(level, error)
         self._failing.discard(level)
         return wait_s
+
+    def _failed(self, level: int, error: OSError) -> float:
+        if level not in self._failing:
+            self._failing.add(level)
+            log.warning(
+                "delayed messages of level %d cannot be read, trying again: %s", level, error
+            )
+        return TROUBLE_S
 
     def _deliver_run(self, level: int, run: Run) -> float:
         store, queue_id = self._store, level - 1

@@ -8,6 +8,7 @@ Java: Configuration, AdminBrokerProcessor (updateBrokerConfig, getBrokerConfig).
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.broker.keep import not_written
@@ -48,6 +49,7 @@ class LiveSettings:
     ) -> None:
         self.broker, self.store, self.net = broker, store, net
         self._file, self._now_ms = file, now_ms
+        self._changing = asyncio.Lock()
         self.version = DataVersion(timestamp=now_ms())
         self.on_broker: list[Callable[[BrokerSettings], None]] = []
         self.on_store: list[Callable[[StoreSettings], None]] = []
@@ -63,11 +65,15 @@ class LiveSettings:
         version = encode_data_version(self.version).decode()
         return Reply(header=GetBrokerConfigResponseHeader(version=version), body=text.encode())
 
-    def change(self, request: Command, _peer: Peer) -> Reply:
+    async def change(self, request: Command, _peer: Peer) -> Reply:
         """Change settings (25): all that the request names, or none and the reason.
 
         The remark says what has no effect here, and whether a restart forgets the change.
         """
+        async with self._changing:
+            return await self._change(request)
+
+    async def _change(self, request: Command) -> Reply:
         try:
             wanted = update(
                 (self.broker, self.store, self.net), request.body.decode("utf-8", "replace")
@@ -78,18 +84,15 @@ class LiveSettings:
             raise Reject(ResponseCode.SYSTEM_ERROR, str(error)) from error
         remarks = list(wanted.warnings)
         if wanted.values:
-            self._keep(wanted)
+            if self._file is not None:
+                await asyncio.to_thread(_save, self._file, wanted.values)
+            self._take(wanted)
             if self._file is None:
                 remarks.append(IN_MEMORY)
         self.version = self.version.next(self._now_ms())
         return Reply(remark="; ".join(remarks) or None)
 
-    def _keep(self, wanted: Update) -> None:
-        if self._file is not None:
-            try:
-                self._file.save(edited(self._file.read(), wanted.values))
-            except OSError as error:
-                raise not_written("settings", error) from error
+    def _take(self, wanted: Update) -> None:
         broker, store = self.broker, self.store
         self.broker, self.store, self.net = wanted.settings
         if self.broker != broker:
@@ -98,3 +101,11 @@ class LiveSettings:
         if self.store != store:
             for adjust_store in self.on_store:
                 adjust_store(self.store)
+
+
+def _save(file: TextFile, values: dict[str, str]) -> None:
+    """In a thread."""
+    try:
+        file.save(edited(file.read(), values))
+    except OSError as error:
+        raise not_written("settings", error) from error

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import CometError, ProtocolError
 from cometmq.net.edge import Reply
+from cometmq.store.file_row import NotInMemory
 from cometmq.wire.bodies.lists import decode_kv_table
 from cometmq.wire.bodies.topic import Registration, TopicTable, encode_registration
 from cometmq.wire.codes import RequestCode
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
     from cometmq.broker.groups import Groups
     from cometmq.broker.topics import Topics
+    from cometmq.model.topic import DataVersion
     from cometmq.net.edge import Answered, Failed, Handler, Settle
     from cometmq.net.peer import Peer
     from cometmq.net.pool import ChannelPool
     from cometmq.settings.broker import BrokerSettings
+    from cometmq.store.aside import Aside
     from cometmq.wire.command import Command
 
 log = logging.getLogger(__name__)
@@ -50,33 +53,45 @@ class Announced:
     """A handler whose answer waits for what it stands on: topics and groups are on disk.
 
     When it made or changed a topic, the name servers have heard of it too: a client asks them for
-    the topic's route as soon as it has the answer.
+    the topic's route as soon as it has the answer. What such a handler looks at before it changes
+    anything is fetched by a thread where it is not in memory, and the handler asked again.
     """
 
-    __slots__ = ("_failed", "_groups", "_handler", "_outbound", "_settle", "_topics")
+    __slots__ = ("_aside", "_failed", "_groups", "_handler", "_outbound", "_settle", "_topics")
 
     def __init__(
         self,
         handler: Handler,
         topics: Topics,
         groups: Groups,
+        aside: Aside,
         outbound: Outbound,
         settle: Settle,
         failed: Failed,
     ) -> None:
         self._handler, self._topics, self._groups = handler, topics, groups
+        self._aside = aside
         self._outbound, self._settle, self._failed = outbound, settle, failed
 
     def __call__(self, request: Command, peer: Peer) -> Answered | Awaitable[Answered]:
         """Answer as the handler does, at once or a little later."""
-        before, groups = self._topics.generation, self._groups.version
-        answer = self._handler(request, peer)
+        before = self._topics.generation, self._groups.version
+        try:
+            answer = self._handler(request, peer)
+        except NotInMemory:
+            return self._after(self._again(request, peer), request, before)
         if isinstance(answer, Awaitable):
-            return self._after(answer, before)
-        is_told = self._topics.generation == before
+            return self._after(answer, request, before)
+        return self._when_safe(answer, request, before)
+
+    def _when_safe(
+        self, answer: Answered, request: Command, before: tuple[int, DataVersion]
+    ) -> Answered | Awaitable[Answered]:
+        """The answer, or what waits for the disk and the name servers and is it then."""
         if not isinstance(answer, Reply):
             return answer
-        is_same = is_told and self._groups.version is groups
+        is_told = self._topics.generation == before[0]
+        is_same = is_told and self._groups.version is before[1]
         if is_same and (answer.code or not self._is_behind(request)):
             return answer  # a refusal stands on nothing
         safe: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -86,6 +101,10 @@ class Announced:
             safe.set_result(None)
         return self._later(answer, safe, is_told=is_told)
 
+    async def _again(self, request: Command, peer: Peer) -> Answered:
+        answer = await self._aside.again(lambda: self._handler(request, peer))
+        return await answer if isinstance(answer, Awaitable) else answer
+
     def _is_behind(self, request: Command) -> bool:
         """Whether an answer may stand on what is not on disk yet."""
         topic = request.ext.get("topic") or request.ext.get("b")
@@ -93,12 +112,11 @@ class Announced:
             return self._topics.keep.is_unsaved(topic)
         return self._topics.keep.is_behind or self._groups.keep.is_behind
 
-    async def _after(self, awaited: Awaitable[Answered], before: int) -> Answered:
-        answer = await awaited
-        await self._saved()
-        if self._topics.generation != before:
-            await self._outbound.heard()
-        return answer
+    async def _after(
+        self, awaited: Awaitable[Answered], request: Command, before: tuple[int, DataVersion]
+    ) -> Answered:
+        answer = self._when_safe(await awaited, request, before)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     async def _later(self, answer: Reply, safe: asyncio.Future[Any], *, is_told: bool) -> Reply:
         await self._saved()

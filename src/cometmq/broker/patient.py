@@ -1,6 +1,7 @@
-"""Handlers that only look into the store: answered at once, or when what they read is in memory.
+"""Handlers that look into the store: answered at once, or when what they read is in memory.
 
-Refuses to know what is read. Invariant: the handler changes nothing, so it may be asked again.
+Refuses to know what is read. Invariant: the handler changes nothing before it has read all that it
+reads, so it may be asked again.
 Java: none; its handlers wait in threads.
 """
 

@@ -10,6 +10,7 @@ Java: AbstractSendMessageProcessor.consumerSendMsgBack.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,7 @@ class SendBackHandler:
         self._settings = settings
 
     def __call__(self, request: Command, _peer: Peer) -> Reply:
-        """Store the next attempt; raises Reject."""
+        """Store the next attempt; raises Reject, and NotInMemory: then nothing was stored yet."""
         header = ConsumerSendMsgBackRequestHeader.decode(request.ext)
         group = self._groups.admit(header.group)
         if not permission.is_writable(self._settings.broker_permission):
@@ -113,7 +114,8 @@ class SendBackHandler:
         return self._delays.levels.nearest(delay_ms)
 
     def _record(self, phy_offset: int) -> Stored:
-        record = self._store.record_at(phy_offset) if phy_offset >= 0 else None
+        read = partial(self._store.record_at, phy_offset)
+        record = self._store.aside.at_once(read) if phy_offset >= 0 else None
         if record is None:
             raise Reject(
                 ResponseCode.SYSTEM_ERROR, f"no message lies at {phy_offset}; it may be deleted"
@@ -164,7 +166,8 @@ class SendBackHandler:
             return record
         try:
             host, phy_offset = msg_id.parse_offset_id(first.decode("ascii", "replace"))
-            found = self._store.record_at(phy_offset) if phy_offset >= 0 else None
+            read = partial(self._store.record_at, phy_offset)
+            found = self._store.aside.at_once(read) if phy_offset >= 0 else None
             origin = stored.decode(found) if found else None
         except ProtocolError:
             return None

@@ -51,8 +51,12 @@ READERS = (
     Code.SEARCH_OFFSET_BY_TIMESTAMP,
     Code.GET_MIN_OFFSET,
     Code.GET_EARLIEST_MSG_STORETIME,
+    Code.GET_BROKER_RUNTIME_INFO,
+    Code.QUERY_CORRECTION_OFFSET,
+    Code.END_TRANSACTION,
+    Code.RESUME_CHECK_HALF_MESSAGE,
 )
-"""Requests that look into one queue and change nothing."""
+"""Requests that look at messages and change nothing, or nothing before they have looked."""
 
 ALWAYS = (
     Code.HEART_BEAT,

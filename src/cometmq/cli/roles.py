@@ -113,8 +113,10 @@ def standalone(
     options = {"bindAddress": common.host, "listenPort": broker_port, "storePathRootDir": store}
     loaded = _load(_BROKER_KINDS, from_options(STANDALONE), mine, from_options(options))
     broker_settings = loaded.of(BrokerSettings)
+    kept = Path(broker_settings.store_path_root_dir) / "config" / "kvConfig.json"
     names = _load(
         _NAMESRV_KINDS,
+        from_options({"kvConfigPath": str(kept)}),
         theirs,
         from_options({"bindAddress": broker_settings.bind_address, "listenPort": namesrv_port}),
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import CometError, SettingsError
 from cometmq.namesrv.handlers import Requests
-from cometmq.namesrv.kv import KvConfig
+from cometmq.namesrv.kv import KvConfig, Table, encode
 from cometmq.namesrv.live import LiveSettings
 from cometmq.namesrv.routes import Routes
 from cometmq.net.edge import Edge
@@ -115,10 +115,10 @@ def _open_kv(path: str, files: Files) -> KvConfig:
         return KvConfig(None)
     target = Path(path).expanduser()
 
-    def save(form: bytes) -> None:
+    def save(table: Table) -> None:
         fresh = target.with_name(target.name + ".tmp")
         files.make_dir(target.parent)
-        files.write(fresh, form)
+        files.write(fresh, encode(table))
         files.rename(fresh, target)
         files.sync_dir(target.parent)
 

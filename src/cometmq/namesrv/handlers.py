@@ -248,10 +248,10 @@ class Requests:
         self._routes.delete_topic(header.topic, header.cluster_name)
         return Reply()
 
-    def put_kv(self, request: Command, _peer: Peer) -> Reply:
+    async def put_kv(self, request: Command, _peer: Peer) -> Reply:
         """Keep a text (100)."""
         header = headers.PutKVConfigRequestHeader.decode(request.ext)
-        self._kv.put(header.namespace, header.key, header.value)
+        await self._kv.put(header.namespace, header.key, header.value)
         return Reply()
 
     def get_kv(self, request: Command, _peer: Peer) -> Reply:
@@ -263,10 +263,10 @@ class Requests:
             raise Reject(ResponseCode.QUERY_NOT_FOUND, remark)
         return Reply(ResponseCode.SUCCESS, headers.GetKVConfigResponseHeader(value=value))
 
-    def delete_kv(self, request: Command, _peer: Peer) -> Reply:
+    async def delete_kv(self, request: Command, _peer: Peer) -> Reply:
         """Forget a text (102)."""
         header = headers.DeleteKVConfigRequestHeader.decode(request.ext)
-        self._kv.delete(header.namespace, header.key)
+        await self._kv.delete(header.namespace, header.key)
         return Reply()
 
     def list_kv(self, request: Command, _peer: Peer) -> Reply:

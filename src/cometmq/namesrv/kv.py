@@ -1,12 +1,14 @@
 """Texts by namespace and key, which operators put into a name server.
 
-Owns the table and its JSON form. Refuses to know files: `save` gets the whole form after each
-change and returns when it is kept. Namespace ORDER_TOPIC_CONFIG holds the queues of order topics.
+Owns the table and its JSON form. Refuses to know files: `save` gets the whole table with each
+change and returns when it is kept; it runs in a thread, one change after the other. Namespace
+ORDER_TOPIC_CONFIG holds the queues of order topics.
 Form: {"configTable":{namespace:{key:value}}}. Java: KVConfigManager.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError, Reject, SettingsError
@@ -16,6 +18,9 @@ from cometmq.wire.codes import ResponseCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
+Table = dict[str, dict[str, str]]
+"""Texts by namespace and key; never changed in place."""
 
 TEXTS_MAX = 100_000
 """Texts of all namespaces."""
@@ -27,10 +32,11 @@ TEXT_MAX = 65_536
 class KvConfig:
     """The table. A change that cannot be saved is not made."""
 
-    def __init__(self, form: bytes | None, save: Callable[[bytes], None] | None = None) -> None:
+    def __init__(self, form: bytes | None, save: Callable[[Table], None] | None = None) -> None:
         """Read the form, if there is one; raises SettingsError when it is none."""
         self._table = {} if not form else _read(form)
         self._save = save
+        self._changing = asyncio.Lock()
 
     def get(self, namespace: str, key: str) -> str | None:
         """Return one text, or None."""
@@ -41,29 +47,42 @@ class KvConfig:
         found = self._table.get(namespace)
         return None if found is None else dict(found)
 
-    def put(self, namespace: str, key: str, value: str) -> None:
-        """Keep a text; raises Reject for one that is too long or one too many."""
-        is_new = key not in self._table.get(namespace, {})
+    async def put(self, namespace: str, key: str, value: str) -> None:
+        """Keep a text; raises Reject for one that is too long, one too many or not written."""
         if len(namespace) + len(key) + len(value) > TEXT_MAX:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"a KV text has at most {TEXT_MAX} characters")
-        if is_new and sum(map(len, self._table.values())) >= TEXTS_MAX:
-            raise Reject(ResponseCode.SYSTEM_ERROR, f"there are {TEXTS_MAX} KV texts already")
-        self._replace(namespace, {**self._table.get(namespace, {}), key: value})
+        async with self._changing:
+            is_new = key not in self._table.get(namespace, {})
+            if is_new and sum(map(len, self._table.values())) >= TEXTS_MAX:
+                raise Reject(ResponseCode.SYSTEM_ERROR, f"there are {TEXTS_MAX} KV texts already")
+            await self._replace(namespace, {**self._table.get(namespace, {}), key: value})
 
-    def delete(self, namespace: str, key: str) -> None:
-        """Forget a text; nothing happens when there is none."""
-        found = self._table.get(namespace, {})
-        if key in found:
-            self._replace(namespace, {k: v for k, v in found.items() if k != key})
+    async def delete(self, namespace: str, key: str) -> None:
+        """Forget a text; nothing happens when there is none. Raises Reject when not written."""
+        async with self._changing:
+            found = self._table.get(namespace, {})
+            if key in found:
+                await self._replace(namespace, {k: v for k, v in found.items() if k != key})
 
-    def _replace(self, namespace: str, texts: dict[str, str]) -> None:
+    async def _replace(self, namespace: str, texts: dict[str, str]) -> None:
         table = {**self._table, namespace: texts}
         if self._save is not None:
-            self._save(java_json.dumps({"configTable": table}))
+            try:
+                await asyncio.to_thread(self._save, table)
+            except OSError as error:
+                raise Reject(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the KV configuration cannot be written: {error.strerror or error}",
+                ) from error
         self._table = table
 
 
-def _read(form: bytes) -> dict[str, dict[str, str]]:
+def encode(table: Table) -> bytes:
+    """The form of a table."""
+    return java_json.dumps({"configTable": table})
+
+
+def _read(form: bytes) -> Table:
     try:
         table = java_json.loads(form)["configTable"]
         return {

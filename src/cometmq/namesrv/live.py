@@ -7,6 +7,7 @@ Java: Configuration, DefaultRequestProcessor (updateConfig, getConfig).
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject, SettingsError
@@ -32,6 +33,7 @@ class LiveSettings:
     def __init__(self, namesrv: NamesrvSettings, net: NetSettings, file: TextFile | None) -> None:
         self.namesrv, self.net = namesrv, net
         self._file = file
+        self._changing = asyncio.Lock()
 
     def table(self) -> dict[int, Handler]:
         """The codes this file answers."""
@@ -45,11 +47,15 @@ class LiveSettings:
         found = table_of((self.namesrv, self.net))
         return Reply(body="".join(f"{key}={value}\n" for key, value in found.items()).encode())
 
-    def change(self, request: Command, _peer: Peer) -> Reply:
+    async def change(self, request: Command, _peer: Peer) -> Reply:
         """Change settings (318): all that the request names, or none and the reason.
 
         The remark says what has no effect here, and whether a restart forgets the change.
         """
+        async with self._changing:
+            return await self._change(request)
+
+    async def _change(self, request: Command) -> Reply:
         try:
             wanted = update((self.namesrv, self.net), request.body.decode("utf-8", "replace"))
         except ForbiddenKeyError as error:
@@ -61,7 +67,7 @@ class LiveSettings:
             if self._file is None:
                 remarks.append(IN_MEMORY)
             else:
-                self._save(self._file, wanted.values)
+                await asyncio.to_thread(self._save, self._file, wanted.values)
             self.namesrv, self.net = wanted.settings
         return Reply(remark="; ".join(remarks) or None)
 

@@ -1,7 +1,7 @@
 """Settings of a name server, without its sockets' bounds.
 
 Holds only keys that the name server honours. Defaults are Apache RocketMQ's save `bindAddress`
-(nothing listens beyond this machine unless asked) and `kvConfigPath` (memory only unless given).
+(nothing listens beyond this machine unless asked).
 Java: NamesrvConfig.
 """
 
@@ -18,7 +18,9 @@ class NamesrvSettings:
 
     bind_address: str = setting("127.0.0.1", note="address to listen on")
     listen_port: int = setting(9876, note="port to listen on; 0 takes any free one")
-    kv_config_path: str = setting("", note="JSON file of the KV configuration; empty: memory only")
+    kv_config_path: str = setting(
+        "~/namesrv/kvConfig.json", note="JSON file of the KV configuration; empty: memory only"
+    )
     scan_not_active_broker_interval_ms: int = setting(
         5_000, java="scanNotActiveBrokerInterval", note="time between searches for dead brokers"
     )

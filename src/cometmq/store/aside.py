@@ -13,6 +13,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from cometmq.errors import StoreError
 from cometmq.store.file_row import NotInMemory
 
 if TYPE_CHECKING:
@@ -56,6 +57,18 @@ class Aside:
             except NotInMemory as missing:
                 await self.fetch(missing)
         return ask()
+
+    async def again(self, act: Callable[[], _T]) -> _T:
+        """Do what looks by `at_once` before it changes anything, once all it needs is there.
+
+        Raises StoreError when memory loses it again and again.
+        """
+        for _ in range(ASK_MAX):
+            try:
+                return act()
+            except NotInMemory as missing:
+                await self.fetch(missing)
+        raise StoreError(f"{ASK_MAX} reads in a row were not in memory; give the machine more")
 
     async def ask_each(self, keys: Iterable[_K], ask: Callable[[_K], _T]) -> list[_T]:
         """Ask about each key in turn; the loop gets its turns between them."""

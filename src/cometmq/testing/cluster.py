@@ -149,8 +149,10 @@ class LocalCluster:
     def start(self) -> None:
         """Start what does not run, on the ports of the run before; raises ClusterError."""
         if self._apart and self._names is None:
-            port = _port(self.namesrv)
-            self._names = ServerProcess(["namesrv", f"-p{port}"], timeout_s=self._timeout_s)
+            port, kept = _port(self.namesrv), self.store / "config" / "kvConfig.json"
+            self._names = ServerProcess(
+                ["namesrv", f"-p{port}", "--set", f"kvConfigPath={kept}"], timeout_s=self._timeout_s
+            )
             self.namesrv = self._names.facts["namesrv"]
         if self._broker is None:
             self._broker = ServerProcess(self._broker_arguments(), timeout_s=self._timeout_s)
@@ -232,7 +234,8 @@ class InProcessCluster:
         given = [Given(key, _text(value), "the test") for key, value in keyed.items()]
         self._loaded = load(_KINDS, given)
         self._clock, self._files = clock, files
-        self.name_server = NameServer.open(NamesrvSettings(listen_port=0), clock=clock)
+        names = NamesrvSettings(listen_port=0, kv_config_path="")
+        self.name_server = NameServer.open(names, clock=clock)
         self.role: Broker
         self._started = AsyncExitStack()
 

@@ -7,6 +7,7 @@ Java: AdminBrokerProcessor (resetOffset, cloneGroupOffset, queryCorrectionOffset
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.topics import no_topic
@@ -127,7 +128,8 @@ class MoveRequests:
         if self._groups.get(group) is None:
             raise missing(group)
         if header.queue_id >= 0 and header.offset is not None and header.offset != -1:
-            targets = {header.queue_id: self._checked(topic, header.queue_id, header.offset)}
+            check = partial(self._checked, topic, header.queue_id, header.offset)
+            targets = {header.queue_id: await self._store.aside.ask(check)}
         else:
             queues = range(config.read_queue_nums) if header.queue_id < 0 else [header.queue_id]
             targets = await self._at_time(queues, header)
