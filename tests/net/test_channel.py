@@ -174,7 +174,8 @@ def test_all_calls_fail_at_once_when_the_connection_breaks():
         async with Listening(lambda command, peer: None) as listening:
             channel = await connect(listening.addr)
             calls = [channel.call_nowait(request(1, 0)) for _ in range(10)]
-            await asyncio.sleep(0.05)
+            while not listening.peers:
+                await asyncio.sleep(0.001)
             listening.peers[0].transport.abort()
             results = await asyncio.gather(*calls, return_exceptions=True)
             assert all(isinstance(result, SendFailed) for result in results)
