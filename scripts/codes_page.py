@@ -141,8 +141,14 @@ MIDDLE = """\
 `TOPIC_PUT_NUMS` and `TOPIC_PUT_SIZE` by topic; `GROUP_GET_NUMS`, `GROUP_GET_SIZE`,
 `SNDBCK_PUT_NUMS` and `DLQ_PUT_NUMS` by `topic@group`; `QUEUE_GET_NUMS` and `QUEUE_GET_SIZE` by
 `topic@queue@group`; `GROUP_GET_LATENCY` by `queue@topic@group`; `BROKER_PUT_NUMS`,
-`BROKER_GET_NUMS` and both with `_WITHOUT_SYSTEM_TOPIC` by cluster. Other names, and keys nothing
-was counted for, are answered with 1, as by Apache.
+`BROKER_GET_NUMS` and both with `_WITHOUT_SYSTEM_TOPIC` by cluster; `QUEUE_PUT_NUMS` and
+`QUEUE_PUT_SIZE` by `SCHEDULE_TOPIC_XXXX@queue` (as on Apache's broker, which counts them for no
+other topic), and what is delivered from there as read by the group `SCHEDULE_CONSUMER`;
+`CHANNEL_ACTIVITY` by `CONNECT` and `CLOSE`; `CONSUMER_REGISTER_TIME` and `PRODUCER_REGISTER_TIME`
+by cluster, in ms. Other names, and keys nothing was counted for, are answered with 1, as by Apache.
+Not kept are `TOPIC_PUT_LATENCY` (by queue and topic: every send would pay for a figure that no
+command shows), the commercial and account counters, and those of POP (`GROUP_ACK_NUMS`,
+`GROUP_CK_NUMS`, `BROKER_ACK_NUMS`, `BROKER_CK_NUMS`).
 
 ## Not supported
 

@@ -151,3 +151,42 @@ def test_names_beyond_the_bound_share_one_counter(monkeypatch: pytest.MonkeyPatc
     counters = [stats.counter_of_puts(name) for name in "abcd"]
     assert counters[2] is counters[3]
     assert counters[0] is not counters[1]
+
+
+def test_delay_levels_are_counted_as_queues_put_to_and_read_by_the_broker() -> None:
+    life = Life()
+
+    def work(stats: Stats) -> None:
+        stats.held_back("SCHEDULE_TOPIC_XXXX", 2, 300)
+        stats.delivered(("SCHEDULE_TOPIC_XXXX", 2), "T", 250)
+
+    life.go_on(60, work)
+    stats = life.stats
+    for name, key, counted in (
+        ("QUEUE_PUT_NUMS", "SCHEDULE_TOPIC_XXXX@2", 6),
+        ("QUEUE_PUT_SIZE", "SCHEDULE_TOPIC_XXXX@2", 1800),
+        ("GROUP_GET_NUMS", "SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER", 6),
+        ("QUEUE_GET_SIZE", "SCHEDULE_TOPIC_XXXX@2@SCHEDULE_CONSUMER", 1500),
+        ("TOPIC_PUT_NUMS", "T", 6),
+    ):
+        found = stats.figures(name, key)
+        assert found is not None, name
+        assert found.minute.sum == counted, name
+    assert stats.gets.count == 0, "nobody has pulled"
+
+
+def test_clients_and_connections_are_counted() -> None:
+    life = Life()
+
+    def work(stats: Stats) -> None:
+        stats.channel("CONNECT")
+        stats.registered(is_producer=False, spent_ms=3)
+
+    life.go_on(60, work)
+    connects = life.stats.figures("CHANNEL_ACTIVITY", "CONNECT")
+    assert connects is not None
+    assert connects.minute.sum == 6
+    spent = life.stats.figures("CONSUMER_REGISTER_TIME", "DefaultCluster")
+    assert spent is not None
+    assert (spent.minute.sum, spent.minute.per_call) == (18, 3.0)
+    assert life.stats.figures("CHANNEL_ACTIVITY", "CLOSE") is None

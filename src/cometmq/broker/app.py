@@ -7,7 +7,6 @@ goes through it backwards. Java: BrokerController, BrokerStartup.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 from contextlib import AsyncExitStack, ExitStack
@@ -49,7 +48,7 @@ from cometmq.broker.send import SendHandler
 from cometmq.broker.send_fast import FastSend
 from cometmq.broker.stats import SAMPLE_S, Stats
 from cometmq.broker.tag_codes import TagCodes
-from cometmq.broker.topics import Topics, system_topics
+from cometmq.broker.topics import Topics, end_deletions, system_topics
 from cometmq.broker.transactions import Transactions
 from cometmq.broker.view import ViewHandler
 from cometmq.errors import SettingsError
@@ -74,13 +73,13 @@ from cometmq.world.text_file import TextFile
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from cometmq.broker.send_fast import Sender
     from cometmq.model.topic import TopicConfig
     from cometmq.net.edge import Handler
+    from cometmq.net.peer import Peer
     from cometmq.world.ports import Clock, Files
 
     Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
-
-log = logging.getLogger(__name__)
 
 FILTERS_S = 10
 """Time between writes of consumerFilter.json, seconds."""
@@ -112,7 +111,7 @@ class State:
             now_ms,
             auto_create=settings.auto_create_subscription_group,
         )
-        _end_deletions(store, self.topics)
+        end_deletions(store, self.topics)
         self.offsets = Offsets(file("consumerOffset.json"), now_ms)
         self.offsets.keep_only(self.topics.table)
         self.delays = Delays(store, levels, file("delayOffset.json"), now_ms)
@@ -133,7 +132,7 @@ class State:
             self.topics.is_system,
             settings.broker_cluster_name,
         )
-        self.delays.on_delivered = self.stats.put
+        self.delays.on_delivered = self.stats.delivered
         self.dead_letters = DeadLetters(
             store, self.topics, self.stats, deduplicate=settings.dead_letter_deduplicate
         )
@@ -214,7 +213,7 @@ class Broker:
         self._edge = Edge(
             table, settle=settle, failed=_why_not, fallback=codes.unsupported, always=codes.ALWAYS
         )
-        self._server = RemotingServer(self._edge, net, fast=fast)
+        self._server = RemotingServer(self._edge, net, fast=partial(_begin, state.stats, fast))
         self._background = Background("broker")
         self._started = AsyncExitStack()
         state.topics.on_change += [self._outbound.changed, state.holds.wake_topic]
@@ -363,7 +362,9 @@ class Broker:
         send_back = SendBackHandler(
             store, topics, groups, state.delays, state.dead_letters, stats, settings, now_ms
         )
-        heartbeat = HeartbeatHandler(clients, topics, groups, state.filters, settings)
+        heartbeat = HeartbeatHandler(
+            clients, topics, groups, state.filters, stats, settings, now_ms
+        )
         moves = MoveRequests(store, topics, groups, clients, offsets, holds, settings)
         reply = ReplyHandler(
             store, clients, self._send, stats, settings, lambda: self.address, now_ms
@@ -438,18 +439,11 @@ class Broker:
             peer.close()
 
 
-def _end_deletions(store: MessageStore, topics: Topics) -> None:
-    """Carry out the deletions that a crash cut short; say which topics only the store knows."""
-    for topic in store.deletion.unfinished():
-        topics.delete(topic)
-        store.delete_topic(topic)
-    lost = {name for name in store.deletion.topics() if topics.get(name) is None}
-    if lost := {name for name in lost if not topics.is_system(name)}:
-        log.warning(
-            "the store has messages of topics that topics.json does not name; they are kept "
-            "until cleanUnusedTopic (316): %s",
-            ", ".join(sorted(lost)[:10]),
-        )
+def _begin(stats: Stats, fast: FastSend, peer: Peer) -> Sender:
+    """A connection begins."""
+    stats.channel("CONNECT")
+    peer.on_close(lambda _peer: stats.channel("CLOSE"))
+    return fast(peer)
 
 
 def _settle(store: MessageStore, done: Callable[[Any], None]) -> None:

@@ -62,8 +62,8 @@ class Delays:
         self.offsets: dict[int, int] = {}
         """Level to the next queue offset to deliver."""
         self.delivered = 0
-        self.on_delivered: Callable[[str, int, int], None] = _nobody
-        """Called with the topic of a delivered message, 1, and its stored bytes."""
+        self.on_delivered: Callable[[tuple[str, int], str, int], None] = _nobody
+        """Called with where a delivered message waited, its topic, and its stored bytes."""
         self.version = DataVersion()
         self._saved: dict[str, Any] = {}
         self._writing: asyncio.Future[None] | None = None
@@ -244,7 +244,7 @@ class Delays:
             if wait_ms > 0 and not self._is_clock_back(level, offset, wait_ms):
                 return wait_ms / 1000
             record = store.record_at(phy_offset)
-            if record is not None and not self._deliver(phy_offset, record):
+            if record is not None and not self._deliver(queue_id, phy_offset, record):
                 return RETRY_S
             run.cursor = offset + 1
         return 0.0
@@ -255,7 +255,7 @@ class Delays:
             return False
         return self._store.store_time(SCHEDULE_TOPIC, level - 1, offset) > self._now_ms()
 
-    def _deliver(self, phy_offset: int, record: bytes) -> bool:
+    def _deliver(self, waited_in: int, phy_offset: int, record: bytes) -> bool:
         """Put one message where it belongs; False when the store does not take it now."""
         try:
             found = stored.decode(record)
@@ -285,7 +285,7 @@ class Delays:
         if status is not PutStatus.PUT_OK:
             return False
         self.delivered += 1
-        self.on_delivered(topic, 1, placed.size)
+        self.on_delivered((SCHEDULE_TOPIC, waited_in), topic, placed.size)
         return True
 
     def _load(self, value: Any) -> None:
@@ -301,5 +301,5 @@ class Delays:
         self._saved = self._places()
 
 
-def _nobody(topic: str, count: int, size: int) -> None:
+def _nobody(waited_in: tuple[str, int], topic: str, size: int) -> None:
     """Nobody counts yet."""

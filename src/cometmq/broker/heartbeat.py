@@ -28,11 +28,12 @@ from cometmq.wire.headers.client import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from cometmq.broker.clients import Clients
     from cometmq.broker.consumer_filters import ConsumerFilters
     from cometmq.broker.groups import Groups
+    from cometmq.broker.stats import Stats
     from cometmq.broker.topics import Topics
     from cometmq.model.subscription import ConsumerData, HeartbeatData
     from cometmq.net.peer import Peer
@@ -64,10 +65,13 @@ class HeartbeatHandler:
         topics: Topics,
         groups: Groups,
         filters: ConsumerFilters,
+        stats: Stats,
         settings: BrokerSettings,
+        now_ms: Callable[[], int],
     ) -> None:
         self._clients, self._topics, self._groups = clients, topics, groups
-        self._filters, self._settings = filters, settings
+        self._filters, self._stats, self._settings = filters, stats, settings
+        self._now_ms = now_ms
         self._one = asyncio.Lock()
         clients.on_members = self.tell_members
         clients.on_gone = filters.unregister
@@ -99,6 +103,7 @@ class HeartbeatHandler:
     def _take(self, beat: HeartbeatData, peer: Peer) -> Reply:
         is_light, is_new = beat.without_sub, not beat.heartbeat_fingerprint
         for consumer in beat.consumers:
+            began = self._now_ms()
             if not self._prepare(consumer):
                 continue
             is_new |= self._clients.is_fingerprint_new(
@@ -107,8 +112,11 @@ class HeartbeatHandler:
             self._clients.add_consumer(consumer, beat.client_id, peer, keep_subscriptions=is_light)
             if not is_light:
                 self._filters.register(consumer.group_name, consumer.subscriptions)
+            self._stats.registered(is_producer=False, spent_ms=self._now_ms() - began)
         for group in beat.producer_groups:
+            began = self._now_ms()
             self._clients.add_producer(group, beat.client_id, peer)
+            self._stats.registered(is_producer=True, spent_ms=self._now_ms() - began)
         return Reply(
             header=HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=is_new)
         )

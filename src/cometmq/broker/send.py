@@ -187,6 +187,8 @@ class SendHandler:
         placed = self._store.put(draft)
         if placed.status is PutStatus.PUT_OK:
             self._stats.put(draft.topic, 1, placed.size)
+            if draft.topic == names.SCHEDULE_TOPIC:
+                self._stats.held_back(draft.topic, draft.queue_id, placed.size)
         return self._answer(placed.status, [placed], queue_id, raw)
 
     def _send_batch(

@@ -16,6 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
+"""The name under which the broker's own reading of its delay levels is counted."""
+
+_OF_READERS = frozenset(("GROUP_GET_NUMS", "GROUP_GET_SIZE", "QUEUE_GET_NUMS", "QUEUE_GET_SIZE"))
+
 SAMPLE_S = 10
 """Time between samples, seconds."""
 
@@ -134,6 +139,9 @@ class Stats:
         self._spent_ms: dict[str, Counter] = {}
         self._sent_back: dict[str, Counter] = {}
         self._buried: dict[str, Counter] = {}
+        self._queue_puts: dict[str, Counter] = {}
+        self._scheduled: dict[str, Counter] = {}
+        self._channels: dict[str, Counter] = {}
         self._readers: dict[tuple[str, int, str], _Reader] = {}
         self.puts, self.gets = Total(), Total()
         """Totals, as of the last `refresh`."""
@@ -144,7 +152,15 @@ class Stats:
         """Totals at the midnight before yesterday's and today's, as Java shows them."""
         self._times: tuple[deque[int], ...] = tuple(deque(maxlen=n) for _, n in _WINDOWS)
         self._taken = 0
+        self._cluster = cluster
+        self._consumers: dict[str, Counter] = {}
+        self._producers: dict[str, Counter] = {}
         self._named: dict[str, tuple[dict[str, Counter], bool]] = {
+            "QUEUE_PUT_NUMS": (self._queue_puts, False),
+            "QUEUE_PUT_SIZE": (self._queue_puts, True),
+            "CHANNEL_ACTIVITY": (self._channels, False),
+            "CONSUMER_REGISTER_TIME": (self._consumers, True),
+            "PRODUCER_REGISTER_TIME": (self._producers, True),
             "TOPIC_PUT_NUMS": (self._puts, False),
             "TOPIC_PUT_SIZE": (self._puts, True),
             "GROUP_GET_NUMS": (self._gets, False),
@@ -169,6 +185,28 @@ class Stats:
     def counter_of_puts(self, topic: str) -> Counter:
         """The counter of messages stored in the topic, for who counts by itself."""
         return _of(self._puts, topic, self._other)
+
+    def held_back(self, topic: str, queue_id: int, size: int) -> None:
+        """Count a sender's message that waits in a queue of the delay levels."""
+        _of(self._queue_puts, f"{topic}@{queue_id}", self._other).add(1, size)
+
+    def delivered(self, waited_in: tuple[str, int], topic: str, size: int) -> None:
+        """Count a delayed message that came to its topic: it was read there and stored here.
+
+        The broker's own reading is no pull, so the totals of pulls leave it out.
+        """
+        self.put(topic, 1, size)
+        for key in ("{}@" + SCHEDULE_GROUP, "{}@{}@" + SCHEDULE_GROUP):
+            _of(self._scheduled, key.format(*waited_in), self._other).add(1, size)
+
+    def registered(self, *, is_producer: bool, spent_ms: int) -> None:
+        """Count a client that a heartbeat named, and how long noting it took."""
+        table = self._producers if is_producer else self._consumers
+        _of(table, self._cluster, self._other).add(1, spent_ms)
+
+    def channel(self, event: str) -> None:
+        """Count what became of a connection: CONNECT or CLOSE."""
+        _of(self._channels, event, self._other).add(1, 0)
 
     def got(
         self, group: str, topic: str, queue_id: int, count: int, size: int, spent_ms: int = 0
@@ -213,6 +251,8 @@ class Stats:
         """
         counters, in_bytes = self._named.get(name, ({}, False))
         counter = counters.get(key)
+        if counter is None and name in _OF_READERS:
+            counter = self._scheduled.get(key)
         if counter is None:
             return None
         minute, hour, day = (self._window(counter, each, in_bytes=in_bytes) for each in range(3))
@@ -245,7 +285,9 @@ class Stats:
         self._mark_midnight()
         due = [window for window, (every, _) in enumerate(_WINDOWS) if self._taken % every == 0]
         self._taken += 1
-        totals = [self.puts, self.gets, self.user_puts, self.user_gets]
+        totals: list[Counter] = [self.puts, self.gets, self.user_puts, self.user_gets]
+        for table in (self._consumers, self._producers, self._channels, self._scheduled):
+            totals += table.values()
         counters = [each for table, *_ in self._tables() for each in table.values()]
         for index, counter in enumerate([*totals, *counters], 1):
             for window in due:
@@ -326,6 +368,7 @@ class Stats:
             (self._spent_ms, 1, 2),
             (self._sent_back, 0, 1),
             (self._buried, 0, 1),
+            (self._queue_puts, 0, -1),
         ]
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from cometmq.store.json_file import JsonFile
+    from cometmq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -209,6 +210,20 @@ class Topics:
         self.generation += 1
         for tell in self.on_change:
             tell(topic)
+
+
+def end_deletions(store: MessageStore, topics: Topics) -> None:
+    """Carry out the deletions that a crash cut short; say which topics only the store knows."""
+    for topic in store.deletion.unfinished():
+        topics.delete(topic)
+        store.delete_topic(topic)
+    lost = {name for name in store.deletion.topics() if topics.get(name) is None}
+    if lost := {name for name in lost if not topics.is_system(name)}:
+        log.warning(
+            "the store has messages of topics that topics.json does not name; they are kept "
+            "until cleanUnusedTopic (316): %s",
+            ", ".join(sorted(lost)[:10]),
+        )
 
 
 def system_topics(
