@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.rig import run, running
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     import pytest
 
     from cometmq.model.route import TopicRouteData
+    from cometmq.net.edge import Handler
+    from cometmq.net.peer import Peer
+    from cometmq.wire.command import Command
 
 
 async def name_server(port: int = 0) -> NameServer:
@@ -188,5 +192,71 @@ def test_name_servers_change_while_the_broker_runs(tmp_path: Path) -> None:
         assert await route(two, "TBW102") is None
         await one.stop()
         await two.stop()
+
+    run(story())
+
+
+class Overheard:
+    """Notes what a name server is asked, by code."""
+
+    def __init__(self, server: NameServer) -> None:
+        self.heard: list[Command] = []
+        for code in (RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION):
+            server._edge._table[code] = partial(self._note, server._edge._table[code])
+
+    def _note(self, handler: Handler, command: Command, peer: Peer) -> Any:
+        self.heard.append(command)
+        return handler(command, peer)
+
+    def codes(self) -> list[int]:
+        return [command.code for command in self.heard]
+
+
+def test_a_broker_that_asks_first_registers_only_what_is_news(tmp_path: Path) -> None:
+    ask, tell = RequestCode.QUERY_DATA_VERSION, RequestCode.REGISTER_BROKER
+
+    async def story() -> None:
+        server = await name_server()
+        said = Overheard(server)
+        settings = {"namesrv_addr": server.address, "force_register": False}
+        async with running(tmp_path, **settings) as rig:
+            assert said.codes() == [ask, tell], "the name server did not know it"
+            assert await rig.broker._outbound.register() == 1
+            assert said.codes() == [ask, tell, ask], "now it does"
+            assert (await (await rig.client()).send("T")).code == 0
+            assert await route(server, "T") is not None
+            assert said.codes()[3:] == [tell], "a change is told without asking"
+            server._requests._routes.unregister(
+                next(iter(server._requests._routes._live.values())).who
+            )
+            assert await route(server, "T") is None
+            assert await rig.broker._outbound.register() == 1
+            assert said.codes()[4:] == [ask, tell], "it had forgotten"
+            assert await route(server, "T") is not None
+        await server.stop()
+
+    run(story())
+
+
+def test_a_compressed_registration_says_the_same_in_fewer_bytes(tmp_path: Path) -> None:
+    async def story() -> None:
+        server = await name_server()
+        said = Overheard(server)
+        sizes, routes = [], []
+        for is_compressed in (False, True):
+            settings = {"namesrv_addr": server.address, "compressed_register": is_compressed}
+            async with running(tmp_path, **settings) as rig:
+                for number in range(600):
+                    rig.broker.state.topics.ensure(f"T{number}", 3)
+                await rig.broker._outbound.heard(10)
+                routes.append(await route(server, "T599"))
+            assert said.heard[-1].ext["compressed"] == str(is_compressed).lower()
+            assert int(said.heard[-1].ext["bodyCrc32"]) > 0
+            sizes.append(len(said.heard[-1].body))
+        assert routes[0] is not None
+        assert routes[1] is not None
+        assert routes[0].queue_datas == routes[1].queue_datas
+        assert sizes[1] < sizes[0] / 10
+        await server.stop()
 
     run(story())

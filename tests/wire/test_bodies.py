@@ -238,6 +238,19 @@ def compressed(*lines, servers=b"[]", count=None):
     return zlib.compress(b"".join(pieces))
 
 
+def test_a_compressed_registration_is_read_as_it_was_written():
+    table = topic.TopicTable(
+        DataVersion(timestamp=5, counter=3),
+        {
+            "T1": TopicConfig(topic_name="T1", read_queue_nums=7, attributes={"a b": "c"}),
+            "T2": TopicConfig(topic_name="T2", perm=4, topic_filter_type="MULTI_TAG"),
+        },
+    )
+    written = topic.deflate_registration(topic.Registration(table, ["h:1"]))
+    found = topic.decode_registration(written, is_compressed=True, version=479)
+    assert found == topic.Registration(table, ["h:1"])
+
+
 def test_a_compressed_registration_is_read():
     data = compressed(b'T1 8 4 6 MULTI_TAG {"+a":"b"}', b"T2 1 1 2", servers=b'["x:1"]')
     found = topic.decode_registration(data, is_compressed=True)

@@ -55,6 +55,16 @@ class BrokerSettings:
     register_broker_timeout_ms: int = setting(
         24_000, java="registerBrokerTimeoutMills", note="wait for a name server's answer", live=True
     )
+    force_register: bool = setting(
+        default=True,
+        note="every registration tells all; else a name server is asked first whether it knows",
+        live=True,
+    )
+    compressed_register: bool = setting(
+        default=False,
+        note="registrations travel compressed, without the order and unit marks of topics",
+        live=True,
+    )
     max_message_size: int = setting(4 * 1024 * 1024, note="largest body, bytes", live=True)
     long_polling_enable: bool = setting(
         default=True, note="pulls at the end of a queue wait", live=True

@@ -70,12 +70,22 @@ def decode_topic_table(data: bytes) -> TopicTable:
 
 
 def encode_registration(registration: Registration) -> bytes:
-    """Write the body of 103, not compressed."""
+    """Write the body of 103, not compressed; `deflate_registration` writes it so."""
     fields = {
         "filterServerList": registration.filter_servers,
         "topicConfigSerializeWrapper": _table_fields(registration.table),
     }
     return java_json.dumps(fields)
+
+
+def deflate_registration(registration: Registration) -> bytes:
+    """Write the body of 103 compressed, as brokers since 5.0 do; order and unit marks are lost."""
+    table, servers = registration
+    lines = [_line_of_topic(config).encode() for config in table.topics.values()]
+    pieces = [_prefixed(encode_data_version(table.version)), _I32.pack(len(lines))]
+    pieces += map(_prefixed, lines)
+    pieces += [_prefixed(java_json.dumps(servers)), _I32.pack(0)]  # and no mapped topics
+    return zlib.compress(b"".join(pieces), zlib.Z_BEST_COMPRESSION)
 
 
 def decode_registration(
@@ -191,6 +201,16 @@ def _piece(plain: bytes, at: int) -> tuple[bytes, int]:
     if size < 0 or end > len(plain):
         raise ProtocolError(f"the compressed registration holds a piece of {size} bytes at {at}")
     return plain[at + 4 : end], end
+
+
+def _prefixed(piece: bytes) -> bytes:
+    return _I32.pack(len(piece)) + piece
+
+
+def _line_of_topic(config: TopicConfig) -> str:
+    attributes = java_json.dumps(config.attributes).decode()
+    queues = f"{config.read_queue_nums} {config.write_queue_nums}"
+    return f"{config.topic_name} {queues} {config.perm} {config.topic_filter_type} {attributes}"
 
 
 def _topic_of_line(line: str) -> TopicConfig:
