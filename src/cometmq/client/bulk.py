@@ -3,6 +3,7 @@
 Owns grouping, framing and the order within a queue; refuses to know retries (`delivery`).
 Invariant: the frames of one queue leave one after the other, across calls too, and none leaves
 before the one before it was stored; so a queue holds the messages in the order they were given.
+A share of a queue is in the lanes of all its keys, which single sends use as well (`sends`).
 Java: DefaultMQProducer.send(Collection), ProduceAccumulator
 """
 
@@ -19,9 +20,12 @@ from cometmq.client.quick import FRAME_BYTES_MAX, FRAME_MESSAGES_MAX, results_of
 from cometmq.errors import CometError, PartlySent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cometmq.client.choice import QueueChoice
     from cometmq.client.core import Core
     from cometmq.client.delivery import Choose, Delivery
+    from cometmq.client.lanes import Places
     from cometmq.client.options import ProducerOptions
     from cometmq.client.quick import PostedBatch, Quick
     from cometmq.model.message import Message
@@ -43,10 +47,11 @@ class Bulk:
         choice: QueueChoice,
         quick: Quick,
         options: ProducerOptions,
+        key_lanes: Lanes,
     ) -> None:
         self._core, self._delivery, self._choice = core, delivery, choice
         self._quick, self._options = quick, options
-        self._lanes = Lanes()
+        self._lanes, self._key_lanes = Lanes(), key_lanes
 
     async def one_frame(
         self, messages: list[Message], deadline: float, retries: int
@@ -98,14 +103,18 @@ class Bulk:
         deadline = asyncio.get_running_loop().time() + timeout_s
         for message in messages:
             validation.check_message(message, self._options.body_bytes_max)
-        plan = await self._plan(messages, deadline, is_spread=is_spread)
+        places = self._key_lanes.take(_keys_of(messages))  # at once: later sends come behind
         results: list[SendResult | None] = [None] * len(messages)
-        errors = await asyncio.gather(
-            *(
-                self._queue(queue, indexes, messages, results, retries, deadline)
-                for queue, indexes in plan.items()
+        try:
+            plan = await self._plan(messages, deadline, is_spread=is_spread)
+            errors = await asyncio.gather(
+                *(
+                    self._share(places, queue, indexes, messages, results, retries, deadline)
+                    for queue, indexes in plan.items()
+                )
             )
-        )
+        finally:
+            places.leave_all()
         first = next((error for error in errors if error is not None), None)
         if first is None:
             return [result for result in results if result is not None]
@@ -147,6 +156,26 @@ class Bulk:
                 if not error.retriable or loop.time() + 1.0 >= deadline:
                     raise
                 await asyncio.sleep(0.5)
+
+    async def _share(
+        self,
+        places: Places,
+        queue: MessageQueue,
+        indexes: list[int],
+        messages: list[Message],
+        results: list[SendResult | None],
+        retries: int,
+        deadline: float,
+    ) -> CometError | None:
+        """Send one queue's share, after what came first of its keys; its first error, if any."""
+        keys = _keys_of(messages[index] for index in indexes)
+        try:
+            await places.wait(keys, deadline)
+            return await self._queue(queue, indexes, messages, results, retries, deadline)
+        except CometError as error:
+            return error
+        finally:
+            places.leave(keys)
 
     async def _queue(
         self,
@@ -213,3 +242,8 @@ class Bulk:
             if is_alone:
                 break
         return frame
+
+
+def _keys_of(messages: Iterable[Message]) -> dict[tuple[str, str], None]:
+    """The lanes that the messages' sharding keys are, each once."""
+    return {(one.topic, one.sharding_key): None for one in messages if one.sharding_key is not None}

@@ -1,7 +1,8 @@
 """Lanes: callers with the same key go one after the other, callers with others side by side.
 
-Owns the queueing by key; refuses to know what is done in a lane. Invariant: callers of one key
-enter in the order they asked. One loop owns it. Bounded by the deadline of each caller.
+Owns the queueing by key; refuses to know what is done in a lane. Invariants: callers of one key
+enter in the order they asked; whoever needs several keys takes its places in all of them at one
+moment, so no two wait for each other. One loop owns it. Bounded by the deadline of each caller.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import RemotingTimeout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Hashable
+    from collections.abc import AsyncIterator, Hashable, Iterable
 
 
 class Lanes:
@@ -44,18 +45,65 @@ class Lanes:
         self._last[key] = mine
         try:
             if before is not None:
-                await self._wait(before, deadline)
+                await self.wait(before, deadline)
             yield
         finally:
-            # whoever gives up while waiting must not let the next one past those before it
-            if before is None or before.done():
-                self.leave(key, mine)
-            else:
-                before.add_done_callback(lambda _: self.leave(key, mine))
+            self.leave_after(before, key, mine)
 
-    async def _wait(self, before: asyncio.Future[None], deadline: float) -> None:
+    def take(self, keys: Iterable[Hashable]) -> Places:
+        """Take a place behind whoever is in each of these lanes now; leave all of them in the end.
+
+        Each key once.
+        """
+        new = asyncio.get_running_loop().create_future
+        places = {}
+        for key in keys:
+            mine = new()
+            places[key] = (self._last.get(key), mine)
+            self._last[key] = mine
+        return Places(self, places)
+
+    def leave_after(
+        self, before: asyncio.Future[None] | None, key: Hashable, mine: asyncio.Future[None]
+    ) -> None:
+        """Leave a lane, but let the next one not past those who are still before."""
+        if before is None or before.done():
+            self.leave(key, mine)
+        else:
+            before.add_done_callback(lambda _: self.leave(key, mine))
+
+    async def wait(self, before: asyncio.Future[None], deadline: float) -> None:
+        """Wait for the one before; raises RemotingTimeout at the deadline."""
         try:
             async with asyncio.timeout_at(deadline):
                 await asyncio.shield(before)
         except TimeoutError:
             raise RemotingTimeout("earlier sends of the same key took all the time given") from None
+
+
+class Places:
+    """The places of one caller in several lanes. Made by `Lanes.take`."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        places: dict[Hashable, tuple[asyncio.Future[None] | None, asyncio.Future[None]]],
+    ) -> None:
+        self._lanes, self._places = lanes, places
+
+    async def wait(self, keys: Iterable[Hashable], deadline: float) -> None:
+        """Wait until all who were before in these lanes have left; raises RemotingTimeout."""
+        for key in keys:
+            before, _ = self._places[key]
+            if before is not None and not before.done():
+                await self._lanes.wait(before, deadline)
+
+    def leave(self, keys: Iterable[Hashable]) -> None:
+        """Let the next ones of these keys go."""
+        for key in keys:
+            before, mine = self._places.pop(key)
+            self._lanes.leave_after(before, key, mine)
+
+    def leave_all(self) -> None:
+        """Let the next ones of all keys go that were not left yet."""
+        self.leave(list(self._places))

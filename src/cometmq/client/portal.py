@@ -2,7 +2,8 @@
 
 Owns the life of the thread: started by the first client, ended by the last one, and made anew in
 a forked child. Refuses to know what runs on the loop. Invariant: at most one portal thread per
-process, and none without a client; every call ends, also when the portal does.
+process, and none without a client; every call ends, also when the portal does; at most `CALLS_MAX`
+calls wait for the loop to begin them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import deque
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, TypeVar
 
-from cometmq.errors import CometError, NotStarted
+from cometmq.errors import CometError, NotStarted, TooManyRequests
 from cometmq.net.pool import close_all
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+CALLS_MAX = 65_535
+"""Calls that may wait until the loop begins them, of all clients together."""
 _lock = threading.Lock()
 _shared: dict[int, Portal] = {}
 _ENDED = "the client was stopped before the call was over"
@@ -95,8 +98,14 @@ class Portal:
     def begin(self, start: Callable[[], asyncio.Future[T]]) -> Future[T]:
         """Call `start` on the loop, soon and in the order of the calls; return its result's future.
 
-        Many calls share one wake-up of the loop.
+        Many calls share one wake-up of the loop. Raises TooManyRequests when 65,535 of them wait
+        for it: threads that begin faster than the loop begins are told, and nothing is kept.
         """
+        if len(self._calls) >= CALLS_MAX:
+            raise TooManyRequests(
+                f"{CALLS_MAX} calls wait for the thread of the blocking clients; wait for some of "
+                "their futures first"
+            )
         outside: Future[T] = Future()
 
         def run() -> None:

@@ -150,8 +150,9 @@ class AsyncProducer:
     ) -> asyncio.Future[SendResult]:
         """Begin to send one message and return the future of its result; otherwise like send.
 
-        Messages of one sharding key leave in the order of the calls. Raises TooManyRequests when
-        65,535 sends are under way.
+        Messages of one sharding key leave in the order of the calls. When 65,535 sends are under
+        way it fails with TooManyRequests, and nothing is sent: by raising it, or, blocking, as the
+        result of the future. The blocking call raises it when as many wait to be begun.
         """
         running(self._core, "producer")
         if len(self._pending) >= self._options.pending_max:

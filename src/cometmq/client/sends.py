@@ -51,9 +51,9 @@ class Sends:
         )
         self.delivery = Delivery(core, options, faults)
         self.quick = Quick(core, self.choice, options)
-        self.bulk = Bulk(core, self.delivery, self.choice, self.quick, options)
-        self.direct = Direct(core, self.quick, first=os.getpid())
         self._lanes = Lanes()
+        self.bulk = Bulk(core, self.delivery, self.choice, self.quick, options, self._lanes)
+        self.direct = Direct(core, self.quick, first=os.getpid())
         self.trace: Trace | None = None
         if core.options.trace:
             self.trace = Trace(core, options.group, "PRODUCE", asyncio.get_running_loop())

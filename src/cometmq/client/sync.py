@@ -116,8 +116,9 @@ class Producer:
     ) -> Future[SendResult]:
         """Begin to send one message and return the future of its result; otherwise like send.
 
-        Messages of one sharding key leave in the order of the calls. Raises TooManyRequests when
-        65,535 sends are under way.
+        Messages of one sharding key leave in the order of the calls. When 65,535 sends are under
+        way it fails with TooManyRequests, and nothing is sent: by raising it, or, blocking, as the
+        result of the future. The blocking call raises it when as many wait to be begun.
         """
         return self._crossing.portal.begin(
             lambda: self._inner.send_async(message, timeout_s, queue=queue)
