@@ -16,6 +16,7 @@ SOURCE = ROOT / "src" / "cometmq"
 
 HOT = (
     "wire/frame.py",
+    "wire/frame_buffer.py",
     "wire/command.py",
     "wire/stored.py",
     "wire/stored_run.py",

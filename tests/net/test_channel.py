@@ -5,7 +5,13 @@ import socket
 
 import pytest
 
-from cometmq.errors import ConnectFailed, RemotingTimeout, SendFailed, TooManyRequests
+from cometmq.errors import (
+    ConnectFailed,
+    ProtocolError,
+    RemotingTimeout,
+    SendFailed,
+    TooManyRequests,
+)
 from cometmq.net import channel as channels
 from cometmq.net.channel import Channel, connect
 from cometmq.net.pool import ChannelPool
@@ -112,6 +118,59 @@ def test_requests_of_one_tick_leave_in_one_write_and_in_order():
             assert len(chunks) == 1
             channel.close()
             server.close()
+
+    run(story)
+
+
+def test_a_large_answer_is_read_where_it_lies_and_errors_of_the_reader_reach_the_caller():
+    def read(answer, body):
+        assert answer.body == b""
+        if len(body) == 3:
+            raise ProtocolError("three bytes are too few")
+        return bytes(body[:2]), len(body), answer.code
+
+    async def story():
+        async with Listening() as listening:
+            channel = await connect(listening.addr)
+            calls = [
+                channel.fetch(request(1, 0, body=b"%d" % n * size), 5, read)
+                for n, size in enumerate((200_000, 2, 100, 300_000))
+            ]
+            plain = channel.call(request(1, 0, body=b"plain"), 5)
+            *found, last = await asyncio.gather(*calls, plain)
+            assert found == [
+                (b"00", 200_000, 0),
+                (b"11", 2, 0),
+                (b"22", 100, 0),
+                (b"33", 300_000, 0),
+            ]
+            assert last.body == b"plain"
+            with pytest.raises(ProtocolError, match="three bytes"):
+                await channel.fetch(request(1, 0, body=b"abc"), 5, read)
+            assert (await channel.call(request(1, 0, body=b"on"), 5)).body == b"on"
+            channel.close()
+
+    run(story)
+
+
+def test_an_answer_to_be_read_that_is_late_or_never_comes_is_an_error():
+    held = []
+
+    async def story():
+        async with Listening(lambda command, peer: held.append((command, peer))) as listening:
+            channel, read = await connect(listening.addr), []
+            with pytest.raises(RemotingTimeout):
+                await channel.fetch(request(1, 0), 0.05, lambda *answer: read.append(answer))
+            echo(*held[0])  # late: nobody reads it
+            waiting = asyncio.ensure_future(channel.fetch(request(1, 0), 5, lambda *_: None))
+            while len(held) < 2:
+                await asyncio.sleep(0.01)
+            listening.peers[0].transport.abort()
+            with pytest.raises(SendFailed):
+                await waiting
+            with pytest.raises(SendFailed):
+                await channel.fetch(request(1, 0), 5, lambda *_: None)
+            assert not read
 
     run(story)
 

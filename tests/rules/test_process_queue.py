@@ -1,7 +1,9 @@
 """The window between pull and commit, as a state machine against a plain model."""
 
+from itertools import cycle
 from typing import NamedTuple
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -22,10 +24,11 @@ class Window(RuleBasedStateMachine):
         super().__init__()
         self.window = ProcessQueue(100)
         self.waiting, self.in_hand, self.undone = [], [], set()
+        self.pulls = []
         self.next_offset = 100
 
     @rule(
-        steps=st.lists(st.integers(1, 3), max_size=6),
+        steps=st.lists(st.integers(1, 3), max_size=12),
         size=st.integers(0, 5),
         beyond=st.integers(0, 4),
     )
@@ -38,6 +41,17 @@ class Window(RuleBasedStateMachine):
         assert self.window.put(items, self.next_offset) == items
         self.waiting += items
         self.undone.update(item.queue_offset for item in items)
+        self.pulls.append(items)
+
+    @rule(data=st.data())
+    def done_as_it_came(self, data):
+        self.take(len(self.waiting) + 1)
+        whole = [pull for pull in self.pulls if pull and set(pull) <= set(self.in_hand)]
+        if whole:
+            items = list(data.draw(st.sampled_from(whole)))
+            self.window.done(items)
+            self.in_hand = [item for item in self.in_hand if item not in items]
+            self.undone -= {item.queue_offset for item in items}
 
     @rule(back=st.integers(1, 5))
     def put_again(self, back):
@@ -91,19 +105,40 @@ TestWindow = Window.TestCase
 TestWindow.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-def test_a_window_stays_right_when_a_handler_changes_the_bodies_of_its_messages():
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_window_stays_right_when_a_handler_changes_the_bodies_of_its_messages(count):
     class Loose:
         def __init__(self, queue_offset):
             self.queue_offset, self.body = queue_offset, b"12345"
 
-    window, messages = ProcessQueue(0), [Loose(offset) for offset in range(3)]
-    window.put(messages, 3)
-    for message, body in zip(messages, (None, {"decoded": 1}, "longer than it was"), strict=True):
+    window, messages = ProcessQueue(0), [Loose(offset) for offset in range(count)]
+    window.put(messages, count)
+    bodies = cycle([None, {"decoded": 1}, "longer than it was"])
+    for message, body in zip(messages, bodies, strict=False):
         message.body = body
-    window.done(window.take(3)[1:])
+    window.done(window.take(count)[1:])
     assert (window.count, window.size_bytes, window.commit_offset) == (1, 5, 0)
     window.done(messages[:1])
-    assert (window.count, window.size_bytes, window.commit_offset) == (0, 0, 3)
+    assert (window.count, window.size_bytes, window.commit_offset) == (0, 0, count)
+
+
+def test_what_is_finished_as_it_came_leaves_at_once_and_what_is_not_one_by_one():
+    window, offsets = ProcessQueue(0), iter(range(10_000))
+    pulls = [[Item(next(offsets), b"12") for _ in range(10)] for _ in range(6)]
+    for pull in pulls:
+        window.put(pull, pull[-1].queue_offset + 1)
+    window.take(60)
+    window.done(pulls[1])
+    window.done(pulls[3][4:])
+    assert (window.count, window.size_bytes, window.commit_offset, window.span) == (44, 88, 0, 59)
+    window.done(pulls[0])
+    assert (window.commit_offset, window.span) == (20, 39)
+    window.done(list(reversed(pulls[2])))
+    assert (window.count, window.commit_offset) == (24, 30)
+    window.done(pulls[5] + pulls[3][:4])
+    assert (window.count, window.size_bytes, window.commit_offset) == (10, 20, 40)
+    window.done(pulls[4])
+    assert (window.count, window.size_bytes, window.commit_offset, window.span) == (0, 0, 60, 0)
 
 
 def test_a_window_is_full_beyond_any_of_its_limits():

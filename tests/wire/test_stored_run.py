@@ -37,8 +37,9 @@ records = st.builds(
 
 
 def fields(message):
-    names = [name for name in message.__slots__ if name != "_properties"]
-    return {name: getattr(message, name) for name in names}
+    slots = [name for name in message.__slots__ if name not in ("_properties", "where")]
+    places = ["phy_offset", "sys_flag", "born_ms", "born_host", "store_ms", "store_host"]
+    return {name: getattr(message, name) for name in slots + places}
 
 
 @given(st.lists(records, max_size=12), st.binary(max_size=12))

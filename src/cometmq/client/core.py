@@ -102,10 +102,21 @@ class Core:
         patience_s = timeout_s or self.options.call_timeout_s
         channel = self.pool.open_channel(addr)
         if channel is None:
-            begun = asyncio.get_running_loop().time()
-            channel = await within(begun + patience_s, self.pool.channel(addr), addr)
-            patience_s -= asyncio.get_running_loop().time() - begun
+            channel, patience_s = await self._connected(addr, patience_s)
         return await channel.call(command, patience_s)
+
+    async def fetch(
+        self,
+        addr: str,
+        command: Command,
+        timeout_s: float,
+        read: Callable[[Command, memoryview], T],
+    ) -> T:
+        """Ask a broker and return what `read` makes of its answer (see `Channel.fetch`)."""
+        channel = self.pool.open_channel(addr)
+        if channel is None:
+            channel, timeout_s = await self._connected(addr, timeout_s)
+        return await channel.fetch(command, timeout_s, read)
 
     async def ask(self, addr: str, command: Command, timeout_s: float | None = None) -> Command:
         """Ask a broker and return its answer; raises BrokerError unless the code is SUCCESS."""
@@ -127,6 +138,12 @@ class Core:
             await asyncio.gather(*goodbye)
         finally:  # also when whoever stops it is interrupted
             await self._connections.leave(self)
+
+    async def _connected(self, addr: str, patience_s: float) -> tuple[Channel, float]:
+        """A new connection, and what is left of the time."""
+        begun = asyncio.get_running_loop().time()
+        channel = await within(begun + patience_s, self.pool.channel(addr), addr)
+        return channel, patience_s - (asyncio.get_running_loop().time() - begun)
 
     async def _heartbeat_to(self, addr: str) -> None:
         try:

@@ -25,13 +25,18 @@ _TAGS = Property.TAGS.encode()
 _RETRY_TOPIC = Property.RETRY_TOPIC.encode()
 
 
-def messages_of(body: bytes, broker_name: str) -> tuple[list[MessageExt], bool]:
+def messages_of(body: bytes | memoryview, broker_name: str) -> tuple[list[MessageExt], bool]:
     """All messages of a pull's body, in its order, and whether all of it could be read."""
-    found, read, size = [], 0, len(body)
+    found: list[MessageExt] = []
+    read, size = 0, len(body)
     while read < size:
         plain, read = stored_run.messages(body, read, broker_name)
-        found += plain
+        if found:
+            found += plain
+        else:
+            found = plain
         if read < size:  # one that is not plain, or none at all
+            body = bytes(body)
             try:
                 record = stored.decode(body, read)
             except ProtocolError:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.selector import MessageSelector
+    from cometmq.wire.command import Command
 
 _ANSWER_GRACE_S = 15.0
 _STATUS = {status.value: status for status in PullStatus}
@@ -76,23 +77,11 @@ class Puller:
         addr = self._core.routes.reader(ask.queue.broker_name, ask.broker_id)
         code = RequestCode.LITE_PULL_MESSAGE if ask.is_lite else RequestCode.PULL_MESSAGE
         command = request(code, 0, self._header(ask))
-        answer = await self._core.call(addr, command, ask.suspend_s + _ANSWER_GRACE_S)
-        status = _STATUS.get(answer.code)
-        if status is None:
-            raise BrokerError(answer.code, answer.remark, addr)
-        header = PullMessageResponseHeader.decode(answer.ext)
-        messages: list[MessageExt] = []
-        next_offset = header.next_begin_offset
-        if status is PullStatus.FOUND:
-            messages, next_offset = _messages(ask, answer.body, next_offset)
-        return PullResult(
-            status,
-            next_offset,
-            header.min_offset,
-            header.max_offset,
-            messages,
-            header.suggest_which_broker_id,
-        )
+
+        def read(answer: Command, body: memoryview) -> PullResult:
+            return _result(ask, addr, answer, body)
+
+        return await self._core.fetch(addr, command, ask.suspend_s + _ANSWER_GRACE_S, read)
 
     def hang_up(self, queue: MessageQueue, broker_id: int) -> None:
         """Close a connection on which a pull was never answered: the peer may be gone."""
@@ -128,7 +117,27 @@ def _flags(ask: Ask) -> int:
     )
 
 
-def _messages(ask: Ask, body: bytes, next_offset: int) -> tuple[list[MessageExt], int]:
+def _result(ask: Ask, addr: str, answer: Command, body: memoryview) -> PullResult:
+    """What an answer says; raises BrokerError or ProtocolError."""
+    status = _STATUS.get(answer.code)
+    if status is None:
+        raise BrokerError(answer.code, answer.remark, addr)
+    header = PullMessageResponseHeader.decode(answer.ext)
+    messages: list[MessageExt] = []
+    next_offset = header.next_begin_offset
+    if status is PullStatus.FOUND:
+        messages, next_offset = _messages(ask, body, next_offset)
+    return PullResult(
+        status,
+        next_offset,
+        header.min_offset,
+        header.max_offset,
+        messages,
+        header.suggest_which_broker_id,
+    )
+
+
+def _messages(ask: Ask, body: memoryview, next_offset: int) -> tuple[list[MessageExt], int]:
     """The messages of an answer and where to go on: never beyond one that cannot be read."""
     messages, is_whole = decode.messages_of(body, ask.queue.broker_name)
     if not is_whole:

@@ -2,13 +2,16 @@
 
 Owns the nouns and how properties read; refuses to know validation, encoding of frames and queues.
 Invariant: a `MessageExt` keeps its properties as the stored bytes and parses them once, on demand.
+So it does with what is seldom asked for: where and when it was born and stored. Whoever makes many
+of them (`wire/stored_run`) sets the slots itself, all but `_properties`.
 Layout of the bytes: key 0x01 value 0x02, repeated; the last 0x02 may be missing.
 Java: org.apache.rocketmq.common.message.{Message, MessageExt, MessageConst}
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from struct import Struct
+from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import InvalidMessage
 from cometmq.model.queue import MessageQueue
@@ -159,6 +162,31 @@ class Message:
         return f"Message({self.topic!r}, {len(self.body)} bytes, tags={self.tags!r})"
 
 
+_split_where = Struct(">qiq8sq8s").unpack
+
+
+def _seldom(at: int) -> Any:
+    """A field of a `MessageExt` that lies in the bytes of `where` until one of them is asked for.
+
+    The bytes: phy_offset i64, sys_flag i32, born_ms i64, born_host 8, store_ms i64, store_host 8.
+    """
+
+    def get(message: MessageExt) -> Any:
+        return _fields(message)[at]
+
+    def put(message: MessageExt, value: Any) -> None:
+        _fields(message)[at] = value
+
+    return property(get, put)
+
+
+def _fields(message: MessageExt) -> list[Any]:
+    where = message.where
+    if isinstance(where, bytes):
+        where = message.where = list(_split_where(where))
+    return where
+
+
 class MessageExt:
     """One message as received: what was sent, and where and when the broker put it.
 
@@ -168,10 +196,16 @@ class MessageExt:
     """
 
     __slots__ = (
-        "_properties", "body", "born_host", "born_ms", "broker_name", "flag", "phy_offset",
-        "prepared_offset", "queue_id", "queue_offset", "raw_properties", "reconsume_times",
-        "store_host", "store_ms", "sys_flag", "topic",
+        "_properties", "body", "broker_name", "flag", "prepared_offset", "queue_id",
+        "queue_offset", "raw_properties", "reconsume_times", "topic", "where",
     )  # fmt: skip
+
+    phy_offset: int = _seldom(0)
+    sys_flag: int = _seldom(1)
+    born_ms: int = _seldom(2)
+    born_host: bytes = _seldom(3)
+    store_ms: int = _seldom(4)
+    store_host: bytes = _seldom(5)
 
     def __init__(
         self,
@@ -198,22 +232,20 @@ class MessageExt:
         self.raw_properties = raw_properties
         self.reconsume_times = reconsume_times
         self.flag = flag
-        self.sys_flag = sys_flag
-        self.phy_offset = phy_offset
-        self.born_ms = born_ms
-        self.born_host = born_host
-        self.store_ms = store_ms
-        self.store_host = store_host
         self.prepared_offset = prepared_offset
         self.broker_name = broker_name
-        self._properties: dict[str, str] | None = None
+        self.where: bytes | list[Any] = [
+            phy_offset, sys_flag, born_ms, born_host, store_ms, store_host
+        ]  # fmt: skip
 
     @property
     def properties(self) -> dict[str, str]:
         """All properties, the reserved ones included."""
-        if self._properties is None:
-            self._properties = _parsed(self.raw_properties)
-        return self._properties
+        try:
+            return self._properties
+        except AttributeError:  # nobody has asked before
+            self._properties: dict[str, str] = _parsed(self.raw_properties)
+            return self._properties
 
     @property
     def tags(self) -> str | None:

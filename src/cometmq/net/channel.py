@@ -2,9 +2,10 @@
 
 Owns the matching by `opaque`, the deadline of every call and the joining of one tick's frames into
 one write; refuses to know codes, routes and retries. Sends come as whole frames (`post`): their
-answers are recognised by `wire/send_answer`, and one timer sweeps their deadlines. Invariant: every
-call ends exactly once: with its answer, at its deadline (a sweep is at most 20 ms late), or with
-`SendFailed` when the connection breaks. One loop owns it.
+answers are recognised by `wire/send_answer`, and one timer sweeps their deadlines. What is read
+lies in one buffer; who wants a large body reads it there (`fetch`). Invariant: every call ends
+exactly once: with its answer, at its deadline (a sweep is at most 20 ms late), or with `SendFailed`
+when the connection breaks. One loop owns it.
 Java: NettyRemotingClient (one channel of it), ResponseFuture
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from cometmq.errors import (
     ConnectFailed,
@@ -21,19 +22,22 @@ from cometmq.errors import (
     SendFailed,
     TooManyRequests,
 )
-from cometmq.net.chunks import bound_reads
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, response
-from cometmq.wire.frame import JSON, FrameDecoder
+from cometmq.wire.frame import JSON, Frame
+from cometmq.wire.frame_buffer import FrameBuffer
 from cometmq.wire.send_answer import SendAnswers
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Sized
 
-    from cometmq.wire.frame import Frame
+    from cometmq.wire.frame_buffer import FrameView
     from cometmq.wire.send_answer import SendAnswer
 
+    Read = Callable[[Command, memoryview], object]
+
+T = TypeVar("T")
 PENDING_MAX = 65_535
 """Calls without answer that one connection may have."""
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
@@ -42,7 +46,7 @@ SWEEP_GAP_S = 0.02
 """Least time between two looks for posted frames whose time is over."""
 
 
-class Channel(asyncio.Protocol):
+class Channel(asyncio.BufferedProtocol):
     """A connection. Made by `connect`; dead for good once closed."""
 
     def __init__(
@@ -62,8 +66,9 @@ class Channel(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._new_future = self._loop.create_future
         self._on_request = on_request
-        self._decoder = FrameDecoder()
+        self._inlet = FrameBuffer()
         self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._readers: dict[int, tuple[asyncio.Future[Any], Read]] = {}
         self._posted: dict[int, tuple[asyncio.Future[SendAnswer | Command], float]] = {}
         self._answers = SendAnswers()
         self._sweep_at = inf
@@ -94,17 +99,30 @@ class Channel(asyncio.Protocol):
             timer.cancel()
             self._waiting.pop(command.opaque, None)
 
+    async def fetch(
+        self, command: Command, timeout_s: float, read: Callable[[Command, memoryview], T]
+    ) -> T:
+        """Send a request and return what `read` makes of its answer.
+
+        `read` is called as soon as the answer has come, with a command that has no body and with
+        the body, which is gone afterwards. What it raises is raised here; otherwise like `call`.
+        """
+        self._may_ask(self._readers)
+        answer: asyncio.Future[T] = self._loop.create_future()
+        opaque = self._ask(command)
+        self._readers[opaque] = (answer, read)
+        timer = self._loop.call_later(timeout_s, self._expire, opaque, timeout_s)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+            self._readers.pop(opaque, None)
+
     def call_nowait(self, command: Command) -> asyncio.Future[Command]:
         """Send a request and return the future of its answer; it has no deadline of its own."""
-        if not self.is_open:
-            raise SendFailed(f"the connection to {self.addr} is closed")
-        if len(self._waiting) >= PENDING_MAX:
-            raise TooManyRequests(f"{PENDING_MAX} requests to {self.addr} wait for their answers")
-        self.opaque = command.opaque = (self.opaque + 1) & 0x7FFFFFFF
-        if self._prepare is not None:
-            self._prepare(command)
-        answer = self._waiting[command.opaque] = self._loop.create_future()
-        self._write(command.encode())
+        self._may_ask(self._waiting)
+        answer = self._loop.create_future()
+        self._waiting[self._ask(command)] = answer
         return answer
 
     def post(
@@ -115,10 +133,8 @@ class Channel(asyncio.Protocol):
         `deadline` is the loop's time. Fails like `call`.
         """
         posted = self._posted
-        if self.is_dead:
-            raise SendFailed(f"the connection to {self.addr} is closed")
-        if len(posted) >= PENDING_MAX:
-            raise TooManyRequests(f"{PENDING_MAX} requests to {self.addr} wait for their answers")
+        if self.is_dead or len(posted) >= PENDING_MAX:
+            self._may_ask(posted)
         if self.is_quiet:
             self._write(frame)
         else:
@@ -131,12 +147,9 @@ class Channel(asyncio.Protocol):
 
     def oneway(self, command: Command) -> None:
         """Send a command that nobody answers. Raises SendFailed when the connection is gone."""
-        if not self.is_open:
+        if self.is_dead:
             raise SendFailed(f"the connection to {self.addr} is closed")
-        self.opaque = command.opaque = (self.opaque + 1) & 0x7FFFFFFF
-        if self._prepare is not None:
-            self._prepare(command)
-        self._write(command.encode())
+        self._ask(command)
 
     def answer(self, command: Command) -> None:
         """Send the answer to a request of the peer; dropped when the connection is gone."""
@@ -167,23 +180,26 @@ class Channel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (called by the loop)."""
         self._transport = cast("asyncio.Transport", transport)
-        bound_reads(transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes belong (called by the loop)."""
+        del sizehint
+        return self._inlet.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Give each answer to its caller and each request to the listener (called by the loop)."""
-        if self._posted and not self._decoder.wanted:
-            taken = self._answers.tell(data, self._posted)
-            if taken == len(data):
-                return
-            data = data[taken:]
+        inlet = self._inlet
+        inlet.came(nbytes)
+        if self._posted:
+            inlet.skip(self._answers.tell(inlet.chunk(), self._posted))
         try:
-            for frame in self._decoder.feed(data):
+            while (frame := inlet.next()) is not None:
                 self._receive(frame)
         except ProtocolError as error:
-            self._decoder.broken = self._decoder.broken or error
-        if self._decoder.broken:
+            inlet.broken = inlet.broken or error
+        if inlet.broken:
             self._transport.abort()
-            self._fail(SendFailed(f"{self.addr} broke the protocol: {self._decoder.broken}"))
+            self._fail(SendFailed(f"{self.addr} broke the protocol: {inlet.broken}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail what is open (called by the loop)."""
@@ -192,8 +208,17 @@ class Channel(asyncio.Protocol):
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def _receive(self, frame: Frame) -> None:
-        command = Command.decode(frame)
+    def _receive(self, frame: FrameView) -> None:
+        kind, header, body = frame
+        if self._readers:
+            command = Command.decode(Frame(kind, header, b""))
+            reader = self._readers.pop(command.opaque, None) if command.is_response else None
+            if reader is not None:
+                _read(reader, command, body)
+                return
+            command.body = bytes(body)
+        else:
+            command = Command.decode(Frame(kind, header, bytes(body)))
         if not command.is_response:
             self._on_request(command, self)
             return
@@ -202,10 +227,24 @@ class Channel(asyncio.Protocol):
             waiter.set_result(command)
         posted = self._posted.pop(command.opaque, None)
         if posted is not None:
-            if frame.serialize_type == JSON:
-                self._answers.learn(frame.header, command)
+            if kind == JSON:
+                self._answers.learn(header, command)
             if not posted[0].done():
                 posted[0].set_result(command)
+
+    def _may_ask(self, waiting: Sized) -> None:
+        if self.is_dead:
+            raise SendFailed(f"the connection to {self.addr} is closed")
+        if len(waiting) >= PENDING_MAX:
+            raise TooManyRequests(f"{PENDING_MAX} requests to {self.addr} wait for their answers")
+
+    def _ask(self, command: Command) -> int:
+        """Write a request under the next number, which is returned."""
+        self.opaque = command.opaque = (self.opaque + 1) & 0x7FFFFFFF
+        if self._prepare is not None:
+            self._prepare(command)
+        self._write(command.encode())
+        return self.opaque
 
     def _write(self, data: bytes) -> None:
         if not self._outgoing:
@@ -223,7 +262,9 @@ class Channel(asyncio.Protocol):
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def _expire(self, opaque: int, timeout_s: float) -> None:
-        waiter = self._waiting.pop(opaque, None)
+        reader = self._readers.pop(opaque, None)
+        waiter: asyncio.Future[Any] | None = self._waiting.pop(opaque, None)
+        waiter = reader[0] if reader else waiter
         if waiter is not None and not waiter.done():
             waiter.set_exception(
                 RemotingTimeout(f"no answer from {self.addr} within {timeout_s:.3g} s")
@@ -250,9 +291,10 @@ class Channel(asyncio.Protocol):
 
     def _fail(self, error: SendFailed) -> None:
         waiting, self._waiting = self._waiting, {}
-        posted = [answer for answer, _ in self._posted.values()]
+        others = [answer for answer, _ in (*self._posted.values(), *self._readers.values())]
         self._posted.clear()
-        failed: list[asyncio.Future[Any]] = [*waiting.values(), *posted]
+        self._readers.clear()
+        failed: list[asyncio.Future[Any]] = [*waiting.values(), *others]
         for waiter in failed:
             if not waiter.done():
                 waiter.set_exception(error)
@@ -262,6 +304,19 @@ class Channel(asyncio.Protocol):
         self.is_dead = True
         if not self.closed.done():
             self.closed.set_result(None)
+
+
+def _read(reader: tuple[asyncio.Future[Any], Read], answer: Command, body: memoryview) -> None:
+    """Have an answer read by whoever asked, if that still waits; its errors are the asker's."""
+    waiter, read = reader
+    if waiter.done():
+        return
+    try:
+        found = read(answer, body)
+    except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
+        waiter.set_exception(error)
+    else:
+        waiter.set_result(found)
 
 
 def refuse_all(command: Command, channel: Channel) -> None:

@@ -56,7 +56,7 @@ class SendAnswers:
         self._by_length: dict[int, tuple[_Layout, ...]] = {}
         self._last: _Layout | None = None
 
-    def tell(self, data: bytes, waiting: dict[int, tuple[Any, float]]) -> int:
+    def tell(self, data: bytes | memoryview, waiting: dict[int, tuple[Any, float]]) -> int:
         """Give known answers at the beginning of a chunk to those who wait; the bytes they take.
 
         `waiting` has, by opaque, somebody with the `done` and `set_result` of a future.
@@ -84,7 +84,7 @@ class SendAnswers:
             pass
         return at
 
-    def _known(self, data: bytes, at: int) -> _Layout | None:
+    def _known(self, data: bytes | memoryview, at: int) -> _Layout | None:
         """The layout of the whole frame that begins there, or None."""
         if len(data) - at < 8:
             return None
