@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 import subprocess
 import threading
@@ -18,16 +19,19 @@ _OPEN = [
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
 ]
 
+QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
+"""JVMs of tests live shortly: what they save at their start they never win back by running."""
+
 
 def free_port() -> int:
-    """A port that was free a moment ago, as were port - 2 and port + 1, which brokers take too."""
-    for _ in range(100):
+    """A port that was free a moment ago, as were port - 2 and port + 1, which brokers take too.
+
+    It is none that systems give to outgoing connections: those come and go meanwhile.
+    """
+    for port in random.SystemRandom().sample(range(12_000, 32_000), 100):
         with contextlib.ExitStack() as probes, contextlib.suppress(OSError):
-            first = probes.enter_context(socket.socket())
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            for neighbour in (port - 2, port + 1):
-                probes.enter_context(socket.socket()).bind(("", neighbour))
+            for wanted in (port, port - 2, port + 1):
+                probes.enter_context(socket.socket()).bind(("", wanted))
             return port
     raise AssertionError("no three free ports side by side")
 
@@ -41,7 +45,7 @@ class ApacheRole:
         home.mkdir(parents=True, exist_ok=True)
         conf = home / "settings.conf"
         conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        command = ["java", *_OPEN, f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m"]
+        command = ["java", *QUICK, *_OPEN, f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m"]
         command += [f"-Duser.home={home}", "-cp", f"{jars}/*", main, "-c", str(conf)]
         self._child = subprocess.Popen(
             command,
@@ -51,12 +55,16 @@ class ApacheRole:
             text=True,
         )
         self._said: list[str] = []
-        self._up = threading.Event()
+        self._is_up = False
+        self._told = threading.Event()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        if not self._up.wait(180):
+        try:
+            self._told.wait(180)
+            assert self._is_up, f"{main} did not start:\n" + "".join(self._said[-20:])
+        except BaseException:
             self.stop()
-            raise AssertionError(f"{main} did not start:\n" + "".join(self._said[-20:]))
+            raise
 
     def _listen(self) -> None:
         assert self._child.stdout is not None
@@ -64,7 +72,9 @@ class ApacheRole:
             self._said.append(line)
             del self._said[:-200]
             if "boot success" in line:
-                self._up.set()
+                self._is_up = True
+                self._told.set()
+        self._told.set()  # it has ended
 
     def stop(self) -> None:
         """End it cleanly, or at once after ten seconds."""
@@ -93,31 +103,37 @@ class ApacheCluster:
     ) -> None:
         self._roles: list[ApacheRole] = []
         self.namesrv = namesrv or f"127.0.0.1:{free_port()}"
-        if namesrv is None:
-            start = "org.apache.rocketmq.namesrv.NamesrvStartup"
-            given: dict[str, object] = {"listenPort": self.namesrv.rpartition(":")[2]}
-            self._roles.append(ApacheRole(jars, start, 128, home / "namesrv", given))
-        if broker:
-            store = home / "store"
-            listen = free_port()
-            self.broker = f"127.0.0.1:{listen}"
-            start = "org.apache.rocketmq.broker.BrokerStartup"
-            given = {
-                "brokerClusterName": "DefaultCluster",
-                "brokerName": "apache-a",
-                "brokerId": 0,
-                "namesrvAddr": self.namesrv,
-                "brokerIP1": "127.0.0.1",
-                "listenPort": listen,
-                "storePathRootDir": store,
-                "storePathCommitLog": store / "commitlog",
-                "diskMaxUsedSpaceRatio": 95,
-                "waitTimeMillsInSendQueue": 10_000,
-                "osPageCacheBusyTimeOutMills": 10_000,
-                "messageDelayLevel": "1s 1s 1s 1s 2s 2s",
-                **settings,
-            }
-            self._roles.append(ApacheRole(jars, start, 512, home / "broker", given))
+        try:
+            if namesrv is None:
+                start = "org.apache.rocketmq.namesrv.NamesrvStartup"
+                given: dict[str, object] = {"listenPort": self.namesrv.rpartition(":")[2]}
+                self._roles.append(ApacheRole(jars, start, 128, home / "namesrv", given))
+            if broker:
+                given = self._given(home / "store", settings)
+                self.broker = f"127.0.0.1:{given['listenPort']}"
+                start = "org.apache.rocketmq.broker.BrokerStartup"
+                self._roles.append(ApacheRole(jars, start, 512, home / "broker", given))
+        except BaseException:  # the name server would go on without anybody who knows it
+            self.stop()
+            raise
+
+    def _given(self, store: Path, settings: dict[str, object]) -> dict[str, object]:
+        return {
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": "apache-a",
+            "brokerId": 0,
+            "namesrvAddr": self.namesrv,
+            "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
+            "listenPort": free_port(),
+            "storePathRootDir": store,
+            "storePathCommitLog": store / "commitlog",
+            "diskMaxUsedSpaceRatio": 95,
+            "waitTimeMillsInSendQueue": 10_000,
+            "osPageCacheBusyTimeOutMills": 10_000,
+            "messageDelayLevel": "1s 1s 1s 1s 2s 2s",
+            **settings,
+        }
 
     def stop(self) -> None:
         """Stop what runs, the broker first."""

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from cometmq.testing.cluster import LocalCluster
+from interop.apache import ApacheCluster
+from interop.jvm import JavaHost, compiled
 
 HERE = Path(__file__).parent
 VERSION = "5.5.0"
@@ -49,28 +51,29 @@ def apache_jars() -> Path:
 
 
 @pytest.fixture(scope="session")
-def java_program(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Run java/Roundtrip.java around the unmodified Java client; gives its lines up to END."""
-    classes = tmp_path_factory.mktemp("classes")
-    jars = f"{apache_jars}/*"
-    subprocess.run(
-        ["javac", "-cp", jars, "-d", str(classes), str(HERE / "java" / "Roundtrip.java")],
-        check=True,
-        timeout=120,
-    )
+def apache(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    """Apache's name server and broker with the usual settings; each test has topics of its own."""
+    cluster = ApacheCluster(apache_jars, tmp_path_factory.mktemp("apache"))
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def java(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaHost]:
+    """Our programs of java/ around the unmodified Java client, compiled, and a JVM to run them."""
+    host = JavaHost(apache_jars, compiled(apache_jars, tmp_path_factory.mktemp("classes")))
+    yield host
+    host.stop()
+
+
+@pytest.fixture(scope="session")
+def java_program(java: JavaHost) -> Run:
+    """Run java/Roundtrip.java; gives its lines up to END."""
 
     def run(*arguments: object, timeout_s: float = 150) -> list[str]:
-        done = subprocess.run(
-            ["java", f"-Duser.home={classes}", "-Xmx256m", "-cp", f"{classes}:{jars}", "Roundtrip"]
-            + [str(argument) for argument in arguments],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-        lines = [line for line in done.stdout.splitlines() if line.startswith(SAID)]
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-        assert lines[-1:] == ["END"], done.stdout[-2000:]
+        said = java.run("Roundtrip", *arguments, timeout_s=timeout_s)
+        lines = [line for line in said if line.startswith(SAID)]
+        assert lines[-1:] == ["END"], said
         return lines[:-1]
 
     return run

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +13,9 @@ from cometmq.rules import allocate
 
 if TYPE_CHECKING:
     from cometmq.rules.allocate import Allocate
+    from interop.jvm import JavaHost
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
-SOURCE = Path(__file__).parent / "java" / "Allocate.java"
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 CASES = 600
 STRATEGIES: dict[str, Allocate] = {
     **allocate.STRATEGIES,
@@ -40,18 +39,15 @@ def case(dice: random.Random) -> tuple[str, str, list[str], list[MessageQueue]]:
     return dice.choice(sorted(STRATEGIES)), dice.choice(group), group, queues
 
 
-def test_every_strategy_agrees_with_java(apache_jars: Path, tmp_path: Path) -> None:
-    jars, dice = f"{apache_jars}/*", random.Random(7)
-    subprocess.run(
-        ["javac", "-cp", jars, "-d", str(tmp_path), str(SOURCE)], check=True, timeout=120
-    )
+def test_every_strategy_agrees_with_java(java: JavaHost) -> None:
+    dice = random.Random(7)
     cases = [case(dice) for _ in range(CASES)]
     lines = [
         "\t".join([name, client, ",".join(group), ",".join("/".join(map(str, q)) for q in queues)])
         for name, client, group, queues in cases
     ]
     done = subprocess.run(
-        ["java", f"-Duser.home={tmp_path}", "-cp", f"{tmp_path}:{jars}", "Allocate"],
+        java.command("Allocate"),
         input="\n".join(lines) + "\n",
         capture_output=True,
         text=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -16,18 +17,11 @@ from cometmq.wire.codes import RequestCode
 from interop.apache import ApacheCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 COUNT = 200
-
-
-@pytest.fixture(scope="module")
-def apache(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    cluster = ApacheCluster(apache_jars, tmp_path_factory.mktemp("apache"))
-    yield cluster
-    cluster.stop()
 
 
 def read(
@@ -163,3 +157,14 @@ def test_apaches_broker_registers_at_our_name_server(
         if broker is not None:
             broker.stop()
         names.stop()
+
+
+def test_no_name_server_stays_behind_a_broker_that_does_not_start(
+    apache_jars: Path, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(AssertionError) as told:
+        ApacheCluster(apache_jars, tmp_path, listenPort=taken.getsockname()[1])
+    assert "BrokerStartup did not start" in str(told.value)
+    port = (tmp_path / "namesrv" / "settings.conf").read_text().strip().partition("=")[2]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(port)), 5)

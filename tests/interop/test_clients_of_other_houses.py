@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cometmq.testing.cluster import LocalCluster
 
 Run = Callable[..., list[str]]
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 COUNT = 40
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 TOPIC = "DelaysHands"
 COUNT = 20
 TABLE = {"message_delay_level": "1s 25s"}

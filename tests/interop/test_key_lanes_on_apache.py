@@ -10,21 +10,14 @@ import pytest
 from client.keyed import Seen
 from client.served import until
 from cometmq import Admin, Message, OnFailure, Producer, PushConsumer, RetryLater
-from interop.apache import ApacheCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+    from interop.apache import ApacheCluster
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 TOPIC, GROUP = "KeyLanes", "by-key"
-
-
-@pytest.fixture(scope="module")
-def apache(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    cluster = ApacheCluster(apache_jars, tmp_path_factory.mktemp("apache"))
-    yield cluster
-    cluster.stop()
 
 
 def test_keys_are_lanes_and_a_restart_repeats_unfinished_messages_only(

@@ -20,7 +20,7 @@ from interop.apache import ApacheCluster
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 MARK = {"message.type": "FIFO", "comet.order": "global"}
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., list[str]]
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 HERE = Path(__file__).parent
 COUNT = 20
 

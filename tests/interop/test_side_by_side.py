@@ -26,6 +26,8 @@ from interop.beside.tap import Heard, Tap
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from interop.jvm import JavaHost
+
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "design" / "apache-side-by-side.md"
@@ -33,24 +35,11 @@ RECORDING = ROOT / "tests" / "replay" / "recorded" / "apache-5.5.0.jsonl"
 WRITES = os.environ.get("COMETMQ_WRITE") == "1"
 LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 CHECK_MS = 600_000
-JAVA = ("java", "-Xmx256m")
-
-
-@pytest.fixture(scope="module")
-def classes(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Our Java programs around Apache's client and tools."""
-    folder = tmp_path_factory.mktemp("classes")
-    programs = [
-        str(Path(__file__).parent / "java" / name) for name in ("Admin.java", "Scenario.java")
-    ]
-    command = ["javac", "-nowarn", "-cp", f"{apache_jars}/*", "-d", str(folder), *programs]
-    subprocess.run(command, check=True, timeout=120)
-    return folder
 
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[dict[str, list[str]]]:
-    """Collects the parts of the page; written when all of them are there."""
+    """Collects the parts of the page, each once it is judged; written when all are there."""
     commit = subprocess.run(  # before the recording is written anew
         ["git", "describe", "--always", "--dirty"],
         cwd=ROOT,
@@ -61,7 +50,7 @@ def page() -> Iterator[dict[str, list[str]]]:
     parts: dict[str, list[str]] = {}
     yield parts
     if WRITES and len(parts) == 3:
-        PAGE.write_text(_page(parts, commit))
+        PAGE.write_text(table.scrubbed(_page(parts, commit)))
 
 
 @contextmanager
@@ -83,13 +72,9 @@ def running(
         apache.stop()
 
 
-def unexplained(found: Iterable[list[Difference]], reasons: Reasons) -> list[str]:
-    return [str(each) for some in found for each in some if reasons.of(each) is None]
-
-
 def judge(found: Iterable[list[Difference]], reasons: Reasons) -> None:
     """Fail for a difference without a reason, and for a reason without a difference."""
-    odd = unexplained(found, reasons)
+    odd = [str(each) for some in found for each in some if reasons.of(each) is None]
     assert not odd, f"{len(odd)} differences without a reason:\n" + "\n".join(odd)
     assert not reasons.unused, "\n".join(reasons.unused)
 
@@ -100,31 +85,26 @@ def test_the_same_requests_are_answered_alike(
     reasons = Reasons("raw.txt")
     with running("apache", apache_jars, tmp_path, transactionCheckInterval=CHECK_MS) as apache:
         theirs = raw.run(apache.namesrv, apache.broker)
-    found = {}
-    for turn in ("first", "again"):  # a pull gives less while pages are on the way to the disk
-        folder = tmp_path / turn
-        with running("ours", apache_jars, folder, transactionCheckInterval=CHECK_MS) as ours:
-            exchanges = raw.run(ours.namesrv, ours.broker).exchanges
-        found = compare.differences(theirs.exchanges, exchanges)
-        if not unexplained(found.values(), reasons):
-            break
+    with running("ours", apache_jars, tmp_path, transactionCheckInterval=CHECK_MS) as ours:
+        exchanges = raw.run(ours.namesrv, ours.broker).exchanges
+    found = compare.differences(theirs.exchanges, exchanges)
+    judge(found.values(), reasons)
     page["requests"] = table.requests(theirs.exchanges, found, reasons)
     if WRITES:
-        raw.write(theirs, RECORDING)
-    judge(found.values(), reasons)
+        raw.write(theirs, RECORDING, tmp_path)
 
 
 def test_java_and_our_client_work_with_both_brokers(
-    apache_jars: Path, classes: Path, tmp_path: Path, page: dict[str, list[str]]
+    apache_jars: Path, java: JavaHost, tmp_path: Path, page: dict[str, list[str]]
 ) -> None:
     heard: dict[tuple[str, str], list[Heard]] = {}
     said: dict[tuple[str, str], Sequence[tuple[str, str]]] = {}
     for side in ("apache", "ours"):
         quick = {"transactionCheckInterval": 3000, "transactionTimeOut": 1000}
         with running(side, apache_jars, tmp_path, **quick) as cluster:
-            for client, run in (("Java", java), ("Python", python)):
+            for client in ("Java", "Python"):
                 with Tap(cluster.namesrv, cluster.broker) as tap:
-                    said[client, side] = run(tap.namesrv, apache_jars, classes)
+                    said[client, side] = steps_of(client, tap.namesrv, java)
                 heard[client, side] = tap.heard
     reasons = Reasons("clients.txt")
     lists = []
@@ -132,51 +112,35 @@ def test_java_and_our_client_work_with_both_brokers(
         assert said[client, "ours"] == said[client, "apache"]
         shapes = [ways.shapes(heard[client, side]) for side in ("apache", "ours")]
         lists.append((client, ways.differences(*shapes), reasons))
-    page["pairings"] = table.pairings(heard, lists)
     judge((some for _, found, _ in lists for some in found.values()), reasons)
+    page["pairings"] = table.pairings(heard, lists)
 
 
 def test_mqadmin_prints_the_same_of_both_brokers(
-    apache_jars: Path, classes: Path, tmp_path: Path, page: dict[str, list[str]]
+    apache_jars: Path, java: JavaHost, tmp_path: Path, page: dict[str, list[str]]
 ) -> None:
     def printed(side: str) -> dict[str, str]:
         folder = tmp_path / f"{side}-tools"
         (folder / "conf").mkdir(parents=True)
         with running(side, apache_jars, tmp_path, transactionCheckInterval=CHECK_MS) as cluster:
-            return admin.run(classes, apache_jars, folder, cluster.namesrv, cluster.broker)
+            return admin.run(java, folder, cluster.namesrv, cluster.broker)
 
     with ThreadPoolExecutor(2) as sides:  # mqadmin waits more than it works
         theirs, ours = sides.map(printed, ("apache", "ours"))
     found = admin.differences(theirs, ours)
     reasons = Reasons("mqadmin.txt")
-    page["commands"] = table.commands(found, reasons)
     judge(found.values(), reasons)
+    page["commands"] = table.commands(found, reasons)
 
 
-def java(namesrv: str, jars: Path, classes: Path) -> Sequence[tuple[str, str]]:
-    done = subprocess.run(
-        [
-            "java",
-            f"-Duser.home={classes}",
-            "-Xmx256m",
-            "-cp",
-            f"{classes}:{jars}/*",
-            "Scenario",
-            namesrv,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    lines = done.stdout.splitlines()
-    assert lines[-1:] == ["END"], done.stdout[-2000:] + done.stderr[-2000:]
+def steps_of(client: str, namesrv: str, java: JavaHost) -> Sequence[tuple[str, str]]:
+    """What each step of the scenario came to."""
+    if client == "Python":
+        return list(scenario.run(namesrv).items())
+    lines = java.run("Scenario", namesrv, timeout_s=240)
+    assert "END" in lines, lines
     said = [line[5:].partition(": ") for line in lines if line.startswith("SAID ")]
     return [(name, result) for name, _, result in said if name != "answer"]
-
-
-def python(namesrv: str, _jars: Path, _classes: Path) -> Sequence[tuple[str, str]]:
-    return list(scenario.run(namesrv).items())
 
 
 def _page(parts: dict[str, list[str]], commit: str) -> str:

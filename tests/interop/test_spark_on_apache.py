@@ -9,7 +9,6 @@ import pytest
 
 from cometmq import Admin, Message, Producer
 from cometmq.spark.session import spark_session
-from interop.apache import ApacheCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,19 +16,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from interop.apache import ApacheCluster
+
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]
 COUNT = 3000
-
-
-@pytest.fixture(scope="module")
-def apache(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    cluster = ApacheCluster(apache_jars, tmp_path_factory.mktemp("apache"))
-    yield cluster
-    cluster.stop()
 
 
 @pytest.fixture(scope="module")

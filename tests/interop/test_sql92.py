@@ -6,29 +6,30 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rules.sql_cases import CHOSEN, MESSAGES, drawn, verdicts
 
+if TYPE_CHECKING:
+    from interop.jvm import JavaHost
+
 RULES = Path(__file__).parent.parent / "rules"
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 GOLDEN = RULES / "golden" / "sql92.json"
 DRAWN = 20_000
 
 
 @pytest.fixture(scope="module")
-def theirs(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def theirs(java: JavaHost) -> dict[str, str]:
     """What RocketMQ's filter says of every case."""
-    classes, jars = tmp_path_factory.mktemp("classes"), f"{apache_jars}/*"
-    source = Path(__file__).parent / "java" / "SqlTable.java"
-    subprocess.run(["javac", "-cp", jars, "-d", str(classes), str(source)], check=True, timeout=120)
     cases = [*CHOSEN, *drawn(92, DRAWN)]
     pairs = ["\x02".join(f"{key}\x01{value}" for key, value in each.items()) for each in MESSAGES]
     lines = [f"P{pair.encode().hex()}" for pair in pairs]
     lines += [f"E{case.encode().hex()}" for case in cases]
     done = subprocess.run(
-        ["java", f"-Duser.home={classes}", "-Xmx256m", "-cp", f"{classes}:{jars}", "SqlTable"],
+        java.command("SqlTable"),
         input="\n".join(lines) + "\n",
         capture_output=True,
         text=True,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,28 +13,17 @@ from cometmq.testing.cluster import LocalCluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+    from interop.jvm import JavaHost
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 SAID = ("GOT", "LEFT", "REFUSED")
 Consume = Callable[..., list[str]]
 
 
-@pytest.fixture(scope="module")
-def consume(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Consume:
-    classes, jars = tmp_path_factory.mktemp("classes"), f"{apache_jars}/*"
-    source = Path(__file__).parent / "java" / "SqlConsume.java"
-    subprocess.run(["javac", "-cp", jars, "-d", str(classes), str(source)], check=True, timeout=120)
-
+@pytest.fixture
+def consume(java: JavaHost) -> Consume:
     def run(*arguments: object) -> list[str]:
-        done = subprocess.run(
-            ["java", f"-Duser.home={classes}", "-Xmx256m", "-cp", f"{classes}:{jars}", "SqlConsume"]
-            + [str(argument) for argument in arguments],
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-        return sorted(line for line in done.stdout.splitlines() if line.startswith(SAID))
+        return sorted(line for line in java.run("SqlConsume", *arguments) if line.startswith(SAID))
 
     return run
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 LEVELS = "1s 4s"
 TOPIC, GROUP = "State", "state-group"
 LONG = "%DLQ%" + "G" * 150

@@ -18,7 +18,7 @@ from interop.test_apache_cluster import read
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 TOPIC, COUNT = "Hands", 200
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,10 +14,13 @@ from interop.test_stores_change_hands import leave_apache, leave_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from interop.jvm import JavaHost
 
     Run = Callable[..., list[str]]
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 SAID = ("SENT", "ASKED", "MISSING", "REPLIED", "GOT", "END")
 TOPIC, COUNT = "TransactionsHands", 24
 OPEN = [n for n in range(COUNT) if n % 6 > 1]
@@ -29,25 +30,14 @@ LATER = {"transactionTimeOut": 1_000, "transactionCheckInterval": 600_000}
 SOON = {"transactionTimeOut": 1_000, "transactionCheckInterval": 2_000}
 
 
-@pytest.fixture(scope="module")
-def program(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+@pytest.fixture
+def program(java: JavaHost) -> Run:
     """Run java/Transactions.java; gives its lines up to END."""
-    classes, jars = tmp_path_factory.mktemp("transactions"), f"{apache_jars}/*"
-    source = Path(__file__).parent / "java" / "Transactions.java"
-    compile_it = ["javac", "-cp", jars, "-d", str(classes), str(source)]
-    subprocess.run(compile_it, check=True, timeout=120)
 
     def run(*arguments: object) -> list[str]:
-        command = ["java", f"-Duser.home={classes}", "-Xmx256m", "-cp", f"{classes}:{jars}"]
-        done = subprocess.run(
-            [*command, "Transactions", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-        )
-        lines = [line for line in done.stdout.splitlines() if line.startswith(SAID)]
-        assert lines[-1:] == ["END"], done.stdout[-2000:] + done.stderr[-4000:]
+        said = java.run("Transactions", *arguments)
+        lines = [line for line in said if line.startswith(SAID)]
+        assert lines[-1:] == ["END"], said
         assert not [line for line in lines if line.startswith("MISSING")], lines
         return lines[:-1]
 

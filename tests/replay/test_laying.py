@@ -6,7 +6,7 @@ import pytest
 
 from cometmq.wire import stored
 from cometmq.wire.command import Command
-from interop.beside import lay
+from interop.beside import lay, table
 from interop.beside.reasons import Difference, Reasons
 
 
@@ -59,3 +59,10 @@ def test_a_reason_holds_for_its_own_difference_alone() -> None:
     assert reasons.of(Difference("send/empty body", "code", "1", "0")) is None
     assert reasons.of(Difference("send/v2", "code", "0", "1")) is None
     assert len(reasons.unused) > 10
+
+
+def test_the_page_names_no_place_of_the_machine() -> None:
+    told = "at /home/me/x.log of 192.168.3.4, not 127.0.0.1, see docs/operate/a.md, topic/-1 queues"
+    assert table.scrubbed(told) == (
+        "at <path> of <addr>, not 127.0.0.1, see docs/operate/a.md, topic/-1 queues"
+    )

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from interop.jvm import JavaHost
+
 TOPIC, GROUP, CLUSTER, BROKER = "AdminTopic", "admin-group", "DefaultCluster", "broker-a"
 PATIENCE_S = 60
 ENDLESS_S = 16
@@ -38,7 +40,7 @@ updateTopicPerm -n NAMES -c {CLUSTER} -t Made -p 6
 updateOrderConf -n NAMES -t Made -m put -v {BROKER}:4
 updateOrderConf -n NAMES -t Made -m get
 updateOrderConf -n NAMES -t Made -m delete
-allocateMQ -n NAMES -t {TOPIC} -i 10.0.0.1,10.0.0.2
+allocateMQ -n NAMES -t {TOPIC} -i 127.0.0.1,127.0.0.2
 statsAll -n NAMES
 statsAll -n NAMES -a -t {TOPIC}
 deleteTopic -n NAMES -c {CLUSTER} -t MadeHere
@@ -74,7 +76,7 @@ getBrokerConfig -n NAMES -b BROKER
 getBrokerConfig -n NAMES -c {CLUSTER}
 updateBrokerConfig -n NAMES -b BROKER -k maxTransferCountOnMessageInMemory -v 31
 updateBrokerConfig -n NAMES -c {CLUSTER} -k maxTransferCountOnMessageInMemory -v 32
-updateBrokerConfig -n NAMES -b BROKER -k brokerConfigPath -v /tmp/x
+updateBrokerConfig -n NAMES -b BROKER -k brokerConfigPath -v elsewhere
 getNamesrvConfig -n NAMES
 updateNamesrvConfig -n NAMES -k orderMessageEnable -v true
 updateKvConfig -n NAMES -s space -k key -v value
@@ -127,7 +129,7 @@ topicList -n NAMES
 )
 
 
-def run(classes: Path, jars: Path, folder: Path, namesrv: str, broker: str) -> dict[str, str]:
+def run(java: JavaHost, folder: Path, namesrv: str, broker: str) -> dict[str, str]:
     """What each command printed; a command that is there twice is told apart by a number."""
     words = {
         "NAMES": namesrv,
@@ -139,16 +141,7 @@ def run(classes: Path, jars: Path, folder: Path, namesrv: str, broker: str) -> d
     }
     lines = [_line(each, words, folder) for each in COMMANDS]
     done = subprocess.run(
-        [
-            "java",
-            f"-Duser.home={folder}",
-            "-Xmx256m",
-            "-cp",
-            f"{classes}:{jars}/*",
-            "Admin",
-            namesrv,
-            TOPIC,
-        ],
+        [*java.command("Admin"), namesrv, TOPIC],
         input="\n".join(lines) + "\n",
         env={"PATH": "/usr/bin:/bin:/usr/local/bin", "ROCKETMQ_HOME": str(folder)},
         cwd=folder,

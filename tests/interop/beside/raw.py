@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+HIDDEN = "/tmp/run"
+"""What a recording says instead of the place where its servers ran."""
 CHAPTERS: tuple[Callable[[Talk], None], ...] = (
     *chapters_client.CHAPTERS,
     *chapters_groups.CHAPTERS,
@@ -34,10 +36,14 @@ def run(namesrv: str, broker: str) -> Talk:
     return talk
 
 
-def write(talk: Talk, path: Path) -> None:
-    """Keep what was said as a recording."""
-    lines = [json.dumps(line, ensure_ascii=True) for line in map(_line, talk.events) if line]
-    path.write_text("\n".join(lines) + "\n")
+def write(talk: Talk, path: Path, folder: Path) -> None:
+    """Keep what was said as a recording, without the `folder` that the servers ran in."""
+    text = "\n".join(
+        json.dumps(line, ensure_ascii=True) for line in map(_line, talk.events) if line
+    )
+    told = str(folder)
+    text = text.replace(told, HIDDEN).replace(told.encode().hex(), HIDDEN.encode().hex())
+    path.write_text(text + "\n")
 
 
 def _line(event: dict[str, Any]) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
     from interop.beside.tap import Heard
 
 Found = dict[str, list["Difference"]]
+_PATH = re.compile(r"(?<![\w.:/<>-])/(?:[\w.+@-]+/)*[\w.+@-]+")
+_ADDR = re.compile(r"\b(?!127\.)\d{1,3}(?:\.\d{1,3}){3}\b")
 RELEASE = "5.5.0"
+
+
+def scrubbed(page: str) -> str:
+    """The page without paths and addresses of the machine that it was made on."""
+    return _ADDR.sub("<addr>", _PATH.sub("<path>", page))
 
 
 def name_of(code: int) -> str:

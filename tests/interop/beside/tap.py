@@ -37,7 +37,7 @@ class Tap:
         self.heard: list[Heard] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._servers: list[asyncio.Server] = []
+        self._servers: dict[str, asyncio.Server] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -55,26 +55,35 @@ class Tap:
         self._thread.join(10)
         self._loop.close()
 
-    async def _listen(self) -> None:
-        for name in self._behind:
+    def away(self) -> None:
+        """Refuse connections to the broker, as while it does not run, and end those there are."""
+        asyncio.run_coroutine_threadsafe(self._close("broker"), self._loop).result(10)
+
+    def back(self) -> None:
+        """Take connections to the broker again, at the same address."""
+        asyncio.run_coroutine_threadsafe(self._listen("broker"), self._loop).result(10)
+
+    async def _listen(self, *only: str) -> None:
+        for name in only or self._behind:
 
             def serve(
                 reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str = name
             ) -> None:
-                task = self._loop.create_task(self._serve(name, reader, writer))
+                task = self._loop.create_task(self._serve(name, reader, writer), name=name)
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-            server = await asyncio.start_server(serve, "127.0.0.1", 0)
-            self._servers.append(server)
-            self._front[name] = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            port = int(self._front.get(name, ":0").rpartition(":")[2])
+            self._servers[name] = await asyncio.start_server(serve, "127.0.0.1", port)
+            self._front[name] = f"127.0.0.1:{self._servers[name].sockets[0].getsockname()[1]}"
 
-    async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
-        for task in self._tasks:
+    async def _close(self, *only: str) -> None:
+        for name in only or list(self._servers):
+            self._servers.pop(name).close()
+        ending = [task for task in self._tasks if not only or task.get_name() in only]
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
 
     async def _serve(
         self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -31,13 +31,12 @@ public class Roundtrip {
             default -> throw new IllegalArgumentException(mode);
         }
         System.out.println("END");
-        System.out.flush();
-        System.exit(0);
     }
 
     static DefaultMQProducer producer(String namesrv, String group) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(group);
         producer.setNamesrvAddr(namesrv);
+        producer.setMqClientApiTimeout(30_000);
         producer.setSendMsgTimeout(10_000);
         producer.start();
         return producer;
@@ -72,6 +71,7 @@ public class Roundtrip {
     static DefaultMQPushConsumer consumer(String namesrv, String topic, String group, String tags) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(30_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, tags);
         return consumer;

@@ -56,6 +56,7 @@ public class Scenario {
         namesrv = args[0];
         DefaultMQProducer producer = new DefaultMQProducer("scenario-producer");
         producer.setNamesrvAddr(namesrv);
+        producer.setMqClientApiTimeout(30_000);
         producer.setSendMsgTimeout(10_000);
         producer.start();
         say("create topic", () -> {
@@ -75,8 +76,6 @@ public class Scenario {
         reply(producer);
         producer.shutdown();
         System.out.println("END");
-        System.out.flush();
-        System.exit(0);
     }
 
     static SendResult send(DefaultMQProducer producer) throws Exception {
@@ -127,6 +126,7 @@ public class Scenario {
         AtomicBoolean refused = new AtomicBoolean();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("scenario-push");
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(30_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setUseHeartbeatV2(true);
         consumer.setHeartbeatBrokerInterval(2_000);
@@ -149,6 +149,7 @@ public class Scenario {
         CountDownLatch left = new CountDownLatch(8);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("scenario-orderly");
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(30_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(TOPIC, "*");
         consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
@@ -163,6 +164,7 @@ public class Scenario {
     static void pull() throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("scenario-pull");
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(30_000);
         consumer.start();
         MessageQueue queue = consumer.fetchSubscribeMessageQueues(TOPIC).stream()
             .filter(each -> each.getQueueId() == 0).findFirst().get();
@@ -190,6 +192,7 @@ public class Scenario {
     static void lite() throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("scenario-lite");
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(30_000);
         consumer.setAutoCommit(false);
         consumer.start();
         List<MessageQueue> queues = new ArrayList<>(consumer.fetchMessageQueues(TOPIC));
@@ -208,6 +211,7 @@ public class Scenario {
     static void filtered() throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("scenario-sql");
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(30_000);
         consumer.subscribe(TOPIC, MessageSelector.bySql("a > 1"));
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> ConsumeConcurrentlyStatus.CONSUME_SUCCESS);
         say("SQL", () -> {
@@ -221,6 +225,7 @@ public class Scenario {
         CountDownLatch checked = new CountDownLatch(1);
         TransactionMQProducer producer = new TransactionMQProducer("scenario-tx");
         producer.setNamesrvAddr(namesrv);
+        producer.setMqClientApiTimeout(30_000);
         producer.setSendMsgTimeout(10_000);
         producer.setTransactionListener(new TransactionListener() {
             public LocalTransactionState executeLocalTransaction(Message message, Object state) {
@@ -244,11 +249,13 @@ public class Scenario {
     static void reply(DefaultMQProducer producer) throws Exception {
         DefaultMQProducer answerer = new DefaultMQProducer("scenario-answerer");
         answerer.setNamesrvAddr(namesrv);
+        answerer.setMqClientApiTimeout(30_000);
         answerer.start();
         producer.createTopic("TBW102", "ScenarioAsk", 1, Collections.emptyMap());
         Thread.sleep(1_500);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("scenario-reply");
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(30_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPullInterval(0);
         consumer.subscribe("ScenarioAsk", "*");

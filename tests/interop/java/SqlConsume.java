@@ -14,6 +14,7 @@ public class SqlConsume {
         CountDownLatch left = new CountDownLatch(Integer.parseInt(args[3]));
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args[2]);
         consumer.setNamesrvAddr(args[0]);
+        consumer.setMqClientApiTimeout(30_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args[1], MessageSelector.bySql(args[4]));
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -27,11 +28,10 @@ public class SqlConsume {
             consumer.start();
         } catch (MQClientException refused) {
             System.out.println("REFUSED " + refused.getMessage().lines().findFirst().orElse(""));
-            System.exit(0);
+            return;
         }
         System.out.println("LEFT " + (left.await(90, TimeUnit.SECONDS) ? 0 : left.getCount()));
         Thread.sleep(1_000);
         consumer.shutdown();
-        System.exit(0);
     }
 }

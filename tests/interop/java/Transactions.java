@@ -26,8 +26,6 @@ public class Transactions {
             default -> throw new IllegalArgumentException(mode);
         }
         System.out.println("END");
-        System.out.flush();
-        System.exit(0);
     }
 
     /** Of six in a row: commit, roll back, and four that are left open. */
@@ -46,6 +44,7 @@ public class Transactions {
     static TransactionMQProducer producer(String namesrv, CountDownLatch left) throws Exception {
         TransactionMQProducer producer = new TransactionMQProducer("JavaTransactions");
         producer.setNamesrvAddr(namesrv);
+        producer.setMqClientApiTimeout(30_000);
         producer.setSendMsgTimeout(10_000);
         producer.setTransactionListener(new TransactionListener() {
             @Override
@@ -102,6 +101,7 @@ public class Transactions {
         DefaultMQProducer replier = new DefaultMQProducer("JavaRepliers");
         for (DefaultMQProducer producer : new DefaultMQProducer[] {asker, replier}) {
             producer.setNamesrvAddr(namesrv);
+            producer.setMqClientApiTimeout(30_000);
             producer.setInstanceName(producer.getProducerGroup());
             producer.setSendMsgTimeout(10_000);
             producer.start();
@@ -109,6 +109,7 @@ public class Transactions {
         asker.send(new Message(topic, "first".getBytes(StandardCharsets.UTF_8)));
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("JavaAnswers");
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(30_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
