@@ -139,10 +139,10 @@ class Peer:
             log.warning("cutting %s: it does not read its answers", self.addr)
             self._transport.abort()
 
-    def owe(self) -> None:
-        """Count one request that will be answered later."""
-        self.open += 1
-        self._in_flight.total += 1
+    def owe(self, count: int = 1) -> None:
+        """Count requests that will be answered later."""
+        self.open += count
+        self._in_flight.total += count
 
     def paid(self) -> None:
         """Take back one `owe`; nothing after the close, which took back all."""

@@ -361,11 +361,11 @@ class MessageStore:
         entries = group.entries
         if not entries:
             return
-        self._queues.append(entries)
+        shown = self._queues.append(entries)
         _, phy_offset, size, _ = entries[-1]
         self._upkeep.shown = Last(phy_offset, size, group.store_ms or self._last_ms)
         arrived = self.on_arrival
-        for queue, code in {(queue, code) for queue, _, _, code in entries}:
+        for queue, code in shown:
             arrived(queue.topic, queue.queue_id, queue.max_offset, code)
 
     # ---- getting

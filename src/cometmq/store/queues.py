@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from cometmq.store.consume_queue import ConsumeQueue, pack
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _SLICE = 16
 """Queues written, or files flushed, between two turns of the loop."""
+_queue_and_code: Callable[[Entry], tuple[ConsumeQueue, int]] = itemgetter(0, 3)
 _MANY = 256
 """Files above which one sync of everything is cheaper than one of each."""
 
@@ -85,13 +87,19 @@ class Queues:
                 if name.isdecimal():
                     self.of(topic, int(name)).row.load()
 
-    def append(self, entries: list[Entry]) -> None:
-        """Show messages to readers and remember the queues whose entries are to be written."""
+    def append(self, entries: list[Entry]) -> set[tuple[ConsumeQueue, int]]:
+        """Show messages to readers and remember the queues whose entries are to be written.
+
+        Returns which queues got what tags codes.
+        """
         dirty = self._dirty
         for queue, phy_offset, size, tags_code in entries:
             queue.tail += pack(phy_offset, size, tags_code)  # without a call: 0.1 us less
             queue.max_offset += 1
+        found = set(map(_queue_and_code, entries))
+        for queue, _ in found:
             dirty[queue] = None
+        return found
 
     @property
     def has_unwritten(self) -> bool:

