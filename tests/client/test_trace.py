@@ -16,6 +16,7 @@ from cometmq import (
 from cometmq.client import trace
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
+from cometmq.wire.compression import inflate
 
 from .scripted import TOPIC
 from .served import until
@@ -26,7 +27,8 @@ SEND = RequestCode.SEND_MESSAGE_V2
 def told(peer, topic="tr"):
     """The records that the topic was told, each a list of fields, and the keys of the messages."""
     sent = [command for command in peer.of(SEND) if command.ext["b"] == topic]
-    records = "".join(command.body.decode() for command in sent).split("\x02")
+    bodies = [inflate(command.body, int(command.ext["f"])) for command in sent]
+    records = b"".join(bodies).decode().split("\x02")
     return [record.split("\x01") for record in records if record], [c.ext["i"] for c in sent]
 
 
@@ -53,6 +55,34 @@ def test_a_producer_tells_of_each_message_and_of_the_end_of_a_transaction(peer):
     assert {"k1", "k2", plain.msg_id, delayed.msg_id} <= set(
         keys[0].partition("KEYS\x01")[2].partition("\x02")[0].split()
     )
+
+
+def test_a_batch_is_one_record_with_all_ids_and_a_oneway_message_none(peer):
+    peer.answers[RequestCode.SEND_BATCH_MESSAGE] = peer.stored
+    with Producer("g", namesrv=peer.addr, trace="tr") as producer:
+        results = producer.send_batch([Message(TOPIC, b"a"), Message(TOPIC, b"b", keys="k")])
+        more = producer.send_many([Message(TOPIC, b"alone")])
+        producer.send_oneway(Message(TOPIC, b"x"))
+    records, keys = told(peer)
+    batched, alone = records
+    ids = [result.msg_id for result in results]
+    assert batched[:1] + batched[3:9] == ["Pub", "g", TOPIC, ",".join(ids), "", "", peer.addr]
+    assert int(batched[9]) > 2
+    assert batched[11:] == ["0", ",".join(["0" * 32] * 2), "true"]
+    assert (alone[5], alone[9]) == (more[0].msg_id, "5")
+    assert set(ids) <= set(keys[0].partition("KEYS\x01")[2].partition("\x02")[0].split())
+
+
+def test_the_keys_of_large_batches_stay_within_what_a_message_may_have(peer):
+    peer.answers[RequestCode.SEND_BATCH_MESSAGE] = peer.stored
+    with Producer("g", namesrv=peer.addr, trace="tr") as producer:
+        producer.send_batch([Message(TOPIC, b"x") for _ in range(1_200)])
+        assert producer._inner.sends.trace is not None
+        trace_of = producer._inner.sends.trace
+    records, keys = told(peer)
+    assert sum(record[5].count(",") + 1 for record in records) == 1_200
+    assert trace_of.dropped == 0
+    assert all(len(one) < 20_000 for one in keys)
 
 
 def refuse_but(topic, peer):

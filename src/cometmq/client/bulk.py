@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cometmq.client.lanes import Places
     from cometmq.client.options import ProducerOptions
     from cometmq.client.quick import PostedBatch, Quick
+    from cometmq.client.trace import Trace
     from cometmq.model.message import Message
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult
@@ -52,6 +53,7 @@ class Bulk:
         self._core, self._delivery, self._choice = core, delivery, choice
         self._quick, self._options = quick, options
         self._lanes, self._key_lanes = Lanes(), key_lanes
+        self.trace: Trace | None = None
 
     async def one_frame(
         self, messages: list[Message], deadline: float, retries: int
@@ -221,12 +223,18 @@ class Bulk:
     ) -> list[SendResult]:
         """Send as many of the first messages as one frame may hold; their results."""
         core, now_ms = self._core, self._core.clock.now_ms()
-        frame = self._frame(messages, indexes, now_ms)
+        frame, began = self._frame(messages, indexes, now_ms), asyncio.get_running_loop().time()
         if len(frame) > 1:
-            return await self._delivery.batch(frame, choose, retries, deadline, _ATTEMPT_S)
+            found = await self._delivery.batch(frame, choose, retries, deadline, _ATTEMPT_S)
+            if self.trace is not None:
+                self.trace.sent_batch(frame, found, began)
+            return found
         first = messages[indexes[0]]
         alone = outgoing(first, self._options, core.uniq_keys.take(now_ms), now_ms)
-        return [await self._delivery.one(alone, choose, retries, deadline, _ATTEMPT_S)]
+        result = await self._delivery.one(alone, choose, retries, deadline, _ATTEMPT_S)
+        if self.trace is not None:
+            self.trace.sent(alone, first, result, began)
+        return [result]
 
     def _frame(self, messages: list[Message], indexes: list[int], now_ms: int) -> OutgoingBatch:
         """Put the first messages into a frame, bounded by count and bytes."""

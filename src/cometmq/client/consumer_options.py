@@ -30,6 +30,7 @@ from cometmq.rules.allocate import STRATEGIES
 from cometmq.rules.breaker import BreakerLimits
 from cometmq.rules.failure_policy import Policies, policies
 from cometmq.rules.flow import FlowLimits
+from cometmq.rules.namespace import wrap
 from cometmq.rules.retry import SUSPEND_MS_MAX, SUSPEND_MS_MIN
 
 if TYPE_CHECKING:
@@ -236,10 +237,11 @@ def push_options(
         own["state_dir"] = Path(own["state_dir"])
     if "on_failure" in own:
         own["on_failure"] = policies(own["on_failure"])
-    options = ConsumerOptions(group=group, **own)
-    if options.broadcasting and given.get("instance_name") is None:
+    check_group(group)
+    if own.get("broadcasting") is True and given.get("instance_name") is None:
         given["instance_name"] = BROADCAST_INSTANCE
-    return client_options(given, environ), options
+    client = client_options(given, environ)
+    return client, ConsumerOptions(group=wrap(client.namespace, group), **own)
 
 
 def check_names(given: Mapping[str, object], known: Mapping[str, object]) -> None:

@@ -21,6 +21,7 @@ from cometmq.client.consume_orderly import OrderlyConsume
 from cometmq.client.consume_stats import SAMPLE_S, ConsumeStats
 from cometmq.client.delivery import Delivery
 from cometmq.client.inbound import Inbound
+from cometmq.client.instance import Instance
 from cometmq.client.local_offsets import LocalOffsets
 from cometmq.client.offset_store import OffsetStore
 from cometmq.client.options import ProducerOptions
@@ -72,6 +73,9 @@ class Engine:
         if core.options.trace:
             self._trace = Trace(core, options.group, "CONSUME", asyncio.get_running_loop())
             subscriptions = self._trace.over(subscriptions)
+        instance = Instance(core.options.namespace)
+        if instance.is_there:
+            subscriptions = instance.over(subscriptions)
         self._options, self._subscriptions = options, subscriptions
         subscriptions.fix(clock.now_ms())
         self._rounds = Background(f"{core.client_id} rebalance")

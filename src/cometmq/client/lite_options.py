@@ -23,11 +23,13 @@ from cometmq.client.options import (
     CLIENT_SETTINGS,
     ClientOptions,
     ClientSettings,
+    check_group,
     check_range,
     check_seconds,
     check_type,
     client_options,
 )
+from cometmq.rules.namespace import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,11 +99,14 @@ def lite_options(
         del own["flow"]
     own.setdefault("pull_batch_size", _PULL_BATCH_SIZE)
     own.setdefault("poll_suspend_s", _SUSPEND_S)
-    options = ConsumerOptions(group=group, pull_batch_bytes=_PULL_BATCH_BYTES, **own)
+    check_group(group)
     instance = given.get("instance_name")
     check_type("instance_name", instance, str | None, "a text")
     if instance is None:
         unique = f"{os.getpid()}#{time.monotonic_ns()}.{next(_numbers)}"
-        instance = BROADCAST_INSTANCE if options.broadcasting else unique
+        instance = BROADCAST_INSTANCE if own.get("broadcasting") is True else unique
     given["instance_name"] = f"{instance}{_INSTANCE_MARK}"
-    return client_options(given, environ), options, LiteOptions(**lite)
+    client = client_options(given, environ)
+    wrapped = wrap(client.namespace, group)
+    options = ConsumerOptions(group=wrapped, pull_batch_bytes=_PULL_BATCH_BYTES, **own)
+    return client, options, LiteOptions(**lite)

@@ -21,6 +21,7 @@ from cometmq.client.arguments import (
     checked_queues,
 )
 from cometmq.client.core import Core
+from cometmq.client.instance import Instance
 from cometmq.client.lite_engine import LiteEngine
 from cometmq.client.lite_options import lite_options
 from cometmq.client.lite_parts import LiteSubscriptions
@@ -61,7 +62,8 @@ class AsyncLitePullConsumer:
     def __init__(self, group: str, **settings: Unpack[LiteSettings]) -> None:
         options = lite_options(group, settings, os.environ)
         self._client_options, self._options, self._lite = options
-        self._subscriptions = LiteSubscriptions(group)
+        self._instance = Instance(self._client_options.namespace)
+        self._subscriptions = LiteSubscriptions(self._options.group)
         self._engine: LiteEngine | None = None
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
@@ -75,7 +77,7 @@ class AsyncLitePullConsumer:
             raise ClientError("subscribe before the consumer is started")
         selector = selector_of(topic, expression)
         check_topic(topic)
-        self._subscriptions.listen(topic, selector)
+        self._subscriptions.listen(self._instance.inner(topic), selector)
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Take exactly these queues, whoever else reads them; at any time, again and again.
@@ -84,7 +86,7 @@ class AsyncLitePullConsumer:
         """
         if self._subscriptions.queues is None and self._subscriptions.topics:
             raise ClientError("this consumer has subscribed: queues cannot be assigned as well")
-        self._subscriptions.assign(checked_queues("queues", queues))
+        self._subscriptions.assign(self._queues(queues))
         if self._engine is not None:
             self._engine.rebalance.wake()
 
@@ -128,7 +130,7 @@ class AsyncLitePullConsumer:
         """The next message, whenever it comes."""
         while (engine := self._engine) is not None:
             if found := await engine.poll(60.0, 1):
-                return found[0]
+                return self._instance.outer_message(found[0])
         raise StopAsyncIteration
 
     async def poll(self, timeout_s: float = 5.0, max_count: int | None = None) -> list[MessageExt]:
@@ -141,7 +143,7 @@ class AsyncLitePullConsumer:
         count = self._options.pull_batch_size if max_count is None else max_count
         if type(count) is not int or count < 1:
             raise ClientError(f"max_count is {count!r}; it must be a whole number, 1 or more")
-        return await self._running().poll(timeout_s, count)
+        return self._instance.outer_messages(await self._running().poll(timeout_s, count))
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Commit that everything handed out is done, or the offsets given; wait for the brokers.
@@ -149,11 +151,14 @@ class AsyncLitePullConsumer:
         An offset is the first one that is not done. Raises RemotingError or BrokerError.
         """
         engine = self._running()
-        await engine.commit(None if offsets is None else checked_offsets("offsets", offsets))
+        if offsets is not None:
+            known = checked_offsets("offsets", offsets)
+            offsets = {self._instance.inner_queue(queue): at for queue, at in known.items()}
+        await engine.commit(offsets)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The committed offset of the group in a queue, or None."""
-        check_queue("queue", queue)
+        queue = self._queue(queue)
         engine = self._running()
         await engine.core.routes.subscribe_queues(queue.topic)
         noted = engine.offsets.noted(queue)
@@ -161,7 +166,7 @@ class AsyncLitePullConsumer:
 
     async def position(self, queue: MessageQueue) -> int:
         """The offset of the next message that a poll gives of an assigned queue."""
-        check_queue("queue", queue)
+        queue = self._queue(queue)
         return (await self._running().wait_for(queue)).window.commit_offset
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -169,7 +174,7 @@ class AsyncLitePullConsumer:
 
         Raises ClientError for another queue, and for an offset the queue does not have.
         """
-        check_queue("queue", queue)
+        queue = self._queue(queue)
         check_whole("offset", offset, 0, INT64_MAX)
         engine = self._running()
         await engine.wait_for(queue)
@@ -180,51 +185,52 @@ class AsyncLitePullConsumer:
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on at the oldest message of an assigned queue."""
-        check_queue("queue", queue)
+        queue = self._queue(queue)
         engine = self._running()
         await engine.seek(queue, await engine.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on behind the newest message of an assigned queue."""
-        check_queue("queue", queue)
+        queue = self._queue(queue)
         engine = self._running()
         await engine.seek(queue, await engine.max_offset(queue))
 
     async def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Hand out and pull nothing of these queues until `resume`."""
         polls = self._running().polls
-        polls.paused |= set(checked_queues("queues", queues))
+        polls.paused |= set(self._queues(queues))
         self._apply_pauses()
 
     async def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with queues after `pause`."""
         polls = self._running().polls
-        polls.paused -= set(checked_queues("queues", queues))
+        polls.paused -= set(self._queues(queues))
         self._apply_pauses()
         polls.arrived.set()
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""
         check_name(topic)
-        queues = await self._running().core.routes.subscribe_queues(topic)
+        inner = self._instance.inner(topic)
+        queues = await self._running().core.routes.subscribe_queues(inner)
         if not queues:
-            raise RouteNotFound(f"no name server knows the topic {topic}")
-        return list(queues)
+            raise RouteNotFound(f"no name server knows the topic {inner}")
+        return [self._instance.outer_queue(queue) for queue in queues]
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at `timestamp_ms` (since 1970) or later."""
-        check_queue("queue", queue)
+        queue = self._queue(queue)
         check_whole("timestamp_ms", timestamp_ms, 0, INT64_MAX)
         return await self._running().offset_by_time(queue, timestamp_ms)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message of a queue that is still there."""
-        check_queue("queue", queue)
+        queue = self._queue(queue)
         return await self._running().min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message of a queue will get."""
-        check_queue("queue", queue)
+        queue = self._queue(queue)
         return await self._running().max_offset(queue)
 
     async def pull(
@@ -242,15 +248,16 @@ class AsyncLitePullConsumer:
         go on, whatever was found. Raises RemotingError or BrokerError.
         """
         engine = self._running()
-        check_queue("queue", queue)
+        queue = self._queue(queue)
         check_whole("offset", offset, 0, INT64_MAX)
         check_whole("max_count", max_count, 1, _PULL_MAX)
         check_wait("block_s", block_s, _BLOCK_S_MAX)
         wanted = filter_of(selector_of(queue.topic, expression))
         await engine.core.routes.subscribe_queues(queue.topic)
-        return await engine.puller.pull(
+        found = await engine.puller.pull(
             Ask(queue, offset, max_count, wanted, suspend_s=block_s, says_filter=True)
         )
+        return found._replace(messages=self._instance.outer_messages(found.messages))
 
     @property
     def client_id(self) -> str:
@@ -260,7 +267,15 @@ class AsyncLitePullConsumer:
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues this consumer pulls now, in order."""
-        return sorted(self._engine.rebalance.table) if self._engine else []
+        return self._instance.outer_queues(self._engine.rebalance.table) if self._engine else []
+
+    def _queue(self, queue: MessageQueue) -> MessageQueue:
+        """A queue that a user gave, checked, as brokers know it."""
+        check_queue("queue", queue)
+        return self._instance.inner_queue(queue)
+
+    def _queues(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        return [self._instance.inner_queue(one) for one in checked_queues("queues", queues)]
 
     def _running(self) -> LiteEngine:
         if self._engine is None:

@@ -229,6 +229,6 @@ def batch_results_of(
     if len(ids) != len(msg_ids):
         ids = [whole.offset_msg_id] * len(msg_ids)
     return [
-        SendResult(whole.status, msg_id, whole.queue, whole.queue_offset + at, ids[at])
+        whole._replace(msg_id=msg_id, queue_offset=whole.queue_offset + at, offset_msg_id=ids[at])
         for at, msg_id in enumerate(msg_ids)
     ]

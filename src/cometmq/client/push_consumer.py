@@ -16,6 +16,7 @@ from cometmq.client.arguments import check_wait
 from cometmq.client.consumer_options import push_options
 from cometmq.client.core import Core
 from cometmq.client.engine import Engine
+from cometmq.client.instance import Instance
 from cometmq.client.subscriptions import Subscriptions, selector_of
 from cometmq.client.validation import check_topic
 from cometmq.errors import ClientError
@@ -73,9 +74,10 @@ class AsyncPushConsumer:
     """
 
     def __init__(self, group: str, **settings: Unpack[PushSettings]) -> None:
-        self._client_options, self._options = push_options(group, settings, os.environ)
-        broadcasting = self._options.broadcasting
-        self._subscriptions = Subscriptions(group, broadcasting=broadcasting)
+        self._client_options, options = push_options(group, settings, os.environ)
+        self._instance = Instance(self._client_options.namespace)
+        self._options = options = self._instance.options(options)
+        self._subscriptions = Subscriptions(options.group, broadcasting=options.broadcasting)
         self._engine: Engine | None = None
         self._stopped: asyncio.Event | None = None
         self._halting: asyncio.Task[None] | None = None
@@ -109,7 +111,8 @@ class AsyncPushConsumer:
         if self._engine is not None:
             raise ClientError("subscribe before the consumer is started")
         check_topic(topic)
-        self._subscriptions.add(topic, selector, handler, policies(on_failure))
+        known = self._instance.policies(policies(on_failure))
+        self._subscriptions.add(self._instance.inner(topic), selector, handler, known)
 
     async def start(self) -> None:
         """Join the group and begin to receive. Waits for nothing: brokers may come later.
@@ -195,12 +198,13 @@ class AsyncPushConsumer:
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues this member works on now, retry queues included, in order."""
-        return self._engine.assigned if self._engine else []
+        return self._instance.outer_queues(self._engine.assigned) if self._engine else []
 
     @property
     def blocked(self) -> list[BlockedQueue]:
         """Orderly queues that stand still since their first message keeps failing."""
-        return self._engine.consume.blocked() if self._engine else []
+        found = self._engine.consume.blocked() if self._engine else []
+        return [one._replace(queue=self._instance.outer_queue(one.queue)) for one in found]
 
     @property
     def overlaps(self) -> int:

@@ -57,6 +57,7 @@ class Sends:
         self.trace: Trace | None = None
         if core.options.trace:
             self.trace = Trace(core, options.group, "PRODUCE", asyncio.get_running_loop())
+            self.bulk.trace = self.trace
 
     async def in_lane(self, message: Message, deadline: float) -> SendResult:
         """Send a message with a sharding key after those of its key that came first."""

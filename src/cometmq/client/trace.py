@@ -29,11 +29,11 @@ from cometmq.wire.bodies.trace import Subject
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from cometmq.client.core import Core
     from cometmq.client.handlers import AsyncHandler, Handler, SyncHandler
-    from cometmq.client.outgoing import Outgoing
+    from cometmq.client.outgoing import Outgoing, OutgoingBatch
     from cometmq.client.subscriptions import Subscriptions
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
@@ -47,6 +47,8 @@ BATCH_MAX = 20
 """Records of one message of the trace topic."""
 BYTES_MAX = 128_000
 """Longest message of the trace topic."""
+KEYS_CHARS_MAX = 16_384
+"""Longest list of keys of one message of the trace topic: 496 ids."""
 FLUSH_S, LOOK_S = 5.0, 0.5
 _STATES = {8: "COMMIT_MESSAGE", 12: "ROLLBACK_MESSAGE", 0: "UNKNOW"}
 _numbers = count(1)
@@ -78,6 +80,29 @@ class Trace:
             kind = trace.HALF
         self._note_sent(
             message, source, result.queue, began, kind, result.region_id, result.offset_msg_id
+        )
+
+    def sent_batch(self, sent: OutgoingBatch, results: list[SendResult], began: float) -> None:
+        """Tell of a batch that was sent: one record, its ids joined, as Java's client does."""
+        first = results[0]
+        if not first.trace_on:
+            return
+        subject = Subject(sent.topic, ",".join(sent.msg_ids))
+        cost_ms = int((self._loop.time() - began) * 1000)
+        self._note(
+            trace.sent(
+                subject,
+                at_ms=self._core.clock.now_ms() - cost_ms,
+                region=first.region_id,
+                group=self._group,
+                store_host=self._host(first.queue),
+                body_bytes=sent.body_bytes,
+                cost_ms=cost_ms,
+                kind=trace.NORMAL,
+                offset_msg_id=",".join(result.offset_msg_id for result in results),
+                is_ok=True,
+            ),
+            subject,
         )
 
     def failed(
@@ -224,7 +249,7 @@ class Trace:
             return
         if not self._waiting:
             self._oldest = time.monotonic()
-        keys = f"{subject.msg_id} {subject.keys}".strip()
+        keys = f"{subject.msg_id.replace(',', ' ')} {subject.keys}".strip()
         self._waiting.append((record, keys))
 
     async def _look(self) -> None:
@@ -243,7 +268,7 @@ class Trace:
         return batch
 
     async def _send(self, batch: list[tuple[str, str]], deadline: float) -> None:
-        keys = " ".join(dict.fromkeys(key for _, keys in batch for key in keys.split()))
+        keys = _bounded(dict.fromkeys(key for _, keys in batch for key in keys.split()))
         body = "".join(record for record, _ in batch).encode()
         message, core = Message(self._topic, body, keys=keys), self._core
 
@@ -262,6 +287,17 @@ class Trace:
 
     def _host(self, queue: MessageQueue) -> str:
         return self._core.routes.find_master(queue.broker_name) or queue.broker_name
+
+
+def _bounded(keys: Iterable[str]) -> str:
+    """As many of the keys as a message's properties hold; those of large batches are too many."""
+    found, size = [], 0
+    for key in keys:
+        size += len(key) + 1
+        if size > KEYS_CHARS_MAX:
+            break
+        found.append(key)
+    return " ".join(found)
 
 
 def _subject(message: MessageExt) -> Subject:
