@@ -36,9 +36,9 @@ def main() -> None:
             state_dir=told.get("state_dir", "state"),
             consume_from=ConsumeFrom.FIRST,
             batch_size=told["batch_size"],
-            rebalance_s=2.0,
-            lock_renew_s=0.5,
-            lock_valid_s=2.0,
+            rebalance_s=told.get("rebalance_s", 2.0),
+            lock_renew_s=told.get("lock_renew_s", 0.5),
+            lock_valid_s=told.get("lock_valid_s", 2.0),
             persist_s=0.5,
             instance_name=told.get("instance_name"),
         )

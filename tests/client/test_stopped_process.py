@@ -1,27 +1,72 @@
-"""A member whose process stands still: its queues, its locks, and what its handler did."""
+"""A member whose process stands still: its queues, its locks, and what its handler did.
+
+Each story is told twice: with short locks, and with those of life, 30 s at a member and 60 s at the
+broker (`-k real`, some minutes).
+"""
 
 import signal
 import time
 from collections import defaultdict
 from itertools import pairwise
+from typing import NamedTuple
 
 import pytest
 
 from client.served import until
 from client.team import Source, audit, queues_of
+from cometmq.testing.cluster import LocalCluster
 
+
+class Times(NamedTuple):
+    """How long locks are trusted, and how often members look."""
+
+    renew_s: float
+    valid_s: float
+    expire_s: float
+    rebalance_s: float
+    source_s: float
+    """Between two parts of 40 messages."""
+
+    def told(self, cluster, topic, group, pause_s):
+        return {
+            "namesrv": cluster.namesrv,
+            "topic": topic,
+            "group": group,
+            "pause_s": pause_s,
+            "lock_renew_s": self.renew_s,
+            "lock_valid_s": self.valid_s,
+            "rebalance_s": self.rebalance_s,
+        }
+
+
+SHORT = Times(0.5, 2.0, 3.0, 2.0, 0.3)
+REAL = Times(20.0, 30.0, 60.0, 20.0, 2.0)  # what a consumer and a broker have unless told otherwise
 PAUSE_S = 0.02
-LOCK_VALID_S, LOCK_EXPIRE_S = 2.0, 3.0  # of the members and of the broker: 30 and 60 s in life
+PATIENCE_S = 120
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(params=[SHORT, REAL], ids=["short", "real"])
+def times(request):
+    return request.param
 
 
 @pytest.fixture
-def load(served):
+def cluster(request, times, tmp_path):
+    if times is SHORT:
+        yield request.getfixturevalue("served")
+        return
+    with LocalCluster(tmp_path / "store") as running:
+        yield running
+
+
+@pytest.fixture
+def load(cluster, times):
     started = []
 
     def start(topic):
-        started.append(Source(served, topic, pause_s=0.3))
+        started.append(Source(cluster, topic, pause_s=times.source_s))
         started[-1].start()
         return started[-1]
 
@@ -36,54 +81,90 @@ def stand_still(member, seconds):
     member.process.send_signal(signal.SIGCONT)
 
 
-def runs(team):
+def runs(members):
     """The calls of the handlers by queue: when each began, and whose it was."""
     found = defaultdict(list)
-    for who, member in enumerate(team):
+    for who, member in enumerate(members):
         for began, queue_id, offset, _ in member.seen:
             found[queue_id].append((began, who, offset))
     return {queue_id: sorted(calls) for queue_id, calls in found.items()}
 
 
-def test_after_short_pauses_no_queue_was_in_two_places(served, make_topic, group, members, load):
-    topic = make_topic(served, 4)
-    told = {"namesrv": served.namesrv, "topic": topic, "group": group, "pause_s": PAUSE_S}
-    source = load(topic)
-    one = members(**told)
-    until(lambda: len(queues_of(one)) == 4)
-    other = members(**told)
-    until(lambda: len(queues_of(other)) == 2)
-    for member in (one, other, one):
-        stand_still(member, LOCK_VALID_S * 0.6)
-        time.sleep(0.3)
-    count = source.end()
-    until(lambda: audit([one, other])[0] == count)
-    assert one.stop() == other.stop() == 0
-    assert audit([one, other]) == (count, 0)
-    for calls in runs([one, other]).values():
+def never_in_two_places(members):
+    """Fail unless whoever took over a queue began after the last call of who had it before."""
+    for calls in runs(members).values():
         for (began, who, _), (then, whose, _) in pairwise(calls):
             assert who == whose or then >= began + PAUSE_S
+    return True
+
+
+def test_after_short_pauses_no_queue_was_in_two_places(
+    cluster, times, make_topic, group, members, load
+):
+    topic = make_topic(cluster, 4)
+    told = times.told(cluster, topic, group, PAUSE_S)
+    source = load(topic)
+    one = members(**told)
+    until(lambda: len(queues_of(one)) == 4, PATIENCE_S)
+    other = members(**told)
+    until(lambda: len(queues_of(other)) == 2, PATIENCE_S)
+    for member, share in ((one, 0.6), (other, 0.6), (one, 0.9 if times is REAL else 0.6)):
+        stand_still(member, times.valid_s * share)
+        time.sleep(0.3)
+    count = source.end()
+    until(lambda: audit([one, other])[0] == count, PATIENCE_S)
+    assert one.stop() == other.stop() == 0
+    assert audit([one, other]) == (count, 0)
+    assert never_in_two_places([one, other])
+
+
+def test_a_member_that_joins_meanwhile_waits_for_the_queues_of_one_that_stands_still(
+    cluster, times, make_topic, group, members, load
+):
+    topic = make_topic(cluster, 4)
+    told = times.told(cluster, topic, group, PAUSE_S)
+    source = load(topic)
+    first = members(instance_name="a", **told)
+    stopped = members(instance_name="b", **told)
+    until(lambda: queues_of(first) >= {0, 1} and queues_of(stopped) >= {2, 3}, PATIENCE_S)
+    time.sleep(0.5)  # a round of rebalance may still be under way
+    stopped.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    third = members(instance_name="c", **told)  # which shall have the queue 3
+    time.sleep(times.valid_s * 0.9 - (time.monotonic() - began))
+    before = set(queues_of(third))
+    stopped.process.send_signal(signal.SIGCONT)
+    until(lambda: 3 in queues_of(third), PATIENCE_S)
+    count = source.end()
+    everyone = [first, stopped, third]
+    until(lambda: audit(everyone)[0] == count, PATIENCE_S)
+    assert before == set(), "it worked on a queue whose lock was another's"
+    assert [one.stop() for one in everyone] == [0, 0, 0]
+    assert audit(everyone) == (count, 0)
+    assert never_in_two_places(everyone)
 
 
 def test_after_a_long_pause_nothing_is_begun_and_doubtful_results_are_counted(
-    served, make_topic, group, members, load
+    cluster, times, make_topic, group, members, load
 ):
-    topic = make_topic(served, 4)
-    told = {"namesrv": served.namesrv, "topic": topic, "group": group, "pause_s": 0.3}
+    topic = make_topic(cluster, 4)
+    told = times.told(cluster, topic, group, 0.3)
     source = load(topic)
     until(lambda: source.count >= 160)
     count = source.end()
     first = members(instance_name="a", **told)
     stopped = members(instance_name="b", **told)
-    until(lambda: queues_of(first) >= {0, 1} and queues_of(stopped) >= {2, 3})
+    until(lambda: queues_of(first) >= {0, 1} and queues_of(stopped) >= {2, 3}, PATIENCE_S)
     time.sleep(0.5)  # a round of rebalance may still be under way
     stopped.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
     third = members(instance_name="c", **told)  # which shall have the queue 3
-    until(lambda: queues_of(third) == {3})  # once the broker's lock has run out
+    until(lambda: queues_of(third) == {3}, PATIENCE_S)  # once the broker's lock has run out
+    assert time.monotonic() - began > times.expire_s - times.renew_s - 1
     in_hand = [entry for entry in stopped.seen if entry[1] == 3][-1]
     resumed_at = time.time()
     stopped.process.send_signal(signal.SIGCONT)
-    until(lambda: _different([first, stopped, third]) == count, 60)
+    until(lambda: _different([first, stopped, third]) == count, PATIENCE_S)
     assert [entry for entry in stopped.seen if entry[1] == 3][-1] == in_hand
     assert any(entry[1] == 2 and entry[0] > resumed_at for entry in stopped.seen)
     assert in_hand[3] in {entry[3] for entry in third.seen}
@@ -92,5 +173,5 @@ def test_after_a_long_pause_nothing_is_begun_and_doubtful_results_are_counted(
     assert audit([first, stopped, third]) == (count, 1)
 
 
-def _different(team):
-    return len({entry[3] for member in team for entry in member.seen})
+def _different(members):
+    return len({entry[3] for member in members for entry in member.seen})

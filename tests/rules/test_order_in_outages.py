@@ -1,0 +1,386 @@
+"""Order proved with policies and a breaker: two queues of a topic, outages, moves and crashes.
+
+Beside tests/rules/test_key_order.py, where nothing is ever taken for an outage. Here members hold
+several queues under one breaker, every message has a policy of its own, sinks fail, and now and
+then everything fails. Promised, and checked at every step: a call of a handler comes after the end
+of all before it of its key; a message meets the end of its policy with exactly the failure that the
+policy says, failures in an outage not counted; in an outage one call at a time tries; an offset
+moves past nothing that is not finished, and past no row that was not written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from cometmq.rules.breaker import Breaker, BreakerLimits
+from cometmq.rules.done_map import Journal, decode
+from cometmq.rules.failure_policy import BLOCK, Ending, FailurePolicy, OnFailure
+from cometmq.rules.key_lanes import BARRIER
+from cometmq.rules.key_queue import KeyQueue, Turn
+from cometmq.rules.process_queue import ProcessQueue
+
+QUEUES, SPAN, COUNT, PULL = (0, 1), 12, 10, 4
+LIMITS = BreakerLimits(keys=3, results=6, memory_s=20.0, pause_s=1.0, pause_most_s=8.0)
+AWAY = OnFailure.retry(2)  # what is chosen for the error of an outage: a dead letter at the third
+FOR_EVER = 1_000
+POLICIES = {
+    "block": BLOCK,
+    "dead letter": OnFailure.dead_letter(after=2),
+    "skip": OnFailure.skip(after=3),
+    "stop": OnFailure.stop(),
+    "store": OnFailure.store(print, after=2),
+}
+
+
+@dataclass
+class Sent:
+    """A message as the world knows it."""
+
+    queue: int
+    queue_offset: int
+    key: object
+    fails: int  # so many calls fail before one goes well
+    policy: FailurePolicy
+    charged: int = 0  # failures since its queue was taken, without those of outages
+    is_finished: bool = False
+    end: Ending | None = None
+    end_charged: int = 0  # as many as it had when it met its end
+    was_row: bool = False
+
+
+@dataclass
+class Pulled:
+    """A message as a member has it."""
+
+    queue_offset: int
+    sent: Sent
+    body: bytes = b"x"
+    store_ms: int = 1
+    reconsume_times: int = 0
+
+
+@dataclass
+class World:
+    logs: tuple[list[Sent], list[Sent]] = field(default_factory=lambda: ([], []))
+    committed: list[int] = field(default_factory=lambda: [0, 0])
+    holders: list[Member] = field(default_factory=list)
+    now: float = 0.0
+    is_down: bool = False
+    sink_works: bool = True
+
+    def call(self, batch: list[Pulled]) -> FailurePolicy | None:
+        """Handle a batch: None, or the policy for its error. Here the order is checked."""
+        for at, one in enumerate(batch):
+            sent, own = one.sent, [other.sent for other in batch[:at]]
+            for before in self.logs[sent.queue][: sent.queue_offset]:
+                if sent.key is BARRIER or before.key in (sent.key, BARRIER):
+                    assert before.is_finished or before in own, f"{sent} overtook {before}"
+        if self.is_down:
+            return AWAY
+        bad = [one.sent for one in batch if one.sent.fails]
+        for sent in bad:
+            sent.fails -= sent.fails < FOR_EVER
+        if bad:
+            return batch[0].sent.policy
+        for one in batch:
+            one.sent.is_finished = True
+        return None
+
+
+@dataclass
+class Judge:
+    """The breaker by its description: all results kept, the question asked anew each time."""
+
+    is_open: bool = False
+    results: list[tuple[float, object, bool]] = field(default_factory=list)
+
+    def note(self, key: object, now: float, *, is_done: bool, is_probe: bool) -> None:
+        if self.is_open:
+            if is_done and is_probe:
+                self.is_open, self.results = False, []
+            return
+        self.results.append((now, key, is_done))
+        recent = [one for one in self.results[-LIMITS.results :] if one[0] >= now - LIMITS.memory_s]
+        bad = [one[1] for one in recent if not one[2]]
+        if not is_done and len(set(bad)) >= LIMITS.keys and len(bad) >= LIMITS.share * len(recent):
+            self.is_open = True
+
+
+class Member:
+    """What `client.consume_by_key` does around the queues of a topic, without threads."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.disks = [b"", b""]
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """A process of this disk starts: it knows nothing but what lies there."""
+        self.works: dict[int, KeyQueue] = {}
+        self.journals: dict[int, Journal] = {}
+        self.told: dict[int, int] = {}
+        self.breaker, self.judge = Breaker(LIMITS), Judge()
+        self.turns: list[tuple[int, Turn, int]] = []
+        self.dying: list[tuple[int, Turn]] = []  # whose head shall be a row, and is not yet
+
+    def take(self, queue: int) -> None:
+        """Begin with a queue at its committed offset."""
+        start = self.world.committed[queue]
+        journal = Journal("us", start, self.disks[queue], is_reset=False)
+        self.disks[queue] = journal.start()
+        self.journals[queue], self.told[queue] = journal, start
+        self.works[queue] = KeyQueue(ProcessQueue(start), journal, self.breaker)
+        for sent in self.world.logs[queue]:
+            sent.charged = 0
+
+    def pull(self) -> None:
+        """Fetch the next messages of each queue that has not enough."""
+        for queue, keys in self.works.items():
+            window = keys.window
+            at = window.next_offset
+            if at - self.told[queue] > SPAN or window.count > COUNT:
+                continue
+            log = self.world.logs[queue]
+            fresh = [Pulled(sent.queue_offset, sent) for sent in log[at : at + PULL]]
+            window.put(fresh, at + len(fresh))
+            window.take(len(fresh))
+            keys.feed((one.sent.key, one) for one in fresh)
+
+    def begin(self, most: int) -> None:
+        """A turn of each queue, if one may begin."""
+        for queue, keys in self.works.items():
+            turn = keys.begin(most, self.world.now)
+            if turn is None:
+                continue
+            assert turn.is_probe == self.judge.is_open, "what begins in an outage is a probe"
+            if turn.is_probe:
+                assert len(turn.messages) == 1
+                assert not any(other.is_probe for _, other, _ in self.turns), "two probes at once"
+            self.turns.append((queue, turn, most))
+
+    def end(self, at: int, batch: int) -> None:
+        """Run a turn: batches one after the other, up to a failure."""
+        queue, turn, most = self.turns.pop(at % len(self.turns))
+        keys, left = self.works[queue], most
+        while turn.messages and left > 0:
+            head = turn.messages[0]
+            size = 1 if head.queue_offset <= turn.lane.alone_until else batch
+            own = turn.messages[:size]
+            left -= size
+            policy = self.world.call(own)
+            self.judge.note(
+                turn.key, self.world.now, is_done=policy is None, is_probe=turn.is_probe
+            )
+            if policy is None:
+                keys.succeeded(turn, len(own), self.world.now)
+                assert self.breaker.is_open == self.judge.is_open
+            elif not self.failed(queue, turn, len(own), policy):
+                return
+        keys.put_down(turn)
+
+    def failed(self, queue: int, turn: Turn, number: int, policy: FailurePolicy) -> bool:
+        """Judge a failed call; whether the turn goes on. Here the policies are checked."""
+        keys, sent, world = self.works[queue], turn.messages[0].sent, self.world
+        verdict, _ = keys.failed(turn, number, policy, 1000, world.now)
+        assert self.breaker.is_open == self.judge.is_open, "an outage is judged as described"
+        if number == 1 and not self.judge.is_open:
+            sent.charged += 1
+            is_due = policy.ending is not Ending.NONE and sent.charged >= policy.after
+        else:
+            is_due = False
+        wanted = policy.ending if is_due else Ending.NONE
+        assert verdict.ending is wanted, f"{sent} met {verdict}, due was {wanted}"
+        if wanted is Ending.NONE:
+            keys.put_down(turn, world.now + verdict.rest_ms / 1000)
+        elif wanted is Ending.STOP:
+            sent.fails = 0  # somebody mends the handler, and starts it again
+            self.restart(queue, turn)
+        elif wanted is Ending.STORE:
+            self.dying.append((queue, turn))
+            self.store()
+        else:
+            sent.end, sent.end_charged, sent.is_finished = wanted, sent.charged, True
+            keys.finish(turn, 1)
+            return True
+        return False
+
+    def store(self) -> None:
+        """Ask the sink again for those that shall be rows."""
+        while self.dying and self.world.sink_works:
+            queue, turn = self.dying.pop()
+            sent = turn.messages[0].sent
+            sent.was_row = sent.is_finished = True
+            sent.end, sent.end_charged = Ending.STORE, sent.charged
+            self.works[queue].finish(turn, 1)
+            self.works[queue].put_down(turn)
+
+    def restart(self, queue: int, turn: Turn) -> None:
+        """Stop in peace and start again: what is in hand ends, all is told."""
+        self.works[queue].put_down(turn)
+        held = list(self.works)
+        self.leave(held)
+        self.begin_anew()
+        for one in held:
+            self.take(one)
+
+    def leave(self, queues: list[int]) -> None:
+        """Let what is in hand of these queues end, write, tell, and let go of them."""
+        for queue in queues:
+            while any(of == queue for of, _, _ in self.turns):
+                self.end(next(at for at, one in enumerate(self.turns) if one[0] == queue), 1)
+        for queue in queues:
+            if queue in self.works:
+                self.write(queue)
+                self.tell(queue, arrives=True, is_heard=True)
+                self.dying = [one for one in self.dying if one[0] != queue]
+                del self.works[queue]
+
+    def write(self, queue: int) -> None:
+        self.disks[queue] += self.works[queue].unwritten()
+
+    def tell(self, queue: int, *, arrives: bool, is_heard: bool) -> None:
+        self.write(queue)
+        offset = self.works[queue].window.commit_offset
+        log = self.world.logs[queue][:offset]
+        assert all(sent.is_finished for sent in log), "an offset passed what is not finished"
+        assert all(sent.was_row for sent in log if sent.end is Ending.STORE)
+        self.disks[queue] += self.journals[queue].telling(offset)
+        if arrives:
+            self.world.committed[queue] = offset
+            if is_heard:
+                self.disks[queue] += self.journals[queue].told(offset)
+                self.told[queue] = offset
+
+
+class OrderInOutages(RuleBasedStateMachine):
+    """Random lives; in the end the world is well and everything is finished."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.members = [Member(self.world), Member(self.world)]
+        self.world.holders = list(self.members)
+        for queue, member in enumerate(self.members):
+            member.take(queue)
+        self.moves = count()
+
+    @rule(
+        queue=st.sampled_from(QUEUES),
+        key=st.sampled_from(["a", "b", "c", "d", "e", BARRIER]),
+        fails=st.sampled_from([0, 0, 0, 1, 2, FOR_EVER]),
+        policy=st.sampled_from(sorted(POLICIES)),
+        number=st.integers(1, 8),
+    )
+    def send(self, queue, key, fails, policy, number):
+        log = self.world.logs[queue]
+        if POLICIES[policy] is BLOCK:
+            fails = min(fails, 5)
+        for _ in range(number):
+            log.append(Sent(queue, len(log), key, fails, POLICIES[policy]))
+            fails, key = 0, "abcde"[(len(log) * 7) % 5]
+
+    @rule(most=st.integers(1, 4))
+    def begin(self, most):
+        for member in self.members:
+            member.pull()
+            member.begin(most)
+
+    @rule(who=st.integers(0, 1), at=st.integers(0, 9), batch=st.integers(1, 3))
+    def end(self, who, at, batch):
+        if self.members[who].turns:
+            self.members[who].end(at, batch)
+
+    @rule(rounds=st.integers(1, 4), most=st.integers(1, 4), passes=st.integers(0, 2))
+    def work(self, rounds, most, passes):
+        for _ in range(rounds):
+            for member in self.members:
+                member.pull()
+                member.begin(most)
+                while member.turns:
+                    member.end(0, 2)
+            self.world.now += passes
+
+    @rule(passes=st.integers(1, 30))
+    def wait(self, passes):
+        self.world.now += passes
+
+    @rule()
+    def the_database_goes_or_comes_back(self):
+        self.world.is_down = not self.world.is_down
+
+    @rule()
+    def the_sink_goes_or_comes_back(self):
+        self.world.sink_works = not self.world.sink_works
+        for member in self.members:
+            member.store()
+
+    @rule(queue=st.sampled_from(QUEUES), arrives=st.booleans(), is_heard=st.booleans())
+    def tell(self, queue, arrives, is_heard):
+        self.world.holders[queue].tell(queue, arrives=arrives, is_heard=is_heard)
+
+    def has_worked(self):
+        return sum(self.world.committed) + 6 < sum(map(len, self.world.logs))
+
+    @precondition(lambda self: self.has_worked())
+    @rule(who=st.integers(0, 1), heir=st.integers(0, 1))
+    def crash(self, who, heir):
+        """A process dies with all in hand; itself or the other takes its queues."""
+        dead, heir = self.members[who], self.members[heir]
+        queues = list(dead.works)
+        dead.begin_anew()
+        for queue in queues:
+            heir.take(queue)
+            self.world.holders[queue] = heir
+
+    @rule(queue=st.sampled_from(QUEUES))
+    def rebalance(self, queue):
+        """A queue moves in peace."""
+        leaver = self.world.holders[queue]
+        leaver.leave([queue])
+        heir = self.members[1 - self.members.index(leaver)]
+        heir.take(queue)
+        self.world.holders[queue] = heir
+
+    @invariant()
+    def nothing_dies_of_an_outage_alone(self):
+        for log in self.world.logs:
+            for sent in log:
+                if sent.end is Ending.DEAD_LETTER and sent.policy.ending is not sent.end:
+                    assert sent.end_charged >= AWAY.after, "dead before its attempts were used"
+
+    def teardown(self):
+        world = self.world
+        world.is_down, world.sink_works = False, True
+        for queue in QUEUES:  # where nothing but bad messages were left, an outage would not end
+            self.send(queue, "fresh", 0, "block", 1)
+        total = sum(map(len, world.logs))
+        for _ in range(60 * total + 60):
+            for member in self.members:
+                member.store()
+                member.pull()
+                member.begin(4)
+                while member.turns:
+                    member.end(0, 2)
+                for queue in list(member.works):
+                    member.tell(queue, arrives=True, is_heard=True)
+            world.now += 31
+            if world.committed == [len(log) for log in world.logs]:
+                break
+        assert world.committed == [len(log) for log in world.logs], f"left after {total}: {world}"
+        for sent in (sent for log in world.logs for sent in log):
+            assert sent.is_finished
+            if sent.end is None:
+                assert not sent.fails, "done, though it never went well"
+            elif sent.fails:
+                assert sent.end in (sent.policy.ending, Ending.DEAD_LETTER)
+        for member in self.members:
+            assert all(decode(disk) is not None for disk in member.disks if disk)
+
+
+TestOrderInOutages = OrderInOutages.TestCase
+TestOrderInOutages.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
