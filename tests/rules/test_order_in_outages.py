@@ -196,6 +196,7 @@ class Member:
         wanted = policy.ending if is_due else Ending.NONE
         assert verdict.ending is wanted, f"{sent} met {verdict}, due was {wanted}"
         if wanted is Ending.NONE:
+            assert turn.messages[0].reconsume_times == sent.charged, "a failure was miscounted"
             keys.put_down(turn, world.now + verdict.rest_ms / 1000)
         elif wanted is Ending.STOP:
             sent.fails = 0  # somebody mends the handler, and starts it again
@@ -372,14 +373,19 @@ class OrderInOutages(RuleBasedStateMachine):
             if world.committed == [len(log) for log in world.logs]:
                 break
         assert world.committed == [len(log) for log in world.logs], f"left after {total}: {world}"
-        for sent in (sent for log in world.logs for sent in log):
-            assert sent.is_finished
-            if sent.end is None:
-                assert not sent.fails, "done, though it never went well"
-            elif sent.fails:
-                assert sent.end in (sent.policy.ending, Ending.DEAD_LETTER)
+        for sent in (*world.logs[0], *world.logs[1]):
+            ended_well(sent)
         for member in self.members:
             assert all(decode(disk) is not None for disk in member.disks if disk)
+
+
+def ended_well(sent: Sent) -> None:
+    """Done if it went well at last, else by the end that its policy says, or that of an outage."""
+    assert sent.is_finished
+    if sent.end is None:
+        assert not sent.fails, "done, though it never went well"
+    elif sent.fails:
+        assert sent.end in (sent.policy.ending, Ending.DEAD_LETTER)
 
 
 TestOrderInOutages = OrderInOutages.TestCase
