@@ -104,7 +104,8 @@ def _in_tasks(addr: str, seconds: float, count: int, some: Callable) -> int:
     async def one(producer: AsyncProducer, until: float) -> None:
         nonlocal sent
         while time.perf_counter() < until:
-            sent += await some(producer)
+            more = await some(producer)  # apart: `sent` is read after the wait
+            sent += more
 
     async def story() -> None:
         async with AsyncProducer("bench", namesrv=addr) as producer:

@@ -199,6 +199,17 @@ def test_unique_keys_are_unique_and_tell_host_pid_and_time_of_month():
     assert len(msg_id.UniqKeys(bytes(16), 1, 1).take(december)) == 56
 
 
+@pytest.mark.parametrize("before", [0, 1, 0xFF0, 0x0FFF, 0x1000, 0xFFF8])
+def test_keys_taken_together_are_those_that_would_be_taken_one_by_one(before):
+    one, many = (msg_id.UniqKeys(bytes((127, 0, 0, 1)), 7, 9) for _ in range(2))
+    now_ms = 1_700_000_000_000
+    for _ in range(before):
+        assert one.take(now_ms) == many.take(now_ms)
+    for count in (1, 32, 2):
+        assert many.take_many(now_ms, count) == [one.take(now_ms) for _ in range(count)]
+    assert many.take_many(now_ms + 1, 3) == [one.take(now_ms + 1) for _ in range(3)]
+
+
 def test_the_batch_body_is_the_sheets():
     item = batch.BatchItem(0, b"b1", b"WAIT\x01true\x02TAGS\x01TagA\x02")
     raw = batch.encode([item])

@@ -44,7 +44,12 @@ def test_a_form_filled_in_decodes_to_the_request_built_field_by_field(
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(st.binary(min_size=1, max_size=40), st.binary(min_size=32, max_size=32))))
+@given(
+    st.lists(
+        st.tuples(st.binary(min_size=1, max_size=40), st.binary(min_size=32, max_size=32)),
+        min_size=1,
+    )
+)
 def test_the_body_of_a_batch_is_what_the_codec_writes(messages):
     bodies, keys = [body for body, _ in messages], [key for _, key in messages]
     items = [

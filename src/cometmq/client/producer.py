@@ -183,10 +183,11 @@ class AsyncProducer:
         queue. Retried like send. Raises PartlySent (with the results so far) when some of several
         requests failed, else the error itself.
         """
-        running(self._core, "producer")
-        validation.check_timeout(timeout_s)
+        if self._core is None or type(timeout_s) is not float or not timeout_s > 0:
+            running(self._core, "producer")
+            validation.check_timeout(timeout_s)
         found = messages if type(messages) is list else validation.listed(messages)
-        deadline = self._loop.time() + timeout_s
+        deadline = self._now() + timeout_s
         results = await self.sends.bulk.one_frame(found, deadline, self._options.retries)
         if results is not None:
             return results

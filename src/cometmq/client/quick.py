@@ -9,11 +9,12 @@ what the long way would have sent, but for the order of the properties. One loop
 from __future__ import annotations
 
 import re
-from operator import attrgetter
+from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
 from cometmq.client import outgoing
 from cometmq.client.validation import check_topic
+from cometmq.model.message import Message
 from cometmq.model.queue import MessageQueue
 from cometmq.model.results import SendResult, SendStatus
 from cometmq.wire.send_form import SendForm, batch_body
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from cometmq.client.core import Core
     from cometmq.client.options import ProducerOptions
     from cometmq.client.routes import TopicView
-    from cometmq.model.message import Message
     from cometmq.net.channel import Channel
     from cometmq.wire.command import Command
     from cometmq.wire.send_answer import SendAnswer
@@ -38,12 +38,9 @@ TEXT_MAX = 1024
 TAGS_MAX = 4096
 """So many tags are kept ready; at one more all are forgotten."""
 _is_plain = re.compile(r"[!#-\[\]-~][ !#-\[\]-~]*").fullmatch
-_kind_of = attrgetter(
-    "topic", "tags", "keys", "properties", "sharding_key", "delay_level", "flag", "wait_store_ok"
-)
-_PLAIN = [None, None, None, 0, 0, True]
 _WAIT = b"WAIT\\u0001true\\u0002"
 _new = tuple.__new__
+_ZERO = 0
 _OK = SendStatus.SEND_OK
 _REGION = "DefaultRegion"
 
@@ -79,14 +76,14 @@ class Quick:
     """Makes and posts the sends of one producer that need nothing special."""
 
     __slots__ = (
-        "_body_below", "_body_max", "_born_ms", "_choice", "_core", "_is_off", "_now_ms",
-        "_options", "_tails", "_take_key", "_views",
+        "_batch_tails", "_body_below", "_born_ms", "_choice", "_core", "_frame_max", "_is_off",
+        "_now_ms", "_options", "_tails", "_take_key", "_views",
     )  # fmt: skip
 
     def __init__(self, core: Core, choice: QueueChoice, options: ProducerOptions) -> None:
         self._core, self._choice, self._options = core, choice, options
         self._body_below = min(options.compress_over_bytes, options.body_bytes_max + 1)
-        self._body_max = options.body_bytes_max
+        self._frame_max = min(FRAME_BYTES_MAX, options.body_bytes_max)
         told = core.options
         self._is_off = (
             options.retry_not_ok
@@ -100,6 +97,7 @@ class Quick:
         self._views = core.routes.views
         self._born_ms = 0
         self._tails: dict[str | None, bytes] = {}
+        self._batch_tails: dict[str | None, bytes] = {}
 
     def choose(self, message: Message, turn: int | None = None) -> tuple[QueueForm, bytes] | None:
         """The message's queue and its properties; None when it takes the long way.
@@ -162,24 +160,30 @@ class Quick:
         """The queue for a list that fits into one plain frame; None when it takes the long way."""
         if self._is_off or not 1 < len(messages) <= FRAME_MESSAGES_MAX:
             return None
-        try:
-            kinds = list(map(_kind_of, messages))
-        except AttributeError:  # no message
+        first = messages[0]
+        if type(first) is not Message or type(first.topic) is not str:
             return None
-        bodies = [message.body for message in messages]
-        if (
-            kinds.count(kinds[0]) != len(kinds)
-            or set(map(type, bodies)) != {bytes}
-            or not all(bodies)
-        ):
-            return None
-        topic, tags, *rest = kinds[0]
-        if type(topic) is not str or not isinstance(tags, str | None):
-            return None
+        topic, tags, size = first.topic, first.tags, 128 * len(messages)
+        for message in messages:  # measured: 90 ns each, where an attrgetter of all takes 140
+            if (
+                type(message) is not Message
+                or type(message.body) is not bytes
+                or not message.body
+                or (message.topic is not topic and message.topic != topic)
+                or (message.tags is not tags and message.tags != tags)
+                or message.keys is not None
+                or message.properties is not None
+                or message.sharding_key is not None
+                or message.delay_level is not _ZERO
+                or message.flag is not _ZERO
+                or message.wait_store_ok is not True
+            ):
+                return None
+            size += len(message.body)
         view = self._views.get(topic)
-        if rest != _PLAIN or view is None or view.is_stale or self._tail_with(tags) is None:
+        if view is None or view.is_stale or (tags is not None and type(tags) is not str):
             return None
-        if sum(map(len, bodies)) + 128 * len(bodies) > min(FRAME_BYTES_MAX, self._body_max):
+        if size > self._frame_max or self._batch_tail(tags) is None:
             return None
         forms: _TopicForms | None = view.plan
         if forms is None or forms.owner is not self:
@@ -198,10 +202,8 @@ class Quick:
                 return None
         born_ms = self._now_ms()
         ids = self._core.uniq_keys.take_many(born_ms, len(messages))
-        tail = self._tail_with(messages[0].tags) or _WAIT
-        tail = tail.replace(b"\\u0001", b"\x01").replace(b"\\u0002", b"\x02")
-        keys = [msg_id.encode() for msg_id in ids]
-        body = batch_body([message.body for message in messages], keys, tail)
+        keys, bodies = list(map(str.encode, ids)), [message.body for message in messages]
+        body = batch_body(bodies, keys, self._batch_tail(messages[0].tags) or b"")
         channel.opaque = opaque = (channel.opaque + 1) & 0x7FFFFFFF
         frame = place.batch_form.frame(opaque, born_ms, keys[0], _WAIT, body)
         return channel.post(opaque, frame, deadline), place, ids, born_ms
@@ -223,6 +225,19 @@ class Quick:
                 if len(self._tails) >= TAGS_MAX:
                     self._tails.clear()
                 self._tails[tags] = tail
+        return tail
+
+    def _batch_tail(self, tags: str | None) -> bytes | None:
+        """The same as it stands in the items of a batch."""
+        tail = self._batch_tails.get(tags)
+        if tail is None:
+            escaped = self._tail_with(tags)
+            if escaped is None:
+                return None
+            if len(self._batch_tails) >= TAGS_MAX:
+                self._batch_tails.clear()
+            tail = escaped.replace(b"\\u0001", b"\x01").replace(b"\\u0002", b"\x02")
+            self._batch_tails[tags] = tail
         return tail
 
     def _make(self, topic: str, view: TopicView) -> _TopicForms:
@@ -265,13 +280,13 @@ def results_of(posted: PostedBatch, answer: SendAnswer | Command) -> list[SendRe
     queue_id, first, offset_msg_ids, _ = answer
     if queue.queue_id != queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
-    places = offset_msg_ids.split(",")
-    if len(places) != len(ids):
-        places = [offset_msg_ids] * len(ids)
-    return [
-        _new(SendResult, (_OK, msg_id, queue, offset, place_id, None, _REGION, True))
-        for offset, (msg_id, place_id) in enumerate(zip(ids, places, strict=True), first)
-    ]
+    count, places = len(ids), offset_msg_ids.split(",")
+    if len(places) != count:
+        places = [offset_msg_ids] * count
+    offsets = range(first, first + count)
+    same = repeat(_OK), repeat(queue), repeat(None), repeat(_REGION), repeat(True)
+    fields = zip(same[0], ids, same[1], offsets, places, *same[2:], strict=False)
+    return list(map(_new, repeat(SendResult), fields))
 
 
 def _with(tail: bytes | None, name: bytes, value: str) -> bytes | None:

@@ -77,8 +77,13 @@ class UniqKeys:
 
     def take_many(self, now_ms: int, how_many: int) -> list[str]:
         """The next keys, all of one length."""
-        first = self.take(now_ms)
-        stamp = first[:-4]
-        numbers = islice(self._counter, how_many - 1)
-        others = [stamp + _HEX[number >> 12 & 0xF] + _DIGITS[number & 0xFFF] for number in numbers]
-        return [first, *others]
+        numbers = list(islice(self._counter, how_many))
+        first, last = numbers[0], numbers[-1]
+        at_ms, block, text = self._block
+        if now_ms != at_ms or first >> 12 != block:
+            text = self._begin(now_ms, first >> 12)
+        at, end = first & 0xFFF, (first & 0xFFF) + how_many
+        if end <= 0x1000 and last - first == how_many - 1:  # in a row, as they are but for threads
+            return [text + digits for digits in _DIGITS[at:end]]
+        stamp = text[:-1]
+        return [stamp + _HEX[number >> 12 & 0xF] + _DIGITS[number & 0xFFF] for number in numbers]

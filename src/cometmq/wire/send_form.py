@@ -18,7 +18,7 @@ from cometmq.wire.codes import LanguageCode, RequestCode
 from cometmq.wire.command import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 _pack_head = Struct(">II").pack
 _pack_item = Struct(">iiiii").pack
@@ -72,25 +72,21 @@ class SendForm:
         return _pack_head(4 + size + len(body), size) + header + body
 
 
-def batch_body(bodies: Iterable[bytes], keys: Iterable[bytes], tail: bytes) -> bytes:
+def batch_body(bodies: Sequence[bytes], keys: Sequence[bytes], tail: bytes) -> bytes:
     """The body of a batch (see `wire/batch`): one item a body, each with its UNIQ_KEY.
 
-    All keys have one length; `tail` is the properties that follow, the same for all.
+    All keys have one length; `tail` is the properties that follow, the same for all. There is one
+    key for each body, and one body at least.
     """
-    items: list[bytes] = []
-    before = after = b""
-    fixed, heads = 0, dict[int, bytes]()
-    for body, key in zip(bodies, keys, strict=True):
-        if not fixed:
-            length = len(_UNIQUE) + len(key) + 1 + len(tail)
-            before, after = _pack_length(length) + _UNIQUE, b"\x02" + tail
-            fixed = 22 + length
-        size = len(body)
-        head = heads.get(size)
-        if head is None:
-            head = heads[size] = _pack_item(fixed + size, 0, 0, 0, size)
-        items += (head, body, before, key, after)
-    return b"".join(items)
+    count, sizes = len(bodies), list(map(len, bodies))
+    length = len(_UNIQUE) + len(keys[0]) + 1 + len(tail)
+    heads = {size: _pack_item(22 + length + size, 0, 0, 0, size) for size in set(sizes)}
+    pieces = [_pack_length(length) + _UNIQUE] * (5 * count)
+    pieces[0::5] = [heads[sizes[0]]] * count if len(heads) == 1 else [heads[one] for one in sizes]
+    pieces[1::5] = bodies
+    pieces[3::5] = keys
+    pieces[4::5] = [b"\x02" + tail] * count
+    return b"".join(pieces)
 
 
 def _safe(text: str) -> str:
