@@ -87,6 +87,9 @@ FILTERS_S = 10
 HOUSEKEEPING_S = 10
 """Time between looks for clients that fell silent, seconds."""
 
+VIP_BELOW = 2
+"""Clients with `vipChannelEnabled` take this off the port: RocketMQ's dashboard, old clients."""
+
 
 class State:
     """All that the broker remembers, each piece with one owner. Read from disk when it is made."""
@@ -292,6 +295,8 @@ class Broker:
     async def _listen(self) -> None:
         settings = self.settings
         self.port = await self._server.start(settings.bind_address, settings.listen_port)
+        if settings.listen_port > VIP_BELOW:  # a port that the system chose has no neighbours
+            await self._server.start_second(settings.bind_address, self.port - VIP_BELOW)
         host = _packed(_told_host(settings), self.port)
         self.store.move_to(host)
         self._send.store_host = host

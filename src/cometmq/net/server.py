@@ -189,6 +189,7 @@ class RemotingServer:
             settings.in_flight_max, settings.in_flight_total_max, settings.unsent_total_bytes_max
         )
         self._listener: asyncio.Server | None = None
+        self._second: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._outbox: Outbox
         self._loop: asyncio.AbstractEventLoop
@@ -206,11 +207,22 @@ class RemotingServer:
         self._sweep()
         return int(self._listener.sockets[0].getsockname()[1])
 
+    async def start_second(self, host: str, port: int) -> None:
+        """Listen at another port too, once started; warns, and does without, where it is taken."""
+        try:
+            self._second = await _listen(
+                lambda: Connection(self), host, port, backlog=self.settings.backlog
+            )
+        except SettingsError as error:
+            log.warning("clients with a VIP channel are not served: %s", error)
+
     async def stop(self, grace_s: float = 1.0) -> None:
         """Stop listening, write what waits, close all connections; cut them after `grace_s`."""
         if self._listener is None:
             return
         self._listener.close()
+        if self._second is not None:
+            self._second.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._outbox.flush()
@@ -222,7 +234,7 @@ class RemotingServer:
         for connection in list(self.connections):
             connection.peer.abort()
         await asyncio.sleep(0)
-        self._listener = None
+        self._listener = self._second = None
 
     def welcome(self, connection: Connection, transport: asyncio.Transport) -> Peer:
         """Count a connection in; one too many is cut."""
