@@ -57,6 +57,26 @@ def test_a_stuck_key_holds_up_neither_others_nor_what_is_fetched_later(served, m
     assert all(own == sorted(own) and len(own) == 50 for own in seen.by_key.values())
 
 
+def test_a_bad_message_uses_its_attempts_up_over_restarts(served, make_topic, by_key, group):
+    """One that began anew at each restart would hold back its queue's commit for ever."""
+    topic, seen, tries = make_topic(served, 1), Seen(), []
+    send(served, topic, "a0", "bad", "a1")
+
+    def handle(messages):
+        if messages[0].body == b"bad":
+            tries.append(messages[0].reconsume_times)
+            raise RetryLater
+        seen.note(messages)
+
+    with by_key(topic, handle, suspend_ms=300, max_attempts=5):
+        until(lambda: len(tries) >= 2 and len(seen.bodies) == 2)
+    number = len(tries)
+    with by_key(topic, handle, suspend_ms=10, max_attempts=5):
+        until(lambda: committed(served, group, topic) == 3)
+    assert tries == list(range(5)), f"{number} before the restart"
+    assert sorted(seen.bodies) == ["a0", "a1"]
+
+
 def test_a_message_without_key_passes_nothing_and_nothing_passes_it(served, make_topic, by_key):
     topic, seen = make_topic(served, 1), Seen()
     send(served, topic, *(body for at in range(10) for body in (f"a{at}", f"b{at}", f"-{at}")))

@@ -14,6 +14,7 @@ from cometmq.rules.done_map import (
     done_record,
     start_record,
     told_record,
+    tried_record,
 )
 
 offsets = st.integers(0, 60)
@@ -42,10 +43,16 @@ def journals(draw):
     """Records, and for each number of whole records what they say."""
     base = draw(st.integers(0, 1 << 40))
     done, ours, top = DoneMap(base), (base,), 0
-    records = [start_record(Saved("me", ours, top, done))]
-    said = [(ours, top, done.base, done.runs)]
+    records = [start_record(Saved("me", ours, top, done, {}))]
+    tried = {}
+    said = [(ours, top, done.base, done.runs, {})]
     for _ in range(draw(st.integers(0, 6))):
-        if draw(st.booleans()):
+        kind = draw(st.sampled_from("TAD"))
+        if kind == "A":
+            offset, failures = draw(st.integers(0, 1 << 40)), draw(st.integers(1, 1_000_000))
+            tried[offset] = (failures, draw(st.integers(0, 1 << 45)))
+            records.append(tried_record(offset, *tried[offset]))
+        elif kind == "T":
             ours = tuple(draw(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=2)))
             records.append(told_record(ours))
         else:
@@ -56,7 +63,7 @@ def journals(draw):
                 done.add(start, end)
             done.advance(done.base + draw(st.integers(0, 20)))
             records.append(done_record(done.base, top, runs))
-        said.append((ours, top, done.base, done.runs))
+        said.append((ours, top, done.base, done.runs, dict(tried)))
     return records, said
 
 
@@ -74,7 +81,10 @@ def test_a_journal_torn_anywhere_says_what_its_whole_records_say(journal, cut, j
     if not whole:
         assert found is None
     else:
-        assert (found.ours, found.top_store_ms, found.done.base, found.done.runs) == said[whole - 1]
+        done = found.done
+        assert (found.ours, found.top_store_ms, done.base, done.runs, found.tried) == (
+            said[whole - 1]
+        )
 
 
 def test_what_is_no_journal_says_nothing():
@@ -89,7 +99,7 @@ def test_a_map_is_bounded_and_forgets_the_highest_first():
         found.add(offset, offset + 1)
     assert len(found.runs) == done_map.RUNS_MAX
     assert found.runs[0] == (1, 2)
-    assert len(start_record(Saved("me", (0,), 0, found))) < 65_535
+    assert len(start_record(Saved("me", (0,), 0, found, {}))) < 65_535
 
 
 def journal_of(start, found, *, is_reset=False):
@@ -105,6 +115,31 @@ def test_a_map_counts_only_where_the_committed_offset_is_its_writers():
     assert not journal_of(9, data).is_known(12, 500)
     assert not journal_of(10, data, is_reset=True).is_known(12, 500)
     assert not Journal("you", 10, data, is_reset=False).is_known(12, 500)
+
+
+def test_failures_are_counted_over_restarts_until_their_message_is_finished():
+    first = journal_of(10, None)
+    data = first.start() + first.failed(12, 1, 400) + first.failed(12, 2, 400)
+    data += first.failed(14, 1, 401)
+    again = journal_of(10, data)
+    assert [again.failures_of(at, 400) for at in (11, 12, 13)] == [0, 2, 0]
+    assert again.failures_of(12, 399) == 0, "another message at its place"
+    assert journal_of(10, again.start()).failures_of(12, 400) == 2, "a new file has them as well"
+    assert journal_of(9, data).failures_of(12, 400) == 0, "an offset that is not ours"
+    assert journal_of(10, data, is_reset=True).failures_of(12, 400) == 0
+    data += again.finished([12], 10, 400)
+    assert again.tried == {14: (1, 401)}
+    assert journal_of(10, data).tried == {14: (1, 401)}
+
+
+def test_the_messages_whose_failures_are_kept_are_bounded():
+    journal = journal_of(0, None)
+    for offset in range(done_map.TRIED_MAX + 5):
+        journal.failed(offset, 3, offset)
+    assert len(journal.tried) == done_map.TRIED_MAX
+    assert journal.failures_of(4, 4) == 0
+    assert journal.failures_of(5, 5) == 3
+    assert len(journal.start()) < 65_536
 
 
 def test_while_a_broker_is_being_told_either_offset_is_ours():

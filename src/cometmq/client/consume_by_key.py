@@ -217,7 +217,7 @@ class ConsumeByKey:
             if work.keys.succeeded(turn, call.done, now, well):
                 self._outages.ended(topic)
                 self._topic_woken(topic)
-            self._finished(work)
+            self._noted(work)
         if call.failed:
             self._failed(call, now)
         else:
@@ -254,6 +254,7 @@ class ConsumeByKey:
             loop = asyncio.get_running_loop()
             loop.call_at(breaker.next_probe, self._topic_woken, topic)
         if verdict.ending is Ending.NONE:
+            self._noted(work)  # a restart goes on counting
             self._put_down(work, turn, now + verdict.rest_ms / 1000)
         else:
             self._spawn(call, verdict)
@@ -272,7 +273,7 @@ class ConsumeByKey:
         finally:
             if is_met:
                 work.keys.finish(call.turn, 1)
-                self._finished(work)
+                self._noted(work)
             rest_until = _FOR_EVER if verdict.ending is Ending.STOP else None
             self._put_down(work, call.turn, rest_until)
             if not is_over:
@@ -284,13 +285,13 @@ class ConsumeByKey:
         work.assigned.in_hand -= 1
         self._want(work)
 
-    def _finished(self, work: KeyWork) -> None:
+    def _noted(self, work: KeyWork) -> None:
         if not work.is_unwritten:
             work.is_unwritten = True
             asyncio.get_running_loop().call_soon(self._write, work)
 
     def _write(self, work: KeyWork) -> None:
-        """Write down what was finished, unless somebody else may have the queue now."""
+        """Write down what is finished or has failed, unless somebody else may have the queue."""
         work.is_unwritten = False
         if not work.assigned.has_lost_lock:
             work.log.append(work.keys.unwritten())

@@ -2,10 +2,11 @@
 
 Owns the set of offsets and its bytes; refuses to know files and brokers. Invariants: any number of
 whole records from the start of a journal tell the truth, only an older one, so a torn tail costs
-repeats and loses nothing; a journal speaks of nothing that was stored after `top_store_ms`.
+repeats and loses nothing; a journal calls nothing finished that was stored after `top_store_ms`.
 Layout of a record: crc32 u32, length u16, then `length` bytes: kind u8 and varints. S starts anew,
-D adds finished runs, T names the offsets that brokers may have been told. A run is the distance
-from the end of the one before (first: from the base) and its length.
+D adds finished runs, T names the offsets that brokers may have been told, A says how often an
+offset has failed, and when its message was stored. A run is the distance from the end of the one
+before (first: from the base) and its length.
 Java: nothing alike
 """
 
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     Run = tuple[int, int]
+    Tried = tuple[int, int]  # failures, and the store time of the message
 
 RUNS_MAX = 8192
 """Runs a map keeps; the highest are forgotten first, and their messages come again."""
+TRIED_MAX = 1024
+"""Messages whose failures are kept; of one more the oldest is dropped, and counts anew."""
 _PENDING_MAX = 2
 _HEAD = Struct(">IH")
-_START, _DONE, _TOLD = b"S", b"D", b"T"
+_START, _DONE, _TOLD, _TRIED = b"S", b"D", b"T", b"A"
 _SHIFT, _LOW, _MORE = 7, 0x7F, 0x80
 
 
@@ -86,6 +90,8 @@ class Saved(NamedTuple):
     top_store_ms: int
     """The latest store time of what was finished."""
     done: DoneMap
+    tried: dict[int, Tried]
+    """How often offsets have failed that were not finished."""
 
 
 def start_record(saved: Saved) -> bytes:
@@ -106,6 +112,11 @@ def done_record(base: int, top_store_ms: int, runs: Sequence[Run]) -> bytes:
 def told_record(ours: Sequence[int]) -> bytes:
     """The record that names the offsets a broker may have been told, last."""
     return _record(_TOLD, _varints([len(ours), *ours]))
+
+
+def tried_record(offset: int, failures: int, store_ms: int) -> bytes:
+    """The record that says how often a message has failed so far."""
+    return _record(_TRIED, _varints([offset, failures, store_ms]))
 
 
 def decode(data: bytes) -> Saved | None:
@@ -138,7 +149,7 @@ class Journal:
     other offset, and a reset, means that somebody decided otherwise.
     """
 
-    __slots__ = ("_known", "_known_ms", "done", "ours", "owner", "top_store_ms")
+    __slots__ = ("_known", "_known_ms", "done", "ours", "owner", "top_store_ms", "tried")
 
     def __init__(self, owner: str, start: int, found: bytes | None, *, is_reset: bool) -> None:
         self.owner = owner
@@ -149,6 +160,9 @@ class Journal:
         self.top_store_ms = saved.top_store_ms if saved and is_ours else 0
         self._known = DoneMap(self.done.base, self.done.runs)
         self._known_ms = self.top_store_ms if is_ours else -1
+        self.tried: dict[int, Tried] = {}
+        if saved and is_ours:
+            self.tried = {at: one for at, one in saved.tried.items() if at not in self.done}
 
     def is_known(self, offset: int, store_ms: int) -> bool:
         """Whether the message was finished before the start.
@@ -157,9 +171,23 @@ class Journal:
         """
         return store_ms <= self._known_ms and offset in self._known
 
+    def failures_of(self, offset: int, store_ms: int) -> int:
+        """How often the message has failed, restarts included; 0 for another one at its place."""
+        failures, stored_ms = self.tried.get(offset, (0, store_ms))
+        return failures if stored_ms == store_ms else 0
+
+    def failed(self, offset: int, failures: int, store_ms: int) -> bytes:
+        """Note how often an unfinished message has failed; return the record to append."""
+        if offset not in self.tried and len(self.tried) >= TRIED_MAX:
+            del self.tried[next(iter(self.tried))]
+        self.tried[offset] = (failures, store_ms)
+        return tried_record(offset, failures, store_ms)
+
     def start(self) -> bytes:
-        """Return the record to begin a new file with."""
-        return start_record(Saved(self.owner, self.ours, self.top_store_ms, self.done))
+        """Return the records to begin a new file with."""
+        saved = Saved(self.owner, self.ours, self.top_store_ms, self.done, self.tried)
+        tried = [tried_record(offset, *one) for offset, one in self.tried.items()]
+        return start_record(saved) + b"".join(tried)
 
     def finished(self, offsets: Iterable[int], base: int, top_store_ms: int) -> bytes:
         """Note what was finished, and that all below `base` is; return the record to append."""
@@ -167,6 +195,10 @@ class Journal:
         for start, end in runs:
             self.done.add(start, end)
         self.done.advance(base)
+        if self.tried:
+            for start, end in runs:
+                for offset in range(start, end):
+                    self.tried.pop(offset, None)
         self.top_store_ms = max(self.top_store_ms, top_store_ms)
         return done_record(base, self.top_store_ms, runs)
 
@@ -191,6 +223,10 @@ def _apply(saved: Saved | None, payload: bytes) -> Saved | None:
     numbers = _numbers(rest)
     if kind == _TOLD:
         return saved._replace(ours=tuple(numbers[1 : 1 + numbers[0]]))
+    if kind == _TRIED:
+        offset, failures, store_ms = numbers
+        saved.tried[offset] = (failures, store_ms)
+        return saved
     if kind != _DONE:
         return None
     top_store_ms, base, first = numbers[:3]
@@ -206,7 +242,7 @@ def _started(rest: bytes) -> Saved:
     numbers = _numbers(rest[at + size :])
     top_store_ms, base, number = numbers[:3]
     ours, runs = numbers[3 : 3 + number], numbers[3 + number :]
-    return Saved(owner, tuple(ours), top_store_ms, DoneMap(base, _read_runs(base, runs)))
+    return Saved(owner, tuple(ours), top_store_ms, DoneMap(base, _read_runs(base, runs)), {})
 
 
 def _payload(data: bytes, at: int) -> bytes | None:

@@ -52,21 +52,28 @@ class Turn(Generic[M]):
 class KeyQueue(Generic[M]):
     """The work on one queue. One owner: the client's loop."""
 
-    __slots__ = ("_fresh", "_journal", "_lanes", "_top_ms", "breaker", "window")
+    __slots__ = ("_fresh", "_journal", "_lanes", "_top_ms", "_tried", "breaker", "window")
 
     def __init__(self, window: ProcessQueue[M], journal: Journal, breaker: Breaker) -> None:
         self.window, self._journal, self.breaker = window, journal, breaker
         self._lanes: KeyLanes[M] = KeyLanes()
         self._fresh: list[int] = []  # finished, and not written down yet
         self._top_ms = 0
+        self._tried: dict[int, M] = {}  # failed, and not written down yet
 
     def feed(self, messages: Iterable[tuple[Hashable, M]]) -> None:
-        """Take what was pulled, with its keys; what was finished before the start is done."""
-        known = []
+        """Take what was pulled, with its keys; what was finished before the start is done.
+
+        What had failed before the start keeps the count of its failures.
+        """
+        known, tried = [], self._journal.tried
         for key, message in messages:
             if self._journal.is_known(message.queue_offset, message.store_ms):
                 known.append(message)
             else:
+                if tried:
+                    failures = self._journal.failures_of(message.queue_offset, message.store_ms)
+                    message.reconsume_times = max(message.reconsume_times, failures)
                 self._lanes.put(key, message)
         self.window.done(known)
 
@@ -92,6 +99,7 @@ class KeyQueue(Generic[M]):
         self.window.done(messages)
         for message in messages:
             self._fresh.append(message.queue_offset)
+            self._tried.pop(message.queue_offset, None)
             self._top_ms = max(self._top_ms, message.store_ms)
         turn.lane.reason, turn.lane.since_ms = "", 0
 
@@ -119,6 +127,7 @@ class KeyQueue(Generic[M]):
         verdict = decide(policy, failures, rest_ms, is_outage=is_outage or number > 1)
         if verdict.ending is Ending.NONE and number == 1 and not is_outage:
             first.reconsume_times = failures
+            self._tried[first.queue_offset] = first
         return verdict, has_begun
 
     def put_down(self, turn: Turn[M], rest_until: float | None = None) -> None:
@@ -138,9 +147,14 @@ class KeyQueue(Generic[M]):
         return None
 
     def unwritten(self) -> bytes:
-        """What to append to the journal now; empty when nothing was finished since."""
-        if not self._fresh:
-            return b""
-        record = self._journal.finished(self._fresh, self.window.commit_offset, self._top_ms)
-        self._fresh.clear()
-        return record
+        """What to append to the journal now; empty when nothing was finished, or failed, since."""
+        records = [
+            self._journal.failed(offset, one.reconsume_times, one.store_ms)
+            for offset, one in self._tried.items()
+        ]
+        self._tried.clear()
+        if self._fresh:
+            base = self.window.commit_offset
+            records.append(self._journal.finished(self._fresh, base, self._top_ms))
+            self._fresh.clear()
+        return b"".join(records)
