@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 import time
@@ -154,18 +155,43 @@ def filters(port: int, until: float) -> None:
                 return
 
 
-def beats(port: int, until: float) -> None:
-    """Heartbeats as long as allowed, of one group with very many subscriptions."""
-    one = b'{"topic":"t%d","subString":"*","subVersion":1}'
-    subs = b",".join(one % n for n in range(18_000))
-    body = b'{"clientID":"h","consumerDataSet":[{"groupName":"HB","subscriptionDataSet":[%b]}]}'
+def checks(port: int, until: float) -> None:
+    """Questions whether filters are any, each as long as allowed and another one."""
+    with dial(port) as link:
+        for at in count():
+            costly = " OR ".join([f"a{n} = {at}" for n in range(1100)])
+            wanted = {"topic": TOPIC, "subString": costly, "expressionType": "SQL92"}
+            body = json.dumps({"clientId": "h", "group": "HG", "subscriptionData": wanted}).encode()
+            asked = request(RequestCode.CHECK_CLIENT_CONFIG, next(numbers), None, body)
+            link.sendall(asked.encode())
+            link.recv(1 << 16)
+            if time.monotonic() > until:
+                return
+
+
+def beat(port: int, until: float, consumers: bytes) -> None:
+    body = b'{"clientID":"h","consumerDataSet":[%b]}' % consumers
     with dial(port) as link:
         while time.monotonic() < until:
-            link.sendall(request(RequestCode.HEART_BEAT, next(numbers), None, body % subs).encode())
+            link.sendall(request(RequestCode.HEART_BEAT, next(numbers), None, body).encode())
             link.recv(1 << 16)
 
 
-MODES = {each.__name__: each for each in (calm, trickle, deaf, parked, lengths, filters, beats)}
+def beats(port: int, until: float) -> None:
+    """Heartbeats as long as allowed, of one group with very many subscriptions."""
+    one = b'{"topic":"t%d","subString":"*","subVersion":1,"tagsSet":["' + b"x" * 400 + b'"]}'
+    subs = b",".join(one % n for n in range(2_000))
+    beat(port, until, b'{"groupName":"HB","subscriptionDataSet":[%b]}' % subs)
+
+
+def groups(port: int, until: float) -> None:
+    """Heartbeats of as many groups as allowed."""
+    one = b'{"groupName":"HB%d","subscriptionDataSet":[{"topic":"t","subString":"*"}]}'
+    beat(port, until, b",".join(one % n for n in range(1_000)))
+
+
+_ALL = (calm, trickle, deaf, parked, lengths, filters, checks, beats, groups)
+MODES = {each.__name__: each for each in _ALL}
 
 if __name__ == "__main__":
     with suppress(ConnectionError):

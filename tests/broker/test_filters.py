@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from broker.rig import Client, Rig, pull_header, records, run, running
 from cometmq.broker.consumer_filters import ConsumerFilters, ReadyFilters
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
-from cometmq.rules.sql92 import LENGTH_MAX
+from cometmq.rules.sql92 import LENGTH_MAX, Filter, parse
 from cometmq.store.file_row import NotInMemory
 from cometmq.store.json_file import JsonFile
 from cometmq.store.results import Judge
@@ -349,3 +350,34 @@ def test_ready_filters_are_bounded_by_their_characters() -> None:
         assert ready.find(f"n = {number}") is not None
     assert ready.find("n = = 1") is None
     assert sum(len(text) + 1 for text in ready._ready) <= 1_000
+
+
+def test_a_long_filter_is_read_in_a_thread_and_then_filters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[str] = []
+
+    def noted(expression: str) -> Filter:
+        readers.append(threading.current_thread().name)
+        return parse(expression)
+
+    monkeypatch.setattr("cometmq.broker.consumer_filters.parse", noted)
+    wide = "n IN (" + ", ".join(f"'{number}'" for number in range(1, 1000)) + ")"
+
+    async def story() -> None:
+        async with running(tmp_path, **ON) as rig:
+            client = await rig.client()
+            await send_numbers(client, 3)
+            answer = await client.pull("T", subscription=wide, expression_type="SQL92")
+            assert numbers(answer) == [1, 2]
+            await subscribe(client, "CG", subscription(wide, 5))
+            assert numbers(await subscribed(client, "CG", 5)) == [1, 2]
+            broken = wide + " AND"
+            answer = await client.pull("T", subscription=broken, expression_type="SQL92")
+            assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+            body = encode_check_client(CheckClient("c", "CG", subscription(broken, 6)))
+            answer = await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body)
+            assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        assert threading.current_thread().name not in readers
+
+    run(story())

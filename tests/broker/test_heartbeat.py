@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.rig import Client, heartbeat, run, running, subscription
-from cometmq.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel
+from cometmq.model.subscription import (
+    ConsumeFromWhere,
+    ConsumeType,
+    HeartbeatData,
+    MessageModel,
+)
 from cometmq.wire.bodies.heartbeat import (
     CheckClient,
     encode_check_client,
+    encode_heartbeat,
     heartbeat_fingerprint,
 )
 from cometmq.wire.bodies.lists import decode_consumer_list
@@ -268,5 +274,27 @@ def test_a_long_heartbeat_is_taken_and_a_longer_one_refused(tmp_path: Path) -> N
                 assert (await client.beat("long", *topics)).code == code
             group = rig.broker.state.clients.consumers["long"]
             assert len(group.subscriptions) == 2_000
+
+    run(story())
+
+
+def test_a_beat_that_names_too_much_is_refused_with_the_limit(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client = await rig.client()
+            answer = await client.beat("CG", *[f"t{number}" for number in range(2_001)])
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert answer.remark is not None
+            assert "names 2001 subscriptions, the limit is 2000" in answer.remark
+            assert rig.broker.state.clients.consumers == {}
+            assert (await client.beat("CG", *[f"t{number}" for number in range(2_000)])).code == 0
+            found = rig.broker.state.clients.consumers["CG"]
+            assert len(found.subscriptions) == 2_000
+            beat = HeartbeatData(
+                client_id="c", producer_groups=tuple(f"P{number}" for number in range(1_001))
+            )
+            answer = await client.call(RequestCode.HEART_BEAT, None, encode_heartbeat(beat))
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "names 1001 groups, the limit is 1000" in (answer.remark or "")
 
     run(story())

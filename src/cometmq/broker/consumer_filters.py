@@ -2,8 +2,9 @@
 
 Owns which group filters which topic by what expression since when, kept in
 config/consumerFilter.json every 10 s and at the stop. An expression is read when it is first asked
-for: a heartbeat costs nothing but its storage. Refuses to know pulls. Bounds: the expressions kept,
-and the characters of all filters that are ready, the least used of which is made anew when needed.
+for, a long one in a thread: a heartbeat costs nothing but its storage. Refuses to know pulls.
+Bounds: the expressions kept, and the characters of all filters that are ready, the least used of
+which is made anew when needed.
 Java: ConsumerFilterManager, ConsumerFilterData.
 """
 
@@ -18,6 +19,7 @@ from cometmq.errors import BadFilter
 from cometmq.model.subscription import SQL92
 from cometmq.rules import bloom, tags
 from cometmq.rules.sql92 import LENGTH_MAX, Filter, parse
+from cometmq.store.file_row import NotInMemory
 from cometmq.store.results import Judge
 from cometmq.wire import properties
 
@@ -34,6 +36,9 @@ READY_CHARS_MAX = 1 << 18
 
 KEPT_CHARS_MAX = 1 << 24
 """Characters of the expressions that groups subscribed; further ones are not taken."""
+
+LONG_CHARS = 1024
+"""Expressions longer than this are read in a thread, one at a time; this one takes about 2 ms."""
 
 ENTRY_CHARS = 200
 """What an entry counts besides its expression."""
@@ -55,30 +60,62 @@ class ReadyFilters:
     def __init__(self, chars_max: int = READY_CHARS_MAX) -> None:
         self._chars_max, self._chars = chars_max, 0
         self._ready: OrderedDict[str, Filter | None] = OrderedDict()
+        self._reading = asyncio.Lock()
+
+    def require(self, expression: str) -> Filter | None:
+        """Do as `find`; Unread says what to wait for where reading it would hold others up."""
+        if len(expression) > LONG_CHARS and expression not in self._ready:
+            raise Unread(self, expression)
+        return self.find(expression)
+
+    async def read(self, expression: str) -> None:
+        """Make a long expression's filter in a thread."""
+        async with self._reading:
+            if expression not in self._ready:
+                self._keep(expression, await asyncio.to_thread(_filter_of, expression))
 
     def find(self, expression: str) -> Filter | None:
         """The filter, or None when the expression is none."""
         if expression in self._ready:
             self._ready.move_to_end(expression)
-            return self._ready[expression]
-        found = _filter_of(expression)
+        else:
+            self._keep(expression, _filter_of(expression))
+        return self._ready[expression]
+
+    def _keep(self, expression: str, found: Filter | None) -> None:
         self._ready[expression] = found
         self._chars += len(expression) + 1
         while self._chars > self._chars_max and len(self._ready) > 1:
             self._chars -= len(self._ready.popitem(last=False)[0]) + 1
-        return found
+
+
+class Unread(NotInMemory):
+    """A long expression is to be read first, in a thread."""
+
+    def __init__(self, filters: ReadyFilters, expression: str) -> None:
+        super().__init__(None, 0, len(expression))
+        self._filters, self._expression = filters, expression
+
+    async def made(self) -> None:
+        """Have it read."""
+        await self._filters.read(self._expression)
 
 
 class Subscribed:
     """One group's filter on one topic, as its clients' newest heartbeat told."""
 
-    __slots__ = ("born_ms", "client_version", "dead_ms", "expression", "expression_type")
+    __slots__ = (
+        *("born_ms", "client_version", "dead_ms", "expression", "expression_type"),
+        "is_filter",
+    )
 
     def __init__(
         self, expression: str, expression_type: str, client_version: int, born_ms: int
     ) -> None:
         self.expression, self.expression_type = expression, expression_type
         self.client_version, self.born_ms, self.dead_ms = client_version, born_ms, 0
+        self.is_filter: bool | None = None if expression_type == SQL92 else False
+        """Whether it is one; None until a pull asks, or the table is written."""
 
     @property
     def is_dead(self) -> bool:
@@ -108,14 +145,18 @@ class ConsumerFilters:
         self._load(file.load())
 
     def ready(self, expression: str, expression_type: str | None) -> Filter | None:
-        """The filter of an expression; None when it, or its type, is none."""
+        """The filter of an expression; None when it, or its type, is none.
+
+        Raises Unread for a long one that must be read first.
+        """
         if expression_type != SQL92 or not expression:
             return None
-        return self._ready.find(expression)
+        return self._ready.require(expression)
 
     def judge(self, expression: str, expression_type: str | None) -> Judge:
         """What judges messages by an expression; one that is no filter wants none."""
-        found = self.ready(expression, expression_type)
+        known = expression if expression_type == SQL92 else ""
+        found = self._ready.find(known) if known else None
         if found is None:
             return Judge(lambda _raw: False, SCAN_MAX)
         matches = found.matches
@@ -126,19 +167,24 @@ class ConsumerFilters:
 
         def accepts(raw: bytes) -> bool:
             topic = properties.find(raw, b"RETRY_TOPIC") or b""
-            entry = self.get(topic.decode("utf-8", "replace"), group)
-            if entry is None:
+            entry = self._topics.get(topic.decode("utf-8", "replace"), {}).get(group)
+            if entry is None or entry.expression_type != SQL92:
                 return True
-            return self.judge(entry.expression, entry.expression_type).accepts(raw)
+            found = self._ready.find(entry.expression)
+            return found is None or found.matches(_property_of(raw))
 
         return Judge(accepts, COSTLY_SCAN_MAX)
 
     def get(self, topic: str, group: str) -> Subscribed | None:
-        """What the group filters the topic by; None when it does not, or its text is no filter."""
+        """What the group filters the topic by; None when it does not, or its text is no filter.
+
+        Raises Unread for a long one that must be read first.
+        """
         found = self._topics.get(topic, {}).get(group)
-        if found is None or self.ready(found.expression, found.expression_type) is None:
+        if found is None:
             return None
-        return found
+        found.is_filter = self.ready(found.expression, found.expression_type) is not None
+        return found if found.is_filter else None
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
         """Take what a heartbeat says; topics that the group no longer names are dead."""
@@ -157,13 +203,13 @@ class ConsumerFilters:
         """Write the file if anything changed; what cannot be written is logged and tried again."""
         if self._is_dirty:
             self._is_dirty = False
-            self._write(self._encoded())
+            self._encode_and_write(self._kept())
 
     async def save_aside(self) -> None:
         """Do as `save`, with the writing in a thread."""
         if self._is_dirty:
             self._is_dirty = False
-            writing = asyncio.to_thread(self._write, self._encoded())
+            writing = asyncio.to_thread(self._encode_and_write, self._kept())
             self._writing = asyncio.ensure_future(writing)
             await asyncio.shield(self._writing)
 
@@ -171,6 +217,17 @@ class ConsumerFilters:
         """Wait until no thread writes the file any more."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
+
+    def _encode_and_write(self, kept: list[tuple[str, str, Subscribed]]) -> None:
+        """Write those that are filters; in a thread, for some may have to be read first."""
+        table: dict[str, Any] = {}
+        for topic, group, entry in kept:
+            if entry.is_filter is None:
+                entry.is_filter = _filter_of(entry.expression) is not None
+            if entry.is_filter:
+                found = table.setdefault(topic, {"groupFilterData": {}, "topic": topic})
+                found["groupFilterData"][group] = self._fields(topic, group, entry)
+        self._write(self._file.encode({"filterDataByTopic": table}))
 
     def _write(self, data: bytes) -> None:
         try:
@@ -229,18 +286,14 @@ class ConsumerFilters:
                 if entry.is_dead and entry.dead_ms <= oldest:
                     self._drop(topic, group)
 
-    def _encoded(self) -> bytes:
+    def _kept(self) -> list[tuple[str, str, Subscribed]]:
+        """Topic, group and filter of all that are not dead for too long."""
         self._clean()
-        table = {}
-        for topic, groups in self._topics.items():
-            filters = {
-                group: self._fields(topic, group, entry)
-                for group, entry in groups.items()
-                if self.ready(entry.expression, entry.expression_type)
-            }
-            if filters:
-                table[topic] = {"groupFilterData": filters, "topic": topic}
-        return self._file.encode({"filterDataByTopic": table})
+        return [
+            (topic, group, entry)
+            for topic, groups in self._topics.items()
+            for group, entry in groups.items()
+        ]
 
     def _fields(self, topic: str, group: str, entry: Subscribed) -> dict[str, Any]:
         bits, places = self._shape

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from cometmq.broker.consumer_filters import LONG_CHARS
 from cometmq.broker.pull import no_filtering
 from cometmq.errors import BadFilter, ProtocolError, Reject
 from cometmq.model.subscription import SQL92, MessageModel
@@ -28,7 +29,7 @@ from cometmq.wire.headers.client import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from cometmq.broker.clients import Clients
     from cometmq.broker.consumer_filters import ConsumerFilters
@@ -41,19 +42,55 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
 
 BEAT_BYTES_MAX = 1 << 20
-"""Longest heartbeat: thousands of subscriptions."""
+"""Longest heartbeat: subscriptions may name many tags."""
 
-LONG_BEAT_BYTES = 1 << 16
-"""Beats longer than this are read aside; one takes half a microsecond a byte."""
+LONG_BEAT_BYTES = 1 << 13
+"""Beats longer than this are read in a thread; one takes a microsecond for four bytes."""
+
+GROUPS_MAX, SUBSCRIPTIONS_MAX = 1_000, 2_000
+"""Groups that one heartbeat may name, and subscriptions of all of them."""
+
+_SLICE = 16
+"""Groups of a long beat between two turns of the loop."""
 
 _UNIT_SUBSCRIBED = 2
 
 
 def _decoded(body: bytes) -> HeartbeatData:
     try:
-        return decode_heartbeat(body)
+        beat = decode_heartbeat(body)
     except ProtocolError as error:
         raise Reject(ResponseCode.SYSTEM_ERROR, f"no heartbeat: {error}") from error
+    groups = len(beat.consumers) + len(beat.producer_groups)
+    subscriptions = sum([len(consumer.subscriptions) for consumer in beat.consumers])
+    for what, count, most in (
+        ("groups", groups, GROUPS_MAX),
+        ("subscriptions", subscriptions, SUBSCRIPTIONS_MAX),
+    ):
+        if count > most:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                f"the heartbeat names {count} {what}, the limit is {most}; spread them over more "
+                "clients",
+            )
+    return beat
+
+
+def _check_filter(kind: str, expression: str) -> None:
+    """Raise Reject for what is no filter."""
+    try:
+        if kind != SQL92:
+            raise BadFilter(f"{kind} is no kind of filter that this broker knows", 0)
+        sql92.parse(expression)
+    except BadFilter as error:
+        raise Reject(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+
+
+def _answer(beat: HeartbeatData, *, is_new: bool) -> Reply:
+    is_new |= not beat.heartbeat_fingerprint
+    return Reply(
+        header=HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=is_new)
+    )
 
 
 class HeartbeatHandler:
@@ -98,28 +135,39 @@ class HeartbeatHandler:
     async def _take_long(self, body: bytes, peer: Peer) -> Reply:
         async with self._one:
             beat = await asyncio.to_thread(_decoded, body)
-        return Reply() if peer.is_closed else self._take(beat, peer)
+            is_new = False
+            for index, is_news in enumerate(self._taking(beat, peer)):
+                is_new |= is_news
+                if index % _SLICE == _SLICE - 1:
+                    await asyncio.sleep(0)
+                if peer.is_closed:
+                    return Reply()
+        return _answer(beat, is_new=is_new)
 
     def _take(self, beat: HeartbeatData, peer: Peer) -> Reply:
-        is_light, is_new = beat.without_sub, not beat.heartbeat_fingerprint
+        news = list(self._taking(beat, peer))
+        return _answer(beat, is_new=any(news))
+
+    def _taking(self, beat: HeartbeatData, peer: Peer) -> Iterator[bool]:
+        """Take a beat, a group a step; yields whether its subscriptions are news."""
+        is_light = beat.without_sub
         for consumer in beat.consumers:
             began = self._now_ms()
             if not self._prepare(consumer):
                 continue
-            is_new |= self._clients.is_fingerprint_new(
+            is_new = self._clients.is_fingerprint_new(
                 consumer.group_name, beat.heartbeat_fingerprint, is_light=is_light
             )
             self._clients.add_consumer(consumer, beat.client_id, peer, keep_subscriptions=is_light)
             if not is_light:
                 self._filters.register(consumer.group_name, consumer.subscriptions)
             self._stats.registered(is_producer=False, spent_ms=self._now_ms() - began)
+            yield is_new
         for group in beat.producer_groups:
             began = self._now_ms()
             self._clients.add_producer(group, beat.client_id, peer)
             self._stats.registered(is_producer=True, spent_ms=self._now_ms() - began)
-        return Reply(
-            header=HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=is_new)
-        )
+            yield False
 
     def unregister(self, request: Command, peer: Peer) -> Reply:
         """Take the connection out of a producer group, a consumer group, or both."""
@@ -138,20 +186,22 @@ class HeartbeatHandler:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
         return Reply(body=encode_consumer_list(group.client_ids()))
 
-    def check_client(self, request: Command, _peer: Peer) -> Reply:
-        """Tell whether the broker would take a subscription."""
+    def check_client(self, request: Command, _peer: Peer) -> Reply | Awaitable[Reply]:
+        """Tell whether the broker would take a subscription; a long filter is read in a thread."""
         wanted = decode_check_client(request.body).subscription
         kind = wanted.expression_type
         if tags.is_tag_type(kind):
             return Reply()
         if not self._settings.enable_property_filter:
             raise no_filtering(kind)
-        try:
-            if kind != SQL92:
-                raise BadFilter(f"{kind} is no kind of filter that this broker knows", 0)
-            sql92.parse(wanted.sub_string)
-        except BadFilter as error:
-            raise Reject(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+        if len(wanted.sub_string) > LONG_CHARS:
+            return self._check_long(kind, wanted.sub_string)
+        _check_filter(kind, wanted.sub_string)
+        return Reply()
+
+    async def _check_long(self, kind: str, expression: str) -> Reply:
+        async with self._one:
+            await asyncio.to_thread(_check_filter, kind, expression)
         return Reply()
 
     def tell_members(self, group: str) -> None:

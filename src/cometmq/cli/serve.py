@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 YOUNG_MAX = 20_000
 """Objects made before the collector looks at them; a turn of a busy role makes and drops 1,000."""
+SWITCH_S = 0.001
+"""How long a thread that computes keeps the interpreter; the loop waits so long beside one."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = 130
 
@@ -82,6 +84,7 @@ async def _begin(begin: Callable[[Running], Awaitable[None]], running: Running) 
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_MAX)
+    sys.setswitchinterval(SWITCH_S)
 
 
 def _on_signals(ended: asyncio.Event) -> Callable[[], None]:

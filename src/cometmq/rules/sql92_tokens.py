@@ -53,15 +53,14 @@ class Tokens:
 
     def peek(self, index: int = 0) -> Token:
         """The next word, or one further on; BadFilter where no word can begin."""
-        while len(self._ahead) <= index:
-            self._ahead.append(self._read())
-        return self._ahead[index]
+        ahead = self._ahead
+        while len(ahead) <= index:
+            ahead.append(self._read())
+        return ahead[index]
 
     def take(self) -> Token:
         """The next word, which is gone then."""
-        token = self.peek()
-        del self._ahead[0]
-        return token
+        return self._ahead.pop(0) if self._ahead else self._read()
 
     def expect(self, kind: str) -> Token:
         """The next word, which must be of this kind."""

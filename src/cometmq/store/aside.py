@@ -82,7 +82,9 @@ class Aside:
     async def fetch(self, missing: NotInMemory) -> None:
         """Bring bytes into memory, in a thread; nothing happens when their file has gone."""
         segment = missing.segment
-        if segment.is_there and not self._is_closed:
+        if segment is None:
+            await missing.made()
+        elif segment.is_there and not self._is_closed:
             length = _RUN_BYTES if missing.length >= _LONG_BYTES else _AHEAD_BYTES
             file, length = segment.pin(), max(missing.length, length)
             await self.run(lambda: _drop(file.fetch(missing.at, length)), segment.unpin)

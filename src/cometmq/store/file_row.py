@@ -28,9 +28,12 @@ AHEAD_BYTES = 8160
 class NotInMemory(Exception):
     """Bytes were asked for at once and the disk would have to be waited for: `fetch` them first."""
 
-    def __init__(self, segment: Segment, at: int, length: int) -> None:
+    def __init__(self, segment: Segment | None, at: int, length: int) -> None:
         self.segment, self.at, self.length = segment, at, length
         super().__init__(f"{length} bytes at {at}")
+
+    async def made(self) -> None:
+        """Wait for what is made aside rather than read; bytes of a segment are not."""
 
 
 class OpenFiles:
