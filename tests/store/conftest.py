@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import Draft, GetStatus, MessageStore, Placed, PutStatus
-from cometmq.testing.sim_files import SimClock
+from cometmq.testing.sim_files import SimClock, SimFiles
 from cometmq.wire import properties, stored
-from cometmq.world.system import SystemFiles
+from cometmq.world.system import SystemFiles, ThreadWorker
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cometmq.world.ports import Files
+    from cometmq.world.ports import Files, Worker
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 
@@ -29,6 +29,7 @@ class Shop:
         self.root = root / "store"
         self.clock = SimClock()
         self.files: Files = SystemFiles()
+        self.worker: Callable[[str], Worker] = ThreadWorker
         self.settings = small()
         self.store: MessageStore
 
@@ -42,6 +43,7 @@ class Shop:
             files=self.files,
             tags_code=tags_code,
             store_host=HOST,
+            worker=self.worker,
             ram=1 << 30,
         )
         return self.store
@@ -94,6 +96,14 @@ def tags_code(topic: str, raw: bytes, store_ms: int) -> int:
 @pytest.fixture
 def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path)
+
+
+@pytest.fixture
+def disk(shop: Shop) -> SimFiles:
+    """The shop's disk, a simulated one that can be full, asleep or broken."""
+    shop.root = Path("/store")
+    shop.files = disk = SimFiles(Random(1), shop.clock)
+    return disk
 
 
 Story = Callable[[Shop], Awaitable[None]]

@@ -2,21 +2,11 @@
 
 import asyncio
 import os
-from pathlib import Path
-from random import Random
 
 import pytest
 
 from cometmq.store.file_row import NotInMemory
 from cometmq.store.message_store import GetStatus
-from cometmq.testing.sim_files import SimFiles
-
-
-@pytest.fixture
-def disk(shop):
-    shop.root = Path("/store")
-    shop.files = SimFiles(Random(1), shop.clock)
-    return shop.files
 
 
 async def filled(shop, count=200):

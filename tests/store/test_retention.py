@@ -1,21 +1,10 @@
 """Old files go, by age, hour and room on the disk; queues follow; nothing newer is touched."""
 
-from pathlib import Path
-from random import Random
-
 import pytest
 
 from cometmq.store.message_store import GetStatus
-from cometmq.testing.sim_files import SimFiles
 
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def disk(shop):
-    shop.root = Path("/store")
-    shop.files = SimFiles(Random(1), shop.clock)
-    return shop.files
 
 
 async def fill(shop, files=4):

@@ -7,9 +7,8 @@ import threading
 import pytest
 
 from cometmq.store.file_row import FileRow, OpenFiles, pin_all
-from cometmq.store.message_store import Draft, MessageStore, PutStatus
+from cometmq.store.message_store import Draft, PutStatus
 from cometmq.world.system import SystemFiles, ThreadWorker
-from store.conftest import HOST, small, tags_code
 
 
 class Gate:
@@ -43,25 +42,11 @@ class Gate:
 
 
 @pytest.fixture
-def gate():
+def gate(shop):
     made = Gate()
+    shop.worker = made.worker
     yield made
     made.open()
-
-
-def open_slowly(shop, gate, **changes):
-    shop.settings = small(**changes)
-    shop.store = MessageStore.open(
-        shop.root,
-        shop.settings,
-        clock=shop.clock,
-        files=shop.files,
-        tags_code=tags_code,
-        store_host=HOST,
-        worker=gate.worker,
-        ram=1 << 30,
-    )
-    return shop.store
 
 
 async def begun(gate):
@@ -77,7 +62,7 @@ async def status_of(store):
 
 def test_a_topic_deleted_while_its_queues_are_flushed_holds_nobody_up(tell, gate, caplog):
     async def story(shop):
-        store = open_slowly(shop, gate, flush_interval_consume_queue_ms=1)
+        store = shop.open(flush_interval_consume_queue_ms=1)
         await shop.put(b"x", "T")
         await shop.put(b"y", "U")
         gate.shut()
@@ -156,9 +141,32 @@ def test_a_flush_that_cannot_open_all_its_files_leaves_none_pinned(tmp_path):
     assert segments[0].file is None
 
 
+def test_who_waits_for_a_flush_hears_of_it_although_the_next_one_cannot_begin(tell, shop, gate):
+    async def story(shop):
+        shop.files = Exhausted()
+        store = shop.open(flush_disk_type="SYNC_FLUSH")
+        gate.shut()
+        first = asyncio.create_task(shop.put(b"x"))
+        await begun(gate)
+        store.put(Draft("T", 0, bytes(15_000)))
+        store.put(Draft("T", 0, bytes(15_000)))  # begins another file
+        second = asyncio.create_task(status_of(store))
+        while len(store._row.bases) < 2 or store._flush._next is None:
+            await asyncio.sleep(0.001)
+        store._row.open_files.forget(store._row.segments[store._row.bases[-1]])
+        shop.files.is_exhausted = True
+        gate.open()
+        await first  # is told PUT_OK: it is on the disk
+        assert await second is PutStatus.SERVICE_NOT_AVAILABLE
+        shop.files.is_exhausted = False
+        assert shop.bodies() == [b"x"]
+
+    tell(story)
+
+
 def test_a_file_of_the_log_may_go_while_it_is_flushed(tell, gate):
     async def story(shop):
-        store = open_slowly(shop, gate, flush_disk_type="SYNC_FLUSH")
+        store = shop.open(flush_disk_type="SYNC_FLUSH")
         gate.shut()
         asked = []
         for _ in range(8):  # two files and a bit
@@ -176,7 +184,7 @@ def test_a_file_of_the_log_may_go_while_it_is_flushed(tell, gate):
 
 def test_whoever_joins_a_flush_that_nobody_asked_for_hears_in_time(tell, gate):
     async def story(shop):
-        store = open_slowly(shop, gate, flush_disk_type="SYNC_FLUSH", sync_flush_timeout_ms=50)
+        store = shop.open(flush_disk_type="SYNC_FLUSH", sync_flush_timeout_ms=50)
         gate.shut()
         first = asyncio.create_task(shop.put(b"x"))
         await begun(gate)

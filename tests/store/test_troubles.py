@@ -5,13 +5,11 @@ import errno
 import subprocess
 import sys
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from cometmq.errors import NotAStore, StoreCorrupt, StoreError, StoreFull, StoreLocked
 from cometmq.store.message_store import Draft, PutStatus
-from cometmq.testing.sim_files import SimFiles
 
 REFUSED = PutStatus.SERVICE_NOT_AVAILABLE
 
@@ -20,13 +18,6 @@ async def ask(shop, body=b"x", queue_id=0):
     """Put and settle; both statuses."""
     placed = shop.store.put(Draft("T", queue_id, body))
     return placed.status, await shop.settled()
-
-
-@pytest.fixture
-def disk(shop):
-    shop.root = Path("/store")
-    shop.files = SimFiles(Random(1), shop.clock)
-    return shop.files
 
 
 def test_a_full_disk_refuses_and_takes_again_when_there_is_room(tell, disk):

@@ -117,7 +117,10 @@ class LogFlush:
         if group.timer is not None:
             group.timer.cancel()
         self._busy = False
-        if problem is not None or self.broken is not None:
+        is_durable = problem is None and self.broken is None
+        if is_durable:
+            self._log.flushed = group.upto
+        else:
             if self.broken is None:
                 log.error(
                     "the log %s cannot be flushed, sends are refused until a restart: %s",
@@ -126,11 +129,10 @@ class LogFlush:
                 )
             self.broken = self.broken or problem
             group.settle(PutStatus.SERVICE_NOT_AVAILABLE)
-        else:
-            self._log.flushed = group.upto
-        # The next flight leaves before the answers of this one are written.
+        # The next flight leaves before the answers of this one are written; should that break the
+        # log, this one is on the disk all the same.
         self._start()
-        if self.broken is None:
+        if is_durable:
             self._flushed(group)
             group.settle(PutStatus.PUT_OK)
         if not self._busy:
