@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.rig import Client, Rig, pull_header, records, run, running
+from cometmq.broker.holds import HOLDS_PER_QUEUE_MAX
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, request
 
@@ -42,6 +43,24 @@ def test_an_arrival_answers_the_pulls_of_its_queue_and_no_others(tmp_path: Path)
             await producer.send("T", b"third")
             assert [record.body for record in records(await waiting[1])] == [b"third"]
             assert rig.broker.state.holds.parked == 0
+
+    run(story())
+
+
+def test_so_many_pulls_of_one_connection_wait_on_one_queue_and_no_more(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            producer, consumer = await rig.client(), await rig.client()
+            await producer.send("T")
+            waiting = [pulls(consumer, "T", queue_offset=1) for _ in range(HOLDS_PER_QUEUE_MAX)]
+            await parked(rig, HOLDS_PER_QUEUE_MAX)
+            refused = await pulls(consumer, "T", queue_offset=1)
+            assert refused.code == ResponseCode.SYSTEM_BUSY
+            others = [pulls(consumer, "T", queue_id=1), pulls(producer, "T", queue_offset=1)]
+            await parked(rig, HOLDS_PER_QUEUE_MAX + 2)
+            for queue_id in (0, 1):
+                await producer.send("T", queue_id=queue_id)
+            assert {answer.code for answer in await asyncio.gather(*waiting, *others)} == {0}
 
     run(story())
 

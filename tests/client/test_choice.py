@@ -18,7 +18,7 @@ from cometmq import (
     SettingsError,
     by_hash,
 )
-from cometmq.client import choice
+from cometmq.client import choice, routes
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -71,6 +71,23 @@ def pair():
 
 def refuse(code):
     return lambda command: response(command.opaque, code, remark="no")
+
+
+def test_a_broker_that_knows_no_such_topic_has_the_route_asked_for_again(peer, monkeypatch):
+    monkeypatch.setattr(routes, "_RENEW_GAP_S", 0.0)
+    first = iter([response(0, ResponseCode.TOPIC_NOT_EXIST, remark="not here")])
+
+    def answer(command):
+        refused = next(first, None)
+        if refused is None:
+            return peer.stored(command)
+        refused.opaque = command.opaque
+        return refused
+
+    peer.answers[SEND] = answer
+    with Producer("g", namesrv=peer.addr) as producer:
+        producer.send(Message(TOPIC, b"x"))
+        assert len(peer.of(ROUTE)) == 2
 
 
 @pytest.mark.parametrize("name", ["b0", "b1"])

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     Again = Callable[[PullMessageRequestHeader, Command, Peer], Made]
     Look = Callable[[int], bool]
 
-HOLDS_MAX = 200_000
-"""Parked pulls in all."""
-
 HOLDS_PER_PEER_MAX = 10_000
 """Parked pulls of one connection; a client parks one for each of its queues."""
 
@@ -79,10 +76,8 @@ class Hold:
 class Holds:
     """All parked pulls, by queue and by connection. Lives on the broker's loop."""
 
-    def __init__(
-        self, holds_max: int = HOLDS_MAX, holds_per_peer_max: int = HOLDS_PER_PEER_MAX
-    ) -> None:
-        self.holds_max, self._per_peer_max = holds_max, holds_per_peer_max
+    def __init__(self, holds_max: int) -> None:
+        self.holds_max = holds_max
         self._queues: dict[_QueueKey, set[Hold]] = {}
         self._peers: dict[Peer, set[Hold]] = {}
         self._of_both: dict[tuple[Peer, _QueueKey], int] = {}
@@ -113,7 +108,7 @@ class Holds:
         mine, here = self._peers.get(peer), self._of_both.get((peer, key), 0)
         if (
             self.parked >= self.holds_max
-            or (mine and len(mine) >= self._per_peer_max)
+            or (mine and len(mine) >= HOLDS_PER_PEER_MAX)
             or here >= HOLDS_PER_QUEUE_MAX
         ):
             raise Reject(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _RENEW_GAP_S = 0.5
+"""How old a route must be before an error has it fetched again: errors come in swarms."""
 
 
 class TopicView:
@@ -76,7 +77,9 @@ class Routes:
         return view.subscribe if view else []
 
     def spoil(self, topic: str) -> None:
-        """Say that the topic's route led to an error: the next use fetches it again."""
+        """Say that the topic's route led to an error: the next use fetches it again, unless
+        it was fetched just now.
+        """
         if view := self.views.get(topic):
             view.is_stale = True
 
