@@ -70,8 +70,10 @@ class Polls:
             if assigned.is_paused:
                 self._batches.rotate(-1)
                 continue
-            found = [waiting.popleft() for _ in range(min(count, len(waiting)))]
-            if not waiting:
+            if count < len(waiting):
+                found = [waiting.popleft() for _ in range(count)]
+            else:
+                found = list(waiting)
                 self._batches.popleft()
             self.count -= len(found)
             assigned.window.done(found)
