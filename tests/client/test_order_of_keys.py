@@ -125,24 +125,30 @@ def test_a_blocking_batch_comes_behind_the_sends_that_were_begun_before_it(seed)
 def test_a_batch_that_waits_for_a_key_gives_up_in_its_time_and_lets_nobody_past():
     peer = ScriptedPeer()
     held = []
-    peer.answers[SEND] = held.append  # nobody is answered
+    peer.answers[SEND] = held.append  # nobody is answered for now
+
+    def answer_held():
+        for connection in peer.connections:
+            connection.write(peer.stored(held[0]).encode())
 
     async def story():
         async with AsyncProducer("g", namesrv=peer.addr, retries=0) as producer:
             await producer.queues(TOPIC)
-            first = producer.send_async(Message(TOPIC, b"1", sharding_key="a"), 1.0)
-            await asyncio.sleep(0.05)
+            first = producer.send_async(Message(TOPIC, b"1", sharding_key="a"), 20.0)
+            while not held:
+                await asyncio.sleep(0.01)
             with pytest.raises(RemotingTimeout, match="earlier sends of the same key"):
                 await producer.send_batch(
                     [Message(TOPIC, b"2", sharding_key="a"), Message(TOPIC, b"3")], 0.1
                 )
             peer.answers[SEND] = peer.stored
-            third = producer.send_async(Message(TOPIC, b"4", sharding_key="a"), 5.0)
+            third = producer.send_async(Message(TOPIC, b"4", sharding_key="a"), 20.0)
             await asyncio.sleep(0.05)
             assert [command.body for command in peer.of(SEND)] == [b"1"]
-            with pytest.raises(RemotingTimeout):
-                await first
+            peer._loop.call_soon_threadsafe(answer_held)
+            await first
             await third
+            assert [command.body for command in peer.of(SEND)] == [b"1", b"4"]
 
     try:
         asyncio.run(asyncio.wait_for(story(), 30))

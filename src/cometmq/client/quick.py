@@ -112,9 +112,9 @@ class Quick:
             or (tags is not None and type(tags) is not str)
             or not 0 < len(body) < self._body_below
             or message.properties
-            or message.flag
-            or message.delay_level
-            or not message.wait_store_ok
+            or message.flag != 0
+            or message.delay_level != 0
+            or message.wait_store_ok is not True
         ):
             return None
         key, tail = message.sharding_key, self._tails.get(tags)

@@ -72,6 +72,7 @@ def check_message(message: Message, body_bytes_max: int) -> None:
             _check_property(name, value)
     _check_number("flag", message.flag, -2_147_483_648, 2_147_483_647)
     _check_number("delay_level", message.delay_level, 0, 1_000_000)
+    _check_flag("wait_store_ok", message.wait_store_ok)
     for name, text in (("tags", message.tags), ("sharding_key", message.sharding_key)):
         if text is not None:
             _check_text(name, text)
@@ -118,6 +119,11 @@ def _check_property(name: str, value: str) -> None:
 def _check_number(what: str, number: object, least: int, most: int) -> None:
     if type(number) is not int or not least <= number <= most:
         raise InvalidMessage(f"{what} is {number!r}; it must be a whole number, {least} to {most}")
+
+
+def _check_flag(what: str, flag: object) -> None:
+    if type(flag) is not bool:
+        raise InvalidMessage(f"{what} is {flag!r}; it must be True or False")
 
 
 def _check_text(what: str, text: str) -> None:
