@@ -122,3 +122,37 @@ def test_whatever_is_taken_together_says_what_the_decoder_says(headers, bodies, 
             assert [decoded(each.header) for each in FrameDecoder().feed(chunk[at : run.ends[-1]])]
         templates.see(frame.header)
         at += 8 + len(frame.header) + len(frame.body)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.builds(like, st.integers(0, 99)) | sends, min_size=2, max_size=8),
+    st.integers(0, 40),
+    st.data(),
+)
+def test_frames_of_one_size_are_cut_by_one_call_to_the_same_end(headers, body_bytes, data):
+    templates = ready(like(1))
+    for _ in range(2):  # a size that comes again is cut so
+        templates.run_at(chunk_of([like(1)] * 3, [bytes(body_bytes)] * 3), 0, BODY_MAX)
+    chunk = bytearray(chunk_of(headers, [bytes(body_bytes)] * len(headers)))
+    if data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(chunk) - 1))
+        chunk[at] = data.draw(st.sampled_from(b'"\\0123u{}:,-e \x01\xff'))
+    del chunk[len(chunk) - data.draw(st.integers(0, 20)) :]
+    frames = templates._last.frames
+    cuts = [cut(bytes(chunk), 0, BODY_MAX) for cut in (frames._cut_alike, frames._cut)]
+    run = templates.run_at(bytes(chunk), 0, BODY_MAX)
+    if cuts[0] is not None:
+        assert [list(part) for part in cuts[0]] == [list(part) for part in cuts[1]]
+    if run is not None:
+        assert_is_whole(run, bytes(chunk))
+
+
+def test_a_window_of_one_size_is_cut_by_one_call():
+    headers = [like(number) for number in range(64)]
+    chunk, templates = chunk_of(headers, [b"body"] * 64), ready(headers[0])
+    assert templates._last.frames._cut_alike(chunk, 0, BODY_MAX) is None  # not worth it yet
+    assert templates._last.frames._cut_alike(chunk, 0, BODY_MAX) is not None
+    run = templates.run_at(chunk, 0, BODY_MAX)
+    assert len(run.ends) == 64
+    assert_is_whole(run, chunk)

@@ -28,7 +28,7 @@ from cometmq.wire.frame import JSON, Frame, FrameDecoder, encode_frame
 from cometmq.wire.send_template import SendFields, SendTemplates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cometmq.broker.pull import PullHandler
     from cometmq.broker.send import SendHandler
@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.lane import Places
     from cometmq.store.message_store import MessageStore
-    from cometmq.wire.send_template import SendLayout, SendRun
+    from cometmq.wire.send_run import SendRun
+    from cometmq.wire.send_template import SendLayout
 
-    PutRun = Callable[[list[int], list[int], list[bytes], list[bytes], int], Places]
+    PutRun = Callable[[list[int], list[int], Sequence[bytes], list[bytes], int], Places]
     Put = Callable[[int, int, bytes, bytes, int], tuple[int, int, int] | None]
 
 QUEUES_MAX = 1024

@@ -15,7 +15,7 @@ from zlib import crc32
 from cometmq.wire import properties, stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cometmq.store.commit_log import CommitLog
     from cometmq.store.consume_queue import ConsumeQueue
@@ -167,7 +167,7 @@ class Lane:
         self,
         queue_ids: list[int],
         born: list[int],
-        bodies: list[bytes],
+        bodies: Sequence[bytes],
         raws: list[bytes],
         code: int,
     ) -> Places:
