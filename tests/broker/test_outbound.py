@@ -12,6 +12,7 @@ from cometmq.namesrv.app import NameServer
 from cometmq.net.channel import connect
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.wire.bodies.route import decode_route
+from cometmq.wire.bodies.topic import encode_topic_config_list
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
@@ -257,6 +258,42 @@ def test_a_compressed_registration_says_the_same_in_fewer_bytes(tmp_path: Path) 
         assert routes[1] is not None
         assert routes[0].queue_datas == routes[1].queue_datas
         assert sizes[1] < sizes[0] / 10
+        await server.stop()
+
+    run(story())
+
+
+def test_a_topic_in_global_order_is_not_made_on_a_second_broker(tmp_path: Path) -> None:
+    wanted = {"defaultTopic": "TBW102", "perm": "6", "topicFilterType": "SINGLE_TAG"}
+    wanted |= {"topicSysFlag": "0", "readQueueNums": "1", "writeQueueNums": "1", "order": "true"}
+    code = RequestCode.UPDATE_AND_CREATE_TOPIC
+
+    async def story() -> None:
+        server = await name_server()
+        settings = {"namesrv_addr": server.address}
+        async with (
+            running(tmp_path / "a", broker_name="a", **settings) as first,
+            running(tmp_path / "b", broker_name="b", **settings) as second,
+        ):
+            one, two = await first.client(), await second.client()
+            mark = "+comet.order=global,+message.type=FIFO"
+            for topic, attributes in (("Ledger", mark), ("Plain", "")):
+                answer = await one.call(code, topic=topic, attributes=attributes, **wanted)
+                assert answer.code == 0, answer
+            answer = await two.call(code, topic="Ledger", **wanted)
+            assert answer.code == ResponseCode.INVALID_PARAMETER
+            assert answer.remark is not None
+            assert "one order on the broker a and cannot be made on another" in answer.remark
+            assert second.broker.state.topics.get("Ledger") is None
+            config = TopicConfig(topic_name="Ledger", read_queue_nums=1, write_queue_nums=1)
+            body = encode_topic_config_list([config])
+            answer = await two.call(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
+            assert answer.code == ResponseCode.INVALID_PARAMETER
+            assert (await one.call(code, topic="Ledger", **wanted)).code == 0, "it is its own"
+            assert (await two.call(code, topic="Plain", **wanted)).code == 0
+            plain = {"attributes": "-comet.order", **wanted}
+            assert (await one.call(code, topic="Ledger", **plain)).code == 0
+            assert (await two.call(code, topic="Ledger", **wanted)).code == 0
         await server.stop()
 
     run(story())

@@ -405,7 +405,8 @@ class Broker:
             view=ViewHandler(store, store_settings),
             admin={
                 **TopicRequests(
-                    topics, offsets, store, stats, may_mix=settings.enable_mixed_message_type
+                    *(topics, offsets, store, stats, self._outbound.global_order_at),
+                    may_mix=settings.enable_mixed_message_type,
                 ).table(),
                 **GroupRequests(groups, offsets, stats).table(),
                 **progress.table(),

@@ -1,9 +1,9 @@
 """What the broker says to name servers: registered at the start, again and again, and gone.
 
 Owns the registration (103) to every name server side by side, every period and at once after a
-change of topics, the question before it (322, a setting), and the farewell (104). Refuses to know
-topics' rules. A name server that is away is tried again with the next registration and holds nobody
-up.
+change of topics, the question before it (322, a setting), the farewell (104), and the question
+which other broker holds a topic in global order. Refuses to know topics' rules. A name server that
+is away is tried again with the next registration and holds nobody up.
 Java: BrokerOuterAPI, BrokerController.registerBrokerAll.
 """
 
@@ -16,19 +16,24 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from cometmq.errors import CometError, ProtocolError
+from cometmq.model.topic import is_in_global_order
 from cometmq.net.edge import Reply
 from cometmq.store.file_row import NotInMemory
 from cometmq.wire.bodies.lists import decode_kv_table
+from cometmq.wire.bodies.route import decode_route
 from cometmq.wire.bodies.topic import (
     Registration,
     TopicTable,
+    decode_topic_config,
     deflate_registration,
     encode_data_version,
     encode_registration,
 )
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
+from cometmq.wire.headers.admin import GetTopicConfigRequestHeader
 from cometmq.wire.headers.namesrv import (
+    GetRouteInfoRequestHeader,
     QueryDataVersionRequestHeader,
     RegisterBrokerRequestHeader,
     UnRegisterBrokerRequestHeader,
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.aside import Aside
     from cometmq.wire.command import Command
+    from cometmq.wire.headers.base import Header
 
 log = logging.getLogger(__name__)
 
@@ -268,6 +274,38 @@ class Outbound:
         except CometError:
             return True
         return answer.code != 0 or answer.ext.get("changed") != "false"
+
+    async def global_order_at(self, topic: str) -> str | None:
+        """The name of another broker that has this topic in global order.
+
+        None when there is none, or when nobody says so within `HEARD_S`.
+        """
+        try:
+            async with asyncio.timeout(HEARD_S):
+                for addr, name in await self._brokers_of(topic):
+                    header = GetTopicConfigRequestHeader(topic=topic)
+                    answer = await self._ask(addr, RequestCode.GET_TOPIC_CONFIG, header)
+                    if answer.code == 0 and is_in_global_order(decode_topic_config(answer.body)):
+                        return name
+        except (CometError, TimeoutError) as error:
+            log.warning("nobody says whether %s is in global order elsewhere: %s", topic, error)
+        return None
+
+    async def _brokers_of(self, topic: str) -> list[tuple[str, str]]:
+        """Address and name of the other brokers that have the topic, as a name server knows."""
+        for addr in self._name_servers:
+            header = GetRouteInfoRequestHeader(topic=topic)
+            answer = await self._ask(addr, RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+            if answer.code == 0:
+                brokers = decode_route(answer.body).broker_datas
+                found = [(each.master, each.broker_name) for each in brokers]
+                mine = self._settings.broker_name
+                return [(master, name) for master, name in found if master and name != mine]
+        return []
+
+    async def _ask(self, addr: str, code: int, header: Header) -> Command:
+        channel = await self._pool.channel(addr)
+        return await channel.call(request(code, 0, header), HEARD_S)
 
     async def unregister(self) -> int:
         """Say farewell to all name servers; returns how many heard it."""

@@ -34,7 +34,7 @@ from cometmq.wire.headers.admin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from cometmq.broker.offsets import Offsets
     from cometmq.broker.stats import Stats
@@ -59,12 +59,13 @@ class TopicRequests:
         offsets: Offsets,
         store: MessageStore,
         stats: Stats,
+        global_order_at: Callable[[str], Awaitable[str | None]],
         *,
         may_mix: bool = False,
     ) -> None:
         self._topics, self._offsets = topics, offsets
         self._store, self._stats, self._may_mix = store, stats, may_mix
-        self._deleting = asyncio.Lock()
+        self._deleting, self._global_order_at = asyncio.Lock(), global_order_at
 
     def table(self) -> Mapping[int, Handler]:
         """The codes this file answers."""
@@ -78,10 +79,11 @@ class TopicRequests:
             Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.tell_system,
         }
 
-    def update(self, request: Command, _peer: Peer) -> Reply:
+    async def update(self, request: Command, _peer: Peer) -> Reply:
         """Create or change one topic (17)."""
         header = CreateTopicRequestHeader.decode(request.ext)
         self._check(header.topic)
+        await self._check_elsewhere(header.topic)
         present = self._topics.get(header.topic)
         before, change = present.attributes if present else None, header.attributes or ""
         config = TopicConfig(
@@ -98,11 +100,12 @@ class TopicRequests:
         self._topics.put(config)
         return Reply()
 
-    def update_list(self, request: Command, _peer: Peer) -> Reply:
+    async def update_list(self, request: Command, _peer: Peer) -> Reply:
         """Create or change several topics (18): all of them, or none when one is wrong."""
         configs = decode_topic_config_list(request.body)
         for config in configs:
             self._check(config.topic_name)
+            await self._check_elsewhere(config.topic_name)
             _check_shape(config, self._topics.get(config.topic_name))
         for config in configs:
             self._topics.put(config)
@@ -184,6 +187,14 @@ class TopicRequests:
     def tell_system(self, _request: Command, _peer: Peer) -> Reply:
         """Tell the broker's own topics (305)."""
         return Reply(body=encode_topic_list(self._topics.system))
+
+    async def _check_elsewhere(self, topic: str) -> None:
+        """Refuse a topic, new here, whose messages have one order on another broker."""
+        if self._topics.get(topic) is None and (name := await self._global_order_at(topic)):
+            raise _invalid(
+                f"the topic {topic} keeps all its messages in one order on the broker {name} and "
+                "cannot be made on another; take its attribute comet.order away there first"
+            )
 
     def _check(self, topic: str) -> None:
         problem = topic_problem(topic)
