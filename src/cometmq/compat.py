@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from cometmq.client.arguments import check_function, check_whole
 from cometmq.client.handlers import RetryLater
 from cometmq.client.sync import Producer as _Producer
 from cometmq.client.sync_consumers import PushConsumer as _PushConsumer
@@ -57,6 +58,7 @@ class SendResult(NamedTuple):
     offset: int
 
 
+_MS_MAX = 2_147_483_647
 _STATUS = {
     results.SendStatus.SEND_OK: SendStatus.OK,
     results.SendStatus.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
@@ -86,7 +88,7 @@ class Message:
 
     def set_body(self, body: str | bytes) -> None:
         """Set the body."""
-        self._body = body.encode() if isinstance(body, str) else body
+        self._body = body if isinstance(body, bytes) else _text(body).encode()
 
     def set_property(self, key: str | bytes, value: str | bytes) -> None:
         """Set a property of one's own."""
@@ -212,6 +214,7 @@ class Producer(_Named):
 
     def set_timeout(self, timeout: int) -> None:
         """Set how long a send may take, ms."""
+        check_whole("timeout", timeout, 1, _MS_MAX)
         self._timeout_s = timeout / 1000
 
     def set_compress_level(self, level: int) -> None:
@@ -244,17 +247,18 @@ class Producer(_Named):
 
     def send_sync(self, msg: Message) -> SendResult:
         """Send and wait for the broker's answer. Raises cometmq's errors."""
-        return _result(self._running.send(msg.made(), self._timeout_s))
+        return _result(self._running.send(_made(msg), self._timeout_s))
 
     def send_oneway(self, msg: Message) -> None:
         """Send without waiting for an answer."""
-        self._running.send_oneway(msg.made())
+        self._running.send_oneway(_made(msg))
 
     def send_orderly_with_sharding_key(
         self, message: Message, sharding_key: str | bytes
     ) -> SendResult:
         """Send to the queue of a key, in the order of the calls, and wait for the answer."""
-        return _result(self._running.send(message.made(_text(sharding_key)), self._timeout_s))
+        made = _made(message, _text(sharding_key))
+        return _result(self._running.send(made, self._timeout_s))
 
     @property
     def _running(self) -> _Producer:
@@ -283,6 +287,8 @@ class PushConsumer(_Named):
 
     def set_message_model(self, model: MessageModel | int) -> None:
         """Say whether each message goes to every member or to one."""
+        if model not in tuple(MessageModel):
+            raise ClientError(f"the message model is {model!r}; it must be one of MessageModel")
         self._settings["broadcasting"] = model == MessageModel.BROADCASTING
 
     def set_thread_count(self, thread_count: int) -> None:
@@ -297,6 +303,7 @@ class PushConsumer(_Named):
         self, topic: str | bytes, callback: Callable[[RecvMessage], object], expression: str = "*"
     ) -> None:
         """Let the callback have the messages of a topic; call it before start."""
+        check_function("callback", callback, "a function of a message")
         self._topics[_text(topic)] = (expression, callback)
 
     def start(self) -> None:
@@ -405,5 +412,18 @@ def _result(result: results.SendResult) -> SendResult:
     return SendResult(_STATUS[result.status], result.msg_id, result.queue_offset)
 
 
+def _made(message: Message, sharding_key: str | None = None) -> _Message:
+    if not isinstance(message, Message):
+        raise ClientError(f"what is sent must be a cometmq.compat.Message, not {message!r:.80}")
+    return message.made(sharding_key)
+
+
 def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise ClientError(f"{value!r:.80} is no text in UTF-8") from None
+    if not isinstance(value, str):
+        raise ClientError(f"{value!r:.80} is no text; write str or bytes")
+    return value
