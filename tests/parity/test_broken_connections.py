@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from parity.conftest import Pair
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(autouse=True)
