@@ -2,6 +2,7 @@
 
     python bench/pressure.py                 ten consumers of ten threads, 16 then 100 queues
     python bench/pressure.py --quick         three consumers, short
+    python bench/pressure.py --only 16      the parts whose name contains the text: 16, 100, grown
     python bench/pressure.py --save NAME     also writes bench/results/NAME.txt
 
 The handler sleeps 10 ms, so the work is waiting: what counts is how many handlers run at once. Each
@@ -13,19 +14,19 @@ handled before an earlier one of their key: once with a backlog in the old queue
 
 import argparse
 import json
-import os
-import platform
+import shlex
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cometmq import Admin, Message, Producer, PushConsumer
 from cometmq.testing.cluster import LocalCluster
+from servers import Shares, save
 
 HERE = Path(__file__).resolve().parent
 HANDLER_S = 0.01
@@ -83,7 +84,7 @@ def member(told: dict) -> None:
     with consumer:
         for line in sys.stdin:
             with lock:
-                asked = {"count": counts[0], "queues": len(consumer.assigned)}
+                asked = {"count": counts[0], "at": time.monotonic()}
                 if line.strip() == "seen":
                     asked["seen"] = seen
             print(json.dumps(asked), flush=True)
@@ -116,6 +117,13 @@ class Group:
     def count(self) -> int:
         return sum(found["count"] for found in self.ask())
 
+    def rate(self, seconds: float) -> float:
+        """Messages/s of all members, each by its own times: a busy machine answers late."""
+        before = self.ask()
+        time.sleep(seconds)
+        pairs = zip(before, self.ask(), strict=True)
+        return sum((b["count"] - a["count"]) / (b["at"] - a["at"]) for a, b in pairs)
+
     def stop(self) -> None:
         for one in self._members:
             one.stdin.close()
@@ -142,9 +150,7 @@ def reached(load: Load, namesrv: str, topic: str, order: str) -> float:
     group = Group(load, namesrv, topic, order)
     try:
         time.sleep(load.warm_s)
-        before, began = group.count(), time.monotonic()
-        time.sleep(load.measured_s)
-        return (group.count() - before) / (time.monotonic() - began)
+        return group.rate(load.measured_s)
     finally:
         group.stop()
 
@@ -189,53 +195,67 @@ def overtaken(entries: list[tuple[float, str, int]]) -> tuple[int, int]:
     return sum(late.values()), sum(1 for count in late.values() if count)
 
 
-def report(load: Load) -> list[str]:
+def side_by_side(load: Load, names: str, queues: int) -> list[str]:
+    """The three orders over one backlog."""
+    topic, lines = f"pressure-{queues}", []
+    with Admin(namesrv=names) as admin:
+        admin.create_topic(topic, queues=queues)
+    fill(names, topic, load, load.backlog)
+    for order in ORDERS:
+        rate, most = reached(load, names, topic, order), load.ceiling(order, queues)
+        lines.append(f"{queues:>6}  {order:<10}  {rate:>8.0f}  {most:>8.0f}  {rate / most:>5.2f}")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def growing(load: Load, names: str) -> list[str]:
+    """A topic grown with a backlog in its old queues, and without."""
+    lines = ["", "grown live from 16 to 100 queues, by key:"]
+    for backlog in (20 * load.keys, 0):
+        count, late, keys = grown(load, names, f"grown-{backlog}", backlog=backlog)
+        what = f"{backlog} waiting in the old queues" if backlog else "nothing under way"
+        lines.append(
+            f"  {what}: {late} of {count} handled before an earlier one of their key "
+            f"({keys} of {load.keys} keys)"
+        )
+        print(lines[-1], flush=True)
+    return lines
+
+
+def report(load: Load, only: str) -> list[str]:
+    shares = Shares()
     lines = [
-        f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} CPUs, "
-        f"load {os.getloadavg()[0]:.1f} at the start",
         f"{load.consumers} consumers of {load.threads} threads, a handler of "
         f"{HANDLER_S * 1000:.0f} ms, {load.keys} keys, messages/s over {load.measured_s:g} s",
         "",
         f"{'queues':>6}  {'order':<10}  {'reached':>8}  {'ceiling':>8}  {'share':>5}",
     ]
     with LocalCluster() as cluster:
-        names = cluster.namesrv
         for queues in (16, 100):
-            topic = f"pressure-{queues}"
-            with Admin(namesrv=names) as admin:
-                admin.create_topic(topic, queues=queues)
-            fill(names, topic, load, load.backlog)
-            for order in ORDERS:
-                rate, most = reached(load, names, topic, order), load.ceiling(order, queues)
-                lines.append(
-                    f"{queues:>6}  {order:<10}  {rate:>8.0f}  {most:>8.0f}  {rate / most:>5.2f}"
-                )
-                print(lines[-1], flush=True)
-        lines += ["", "grown live from 16 to 100 queues, by key:"]
-        for backlog in (20 * load.keys, 0):
-            count, late, keys = grown(load, names, f"grown-{backlog}", backlog=backlog)
-            what = f"{backlog} waiting in the old queues" if backlog else "nothing under way"
-            lines.append(
-                f"  {what}: {late} of {count} handled before an earlier one of their key "
-                f"({keys} of {load.keys} keys)"
-            )
-            print(lines[-1], flush=True)
-    return lines
+            if only in str(queues):
+                lines += side_by_side(load, cluster.namesrv, queues)
+        if only in "grown":
+            lines += growing(load, cluster.namesrv)
+    return [f"command    {shlex.join(['python', *sys.argv])}", shares.told(), *lines]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--save", metavar="NAME")
+    parser.add_argument("--only", metavar="TEXT", default="")
+    parser.add_argument("--seconds", type=float, help="how long to warm up, and to measure")
+    parser.add_argument("--save", metavar="NAME", default="")
     parser.add_argument("--member", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.member:
         member(given.member)
         return
-    lines = report(QUICK if given.quick else Load())
+    load = QUICK if given.quick else Load()
+    if given.seconds:
+        load = replace(load, warm_s=given.seconds, measured_s=given.seconds)
+    lines = report(load, given.only)
     print("\n".join(["", *lines]))
-    if given.save:
-        (HERE / "results" / f"{given.save}.txt").write_text("\n".join(lines) + "\n")
+    save(given.save, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import json
 import os
+import platform
+import resource
 import shutil
 import subprocess
 import sys
@@ -166,6 +168,33 @@ def child(name: str, arguments: list[str], timeout_s: float) -> object:
     if done.returncode:
         sys.exit(f"bench: {name} failed: {done.stderr.strip()}")
     return json.loads(done.stdout)
+
+
+class Shares:
+    """Who had the CPUs while a bench ran: itself, with the children that have ended, or others."""
+
+    def __init__(self) -> None:
+        self.load = os.getloadavg()[0]
+        self._began, (self._all, self._own) = time.monotonic(), self._used()
+
+    @staticmethod
+    def _used() -> tuple[float, float]:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+        ticks = sum(int(fields[at]) for at in (0, 1, 2, 5, 6, 7))
+        used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return ticks / os.sysconf("SC_CLK_TCK"), sum(one.ru_utime + one.ru_stime for one in used)
+
+    def told(self) -> str:
+        """Where and when, the load at the start, and the shares since."""
+        everybody, own = self._used()
+        took, own = time.monotonic() - self._began, own - self._own
+        others = everybody - self._all - own
+        return (
+            f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, "
+            f"{platform.python_implementation()} {platform.python_version()}, "
+            f"{os.cpu_count()} CPUs, load {self.load:.1f} at the start; of the CPUs over "
+            f"{took:.0f} s {own / took:.2f} by this bench, {others / took:.2f} by others"
+        )
 
 
 def save(name: str, text: str) -> None:
