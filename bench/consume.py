@@ -6,12 +6,13 @@
     python bench/consume.py --save NAME    also writes bench/results/NAME.txt
 
 Shapes: `push` with an async handler, or a plain one in a thread, that counts the batch it is
-given; `one by one` gets one message a call; `poll` is a loop around LitePullConsumer.poll. A pull
-brings 32 messages, RocketMQ's limit, or 1,024, which the broker of this run allows
-(maxTransferCountOnMessageInMemory). The broker has one core and holds the backlog in eight queues,
-the consumer runs on the other. The rate is that of all messages from the first call to the last.
-The mark, 0.5 M messages/s, is for the best shape. Of the rounds the best counts: other tenants only
-ever make one worse. CPU us is the consumer's own time for one message.
+given; `all read` also reads body and tag of each message; `one by one` gets one message a call;
+`poll` is a loop around LitePullConsumer.poll. A pull brings 32 messages, RocketMQ's limit, or
+1,024, which the broker of this run allows (maxTransferCountOnMessageInMemory). The broker has one
+core and holds the backlog in eight queues, the consumer runs on the other. The rate is that of all
+messages from the first call to the last. The mark, 0.5 M messages/s, is for the best shape. Of the
+rounds the best counts: other tenants only ever make one worse. CPU us is the consumer's own time
+for one message.
 """
 
 import argparse
@@ -75,6 +76,7 @@ async def push(
     batch_size: int = 1024,
     in_threads: bool = False,
     pull_batch_size: int = 32,
+    reads: bool = False,
 ) -> Count:
     counted = Count(count)
 
@@ -82,6 +84,8 @@ async def push(
         counted.add(len(messages))
 
     def handle_in_thread(messages) -> None:
+        if reads:
+            assert all(message.body and message.tags for message in messages)
         counted.add(len(messages))
 
     consumer = AsyncPushConsumer(
@@ -122,6 +126,9 @@ SHAPES = {
     "poll, 32": poll,
     "push, batches of 1024": lambda *args: push(*args, pull_batch_size=1024),
     "push, 1024 in threads": lambda *args: push(*args, in_threads=True, pull_batch_size=1024),
+    "push, 1024, all read": lambda *args: push(
+        *args, in_threads=True, pull_batch_size=1024, reads=True
+    ),
     "poll, 1024": lambda *args: poll(*args, pull_batch_size=1024),
 }
 

@@ -1,7 +1,13 @@
 """The few things that nouns say about themselves."""
 
+import copy
+import pickle
 import re
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cometmq.model.message import MessageExt
 from cometmq.model.queue import MessageQueue
 from cometmq.model.route import BrokerData
 from cometmq.model.topic import (
@@ -44,3 +50,44 @@ def test_a_broker_without_id_0_has_no_master():
 def test_the_next_version_differs_and_says_when():
     version = DataVersion(state_version=2, timestamp=5, counter=7)
     assert version.next(9) == DataVersion(state_version=2, timestamp=9, counter=8)
+
+
+pieces = st.sampled_from(
+    [
+        b"\x01",
+        b"\x02",
+        b"TAGS",
+        b"KEYS",
+        b"UNIQ_KEY",
+        b"__SHARDINGKEY",
+        b"a b",
+        b"\xe2\x82",
+        b"\xc3\xa9",
+        b"X",
+    ]
+)
+
+
+def received(raw):
+    host = b"\x7f\0\0\1\0\0\x2a\x9f"
+    return MessageExt("t", 3, 7, b"b", raw, 0, 0, 4, 99, 17, host, 19, host, 0, "b0")
+
+
+@given(st.lists(pieces, max_size=14).map(b"".join))
+def test_a_property_read_alone_is_what_it_is_among_all_of_them(raw):
+    alone, pairs = received(raw), received(raw).properties
+    assert alone.tags == pairs.get("TAGS")
+    assert alone.sharding_key == pairs.get("__SHARDINGKEY")
+    assert alone.keys == pairs.get("KEYS", "").split()
+    assert alone.msg_id == pairs.get("UNIQ_KEY") or alone.msg_id == alone.offset_msg_id
+    assert alone.properties == pairs
+    assert (alone.tags, alone.keys) == (pairs.get("TAGS"), pairs.get("KEYS", "").split())
+
+
+def test_a_message_can_be_changed_copied_and_sent_to_another_process():
+    message = received(b"TAGS\x01a\x02")
+    message.born_ms, message.where = 18, message.where
+    message.properties["TAGS"] = "b"
+    for one in (message, copy.copy(message), pickle.loads(pickle.dumps(message))):
+        assert (one.born_ms, one.store_ms, one.sys_flag, one.phy_offset) == (18, 19, 4, 99)
+        assert (one.tags, one.topic, one.body, one.born_host) == ("b", "t", b"b", one.store_host)

@@ -37,7 +37,7 @@ records = st.builds(
 
 
 def fields(message):
-    slots = [name for name in message.__slots__ if name not in ("_properties", "where")]
+    slots = [name for name in message.__slots__ if name not in ("parsed", "where")]
     places = ["phy_offset", "sys_flag", "born_ms", "born_host", "store_ms", "store_host"]
     return {name: getattr(message, name) for name in slots + places}
 

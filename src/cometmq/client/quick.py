@@ -9,6 +9,7 @@ what the long way would have sent, but for the order of the properties. One loop
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
@@ -40,6 +41,7 @@ TAGS_MAX = 4096
 _is_plain = re.compile(r"[!#-\[\]-~][ !#-\[\]-~]*").fullmatch
 _WAIT = b"WAIT\\u0001true\\u0002"
 _new = tuple.__new__
+_other_queue = lru_cache(maxsize=1024)(MessageQueue)
 _ZERO = 0
 _OK = SendStatus.SEND_OK
 _REGION = "DefaultRegion"
@@ -264,7 +266,7 @@ def result_of(place: QueueForm, addr: str, msg_id: str, answer: SendAnswer | Com
         return outgoing.result_of(cast("Command", answer), addr, queue, msg_id)
     queue_id, queue_offset, offset_id, transaction = answer
     if place.queue_id != queue_id:
-        queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+        queue = _other_queue(queue.topic, queue.broker_name, queue_id)
     result: SendResult = _new(
         SendResult, (_OK, msg_id, queue, queue_offset, offset_id, transaction, _REGION, True)
     )
@@ -279,7 +281,7 @@ def results_of(posted: PostedBatch, answer: SendAnswer | Command) -> list[SendRe
         return outgoing.batch_results_of(cast("Command", answer), place.addr, queue, ids)
     queue_id, first, offset_msg_ids, _ = answer
     if queue.queue_id != queue_id:
-        queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+        queue = _other_queue(queue.topic, queue.broker_name, queue_id)
     count, places = len(ids), offset_msg_ids.split(",")
     if len(places) != count:
         places = [offset_msg_ids] * count

@@ -93,6 +93,7 @@ def _collect(
             message.queue_id, message.queue_offset = queue_id, queue_offset
             message.raw_properties, message.reconsume_times = raw, times
             message.flag, message.prepared_offset, message.where = flag, prepared, where
+            message.parsed = None
             add(message)
         if count == len(found):
             return at
