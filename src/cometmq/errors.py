@@ -70,10 +70,6 @@ class StoreFull(StoreError):
 class StoreCorrupt(StoreError):
     """Bytes on disk that recovery cannot explain."""
 
-    def __init__(self, message: str, phy_offset: int = -1) -> None:
-        self.phy_offset = phy_offset
-        super().__init__(message)
-
 
 class RemotingError(CometError):
     """A call did not get its answer."""

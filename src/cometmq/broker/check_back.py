@@ -274,18 +274,8 @@ class CheckBack:
 
     def _discard(self, half: Stored) -> bool:
         self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1)
-        draft = Draft(
-            CHECK_MAX_TIME_TOPIC,
-            0,
-            half.body,
-            fit(stored.shown_properties(half.properties))[0],
-            flag=half.flag,
-            sys_flag=half.sys_flag,
-            born_ms=half.born_ms,
-            born_host=half.born_host,
-            reconsume_times=half.reconsume_times,
-            was_stored=True,
-        )
+        raw = fit(stored.shown_properties(half.properties))[0]
+        draft = Draft.again(half, CHECK_MAX_TIME_TOPIC, 0, raw)
         status = self._store.put(draft).status
         if status in _NEVER:
             log.error("the half message at byte %d is lost: %s", half.phy_offset, status)

@@ -264,19 +264,8 @@ class Delays:
         except ProtocolError as error:
             log.error("the delayed message at byte %d is not delivered: %s", phy_offset, error)
             return True
-        draft = Draft(
-            topic,
-            queue_id,
-            found.body,
-            fit(raw)[0],
-            flag=found.flag,
-            sys_flag=found.sys_flag,
-            born_ms=found.born_ms,
-            born_host=found.born_host,
-            reconsume_times=found.reconsume_times,
-            prepared_offset=found.prepared_offset,
-            was_stored=True,
-        )
+        draft = Draft.again(found, topic, queue_id, fit(raw)[0])
+        draft.prepared_offset = found.prepared_offset
         placed = self._store.put(draft)
         status = placed.status
         if status in _NEVER:

@@ -134,18 +134,9 @@ class SendBackHandler:
             raw = properties.append(raw, b"ORIGIN_MESSAGE_ID", origin.encode())
         if reason:
             raw = _with(raw, b"DLQ_REASON", _clean(reason))
-        return Draft(
-            names.retry_topic_of(header.group),
-            0,
-            record.body,
-            raw,
-            flag=record.flag,
-            sys_flag=record.sys_flag,
-            born_ms=record.born_ms,
-            born_host=record.born_host,
-            reconsume_times=record.reconsume_times + 1,
-            was_stored=True,
-        )
+        draft = Draft.again(record, names.retry_topic_of(header.group), 0, raw)
+        draft.reconsume_times += 1
+        return draft
 
     def _bury(self, group: str, record: Stored, draft: Draft) -> Placed:
         told = {b"DELAY": 0, b"DLQ_ATTEMPTS": record.reconsume_times + 1}

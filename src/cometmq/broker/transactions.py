@@ -160,19 +160,9 @@ class Transactions:
         raw = stored.shown_properties(half.properties)
         for key in (b"REAL_TOPIC", b"REAL_QID"):
             raw = properties.remove(raw, key)
-        draft = Draft(
-            topic,
-            queue_id,
-            half.body,
-            raw,
-            flag=half.flag,
-            sys_flag=half.sys_flag & ~sysflag.TRANSACTION_MASK | sysflag.TRANSACTION_COMMIT,
-            born_ms=half.born_ms,
-            born_host=half.born_host,
-            reconsume_times=half.reconsume_times,
-            prepared_offset=half.phy_offset,
-            was_stored=True,
-        )
+        draft = Draft.again(half, topic, queue_id, raw)
+        draft.sys_flag = half.sys_flag & ~sysflag.TRANSACTION_MASK | sysflag.TRANSACTION_COMMIT
+        draft.prepared_offset = half.phy_offset
         self._delays.hold_back(draft)
         placed = self._store.put(draft)
         code = _CODE_OF_FINAL[placed.status]
@@ -219,18 +209,7 @@ def goal_of(half: Stored) -> tuple[str, int]:
 def copy_of(half: Stored, key: bytes, value: bytes) -> Draft:
     """A half message as it is put back into its queue, with one property set."""
     raw = properties.remove(stored.shown_properties(half.properties), key)
-    return Draft(
-        HALF_TOPIC,
-        0,
-        half.body,
-        properties.append(raw, key, value),
-        flag=half.flag,
-        sys_flag=half.sys_flag,
-        born_ms=half.born_ms,
-        born_host=half.born_host,
-        reconsume_times=half.reconsume_times,
-        was_stored=True,
-    )
+    return Draft.again(half, HALF_TOPIC, 0, properties.append(raw, key, value))
 
 
 def _wrong(remark: str) -> Reject:

@@ -212,6 +212,16 @@ class PushSettings(ClientSettings, total=False):
     workers: str
 
 
+def use_words(own: dict[str, Any]) -> None:
+    """Make what may be given as a word, or as None for the default, what the options hold."""
+    if "consume_from" in own:
+        own["consume_from"] = beginning(own["consume_from"])
+    if "allocate" in own:
+        own["allocate"] = strategy(own["allocate"])
+    if own.get("flow", ...) is None:
+        del own["flow"]
+
+
 def push_options(
     group: str, settings: PushSettings, environ: Mapping[str, str]
 ) -> tuple[ClientOptions, ConsumerOptions]:
@@ -222,12 +232,7 @@ def push_options(
     given: dict[str, Any] = dict(settings)
     check_names(given, PushSettings.__annotations__)
     own = {name: value for name, value in given.items() if name not in CLIENT_SETTINGS}
-    if "consume_from" in own:
-        own["consume_from"] = beginning(own["consume_from"])
-    if "allocate" in own:
-        own["allocate"] = strategy(own["allocate"])
-    if own.get("flow", ...) is None:
-        del own["flow"]
+    use_words(own)
     own.setdefault("order", "queue" if own.get("orderly") else "none")
     own.setdefault("orderly", own["order"] == "queue")
     if own["order"] == "key":

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from cometmq.client.consumer_options import (
     BROADCAST_INSTANCE,
     ConsumerOptions,
-    beginning,
     check_names,
-    strategy,
+    use_words,
 )
 from cometmq.client.options import (
     CLIENT_SETTINGS,
@@ -91,12 +90,7 @@ def lite_options(
         for name, value in given.items()
         if name not in CLIENT_SETTINGS and name not in lite
     }
-    if "consume_from" in own:
-        own["consume_from"] = beginning(own["consume_from"])
-    if "allocate" in own:
-        own["allocate"] = strategy(own["allocate"])
-    if own.get("flow", ...) is None:
-        del own["flow"]
+    use_words(own)
     own.setdefault("pull_batch_size", _PULL_BATCH_SIZE)
     own.setdefault("poll_suspend_s", _SUSPEND_S)
     check_group(group)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cometmq.wire.stored import Stored
+
 
 class PutStatus(Enum):
     """What became of a message. The two first mean that it is stored."""
@@ -97,6 +99,22 @@ class Draft:
         self.body = body
         self.properties = properties
         self.was_stored = was_stored
+
+    @classmethod
+    def again(cls, record: Stored, topic: str, queue_id: int, properties: bytes) -> Draft:
+        """A stored message on its way into another queue, with other properties."""
+        return cls(
+            topic,
+            queue_id,
+            record.body,
+            properties,
+            flag=record.flag,
+            sys_flag=record.sys_flag,
+            born_ms=record.born_ms,
+            born_host=record.born_host,
+            reconsume_times=record.reconsume_times,
+            was_stored=True,
+        )
 
 
 class Placed(NamedTuple):
