@@ -28,5 +28,5 @@ bench: setup ## messages a second against a bare echo server in the same minute
 powercut: setup ## 1,000 seeds of power cuts under SYNC_FLUSH on the simulated disk
 	@$(BIN)/python -m pytest -m powercut $(ARGS)
 
-interop: setup ## Java, Go and Node clients, and Apache RocketMQ itself (needs mvn, javac, go, npm)
+interop: setup ## Java, Go, Node and C++ clients, and Apache RocketMQ itself (needs mvn, javac, go, npm)
 	@COMETMQ_WRITE=1 $(BIN)/python -m pytest -m interop tests/interop $(ARGS)
