@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Puller:
     """One connection's pulls. Its answers leave at the end of the turn, with those of others.
 
-    So the system wakes a consumer once for several: measured at 8 connections, 64 -> 52 us a pull.
+    So the system wakes a consumer once for several: measured at 8 connections, 46 -> 37 us a pull.
     """
 
     __slots__ = ("_handler", "_peer", "_templates", "see")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from itertools import chain
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from cometmq.store.results import PutStatus
 from cometmq.wire import sysflag
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import VERSION, Command
-from cometmq.wire.frame import JSON, Frame, FrameDecoder, encode_frame
+from cometmq.wire.frame import JSON, Frame, encode_frame
 from cometmq.wire.send_template import SendFields, SendTemplates
 
 if TYPE_CHECKING:
@@ -82,20 +81,15 @@ class Plan:
         """The properties as they are stored and the answer, both to be filled in by `%`."""
         self.code, self.unique_at = 0, -1
 
-    def answers(self, run: SendRun, places: Places, *, is_one: bool) -> list[bytes]:
-        """The answers to several sends, where `is_one` in one piece if all are of one length.
+    def answers(self, run: SendRun, places: Places) -> list[bytes]:
+        """The answers to as many sends of a run as were put.
 
-        That is one `%` for all of them: measured, 0.21 us an answer instead of 0.36.
+        Measured: one `%` for all of them gains nothing, its arguments must be laid out first.
         """
-        offsets, ids = places.queue_offsets, run.queue_ids[: len(places.queue_offsets)]
-        columns = places.phy_offsets, ids, offsets, run.texts[self.unique_at], run.opaques
-        rows = zip(*columns, strict=False)
-        if not (is_one and _are_as_long(offsets) and _are_as_long(ids)):
-            made = [self.answer % row for row in rows]
-            return [_PREFIXES[len(one)] + one for one in made]
-        args = tuple(chain.from_iterable(rows))
-        prefix = _PREFIXES[len(self.answer % args[:5])].replace(b"%", b"%%")
-        return [(prefix + self.answer) * len(ids) % args]
+        texts, answer = run.texts[self.unique_at], self.answer
+        columns = places.phy_offsets, run.queue_ids, places.queue_offsets, texts, run.opaques
+        made = [answer % row for row in zip(*columns, strict=False)]
+        return [_PREFIXES[len(one)] + one for one in made]
 
 
 class Sender:
@@ -176,7 +170,7 @@ class Sender:
             return at
         if shared.is_sync:
             self._peer.owe(count)
-        answers += plan.answers(run, places, is_one=not shared.is_sync)
+        answers += plan.answers(run, places)
         plan.counter.count += count
         plan.counter.bytes += places.size
         return run.ends[count - 1]
@@ -251,7 +245,7 @@ class FastSend:
     def _settled(self, group: list[tuple[Peer, list[bytes]]], status: PutStatus) -> None:
         """All sends of a turn are as safe as promised, or none is: answer."""
         if status is not PutStatus.PUT_OK:
-            group = [(peer, self._unsafe(answers, status)) for peer, answers in group]
+            group = [(peer, [self._unsafe(one, status) for one in each]) for peer, each in group]
         for peer, answers in group:
             if self.is_sync:
                 peer.deliver(answers)
@@ -259,13 +253,10 @@ class FastSend:
                 peer.write(answers)
 
     @staticmethod
-    def _unsafe(answers: list[bytes], status: PutStatus) -> list[bytes]:
-        told = []
-        for frame in FrameDecoder().feed(b"".join(answers)):
-            command = Command.decode(frame)
-            command.code, command.remark = CODE_OF_PUT[status], REMARK_OF_PUT[status]
-            told.append(command.encode())
-        return told
+    def _unsafe(answer: bytes, status: PutStatus) -> bytes:
+        command = Command.decode(Frame(JSON, answer[8:], b""))
+        command.code, command.remark = CODE_OF_PUT[status], REMARK_OF_PUT[status]
+        return command.encode()
 
     def complete(self, raw: bytes) -> tuple[bytes, int, bytes] | None:
         """Properties as they are stored, their tags code and UNIQ_KEY; None: the long way.
@@ -353,11 +344,6 @@ class FastSend:
             plan.raw = plan.raw.replace(mark, b"%b")
         plan.unique_at = layout.unique_at
         return unique == marks[layout.unique_at]
-
-
-def _are_as_long(numbers: list[int]) -> bool:
-    """Whether all have as many digits."""
-    return len(str(min(numbers))) == len(str(max(numbers)))
 
 
 def _escaped(region: str) -> bytes:

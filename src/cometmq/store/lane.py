@@ -174,7 +174,7 @@ class Lane:
         """Do as `put` with one message after the other, which share size and code of properties.
 
         Ends where one would have to go another way: fewer places than messages come back then.
-        Measured: 1.2 us a message instead of 1.8.
+        Measured: 1.2 us a message instead of 1.55.
         """
         turn, log = self._turn, self._log
         now, raw_bytes = turn.now_ms or turn.begin(), len(raws[0])

@@ -3,7 +3,7 @@
 Of one consumer's PULL_MESSAGE headers only queue, offsets and opaque change from pull to pull. Once
 one has been decoded in full the places of those values are known; the next header of its length is
 cut there, and when all bytes between the places are the same and the values are digits, it says
-what the decoder would say. Measured: 1.0 us instead of 6.2 for frame, command and header.
+what the decoder would say. Measured: 1 us instead of 6 for frame, command and header.
 Invariant: a match equals the ordinary decode. One object per connection; JSON headers only;
 bounded; no I/O. Java: none.
 """
