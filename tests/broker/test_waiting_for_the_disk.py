@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from broker.rig import Client, Rig
+    from cometmq.store.file_row import NotInMemory
 
 ROOT = Path("/store")
 SMALL = StoreSettings(commit_log_file_bytes=1 << 18, max_hash_slot_num=1000, max_index_num=1000)
@@ -117,6 +118,34 @@ def test_old_delayed_messages_are_delivered(cold: Cold) -> None:
                 of_level = [body for body in found if int(body) % 2 == level]
                 assert of_level == sorted(of_level)
         assert cold.waits == []
+
+    run(story())
+
+
+def test_a_level_whose_disk_fails_does_not_hold_up_the_others(cold: Cold) -> None:
+    async def story() -> None:
+        async with cold.broker(message_delay_level="1s 1s") as rig:
+            client = await rig.client()
+            await client.send("T", b"on the bad part", properties={"DELAY": "1"})
+            for _ in range(5):
+                await client.send("T", bytes(60_000))
+            for number in range(640):
+                await client.send("T", b"%d" % number, properties={"DELAY": "2"})
+        async with cold.broker(asleep=True, message_delay_level="1s 1s") as rig:
+            fetch, refused = rig.broker.store.aside.fetch, []
+
+            async def failing(missing: NotInMemory) -> None:
+                segment = missing.segment
+                if segment and "commitlog" in str(segment.row.directory) and not segment.base:
+                    refused.append(missing)
+                    raise OSError("bad sector")
+                await fetch(missing)
+
+            rig.broker.store.aside.fetch = failing  # type: ignore[method-assign]
+            async with asyncio.timeout(6):  # ten bursts of 64, none of them after a second of rest
+                while rig.broker.state.delays.delivered < 640:
+                    await asyncio.sleep(0.01)
+            assert refused
 
     run(story())
 

@@ -69,6 +69,19 @@ def pair():
         peer.close()
 
 
+def test_a_broker_that_no_route_names_any_more_gets_no_more_heartbeats(pair):
+    async def story():
+        async with AsyncProducer("g", namesrv=pair.addr) as producer:
+            await producer.send(Message(TOPIC, b"x"))
+            known = producer.sends.core.routes
+            assert known.addrs(masters_only=True) == {peer.addr for peer in pair.peers.values()}
+            pair.queues["b1"] = 0
+            await known.refresh()
+            assert known.addrs(masters_only=True) == {pair.peers["b0"].addr}
+
+    asyncio.run(story())
+
+
 def refuse(code):
     return lambda command: response(command.opaque, code, remark="no")
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ class Delays:
         self._saved: dict[str, Any] = {}
         self._writing: asyncio.Future[None] | None = None
         self._is_moved, self._next_due_ms = asyncio.Event(), 0
-        self._failing: set[int] = set()
+        self._rests_until: dict[int, float] = {}
         self._missing: dict[int, NotInMemory] = {}
         """Levels that wait for the disk, and for what."""
         waiting = [queue_id for topic, queue_id in store.queues() if topic == SCHEDULE_TOPIC]
@@ -120,7 +121,7 @@ class Delays:
             try:
                 await self._store.aside.fetch(what)
             except OSError as error:
-                await asyncio.sleep(self._failed(level, error))
+                self._failed(level, error)
 
     def deliver_due(self) -> float:
         """Deliver what is due, at most a burst of each level; return seconds until the next is."""
@@ -209,7 +210,9 @@ class Delays:
             self._saved = places
 
     def _try_level(self, level: int) -> float:
-        """Deliver a level; when the disk fails, say so and come back to it."""
+        """Deliver a level; when the disk fails, say so and come back to it after a rest."""
+        if (rest_s := self._rests_until.get(level, 0.0) - time.monotonic()) > 0:
+            return rest_s
         ask = self._store.aside.at_once
         try:
             wait_s = min([ask(partial(self._deliver_run, level, run)) for run in self._runs[level]])
@@ -218,15 +221,15 @@ class Delays:
             return 0.0
         except OSError as error:
             return self._failed(level, error)
-        self._failing.discard(level)
+        self._rests_until.pop(level, None)
         return wait_s
 
     def _failed(self, level: int, error: OSError) -> float:
-        if level not in self._failing:
-            self._failing.add(level)
+        if level not in self._rests_until:
             log.warning(
                 "delayed messages of level %d cannot be read, trying again: %s", level, error
             )
+        self._rests_until[level] = time.monotonic() + TROUBLE_S
         return TROUBLE_S
 
     def _deliver_run(self, level: int, run: Run) -> float:

@@ -121,6 +121,13 @@ class Routes:
                 await self._renew(topic)
             except CometError as error:
                 log.warning("the route of %s stays as it was: %s", topic, error)
+        self._forget_brokers()
+
+    def _forget_brokers(self) -> None:
+        """Drop the addresses of brokers that no route names any more: no heartbeat goes there."""
+        routes = [view.route for view in self.views.values()]
+        named = {data.broker_name for route in routes for data in route.broker_datas}
+        self._addrs = {name: addrs for name, addrs in self._addrs.items() if name in named}
 
     async def _view(self, topic: str) -> TopicView | None:
         self._wanted.add(topic)

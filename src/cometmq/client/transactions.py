@@ -75,7 +75,7 @@ class Transactions:
     def __init__(self, sends: Sends, options: ProducerOptions) -> None:
         self._sends, self._core, self._options = sends, sends.core, options
         self._ends: dict[str, TransactionState] = {}
-        self._open: set[str] = set()
+        self._open: dict[str, None] = {}
         self._checks = 0
         self._one_at_a_time = asyncio.Lock()
         self._thread: ThreadPoolExecutor | None = None
@@ -96,7 +96,9 @@ class Transactions:
         extra = {Property.TRAN_MSG: "true", Property.PGROUP: self._options.group}
         now_ms = self._core.clock.now_ms()
         msg_id = self._core.uniq_keys.take(now_ms)
-        self._open.add(msg_id)
+        if len(self._open) >= ENDS_MAX:  # some were begun and left: the broker may ask about them
+            del self._open[next(iter(self._open))]
+        self._open[msg_id] = None
         is_stored = False
         try:
             half = self._sends.prepared(message, msg_id, now_ms, extra)
@@ -148,7 +150,7 @@ class Transactions:
 
     def remember(self, msg_id: str, state: TransactionState) -> None:
         """Keep what was decided, for a broker that asks; UNKNOWN leaves that to `check`."""
-        self._open.discard(msg_id)
+        self._open.pop(msg_id, None)
         if state is not TransactionState.UNKNOWN:
             if len(self._ends) >= ENDS_MAX:
                 del self._ends[next(iter(self._ends))]
