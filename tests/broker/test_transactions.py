@@ -172,6 +172,21 @@ def test_an_end_that_names_something_else_ends_nothing(
     run(story())
 
 
+def test_a_second_end_puts_no_second_message(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, **SELDOM) as rig:
+            client = await rig.client()
+            answer = await half(client)
+            for more in ({}, {"from_transaction_check": True}, {}):
+                assert (await end(client, answer, COMMIT, **more)).code == 0
+            assert (await end(client, answer, ROLLBACK)).code == 0
+            again = await half(client, key="H2")
+            assert (await end(client, again, COMMIT)).code == 0
+            assert [record.body for record in await client.drain("T")] == [b"H1", b"H2"]
+
+    run(story())
+
+
 def test_an_end_that_is_unknown_leaves_the_message_as_it_is(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path, **SELDOM) as rig:

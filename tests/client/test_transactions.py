@@ -154,6 +154,30 @@ def test_an_end_that_no_broker_heard_is_answered_when_it_asks(peer):
         assert second.is_oneway
 
 
+def test_a_broker_that_asks_while_it_is_told_hears_one_commit(peer):
+    told = []
+
+    def ask_first(command):
+        told.append(command.ext["commitOrRollback"])
+        if len(told) > 1:
+            return None
+        asking = question(command.ext["msgId"])
+        for connection in peer.clients:
+            connection.write(asking.encode())
+        return response(command.opaque, 0)
+
+    peer.answers[END] = ask_first
+    with Producer("g", namesrv=peer.addr) as producer:
+        producer.send(Message(TOPIC, b"first"))
+        until(lambda: peer.clients)
+        with producer.transaction() as tx:
+            sent = tx.send(Message(TOPIC, b"x"))
+        until(lambda: len(told) > 1)
+        peer.ask(question(sent.msg_id))  # asked once it was told, it says so again
+        until(lambda: len(told) > 2)
+    assert told == ["8", "0", "8"]
+
+
 def test_what_a_check_raises_or_a_stranger_asks_is_no_answer(peer):
     def check(message):
         if message.msg_id == "BAD":

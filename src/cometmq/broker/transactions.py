@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 COPIES_MAX = 100_000
 """Half messages whose last copy is remembered, for ends that name an older one."""
 
+ENDED_MAX = 100_000
+"""Half messages whose end is remembered, so that a second end puts no second message."""
+
 CHECK_TIMES = b"TRANSACTION_CHECK_TIMES"
 IMMUNITY = b"CHECK_IMMUNITY_TIME_IN_SECONDS"
 GROWTH_BYTES = 100
@@ -74,6 +77,7 @@ class Transactions:
         self._copies: dict[int, int] = {}
         self.ending: set[int] = set()
         """Offsets of half messages whose end is put, but not safe yet."""
+        self._ended: dict[int, None] = {}
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""
@@ -107,7 +111,8 @@ class Transactions:
     def end(self, request: Command, _peer: Peer) -> Reply:
         """Commit or roll back a half message (37); raises Reject.
 
-        An end that is not known yet changes nothing and is answered with 0.
+        An end that is not known yet changes nothing and is answered with 0; so does a second one,
+        as when a producer commits and is asked at the same moment.
         """
         header = EndTransactionRequestHeader.decode(request.ext)
         if header.commit_or_rollback == sysflag.TRANSACTION_NONE:
@@ -129,9 +134,10 @@ class Transactions:
             raise _wrong("The producer group wrong")
         if half.queue_offset != header.tran_state_table_offset:
             raise _wrong("The transaction state table offset wrong")
-        if header.commit_or_rollback == sysflag.TRANSACTION_COMMIT:
-            self._commit(half)
-        self._note_end(half)
+        if half.queue_offset not in self._ended:
+            if header.commit_or_rollback == sysflag.TRANSACTION_COMMIT:
+                self._commit(half)
+            self._note_end(half)
         return Reply(durable=True)
 
     def resume(self, request: Command, _peer: Peer) -> Reply:
@@ -184,10 +190,16 @@ class Transactions:
         if placed.status is not PutStatus.PUT_OK:
             raise Reject(_CODE_OF_FINAL[placed.status], REMARK_OF_PUT[placed.status])
         self.ending.update(offsets)
-        self._store.settle(partial(self._ended, offsets))
+        self._ended.update(dict.fromkeys(offsets))
+        while len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
+        self._store.settle(partial(self._settled, offsets))
 
-    def _ended(self, offsets: list[int], _status: PutStatus) -> None:
+    def _settled(self, offsets: list[int], status: PutStatus) -> None:
         self.ending.difference_update(offsets)
+        if status is PutStatus.SERVICE_NOT_AVAILABLE:  # what was put is not kept: it may be ended
+            for offset in offsets:
+                self._ended.pop(offset, None)
 
 
 def is_half(draft: Draft) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,7 +38,7 @@ from cometmq.wire.headers.transaction import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from cometmq.client.options import Check, ProducerOptions, Verdict
@@ -76,6 +77,7 @@ class Transactions:
         self._sends, self._core, self._options = sends, sends.core, options
         self._ends: dict[str, TransactionState] = {}
         self._open: dict[str, None] = {}
+        self._telling: set[str] = set()
         self._checks = 0
         self._one_at_a_time = asyncio.Lock()
         self._thread: ThreadPoolExecutor | None = None
@@ -123,12 +125,18 @@ class Transactions:
     ) -> None:
         """Tell the broker how a half message ends; UNKNOWN leaves it to its questions.
 
-        A broker that cannot be reached will ask, and is answered then. Raises BrokerError when it
-        refuses.
+        A broker that cannot be reached will ask, and is answered then; one that asks while this is
+        under way is told nothing, lest it hears a commit twice and stores the message twice.
+        Raises BrokerError when it refuses.
         """
         self.remember(half.msg_id, state)
-        if state is TransactionState.UNKNOWN:
-            return
+        if state is not TransactionState.UNKNOWN:
+            with self.telling(half.msg_id):
+                await self._tell(topic, half, state, timeout_s)
+
+    async def _tell(
+        self, topic: str, half: SendResult, state: TransactionState, timeout_s: float
+    ) -> None:
         header = EndTransactionRequestHeader(
             topic=wrap(self._options.instance_id, topic),
             producer_group=self._options.group,
@@ -147,6 +155,15 @@ class Transactions:
             await self._core.ask(addr, request(RequestCode.END_TRANSACTION, 0, header), timeout_s)
         except RemotingError as error:
             log.warning("%s of %s was not heard: %s", state.name, half.msg_id, error)
+
+    @contextmanager
+    def telling(self, *msg_ids: str) -> Iterator[None]:
+        """While this lasts brokers that ask about these hear that nothing is known yet."""
+        self._telling.update(msg_ids)
+        try:
+            yield
+        finally:
+            self._telling.difference_update(msg_ids)
 
     def remember(self, msg_id: str, state: TransactionState) -> None:
         """Keep what was decided, for a broker that asks; UNKNOWN leaves that to `check`."""
@@ -172,13 +189,20 @@ class Transactions:
             return
         message.topic = unwrap(self._options.instance_id, message.topic)
         self._checks += 1
-        self._core.background.spawn(self._answer(header, message, channel), name="check")
+        # Looked up now: the answer to an end that is under way may stand right behind the question.
+        known = self._known(message.msg_id)
+        job = self._answer(header, message, channel, known)
+        self._core.background.spawn(job, name="check")
 
     async def _answer(
-        self, header: CheckTransactionStateRequestHeader, message: MessageExt, channel: Channel
+        self,
+        header: CheckTransactionStateRequestHeader,
+        message: MessageExt,
+        channel: Channel,
+        known: TransactionState | None,
     ) -> None:
         try:
-            state = await self._judged(message)
+            state = await self._judged(message) if known is None else known
         finally:
             self._checks -= 1
         end = EndTransactionRequestHeader(
@@ -195,14 +219,20 @@ class Transactions:
         if channel.is_open:
             channel.oneway(request(RequestCode.END_TRANSACTION, 0, end, oneway=True))
 
-    async def _judged(self, message: MessageExt) -> TransactionState:
-        """What is remembered of a transaction, else what the user's check says."""
-        known = self._ends.get(message.msg_id)
-        if known is not None:
-            return known
-        if message.msg_id in self._open or self._options.check is None:
+    def _known(self, msg_id: str) -> TransactionState | None:
+        """What is to be said of a transaction without the user's check, or None."""
+        if msg_id in self._open or msg_id in self._telling:
             return TransactionState.UNKNOWN
+        known = self._ends.get(msg_id)
+        return TransactionState.UNKNOWN if known is None and self._options.check is None else known
+
+    async def _judged(self, message: MessageExt) -> TransactionState:
+        """What the user's check says, or what was told meanwhile; called where there is a check."""
+        assert self._options.check is not None
         async with self._one_at_a_time:
+            known = self._ends.get(message.msg_id)
+            if known is not None:
+                return known
             state = state_of(await self._run(self._options.check, message))
         self.remember(message.msg_id, state)
         return state
@@ -257,17 +287,23 @@ class AsyncTransaction:
             raise ClientError("this transaction has ended already")
         check_timeout(timeout_s)
         self._state = state_of(state)
-        transactions, refused = self._find(), None
-        deadline = asyncio.get_running_loop().time() + timeout_s
+        transactions = self._find()
         for _, half in self._halves:  # first of all: the answer to every broker that asks
             transactions.remember(half.msg_id, self._state)
+        with transactions.telling(*(half.msg_id for _, half in self._halves)):
+            await self._tell(transactions, self._state, timeout_s)
+
+    async def _tell(
+        self, transactions: Transactions, state: TransactionState, timeout_s: float
+    ) -> None:
+        deadline, refused = asyncio.get_running_loop().time() + timeout_s, None
         for topic, half in self._halves:
             left_s = deadline - asyncio.get_running_loop().time()
             if left_s <= 0:
-                log.warning("%s of %s is left to the broker's question", self._state, half.msg_id)
+                log.warning("%s of %s is left to the broker's question", state, half.msg_id)
                 continue
             try:
-                await transactions.end(topic, half, self._state, left_s)
+                await transactions.end(topic, half, state, left_s)
             except BrokerError as error:
                 refused = refused or error
         if refused is not None:
