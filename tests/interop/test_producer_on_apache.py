@@ -88,11 +88,12 @@ def test_transactions_are_committed_rolled_back_and_asked_about(cluster: Cluster
 
     with Producer("payers", namesrv=cluster.namesrv, check=check) as producer:
         with producer.transaction() as tx:
-            tx.send(Message(topic, b"block yes", tags="A", keys="k"))
+            tx.send(Message(topic, b"block yes", tags="A", keys="k"), timeout_s=20)
         with pytest.raises(ZeroDivisionError), producer.transaction() as tx:
-            assert tx.send(Message(topic, b"block no")).queue_offset / 0
+            assert tx.send(Message(topic, b"block no"), timeout_s=20).queue_offset / 0
         for body, verdict in ((b"yes", True), (b"no", False), (b"asked yes", None)):
-            done = producer.send_in_transaction(Message(topic, body), lambda _, v=verdict: v)
+            message = Message(topic, body)
+            done = producer.send_in_transaction(message, lambda _, v=verdict: v, timeout_s=20)
             assert (
                 done.state
                 is {
@@ -101,7 +102,7 @@ def test_transactions_are_committed_rolled_back_and_asked_about(cluster: Cluster
                     None: TransactionState.UNKNOWN,
                 }[verdict]
             )
-        producer.send_in_transaction(Message(topic, b"asked no"), lambda _: None)
+        producer.send_in_transaction(Message(topic, b"asked no"), lambda _: None, timeout_s=20)
         assert read(cluster, topic, 3) == [b"asked yes", b"block yes", b"yes"]
 
 

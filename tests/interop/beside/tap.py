@@ -103,6 +103,9 @@ class Tap:
                 half.cancel()
             for each in (writer, onward):
                 each.close()
+            for each in (writer, onward):
+                with contextlib.suppress(ConnectionError):
+                    await each.wait_closed()
 
     async def _pump(
         self,

@@ -4,6 +4,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.TransactionListener;
@@ -87,8 +88,13 @@ public class Transactions {
     static void finish(String namesrv, int count) throws Exception {
         CountDownLatch left = new CountDownLatch(count);
         TransactionMQProducer producer = producer(namesrv, left);
-        producer.getDefaultMQProducerImpl().getMqClientFactory().updateTopicRouteInfoFromNameServer("TransactionsHands");
-        producer.getDefaultMQProducerImpl().getMqClientFactory().sendHeartbeatToAllBrokerWithLock();
+        MQClientInstance client = producer.getDefaultMQProducerImpl().getMqClientFactory();
+        // A broker that has just started may not be at the name server yet: it is heard of when it is.
+        for (int tries = 0; client.getTopicRouteTable().get("TransactionsHands") == null && tries < 600; tries++) {
+            client.updateTopicRouteInfoFromNameServer("TransactionsHands");
+            Thread.sleep(100);
+        }
+        client.sendHeartbeatToAllBrokerWithLock();
         if (!left.await(60, TimeUnit.SECONDS)) {
             System.out.println("MISSING " + left.getCount());
         }
