@@ -46,7 +46,8 @@ class Sent:
     key: object
     fails: int  # so many calls fail before one goes well
     policy: FailurePolicy
-    charged: int = 0  # failures since its queue was taken, without those of outages
+    charged: int = 0  # failures that its member knows of, without those of outages
+    noted: int = 0  # those after which it was to come again: what its member keeps
     is_finished: bool = False
     end: Ending | None = None
     end_charged: int = 0  # as many as it had when it met its end
@@ -117,6 +118,7 @@ class Member:
     def __init__(self, world: World) -> None:
         self.world = world
         self.disks = [b"", b""]
+        self.charges: list[dict[int, int]] = [{}, {}]  # failures by offset, as they were written
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -131,12 +133,15 @@ class Member:
     def take(self, queue: int) -> None:
         """Begin with a queue at its committed offset."""
         start = self.world.committed[queue]
+        found = decode(self.disks[queue])
+        if found is None or start not in found.ours:  # somebody else told the offset: all is void
+            self.charges[queue] = {}
         journal = Journal("us", start, self.disks[queue], is_reset=False)
         self.disks[queue] = journal.start()
         self.journals[queue], self.told[queue] = journal, start
         self.works[queue] = KeyQueue(ProcessQueue(start), journal, self.breaker)
         for sent in self.world.logs[queue]:
-            sent.charged = 0
+            sent.charged = sent.noted = self.charges[queue].get(sent.queue_offset, 0)
 
     def pull(self) -> None:
         """Fetch the next messages of each queue that has not enough."""
@@ -197,6 +202,7 @@ class Member:
         assert verdict.ending is wanted, f"{sent} met {verdict}, due was {wanted}"
         if wanted is Ending.NONE:
             assert turn.messages[0].reconsume_times == sent.charged, "a failure was miscounted"
+            sent.noted = sent.charged
             keys.put_down(turn, world.now + verdict.rest_ms / 1000)
         elif wanted is Ending.STOP:
             sent.fails = 0  # somebody mends the handler, and starts it again
@@ -243,6 +249,7 @@ class Member:
 
     def write(self, queue: int) -> None:
         self.disks[queue] += self.works[queue].unwritten()
+        self.charges[queue] = {one.queue_offset: one.noted for one in self.world.logs[queue]}
 
     def tell(self, queue: int, *, arrives: bool, is_heard: bool) -> None:
         self.write(queue)
