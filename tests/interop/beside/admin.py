@@ -184,6 +184,8 @@ _PLAIN = (
     (re.compile(r"^\s+at .*$|^\s+\.\.\. \d+ more$", re.M), ""),
     (re.compile(r"(CODE: \d+) +DESC: .*"), r"\1 DESC: <words>"),
     (re.compile(r"(\w+Tps\s*:).*"), r"\1 <means of some windows>"),
+    # Apache has none before the first second is over.
+    (re.compile(r"(putMessageDistributeTime\s*:).*"), r"\1 <counts of the last second>"),
     (re.compile(r"\b\d+\.\d+\.\d+\.\d+(?:@[\w#]+|(?::\d+)?)"), "<addr>"),
     (re.compile(r"\b[0-9A-F]{32}(?:[0-9A-F]{24})?\b"), "<id>"),
     (re.compile(r"\d{4}-\d\d-\d\d[ #]\d\d:\d\d:\d\d(?:[,:.]\d{3})?"), "<time>"),

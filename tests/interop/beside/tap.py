@@ -89,7 +89,11 @@ class Tap:
         self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         host, _, port = self._behind[name].rpartition(":")
-        behind, onward = await asyncio.open_connection(host, int(port))
+        try:
+            behind, onward = await asyncio.open_connection(host, int(port))
+        except BaseException:  # nobody is there, or the tap is closed meanwhile
+            writer.close()
+            raise
         waiting: dict[tuple[str, int], Heard] = {}
         there, back = f"client to {name}", f"{name} to client"
         halves = [
