@@ -64,6 +64,7 @@ async def reckon(root: Path, flush: str, acked: dict[Queue, dict[int, int]], how
             assert numbers[offset] == number
         acked.pop(queue, None)
     assert not acked
+    await store.start()  # the index writes as it goes; else it would stop at what memory may hold
     await store.lookup.catch_up(30_000)
     for (topic, _), numbers in known.items():
         for number in Random(len(numbers)).sample(numbers, min(len(numbers), 20)):
@@ -72,8 +73,7 @@ async def reckon(root: Path, flush: str, acked: dict[Queue, dict[int, int]], how
     if how == "stop":
         await store.stop()
     else:
-        store._end_tick = lambda: None  # type: ignore[method-assign]
-        store._close()
+        store.abandon()
 
 
 def rounds(root: Path, flush: str, seeds: range) -> None:

@@ -92,6 +92,7 @@ class KeyIndex:
         self.is_enabled = settings.message_index_enable
         self._shape = Shape(settings.max_hash_slot_num, settings.max_index_num)
         self._waiting_max = min(WAITING_MAX, _FILES_WAITING_MAX * settings.max_index_num)
+        self._write_at = min(WRITE_AT, self._waiting_max // 2)
         self._row = IndexRow(files, directory, self._shape.file_bytes, open_files)
         self._feed = IndexFeed(commit_log, settings.commit_log_file_bytes)
         self._index_files: list[IndexFile] = []
@@ -259,6 +260,11 @@ class KeyIndex:
         return file
 
     # ---- writing
+
+    @property
+    def is_full_of_news(self) -> bool:
+        """Whether so much waits in memory that it is to be written before its time."""
+        return self.waiting > self._write_at
 
     def mark(self) -> Mark:
         """How far the index has come now."""

@@ -13,7 +13,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from cometmq.store.deletions import Deletion
-from cometmq.store.index import WRITE_AT
 from cometmq.store.queues import run
 from cometmq.store.recovery import NOTHING, Last
 from cometmq.store.results import PutStatus
@@ -95,7 +94,7 @@ class Upkeep:
             self.is_full = False
             await self._write_deletions()
             now = self._clock.now_ms()
-            if now >= self._vouch_due_ms or self._index.waiting > WRITE_AT:
+            if now >= self._vouch_due_ms or self._index.is_full_of_news:
                 self._vouch_due_ms = now + self._settings.flush_consume_queue_thorough_interval_ms
                 await self.vouch()
         except OSError as problem:
