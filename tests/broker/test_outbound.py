@@ -269,11 +269,12 @@ def test_a_topic_in_global_order_is_not_made_on_a_second_broker(tmp_path: Path) 
     code = RequestCode.UPDATE_AND_CREATE_TOPIC
 
     async def story() -> None:
-        server = await name_server()
-        settings = {"namesrv_addr": server.address}
+        server, gone = await name_server(), await name_server()
+        await gone.stop()
+        servers = f"{gone.address};{server.address}"
         async with (
-            running(tmp_path / "a", broker_name="a", **settings) as first,
-            running(tmp_path / "b", broker_name="b", **settings) as second,
+            running(tmp_path / "a", broker_name="a", namesrv_addr=server.address) as first,
+            running(tmp_path / "b", broker_name="b", namesrv_addr=servers) as second,
         ):
             one, two = await first.client(), await second.client()
             mark = "+comet.order=global,+message.type=FIFO"
@@ -295,5 +296,22 @@ def test_a_topic_in_global_order_is_not_made_on_a_second_broker(tmp_path: Path) 
             assert (await one.call(code, topic="Ledger", **plain)).code == 0
             assert (await two.call(code, topic="Ledger", **wanted)).code == 0
         await server.stop()
+
+    run(story())
+
+
+def test_of_many_new_topics_a_name_server_that_is_away_is_asked_about_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        gone = await name_server()
+        await gone.stop()
+        async with running(tmp_path, namesrv_addr=gone.address) as rig:
+            client = await rig.client()
+            body = encode_topic_config_list([TopicConfig(topic_name=name) for name in "TUVW"])
+            answer = await client.call(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
+            assert answer.code == 0, answer
+        silences = [one for one in caplog.messages if "does not say which topics" in one]
+        assert len(silences) == 1, caplog.messages
 
     run(story())

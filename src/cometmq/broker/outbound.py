@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 from cometmq.errors import CometError, ProtocolError
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.aside import Aside
     from cometmq.wire.command import Command
-    from cometmq.wire.headers.base import Header
 
 log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 FAREWELL_S = 3.0
 """How long a name server may take to hear that the broker stops."""
@@ -275,37 +275,49 @@ class Outbound:
             return True
         return answer.code != 0 or answer.ext.get("changed") != "false"
 
-    async def global_order_at(self, topic: str) -> str | None:
-        """The name of another broker that has this topic in global order.
+    async def global_order_at(self, topics: Iterable[str]) -> tuple[str, str] | None:
+        """A topic of these that another broker has in global order, and that broker's name.
 
-        None when there is none, or when nobody says so within `HEARD_S`.
+        None when there is none. Who says nothing within `HEARD_S` is not asked about the others.
         """
-        try:
-            async with asyncio.timeout(HEARD_S):
-                for addr, name in await self._brokers_of(topic):
-                    header = GetTopicConfigRequestHeader(topic=topic)
-                    answer = await self._ask(addr, RequestCode.GET_TOPIC_CONFIG, header)
-                    if answer.code == 0 and is_in_global_order(decode_topic_config(answer.body)):
-                        return name
-        except (CometError, TimeoutError) as error:
-            log.warning("nobody says whether %s is in global order elsewhere: %s", topic, error)
+        silent: set[str] = set()
+        for topic in topics:
+            header = GetTopicConfigRequestHeader(topic=topic)
+            for addr, name in await self._brokers_of(topic, silent):
+                ask = request(RequestCode.GET_TOPIC_CONFIG, 0, header)
+                found = await self._ask(addr, ask, decode_topic_config, silent)
+                if found is not None and is_in_global_order(found):
+                    return topic, name
         return None
 
-    async def _brokers_of(self, topic: str) -> list[tuple[str, str]]:
+    async def _brokers_of(self, topic: str, silent: set[str]) -> list[tuple[str, str]]:
         """Address and name of the other brokers that have the topic, as a name server knows."""
+        mine = self._settings.broker_name
         for addr in self._name_servers:
-            header = GetRouteInfoRequestHeader(topic=topic)
-            answer = await self._ask(addr, RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-            if answer.code == 0:
-                brokers = decode_route(answer.body).broker_datas
-                found = [(each.master, each.broker_name) for each in brokers]
-                mine = self._settings.broker_name
+            ask = request(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC, 0, GetRouteInfoRequestHeader(topic=topic)
+            )
+            route = await self._ask(addr, ask, decode_route, silent)
+            if route is not None:
+                found = [(each.master, each.broker_name) for each in route.broker_datas]
                 return [(master, name) for master, name in found if master and name != mine]
         return []
 
-    async def _ask(self, addr: str, code: int, header: Header) -> Command:
-        channel = await self._pool.channel(addr)
-        return await channel.call(request(code, 0, header), HEARD_S)
+    async def _ask(
+        self, addr: str, ask: Command, read: Callable[[bytes], _T], silent: set[str]
+    ) -> _T | None:
+        """What somebody answers; None for a refusal, and for who is silent, now or before."""
+        if addr in silent:
+            return None
+        try:
+            async with asyncio.timeout(HEARD_S):
+                channel = await self._pool.channel(addr)
+                answer = await channel.call(ask, HEARD_S)
+            return read(answer.body) if answer.code == 0 else None
+        except (CometError, TimeoutError) as error:
+            silent.add(addr)
+            log.warning("%s does not say which topics are in global order: %s", addr, error)
+            return None
 
     async def unregister(self) -> int:
         """Say farewell to all name servers; returns how many heard it."""

@@ -34,7 +34,7 @@ from cometmq.wire.headers.admin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from cometmq.broker.offsets import Offsets
     from cometmq.broker.stats import Stats
@@ -59,7 +59,7 @@ class TopicRequests:
         offsets: Offsets,
         store: MessageStore,
         stats: Stats,
-        global_order_at: Callable[[str], Awaitable[str | None]],
+        global_order_at: Callable[[Iterable[str]], Awaitable[tuple[str, str] | None]],
         *,
         may_mix: bool = False,
     ) -> None:
@@ -83,7 +83,7 @@ class TopicRequests:
         """Create or change one topic (17)."""
         header = CreateTopicRequestHeader.decode(request.ext)
         self._check(header.topic)
-        await self._check_elsewhere(header.topic)
+        await self._check_elsewhere([header.topic])
         present = self._topics.get(header.topic)
         before, change = present.attributes if present else None, header.attributes or ""
         config = TopicConfig(
@@ -105,8 +105,8 @@ class TopicRequests:
         configs = decode_topic_config_list(request.body)
         for config in configs:
             self._check(config.topic_name)
-            await self._check_elsewhere(config.topic_name)
             _check_shape(config, self._topics.get(config.topic_name))
+        await self._check_elsewhere([config.topic_name for config in configs])
         for config in configs:
             self._topics.put(config)
         return Reply()
@@ -188,9 +188,11 @@ class TopicRequests:
         """Tell the broker's own topics (305)."""
         return Reply(body=encode_topic_list(self._topics.system))
 
-    async def _check_elsewhere(self, topic: str) -> None:
-        """Refuse a topic, new here, whose messages have one order on another broker."""
-        if self._topics.get(topic) is None and (name := await self._global_order_at(topic)):
+    async def _check_elsewhere(self, topics: list[str]) -> None:
+        """Refuse topics, new here, whose messages have one order on another broker."""
+        new = [topic for topic in topics if self._topics.get(topic) is None]
+        if found := await self._global_order_at(new):
+            topic, name = found
             raise _invalid(
                 f"the topic {topic} keeps all its messages in one order on the broker {name} and "
                 "cannot be made on another; take its attribute comet.order away there first"
