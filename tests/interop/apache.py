@@ -10,6 +10,10 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING
 
+from client.served import until
+from cometmq import Admin
+from cometmq.errors import CometError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -90,7 +94,10 @@ class ApacheRole:
 
 
 class ApacheCluster:
-    """A name server unless another one is given, and a broker at it unless `broker` is False."""
+    """A name server unless another one is given, and a broker at it unless `broker` is False.
+
+    The broker says that it is up when it has asked for its registration, had or not.
+    """
 
     def __init__(
         self,
@@ -113,9 +120,17 @@ class ApacheCluster:
                 self.broker = f"127.0.0.1:{given['listenPort']}"
                 start = "org.apache.rocketmq.broker.BrokerStartup"
                 self._roles.append(ApacheRole(jars, start, 512, home / "broker", given))
+                with Admin(namesrv=self.namesrv) as admin:
+                    until(lambda: self._is_registered(admin), 90)
         except BaseException:  # the name server would go on without anybody who knows it
             self.stop()
             raise
+
+    def _is_registered(self, admin: Admin) -> bool:
+        with contextlib.suppress(CometError):
+            known = admin.clusters().broker_addr_table.values()
+            return any(self.broker in each.broker_addrs.values() for each in known)
+        return False
 
     def _given(self, store: Path, settings: dict[str, object]) -> dict[str, object]:
         return {

@@ -21,6 +21,8 @@ ENDLESS_S = 16
 COMMANDS = tuple(
     line.strip()
     for line in f"""
+statsAll -n NAMES
+statsAll -n NAMES -a -t {TOPIC}
 clusterList -n NAMES
 clusterList -n NAMES -m
 topicList -n NAMES
@@ -41,8 +43,6 @@ updateOrderConf -n NAMES -t Made -m put -v {BROKER}:4
 updateOrderConf -n NAMES -t Made -m get
 updateOrderConf -n NAMES -t Made -m delete
 allocateMQ -n NAMES -t {TOPIC} -i 127.0.0.1,127.0.0.2
-statsAll -n NAMES
-statsAll -n NAMES -a -t {TOPIC}
 deleteTopic -n NAMES -c {CLUSTER} -t MadeHere
 deleteTopic -n NAMES -c {CLUSTER} -t Nowhere
 updateSubGroup -n NAMES -b BROKER -g made-group -r 5
@@ -60,6 +60,7 @@ consumerProgress -n NAMES -g {GROUP} -t {TOPIC} -s true
 consumerProgress -n NAMES -g nobody
 consumerStatus -n NAMES -g {GROUP}
 consumerStatus -n NAMES -g {GROUP} -i CLIENT
+getConsumerStatus -n NAMES -g {GROUP} -t {TOPIC}
 consumerStatus -n NAMES -g nobody
 consumer -n NAMES
 consumer -n NAMES -g {GROUP}
@@ -111,7 +112,6 @@ resetOffsetByTime -n NAMES -g {GROUP} -t {TOPIC} -s -1 -b BROKER -q 0
 resetOffsetByTimeOld -n NAMES -g reset-group -t {TOPIC} -s 0 -f true
 skipAccumulatedMessage -n NAMES -g {GROUP} -t {TOPIC}
 cloneGroupOffset -n NAMES -s {GROUP} -d clone-group -t {TOPIC} -o true
-getConsumerStatus -n NAMES -g {GROUP} -t {TOPIC}
 queryMsgTraceById -n NAMES -i MSG_ID
 haStatus -n NAMES -b BROKER
 getBrokerEpoch -n NAMES -b {BROKER}
@@ -127,6 +127,8 @@ topicList -n NAMES
 """.splitlines()
     if line.strip()
 )
+"""In this order: statsAll while the minute lasts in which the messages were counted, and what tells
+of the consumer before its offsets are reset, which takes its queues from it for a while."""
 
 
 def run(java: JavaHost, folder: Path, namesrv: str, broker: str) -> dict[str, str]:

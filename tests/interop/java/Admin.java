@@ -10,15 +10,25 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Set;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.common.stats.Stats;
+import org.apache.rocketmq.remoting.protocol.admin.ConsumeStats;
+import org.apache.rocketmq.remoting.protocol.body.BrokerStatsData;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 public class Admin {
@@ -78,7 +88,7 @@ public class Admin {
         if (!left.await(60, TimeUnit.SECONDS)) {
             throw new IllegalStateException("the consumer did not get its messages");
         }
-        Thread.sleep(6_000);
+        settle(namesrv, topic, producer, consumer);
         String clientId = consumer.getDefaultMQPushConsumerImpl().getmQClientFactory().getClientId();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         System.setOut(PRINTED);
@@ -94,6 +104,58 @@ public class Admin {
         }
         out.println("\n### END");
         out.flush();
+    }
+
+    /** Waits until broker and clients are where they stay; both clients are hurried, as their timers may take 50 s. */
+    static void settle(String namesrv, String topic, DefaultMQProducer producer, DefaultMQPushConsumer consumer)
+        throws Exception {
+        String group = consumer.getConsumerGroup();
+        String retry = MixAll.getRetryTopic(group);
+        MQClientInstance client = consumer.getDefaultMQPushConsumerImpl().getmQClientFactory();
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(30_000);
+        admin.setNamesrvAddr(namesrv);
+        admin.start();
+        Set<MessageQueue> all = new HashSet<>();
+        until("the consumer holds every queue of its topic and its retry queue", () -> {
+            client.updateTopicRouteInfoFromNameServer(retry);
+            all.addAll(consumer.fetchSubscribeMessageQueues(topic));
+            all.addAll(consumer.fetchSubscribeMessageQueues(retry));
+            client.rebalanceImmediately();
+            return consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet().equals(all);
+        });
+        until("the broker knows the producer", () -> {
+            producer.getDefaultMQProducerImpl().getMqClientFactory().sendHeartbeatToAllBrokerWithLock();
+            return !admin.examineProducerConnectionInfo(producer.getProducerGroup(), topic).getConnectionSet().isEmpty();
+        });
+        until("the broker has stored the offset of every queue", () -> { // of the empty one after a first long pull
+            consumer.getDefaultMQPushConsumerImpl().persistConsumerOffset();
+            ConsumeStats told = admin.examineConsumeStats(group);
+            return told.getOffsetTable().keySet().equals(all) && told.computeTotalDiff() == 0;
+        });
+        String broker = client.findBrokerAddressInPublish(all.iterator().next().getBrokerName());
+        until("the broker has counted what was sent and what was read", () -> {
+            BrokerStatsData sent = admin.viewBrokerStatsData(broker, Stats.TOPIC_PUT_NUMS, topic);
+            BrokerStatsData read = admin.viewBrokerStatsData(broker, Stats.GROUP_GET_NUMS, topic + "@" + group);
+            return sent.getStatsMinute().getSum() > 0 && read.getStatsMinute().getSum() > 0;
+        });
+        admin.shutdown();
+    }
+
+    /** Asks again until it is so, for a minute; what is thrown meanwhile is no answer yet. */
+    static void until(String what, Callable<Boolean> isSo) throws Exception {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        Exception last = null;
+        while (System.nanoTime() < end) {
+            try {
+                if (isSo.call()) {
+                    return;
+                }
+            } catch (Exception problem) {
+                last = problem;
+            }
+            Thread.sleep(100);
+        }
+        throw new IllegalStateException("not within a minute: " + what, last);
     }
 
     /** What one command printed within its seconds. */
