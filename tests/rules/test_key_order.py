@@ -19,10 +19,10 @@ from cometmq.rules.failure_policy import BLOCK, Ending, OnFailure
 from cometmq.rules.key_lanes import BARRIER
 from cometmq.rules.key_queue import KeyQueue
 from cometmq.rules.process_queue import ProcessQueue
+from rules.key_world import FOR_EVER, Pulled, handled, never_overtaken
 
 SPAN, COUNT, PULL, AFTER = 12, 10, 4, 3
 CALM = BreakerLimits(keys=20)
-FOR_EVER = 1_000
 
 
 @dataclass
@@ -39,17 +39,6 @@ class Sent:
 
 
 @dataclass
-class Pulled:
-    """A message as a member has it."""
-
-    queue_offset: int
-    sent: Sent
-    body: bytes = b"x"
-    store_ms: int = 1
-    reconsume_times: int = 0
-
-
-@dataclass
 class World:
     log: list[Sent] = field(default_factory=list)
     committed: int = 0
@@ -58,17 +47,8 @@ class World:
 
     def call(self, batch: list[Pulled]) -> bool:
         """Handle a batch; whether it went well. Here the promise is checked."""
-        for at, one in enumerate(batch):
-            sent, own = one.sent, [other.sent for other in batch[:at]]
-            for before in self.log[: sent.queue_offset]:
-                if sent.key is BARRIER or before.key in (sent.key, BARRIER):
-                    assert before.is_finished or before in own, f"{sent} overtook {before}"
-        bad = [one.sent for one in batch if one.sent.fails]
-        for sent in bad:
-            sent.fails -= sent.fails < FOR_EVER
-        for one in batch if not bad else ():
-            one.sent.is_finished = True
-        return not bad
+        never_overtaken(batch, self.log)
+        return handled(batch)
 
 
 class Member:

@@ -23,11 +23,11 @@ from cometmq.rules.failure_policy import BLOCK, Ending, FailurePolicy, OnFailure
 from cometmq.rules.key_lanes import BARRIER
 from cometmq.rules.key_queue import KeyQueue, Turn
 from cometmq.rules.process_queue import ProcessQueue
+from rules.key_world import FOR_EVER, Pulled, handled, never_overtaken
 
 QUEUES, SPAN, COUNT, PULL = (0, 1), 12, 10, 4
 LIMITS = BreakerLimits(keys=3, results=6, memory_s=20.0, pause_s=1.0, pause_most_s=8.0)
 AWAY = OnFailure.retry(2)  # what is chosen for the error of an outage: a dead letter at the third
-FOR_EVER = 1_000
 POLICIES = {
     "block": BLOCK,
     "dead letter": OnFailure.dead_letter(after=2),
@@ -55,17 +55,6 @@ class Sent:
 
 
 @dataclass
-class Pulled:
-    """A message as a member has it."""
-
-    queue_offset: int
-    sent: Sent
-    body: bytes = b"x"
-    store_ms: int = 1
-    reconsume_times: int = 0
-
-
-@dataclass
 class World:
     logs: tuple[list[Sent], list[Sent]] = field(default_factory=lambda: ([], []))
     committed: list[int] = field(default_factory=lambda: [0, 0])
@@ -76,21 +65,10 @@ class World:
 
     def call(self, batch: list[Pulled]) -> FailurePolicy | None:
         """Handle a batch: None, or the policy for its error. Here the order is checked."""
-        for at, one in enumerate(batch):
-            sent, own = one.sent, [other.sent for other in batch[:at]]
-            for before in self.logs[sent.queue][: sent.queue_offset]:
-                if sent.key is BARRIER or before.key in (sent.key, BARRIER):
-                    assert before.is_finished or before in own, f"{sent} overtook {before}"
+        never_overtaken(batch, self.logs[batch[0].sent.queue])
         if self.is_down:
             return AWAY
-        bad = [one.sent for one in batch if one.sent.fails]
-        for sent in bad:
-            sent.fails -= sent.fails < FOR_EVER
-        if bad:
-            return batch[0].sent.policy
-        for one in batch:
-            one.sent.is_finished = True
-        return None
+        return None if handled(batch) else batch[0].sent.policy
 
 
 @dataclass
