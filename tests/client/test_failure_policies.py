@@ -9,7 +9,16 @@ import pytest
 
 from client.keyed import Seen, committed, send
 from client.served import until
-from cometmq import BreakerLimits, ConsumeStatus, OnFailure, RetryLater, SettingsError, TableSink
+from cometmq import (
+    BreakerLimits,
+    ConsumeStatus,
+    Message,
+    OnFailure,
+    Producer,
+    RetryLater,
+    SettingsError,
+    TableSink,
+)
 
 CALM = BreakerLimits(keys=100, results=100)
 
@@ -157,6 +166,48 @@ def test_an_outage_is_not_answered_with_dead_letters(served, make_topic, by_key,
     assert len(calls) < 60, "it went on calling in the outage"
     if order != "none":
         assert all(own == sorted(own) and len(own) == 3 for own in seen.by_key.values())
+
+
+@pytest.mark.parametrize("order", ["key", "queue"])
+def test_bad_messages_alone_do_not_hold_up_all_for_ever(served, group, make_topic, by_key, order):
+    topic, keys = make_topic(served, 8), "abcdefgh"
+    bad = {f"{key}-bad": ValueError("bad") for key in keys}
+    with Producer("senders", namesrv=served.namesrv) as producer:
+        for at, key in enumerate(keys):  # every key, and every queue, begins with a bad one
+            queue = producer.queues(topic)[at]
+            for body in (f"{key}-bad", f"{key}-good"):
+                producer.send(Message(topic, body.encode(), sharding_key=key), queue=queue)
+    handle = Flaky(bad)
+    limits = BreakerLimits(
+        keys=3, results=10, pause_s=0.05, pause_most_s=0.1, memory_s=9.0, outage_most_s=1.0
+    )
+    settings = {"on_failure": OnFailure.dead_letter(after=3), "breaker": limits, "order": order}
+    with by_key(topic, handle, **settings):
+        until(lambda: sorted(handle.seen.bodies) == [f"{key}-good" for key in keys])
+        assert letters(served, group, 8) == 8
+    assert all(handle.calls[body] >= 3 for body in bad), "dead before its attempts were used"
+
+
+@pytest.mark.parametrize("order", ["key", "queue"])
+def test_what_has_not_failed_yet_is_tried_first(served, make_topic, by_key, order):
+    topic, calls = make_topic(served, 8), []
+
+    def handle(messages):
+        calls.append(messages[0].body)
+        if messages[0].body == b"bad":
+            raise ValueError("bad")
+
+    limits = BreakerLimits(keys=3, results=10, pause_s=0.3, pause_most_s=0.3)
+    with Producer("senders", namesrv=served.namesrv) as producer:
+        *others, last = producer.queues(topic)
+        for queue in others:
+            producer.send(Message(topic, b"bad"), queue=queue)
+        with by_key(topic, handle, breaker=limits, order=order):
+            until(lambda: len(calls) >= 12)
+            producer.send(Message(topic, b"good"), queue=last)
+            before = len(calls)
+            until(lambda: b"good" in calls)
+    assert calls.index(b"good") <= before + 4, "bad ones were tried again before it"
 
 
 def test_one_bad_message_goes_its_own_way_while_others_go_well(served, group, make_topic, by_key):

@@ -178,6 +178,7 @@ FREE = {
             "memory_s": SECONDS,
             "pause_s": SECONDS,
             "pause_most_s": SECONDS,
+            "outage_most_s": SECONDS,
         },
     ),
     FlowLimits: (

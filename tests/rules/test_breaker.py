@@ -1,5 +1,7 @@
 """Poison and outage told apart, over virtual time."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,8 +76,37 @@ def test_failures_long_ago_and_failures_among_many_successes_do_not_count():
         assert not breaker.failed(key, 21.0, is_probe=False)
 
 
+def test_failures_are_excused_for_a_bounded_time_even_when_the_outage_comes_and_goes():
+    breaker = Breaker(replace(LIMITS, outage_most_s=100.0))
+
+    def opened(now):
+        for key in "abc":
+            breaker.failed(key, now, is_probe=False)
+        assert breaker.is_open
+
+    opened(0.0)
+    assert breaker.excuses(99.0)
+    assert not breaker.excuses(100.0)
+    assert breaker.succeeded("a", 101.0, is_probe=True)
+    assert not breaker.excuses(101.0)
+    opened(105.0)
+    assert not breaker.excuses(105.0), "the same outage still"
+    assert breaker.succeeded("a", 110.0, is_probe=True)
+    opened(121.0)
+    assert breaker.excuses(220.0), "another one"
+    assert not breaker.excuses(221.0)
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"keys": 1}, {"keys": 30}, {"share": 0}, {"pause_s": 0}, {"pause_s": 60}]
+    "wrong",
+    [
+        {"keys": 1},
+        {"keys": 30},
+        {"share": 0},
+        {"pause_s": 0},
+        {"pause_s": 60},
+        {"outage_most_s": -1},
+    ],
 )
 def test_limits_that_cannot_be_are_refused(wrong):
     with pytest.raises(SettingsError):

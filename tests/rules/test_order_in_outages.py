@@ -4,14 +4,15 @@ Beside tests/rules/test_key_order.py, where nothing is ever taken for an outage.
 several queues under one breaker, every message has a policy of its own, sinks fail, and now and
 then everything fails. Promised, and checked at every step: a call of a handler comes after the end
 of all before it of its key; a message meets the end of its policy with exactly the failure that the
-policy says, failures in an outage not counted; in an outage one call at a time tries; an offset
-moves past nothing that is not finished, and past no row that was not written.
+policy says, failures in an outage not counted, as long as it may last; in an outage one call at a
+time tries; an offset moves past nothing that is not finished, and past no row that was not written;
+and where nothing but bad messages are left, they meet their ends too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -26,7 +27,9 @@ from cometmq.rules.process_queue import ProcessQueue
 from rules.key_world import FOR_EVER, Pulled, handled, never_overtaken
 
 QUEUES, SPAN, COUNT, PULL = (0, 1), 12, 10, 4
-LIMITS = BreakerLimits(keys=3, results=6, memory_s=20.0, pause_s=1.0, pause_most_s=8.0)
+LIMITS = BreakerLimits(
+    keys=3, results=6, memory_s=20.0, pause_s=1.0, pause_most_s=8.0, outage_most_s=90.0
+)
 AWAY = OnFailure.retry(2)  # what is chosen for the error of an outage: a dead letter at the third
 POLICIES = {
     "block": BLOCK,
@@ -77,17 +80,31 @@ class Judge:
 
     is_open: bool = False
     results: list[tuple[float, object, bool]] = field(default_factory=list)
+    spans: list[tuple[float, float]] = field(default_factory=list)  # outages: from, until
+
+    def excuses(self, now: float) -> bool:
+        """Outages with less than the memory between them are one; it may last so long."""
+        if not self.is_open:
+            return False
+        began = self.spans[-1][0]
+        for before, after in pairwise(reversed(self.spans)):
+            if before[0] - after[1] > LIMITS.memory_s:
+                break
+            began = after[0]
+        return now - began < LIMITS.outage_most_s
 
     def note(self, key: object, now: float, *, is_done: bool, is_probe: bool) -> None:
         if self.is_open:
             if is_done and is_probe:
                 self.is_open, self.results = False, []
+                self.spans[-1] = (self.spans[-1][0], now)
             return
         self.results.append((now, key, is_done))
         recent = [one for one in self.results[-LIMITS.results :] if one[0] >= now - LIMITS.memory_s]
         bad = [one[1] for one in recent if not one[2]]
         if not is_done and len(set(bad)) >= LIMITS.keys and len(bad) >= LIMITS.share * len(recent):
             self.is_open = True
+            self.spans.append((now, now))
 
 
 class Member:
@@ -136,8 +153,9 @@ class Member:
 
     def begin(self, most: int) -> None:
         """A turn of each queue, if one may begin."""
-        for queue, keys in self.works.items():
-            turn = keys.begin(most, self.world.now)
+        now = self.world.now
+        for queue, keys in sorted(self.works.items(), key=lambda one: one[1].probe_rank(now)):
+            turn = keys.begin(most, now)
             if turn is None:
                 continue
             assert turn.is_probe == self.judge.is_open, "what begins in an outage is a probe"
@@ -171,7 +189,7 @@ class Member:
         keys, sent, world = self.works[queue], turn.messages[0].sent, self.world
         verdict, _ = keys.failed(turn, number, policy, 1000, world.now)
         assert self.breaker.is_open == self.judge.is_open, "an outage is judged as described"
-        if number == 1 and not self.judge.is_open:
+        if number == 1 and not self.judge.excuses(world.now):
             sent.charged += 1
             is_due = policy.ending is not Ending.NONE and sent.charged >= policy.after
         else:
@@ -270,6 +288,13 @@ class OrderInOutages(RuleBasedStateMachine):
             log.append(Sent(queue, len(log), key, fails, POLICIES[policy]))
             fails, key = 0, "abcde"[(len(log) * 7) % 5]
 
+    @rule(queue=st.sampled_from(QUEUES), policy=st.sampled_from(["dead letter", "skip", "store"]))
+    def send_bad_ones(self, queue, policy):
+        """Every key has a bad one: they look as an outage does."""
+        log = self.world.logs[queue]
+        for key in "abcde":
+            log.append(Sent(queue, len(log), key, FOR_EVER, POLICIES[policy]))
+
     @rule(most=st.integers(1, 4))
     def begin(self, most):
         for member in self.members:
@@ -342,8 +367,6 @@ class OrderInOutages(RuleBasedStateMachine):
     def teardown(self):
         world = self.world
         world.is_down, world.sink_works = False, True
-        for queue in QUEUES:  # where nothing but bad messages were left, an outage would not end
-            self.send(queue, "fresh", 0, "block", 1)
         total = sum(map(len, world.logs))
         for _ in range(60 * total + 60):
             for member in self.members:

@@ -32,6 +32,7 @@ class Assigned:
         "is_dropped",
         "is_paused",
         "lock_until",
+        "probed_at",
         "pull_task",
         "pulled_at",
         "queue",
@@ -58,6 +59,8 @@ class Assigned:
         """Whether somebody else may have worked on the queue since our last message."""
         self.alone_until = -1
         """Up to which offset messages are handled one at a time, since a batch has failed."""
+        self.probed_at = 0.0
+        """When (loop time) it last tried a message for all of its topic, in an outage."""
         self.broker_id = 0
         self.pulled_at = 0.0
         self.consumed_at = 0.0

@@ -157,9 +157,10 @@ class ConsumeByKey:
         self._pump()
 
     def _topic_woken(self, topic: str) -> None:
-        for work in list(self._works.values()):
-            if work.assigned.queue.topic == topic:
-                self._want(work)
+        now = asyncio.get_running_loop().time()
+        own = [work for work in self._works.values() if work.assigned.queue.topic == topic]
+        for work in sorted(own, key=lambda work: work.keys.probe_rank(now)):
+            self._want(work)
         self._pump()
 
     def _pump(self) -> None:

@@ -119,6 +119,7 @@ class ConcurrentConsume:
         limits = parts.options.breaker
         self._outages = Outages(limits) if limits and not parts.options.broadcasting else None
         self._held: dict[str, deque[tuple[Assigned, list[MessageExt]]]] = defaultdict(deque)
+        self._held_failed: dict[str, deque[tuple[Assigned, list[MessageExt]]]] = defaultdict(deque)
         if not parts.options.broadcasting:
             every_s = parts.options.consume_timeout_s / _SWEEPS
             parts.background.every(every_s, self._sweep, name="stuck handlers")
@@ -169,11 +170,14 @@ class ConcurrentConsume:
             self._held[topic].append((assigned, messages))
 
     def _release(self, topic: str) -> None:
-        """Start what is held of a topic: all, or one for a try as long as the outage lasts."""
-        held = self._held[topic]
+        """Start what is held of a topic: all, or one for a try as long as the outage lasts.
+
+        What has not failed yet goes first: it tells sooner that the outage is over.
+        """
+        held, failed = self._held[topic], self._held_failed[topic]
         breaker = self._outages.of(topic) if self._outages else None
-        while held and (breaker is None or breaker.may_begin(self._clock())):
-            assigned, messages = held.popleft()
+        while (held or failed) and (breaker is None or breaker.may_begin(self._clock())):
+            assigned, messages = (held or failed).popleft()
             if not assigned.is_dropped:
                 self._start(assigned, messages, breaker)
             elif breaker is not None:
@@ -220,7 +224,7 @@ class ConcurrentConsume:
         self._release(call.messages[0].topic)
 
     def _is_outage(self, call: _Call, outcome: Outcome) -> bool:
-        """Report a call to its topic's breaker; whether the topic has an outage now."""
+        """Report a call to its topic's breaker; whether a failure is an outage's."""
         breaker, topic = call.breaker, call.messages[0].topic
         if breaker is None or self._outages is None:
             return False
@@ -229,14 +233,14 @@ class ConcurrentConsume:
             if breaker.succeeded(key, now, is_probe=call.is_probe):
                 self._outages.ended(topic)
                 self._release(topic)
-            return breaker.is_open
+            return breaker.excuses(now)
         has_begun = breaker.failed(key, now, is_probe=call.is_probe)
         if has_begun:
             self._outages.began(topic, outcome.reason)
         if breaker.next_probe is not None and (has_begun or call.is_probe):
             loop = asyncio.get_running_loop()
             loop.call_at(breaker.next_probe, self._release, topic)
-        return breaker.is_open
+        return breaker.excuses(now)
 
     def _failed(
         self,
@@ -258,7 +262,7 @@ class ConcurrentConsume:
             self._remove(assigned, rest)
         elif is_out and rest:  # it is not the messages that are at fault: no attempt is counted
             assigned.in_hand -= len(rest)
-            self._held[rest[0].topic].append((assigned, rest))
+            self._held_failed[rest[0].topic].append((assigned, rest))
         elif rest:
             self._spawn(assigned, self._give_back(assigned, rest, outcome), "send back")
 

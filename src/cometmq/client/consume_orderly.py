@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from cometmq.client.subscriptions import Subscription
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
+    from cometmq.rules.breaker import Breaker
     from cometmq.rules.failure_policy import Verdict
 
 log = logging.getLogger(__name__)
@@ -127,6 +128,7 @@ class OrderlyConsume:
         self._endings = Endings(parts)
         self._default = default_policy(options.max_attempts)
         self._outages = Outages(options.breaker) if options.breaker else None
+        self._idle: set[Assigned] = set()  # kept from their messages by an outage
 
     def begin(self, assigned: Assigned) -> None:
         """Start the loop of a new queue."""
@@ -169,6 +171,7 @@ class OrderlyConsume:
                     assigned.arrived.clear()
                     await assigned.arrived.wait()
         finally:
+            self._idle.discard(assigned)
             self._blocked.forget(assigned.queue)
 
     def _now(self) -> float:
@@ -178,8 +181,9 @@ class OrderlyConsume:
         """Handle what waits; in an outage of the topic wait, or try one message for all."""
         breaker = self._outages.of(assigned.queue.topic) if self._outages else None
         if breaker is None or not breaker.is_open:
+            self._idle.discard(assigned)
             await self._handle(assigned)
-        elif breaker.may_begin(self._now()):
+        elif self._may_probe(assigned, breaker):
             is_judged = False
             try:
                 is_judged = await self._handle(assigned, is_probe=True)
@@ -188,6 +192,20 @@ class OrderlyConsume:
                     breaker.gave_nothing()
         else:
             await self._rest(assigned, _OUTAGE_LOOK_S)
+
+    def _may_probe(self, assigned: Assigned, breaker: Breaker) -> bool:
+        """Whether this queue is the one to try a message now, of all that wait for that.
+
+        A queue whose head has not failed goes first, then the one that tried longest ago.
+        """
+        now, topic = self._now(), assigned.queue.topic
+        self._idle.add(assigned)
+        able = [one for one in self._idle if one.queue.topic == topic and _is_able(one, now)]
+        if min(able, key=_probe_rank) is not assigned or not breaker.may_begin(now):
+            return False
+        self._idle.discard(assigned)
+        assigned.probed_at = now
+        return True
 
     async def _handle(self, assigned: Assigned, *, is_probe: bool = False) -> bool:
         """Handle what waits, or one message for a probe; whether the handler was called."""
@@ -209,7 +227,7 @@ class OrderlyConsume:
         return bool(stint.calls)
 
     def _is_outage(self, stint: _Stint, *, is_probe: bool) -> bool:
-        """Report a stint to its topic's breaker; whether the topic has an outage now."""
+        """Report a stint to its topic's breaker; whether a failure is an outage's."""
         if self._outages is None or not stint.calls:
             return False
         topic, now = stint.assigned.queue.topic, self._now()
@@ -222,7 +240,7 @@ class OrderlyConsume:
             key = key_of(stint.messages[stint.done])
             if breaker.failed(key, now, is_probe=is_probe):
                 self._outages.began(topic, stint.outcome.reason)
-        return breaker.is_open
+        return breaker.excuses(now)
 
     def _count(self, stint: _Stint) -> None:
         topic = stint.assigned.queue.topic
@@ -413,6 +431,15 @@ class OrderlyConsume:
             return await self._offsets.committed(assigned.queue) or 0
         except CometError:
             return None
+
+
+def _is_able(assigned: Assigned, now: float) -> bool:
+    return bool(assigned.window.waiting) and assigned.holds_lock(now) and not assigned.is_dropped
+
+
+def _probe_rank(assigned: Assigned) -> tuple[bool, float]:
+    head = assigned.window.waiting[0].queue_offset
+    return head <= assigned.alone_until, assigned.probed_at
 
 
 def _set(over: asyncio.Future[None]) -> None:

@@ -2,7 +2,8 @@
 
 Owns the judgement over the last results of one topic, the pause, and the probe; refuses to know
 what the calls do, and the clock (an argument, seconds). Invariants: while it is open at most one
-call, the probe, is under way that began after it opened; failures of one key alone never open it.
+call, the probe, is under way that began after it opened; failures of one key alone never open it;
+failures are excused as an outage's for a bounded time, so that none holds it open for ever.
 States: closed (all may begin), open (nobody until `next_probe`), probing (one is under way).
 Java: nothing alike
 """
@@ -26,7 +27,8 @@ class BreakerLimits:
 
     It opens when at least `keys` different keys failed among the last `results` calls, and at least
     the share `share` of these calls failed; results older than `memory_s` do not count. It probes
-    after `pause_s`, then after twice as long each time, up to `pause_most_s`.
+    after `pause_s`, then after twice as long each time, up to `pause_most_s`. Failures cost no
+    attempts while it is open, but for at most `outage_most_s`: then the messages may be at fault.
     """
 
     keys: int = 5
@@ -35,12 +37,13 @@ class BreakerLimits:
     memory_s: float = 60.0
     pause_s: float = 1.0
     pause_most_s: float = 30.0
+    outage_most_s: float = 21_600.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
         for name in ("keys", "results"):
             _check(name, getattr(self, name), (int,), "a whole number")
-        for name in ("share", "memory_s", "pause_s", "pause_most_s"):
+        for name in ("share", "memory_s", "pause_s", "pause_most_s", "outage_most_s"):
             _check(name, getattr(self, name), (int, float), "a number")
         if not (2 <= self.keys <= self.results <= 10_000):
             raise SettingsError(
@@ -50,7 +53,13 @@ class BreakerLimits:
         if not 0 < self.share <= 1:
             raise SettingsError(f"the breaker has share={self.share}: it must be within 0 and 1")
         if not (0 < self.pause_s <= self.pause_most_s and self.memory_s > 0):
-            raise SettingsError("the breaker's times must be more than 0, pause_most_s the longest")
+            raise SettingsError(
+                "the breaker's times must be more than 0, pause_most_s at least pause_s"
+            )
+        if not self.outage_most_s >= 0:
+            raise SettingsError(
+                f"the breaker has outage_most_s={self.outage_most_s}: it must be at least 0"
+            )
 
 
 def _check(name: str, value: object, kinds: tuple[type, ...], wanted: str) -> None:
@@ -61,13 +70,22 @@ def _check(name: str, value: object, kinds: tuple[type, ...], wanted: str) -> No
 class Breaker:
     """The judgement of one topic. One owner: the client's loop."""
 
-    __slots__ = ("_is_probing", "_limits", "_openings", "_results", "next_probe")
+    __slots__ = (
+        "_began_at",
+        "_ended_at",
+        "_is_probing",
+        "_limits",
+        "_openings",
+        "_results",
+        "next_probe",
+    )
 
     def __init__(self, limits: BreakerLimits) -> None:
         self._limits = limits
         self._results: deque[tuple[float, Hashable, bool]] = deque(maxlen=limits.results)
         self._openings = 0  # in a row, without a success between
         self._is_probing = False
+        self._began_at, self._ended_at = 0.0, float("-inf")
         self.next_probe: float | None = None
         """When the next probe may begin; None while closed."""
 
@@ -75,6 +93,10 @@ class Breaker:
     def is_open(self) -> bool:
         """Whether calls are held back: an outage."""
         return self.next_probe is not None
+
+    def excuses(self, now: float) -> bool:
+        """Whether a failure now costs its message no attempt: an outage, not too long a one."""
+        return self.is_open and now < self._began_at + self._limits.outage_most_s
 
     def may_begin(self, now: float) -> bool:
         """Whether a call may begin now; while open, the one that may is the probe."""
@@ -101,7 +123,7 @@ class Breaker:
             return False
         if is_probe:
             self._results.clear()
-            self.next_probe, self._is_probing = None, False
+            self.next_probe, self._is_probing, self._ended_at = None, False, now
         return is_probe
 
     def failed(self, key: Hashable, now: float, *, is_probe: bool) -> bool:
@@ -113,6 +135,8 @@ class Breaker:
         self._results.append((now, key, False))
         if not self._is_outage(now):
             return False
+        if now > self._ended_at + self._limits.memory_s:  # else it is the same one still
+            self._began_at = now
         self._open(now)
         return True
 

@@ -41,6 +41,11 @@ class Lane(Generic[M]):
         """Why its head failed last, and since when (epoch ms) it fails: for people."""
         self.since_ms = 0
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether its head was in a call that failed."""
+        return bool(self.waiting) and self.waiting[0].queue_offset <= self.alone_until
+
     def head(self, most: int) -> list[M]:
         """Up to `most` of the oldest messages; they stay where they are."""
         return list(islice(self.waiting, most))
@@ -77,12 +82,18 @@ class KeyLanes(Generic[M]):
         else:
             self._let_in(key, message)
 
-    def take(self, now: float) -> Lane[M] | None:
-        """Take the lane in hand that has been ready longest; None when no lane is ready."""
+    def take(self, now: float, *, is_probe: bool = False) -> Lane[M] | None:
+        """Take the lane in hand that has been ready longest; None when no lane is ready.
+
+        For a probe the first one whose head has not failed yet goes before all others.
+        """
         self._wake(now)
-        if not self._ready:
+        ready = self._ready
+        if not ready:
             return None
-        lane = self._ready.popleft()
+        if is_probe:
+            ready.rotate(-next((at for at, lane in enumerate(ready) if not lane.has_failed), 0))
+        lane = ready.popleft()
         lane.is_in_hand = True
         return lane
 
@@ -108,6 +119,11 @@ class KeyLanes(Generic[M]):
             self._ready.append(lane)
         else:
             heappush(self._resting, (rest_until, next(self._numbers), lane))
+
+    def has_untried(self, now: float) -> bool:
+        """Whether a lane is ready whose head has not failed."""
+        self._wake(now)
+        return any(not lane.has_failed for lane in self._ready)
 
     def next_wake(self) -> float | None:
         """When the first resting lane is ready again; None when none rests."""

@@ -52,13 +52,23 @@ class Turn(Generic[M]):
 class KeyQueue(Generic[M]):
     """The work on one queue. One owner: the client's loop."""
 
-    __slots__ = ("_fresh", "_journal", "_lanes", "_top_ms", "_tried", "breaker", "window")
+    __slots__ = (
+        "_fresh",
+        "_journal",
+        "_lanes",
+        "_probed_at",
+        "_top_ms",
+        "_tried",
+        "breaker",
+        "window",
+    )
 
     def __init__(self, window: ProcessQueue[M], journal: Journal, breaker: Breaker) -> None:
         self.window, self._journal, self.breaker = window, journal, breaker
         self._lanes: KeyLanes[M] = KeyLanes()
         self._fresh: list[int] = []  # finished, and not written down yet
         self._top_ms = 0
+        self._probed_at = 0.0
         self._tried: dict[int, M] = {}  # failed, and not written down yet
 
     def feed(self, messages: Iterable[tuple[Hashable, M]]) -> None:
@@ -83,13 +93,22 @@ class KeyQueue(Generic[M]):
         if not breaker.may_begin(now):
             return None
         is_probe = breaker.is_open
-        lane = self._lanes.take(now)
+        lane = self._lanes.take(now, is_probe=is_probe)
         if lane is None:
             if is_probe:
                 breaker.gave_nothing()
             return None
         is_alone = is_probe or lane.waiting[0].queue_offset <= lane.alone_until
+        if is_probe:
+            self._probed_at = now
         return Turn(lane, lane.head(1 if is_alone else most), is_probe=is_probe)
+
+    def probe_rank(self, now: float) -> tuple[bool, float]:
+        """Orders the queues under one breaker for its next probe, the best one first.
+
+        One that has a key that did not fail goes first, then the one that probed longest ago.
+        """
+        return not self._lanes.has_untried(now), self._probed_at
 
     def finish(self, turn: Turn[M], number: int) -> None:
         """Let go of the first messages of a turn: they are done, or have met their end."""
@@ -117,12 +136,13 @@ class KeyQueue(Generic[M]):
     ) -> tuple[Verdict, bool]:
         """Judge a call that failed on the first messages; the verdict, and if an outage began.
 
-        A batch is tried again message by message, and what fails in an outage costs no attempt.
+        A batch is tried again message by message, and what fails in an outage costs no attempt,
+        unless that lasts too long.
         """
         first, lane = turn.messages[0], turn.lane
         lane.alone_until = max(lane.alone_until, turn.messages[number - 1].queue_offset)
         has_begun = self.breaker.failed(turn.key, now, is_probe=turn.is_probe)
-        is_outage = self.breaker.is_open
+        is_outage = self.breaker.excuses(now)
         failures = first.reconsume_times + 1
         verdict = decide(policy, failures, rest_ms, is_outage=is_outage or number > 1)
         if verdict.ending is Ending.NONE and number == 1 and not is_outage:
