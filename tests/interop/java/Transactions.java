@@ -1,4 +1,6 @@
 import java.nio.charset.StandardCharsets;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -42,7 +44,9 @@ public class Transactions {
             ? LocalTransactionState.COMMIT_MESSAGE : LocalTransactionState.ROLLBACK_MESSAGE;
     }
 
+    /** Counts each open one once: a killed broker may ask again about one that has ended. */
     static TransactionMQProducer producer(String namesrv, CountDownLatch left) throws Exception {
+        Set<Integer> asked = ConcurrentHashMap.newKeySet();
         TransactionMQProducer producer = new TransactionMQProducer("JavaTransactions");
         producer.setNamesrvAddr(namesrv);
         producer.setMqClientApiTimeout(30_000);
@@ -58,7 +62,8 @@ public class Transactions {
                 LocalTransactionState state = left == null ? LocalTransactionState.UNKNOW : whenAsked(message);
                 System.out.println("ASKED " + message.getUserProperty("n") + " " + message.getTopic() + " "
                     + message.getQueueId() + " " + message.getTransactionId() + " " + state);
-                if (left != null) {
+                int number = Integer.parseInt(message.getUserProperty("n"));
+                if (left != null && atOnce(number) == LocalTransactionState.UNKNOW && asked.add(number)) {
                     left.countDown();
                 }
                 return state;
