@@ -295,4 +295,5 @@ def test_each_key_is_stored_in_order_while_connections_break(pair, seed):
         assert set(numbers) == set(range(8))
         assert len(places[key]) == 1
     running = [int(body.split()[0]) for _, _, body in log]
-    assert len(set(running[:40])) > 20, "keys ran one after the other, not side by side"
+    # One after the other it would be 5 keys of 8 messages; what broke and came again counts too.
+    assert len(set(running[:40])) > 10, "keys ran one after the other, not side by side"
