@@ -138,6 +138,26 @@ def test_groups_are_on_disk_before_they_are_answered(tmp_path: Path) -> None:
     run(story())
 
 
+def test_who_forbids_what_is_forbidden_already_waits_for_the_same_write(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with gated(tmp_path) as (rig, files):
+            client = await rig.client()
+            files.shut()
+            code = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
+            forbid = {"group": "G", "topic": "T", "readable": "false"}
+            first = asyncio.create_task(client.call(code, **forbid))
+            await files.is_writing()
+            second = asyncio.create_task(client.call(code, **forbid))
+            await asyncio.sleep(0)  # it is sent
+            assert (await client.call(RequestCode.GET_ALL_TOPIC_CONFIG)).code == 0
+            assert not first.done()
+            assert not second.done()
+            files.may_go.set()
+            assert (await first).code == (await second).code == 0
+
+    run(story())
+
+
 def test_a_beat_is_answered_once_its_groups_and_retry_topics_are_on_disk(tmp_path: Path) -> None:
     async def story() -> None:
         async with gated(tmp_path) as (rig, _):

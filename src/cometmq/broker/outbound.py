@@ -129,7 +129,7 @@ class Announced:
     def _is_behind(self, request: Command) -> bool:
         """Whether an answer may stand on what is not on disk yet."""
         topic = request.ext.get("topic") or request.ext.get("b")
-        if topic is not None:
+        if topic is not None and "group" not in request.ext:  # else it is what a group may read
             return self._topics.keep.is_unsaved(topic)
         return self._topics.keep.is_behind or self._groups.keep.is_behind
 
