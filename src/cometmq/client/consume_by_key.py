@@ -229,16 +229,9 @@ class ConsumeByKey:
         self._pump()
 
     def _count(self, call: KeyCall, now: float) -> None:
-        assigned, stats = call.work.assigned, self._parts.stats
-        if not call.calls:
-            return
-        topic = assigned.queue.topic
-        stats.ran(topic, call.spent_s / call.calls)
-        if call.done:
-            stats.done(topic, call.done)
-        if call.failed:
-            stats.failed(topic, call.failed)
-        if not assigned.holds_lock(now):  # it ran out meanwhile: somebody else may have them too
+        call.tell(self._parts.stats)
+        if call.calls and not call.assigned.holds_lock(now):
+            # it ran out meanwhile: somebody else may have them too
             self.overlaps += call.done + call.failed
 
     def _failed(self, call: KeyCall, now: float) -> None:

@@ -13,24 +13,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from cometmq.client import handlers
 from cometmq.client.blocked import Blockages
 from cometmq.client.endings import Endings
 from cometmq.client.outages import Outages, key_of
+from cometmq.client.stint import Stint
 from cometmq.errors import CometError
 from cometmq.model.results import ConsumeStatus
 from cometmq.rules import retry
 from cometmq.rules.failure_policy import Ending, decide, default_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cometmq.client.assigned import Assigned
-    from cometmq.client.handlers import AsyncHandler, Outcome, SyncHandler
+    from cometmq.client.handlers import Outcome
     from cometmq.client.strategy import Parts
-    from cometmq.client.subscriptions import Subscription
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
     from cometmq.rules.breaker import Breaker
@@ -42,75 +39,6 @@ _STINT_MESSAGES, _STINT_S = 256, 0.1
 _OUTAGE_LOOK_S = 0.05
 _LOCK_PAUSE_S = 0.5
 _BURY_PAUSE_S = 1.0
-
-
-class _Stint:
-    """A run of one queue's messages through the handler, batch by batch, up to a failure.
-
-    Many small batches in one go cost one hand-over to a thread. It ends early when the queue is
-    dropped, when its lock may have run out, and after a tenth of a second, so that commits go on.
-    """
-
-    __slots__ = (
-        "assigned",
-        "calls",
-        "clock",
-        "done",
-        "failed",
-        "is_single",
-        "messages",
-        "outcome",
-        "spent_s",
-        "subscription",
-    )
-
-    def __init__(
-        self,
-        assigned: Assigned,
-        messages: list[MessageExt],
-        subscription: Subscription,
-        clock: Callable[[], float],
-        *,
-        is_single: bool,
-    ) -> None:
-        self.assigned, self.messages, self.subscription = assigned, messages, subscription
-        self.clock, self.is_single = clock, is_single
-        self.calls = self.done = self.failed = 0
-        self.spent_s = 0.0
-        self.outcome: Outcome = handlers.DONE
-
-    def run(self, batch_size: int) -> None:
-        """Run plain handlers (in a thread)."""
-        handler, until = cast("SyncHandler", self.subscription.handler), self.clock() + _STINT_S
-        while self._may_go_on(until):
-            batch = self.messages[self.done : self.done + batch_size]
-            began = self.clock()
-            self._judge(handlers.run(handler, batch), len(batch), began)
-
-    async def run_async(self, batch_size: int) -> None:
-        """Run async handlers."""
-        handler, until = cast("AsyncHandler", self.subscription.handler), self.clock() + _STINT_S
-        while self._may_go_on(until):
-            batch = self.messages[self.done : self.done + batch_size]
-            began = self.clock()
-            self._judge(await handlers.run_async(handler, batch), len(batch), began)
-
-    def _may_go_on(self, until: float) -> bool:
-        if self.failed or self.done == len(self.messages) or self.assigned.is_dropped:
-            return False
-        now = self.clock()
-        may_be_long = now < until and not self.is_single
-        return self.assigned.holds_lock(now) and (may_be_long or not self.calls)
-
-    def _judge(self, outcome: Outcome, size: int, began: float) -> None:
-        self.calls += 1
-        self.spent_s += self.clock() - began
-        self.outcome = outcome
-        if outcome.is_done:
-            self.done += size
-        else:
-            self.done += outcome.done
-            self.failed = size - outcome.done
 
 
 class OrderlyConsume:
@@ -214,7 +142,7 @@ class OrderlyConsume:
             assigned.window.put_back(messages[1:])
             messages, size = messages[:1], 1
         stint = await self._run(assigned, messages, size)
-        self._count(stint)
+        stint.tell(self._stats)
         if stint.calls and not await self._is_valid(assigned, messages[0].queue_offset):
             self._discard(stint, messages)
             return False
@@ -226,7 +154,7 @@ class OrderlyConsume:
             await self._failed(assigned, stint, is_out=is_out)
         return bool(stint.calls)
 
-    def _is_outage(self, stint: _Stint, *, is_probe: bool) -> bool:
+    def _is_outage(self, stint: Stint, *, is_probe: bool) -> bool:
         """Report a stint to its topic's breaker; whether a failure is an outage's."""
         if self._outages is None or not stint.calls:
             return False
@@ -242,16 +170,7 @@ class OrderlyConsume:
                 self._outages.began(topic, stint.outcome.reason)
         return breaker.excuses(now)
 
-    def _count(self, stint: _Stint) -> None:
-        topic = stint.assigned.queue.topic
-        if stint.calls:
-            self._stats.ran(topic, stint.spent_s / stint.calls)
-        if stint.done:
-            self._stats.done(topic, stint.done)
-        if stint.failed:
-            self._stats.failed(topic, stint.failed)
-
-    def _settle(self, assigned: Assigned, stint: _Stint) -> None:
+    def _settle(self, assigned: Assigned, stint: Stint) -> None:
         """Take what is done out of the window, once the handler has committed it."""
         window, done = assigned.window, stint.messages[: stint.done]
         verdict = stint.outcome.verdict
@@ -295,7 +214,7 @@ class OrderlyConsume:
             assigned.lock_until = until
         return is_ours
 
-    def _discard(self, stint: _Stint, messages: list[MessageExt]) -> None:
+    def _discard(self, stint: Stint, messages: list[MessageExt]) -> None:
         """Forget what a handler has done: another member may have had the same messages."""
         handled = stint.done + stint.failed
         self.overlaps += handled
@@ -315,17 +234,15 @@ class OrderlyConsume:
             return assigned.window.take(min(assigned.alone_until - head + 1, _STINT_MESSAGES)), 1
         return assigned.window.take(max(size, _STINT_MESSAGES)), size
 
-    async def _run(self, assigned: Assigned, messages: list[MessageExt], size: int) -> _Stint:
+    async def _run(self, assigned: Assigned, messages: list[MessageExt], size: int) -> Stint:
         """Run one stint in a thread or here; at most `consume_threads` queues at once."""
         loop = asyncio.get_running_loop()
-        topic = messages[0].topic
-        own = next((at for at, other in enumerate(messages) if other.topic != topic), len(messages))
-        subscription = self._subscriptions.handler_of(topic)
-        is_single = not self._options.auto_commit
-        stint = _Stint(assigned, messages[:own], subscription, loop.time, is_single=is_single)
+        subscription = self._subscriptions.handler_of(messages[0].topic)
+        most_s = _STINT_S if self._options.auto_commit else 0  # then each batch has its own commit
+        stint = Stint(assigned, messages, subscription, loop.time, most_s)
         async with self._room:
-            assigned.in_hand = own
-            if stint.subscription.is_async:
+            assigned.in_hand = len(stint.messages)
+            if subscription.is_async:
                 await stint.run_async(size)
             else:
                 over: asyncio.Future[None] = loop.create_future()
@@ -334,7 +251,7 @@ class OrderlyConsume:
             assigned.in_hand = 0
         return stint
 
-    async def _failed(self, assigned: Assigned, stint: _Stint, *, is_out: bool) -> None:
+    async def _failed(self, assigned: Assigned, stint: Stint, *, is_out: bool) -> None:
         failed = stint.messages[stint.done : stint.done + stint.failed]
         if stint.outcome.verdict is ConsumeStatus.ROLLBACK and not self._options.auto_commit:
             await self._rest(assigned, retry.suspend_ms(self._options.suspend_ms) / 1000)

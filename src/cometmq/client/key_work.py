@@ -1,17 +1,16 @@
 """What a consumer by key holds of a queue, and one run of a lane's messages through the handler.
 
-Owns the state that is neither the queue's (`assigned`) nor the lanes' (`rules.key_queue`), and the
-loop over batches; refuses to know slots, verdicts and commits. Invariant: a call touches nothing
-but itself until it is back on the loop, so threads need no lock.
-Java: ConsumeMessageOrderlyService.ConsumeRequest
+Owns the state that is neither the queue's (`assigned`) nor the lanes' (`rules.key_queue`); refuses
+to know slots, verdicts and commits, and how a handler is run (`stint`).
+Java: nothing alike
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from cometmq.client import handlers
+from cometmq.client.stint import Stint
 from cometmq.rules.key_queue import KeyQueue
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from cometmq.client.assigned import Assigned
     from cometmq.client.done_store import DoneLog
-    from cometmq.client.handlers import AsyncHandler, Outcome, SyncHandler
     from cometmq.client.subscriptions import Subscription
     from cometmq.model.message import MessageExt
     from cometmq.rules.breaker import Breaker
@@ -60,25 +58,10 @@ class KeyWork:
         self.log.close()
 
 
-class KeyCall:
-    """A run of one lane's messages through the handler, batch by batch, up to a failure.
+class KeyCall(Stint):
+    """A stint of one lane's messages, which ends as well when an outage begins."""
 
-    It ends early when the queue is dropped, when its lock may have run out, when an outage begins,
-    and after a hundredth of a second, so that what is done is soon written down.
-    """
-
-    __slots__ = (
-        "calls",
-        "clock",
-        "done",
-        "failed",
-        "outcome",
-        "own",
-        "spent_s",
-        "subscription",
-        "turn",
-        "work",
-    )
+    __slots__ = ("turn", "work")
 
     def __init__(
         self,
@@ -87,45 +70,9 @@ class KeyCall:
         subscription: Subscription,
         clock: Callable[[], float],
     ) -> None:
-        self.work, self.turn, self.subscription, self.clock = work, turn, subscription, clock
-        topic = turn.messages[0].topic  # a retry queue holds messages of several topics
-        own = turn.messages
-        if own[-1].topic != topic or len(own) > 1:
-            own = own[: next((at for at, one in enumerate(own) if one.topic != topic), len(own))]
-        self.own = own
-        self.done = self.failed = self.calls = 0
-        self.spent_s = 0.0
-        self.outcome: Outcome = handlers.DONE
-
-    def run(self, batch_size: int) -> None:
-        """Run a plain handler (in a thread)."""
-        handler, until = cast("SyncHandler", self.subscription.handler), self.clock() + _STINT_S
-        while self._may_go_on(until):
-            batch = self.own[self.done : self.done + batch_size]
-            began = self.clock()
-            self._judge(handlers.run(handler, batch), len(batch), began)
-
-    async def run_async(self, batch_size: int) -> None:
-        """Run an async handler."""
-        handler, until = cast("AsyncHandler", self.subscription.handler), self.clock() + _STINT_S
-        while self._may_go_on(until):
-            batch = self.own[self.done : self.done + batch_size]
-            began = self.clock()
-            self._judge(await handlers.run_async(handler, batch), len(batch), began)
+        super().__init__(work.assigned, turn.messages, subscription, clock, _STINT_S)
+        self.work, self.turn = work, turn
 
     def _may_go_on(self, until: float) -> bool:
-        assigned = self.work.assigned
-        if self.failed or self.done == len(self.own) or assigned.is_dropped:
-            return False
-        now = self.clock()
         is_held_back = self.work.keys.breaker.is_open and not self.turn.is_probe
-        return assigned.holds_lock(now) and not is_held_back and (now < until or not self.done)
-
-    def _judge(self, outcome: Outcome, size: int, began: float) -> None:
-        self.calls += 1
-        self.spent_s += self.clock() - began
-        if outcome.is_done:
-            self.done += size
-        else:
-            self.done += outcome.done
-            self.failed, self.outcome = size - outcome.done, outcome
+        return not is_held_back and super()._may_go_on(until)
