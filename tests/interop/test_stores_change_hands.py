@@ -87,6 +87,9 @@ def test_a_store_goes_from_ours_to_apache_and_back(
         admin.create_topic(TOPIC, queues=4)
     send(ours.namesrv, "ours")
     leave_ours(ours, how)
+    if how == "kill":  # as a log that is more than half full leaves its next file
+        with (tmp_path / "store" / "commitlog" / f"{1 << 30:020d}").open("xb") as ahead:
+            ahead.truncate(1 << 30)
 
     apache = ApacheCluster(apache_jars, tmp_path)
     try:

@@ -93,6 +93,8 @@ class Life:
             self.clock.ms += rng.choice((0, 1, 400, 20_000))
             if rng.random() < 0.2:
                 self.store._upkeep.flush_if_due()
+            if rng.random() < 0.5:
+                self.store._upkeep.next_file.make_if_due()
             if rng.random() < 0.4:
                 await self.store.lookup.keep_up()
             if rng.random() < 0.3 and all(chore.done() for chore in chores):

@@ -69,6 +69,11 @@ class CommitLog:
         self.room = self._file_bytes - tail % self._file_bytes
 
     @property
+    def row(self) -> FileRow:
+        """The files."""
+        return self._row
+
+    @property
     def directory(self) -> Path:
         """Where the files are."""
         return self._row.directory

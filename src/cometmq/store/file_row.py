@@ -145,6 +145,8 @@ class FileRow:
         "may_grow",
         "open_files",
         "segments",
+        "spare",
+        "spare_base",
         "sure_from",
     )
 
@@ -163,6 +165,10 @@ class FileRow:
         self.open_files, self.mapped, self.may_grow = open_files, mapped, may_grow
         self.bases: list[int] = []
         self.segments: dict[int, Segment] = {}
+        self.spare_base = -1
+        """The file that is made ahead for `segment`, if one is: where it begins."""
+        self.spare: OpenFile | None = None
+        """That file once it is durable; it belongs to the row only when it is asked for."""
         self.sure_from = _NOWHERE
         """Bytes from here on were written lately, so they are in memory."""
 
@@ -251,9 +257,13 @@ class FileRow:
         if segment is None:
             segment = Segment(self, base)
             self.files.make_dir(self.directory, durable=self.mapped)
+            spare = self._take_spare(base)
             try:
+                if spare is not None:
+                    segment.file = spare
+                    self.open_files.add(segment)
                 file = segment.wake()
-                if self.mapped:
+                if self.mapped and spare is None:
                     file.sync()
                     self.files.sync_dir(self.directory)
             except OSError:
@@ -263,6 +273,20 @@ class FileRow:
             insort(self.bases, base)
             self.segments[base] = segment
         return segment
+
+    def _take_spare(self, base: int) -> OpenFile | None:
+        """The file made ahead for `base`; from now on what is made for it comes too late."""
+        if self.spare_base != base:
+            return None
+        spare, self.spare, self.spare_base = self.spare, None, -1
+        return spare
+
+    def drop_spare(self) -> None:
+        """Close and delete the file made ahead, if there is one."""
+        path = self.path_of(self.spare_base)
+        if spare := self._take_spare(self.spare_base):
+            spare.close()
+            self.files.delete(path)
 
     def write(self, at: int, data: bytes) -> None:
         """Write within the file that holds `at`, made when missing; OSError: perhaps in part."""
@@ -302,5 +326,7 @@ class FileRow:
 
     def close(self) -> None:
         """Close all files."""
+        if spare := self._take_spare(self.spare_base):
+            spare.close()
         for segment in self.segments.values():
             self.open_files.forget(segment)

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from cometmq.store.deletions import Deletion
+from cometmq.store.next_file import NextFile
 from cometmq.store.queues import run
 from cometmq.store.recovery import NOTHING, Last
 from cometmq.store.results import PutStatus
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _PAGE = 4096
 _INDEX_S = 0.05
+_NEXT_FILE_S = 0.25
 
 
 class Upkeep:
@@ -54,6 +56,8 @@ class Upkeep:
         self._log, self._queues, self._checkpoint = commit_log, queues, checkpoint
         self._flush, self._retention, self._worker = flush, retention, worker
         self._background = Background("store")
+        self.next_file = NextFile(commit_log, worker)
+        """Makes the log's next file before it is needed."""
         self._flush_due_ms = self._vouch_due_ms = 0
         self._deletions = self._vouched_deletions = 0
         self._promised: Counter[str] = Counter()
@@ -68,6 +72,7 @@ class Upkeep:
         if not settings.is_sync_flush:
             every(settings.flush_interval_ms / 1000, self.flush_if_due, name="flush")
         every(settings.flush_interval_consume_queue_ms / 1000, self.write_queues, name="queues")
+        every(_NEXT_FILE_S, self.next_file.make_if_due, name="next log file")
         every(settings.clean_interval_ms / 1000, self.clean, name="clean")
         if settings.message_index_enable:
             every(_INDEX_S, keep_up, name="key index")
@@ -75,6 +80,7 @@ class Upkeep:
     async def stop(self) -> None:
         """End the periodic work."""
         await self._background.stop()
+        await self.next_file.drop()
 
     def flush_if_due(self) -> None:
         """Start a flush of the log when enough was written, or long ago."""
