@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cometmq.model.message import Property
 from cometmq.store.index_check import DEFAULT_SHAPE
 from cometmq.store.index_file import Shape
 from cometmq.store.inspection import Inspection, Report
-from cometmq.wire import properties, stored
+from cometmq.wire import stored
 from cometmq.wire.msg_id import offset_id
 from cometmq.world.system import SystemFiles
 
@@ -99,8 +100,8 @@ def _line(record: Stored) -> str:
     body = record.body[:_BODY_SHOWN].decode("utf-8", "backslashreplace")
     return (
         f"{record.phy_offset:>14} {time[:23]} {record.topic} {record.queue_id} "
-        f"{record.queue_offset} {pairs.get(properties.TAGS, '-')} "
-        f"{pairs.get(properties.KEYS, '-')} {len(record.body)} {body!r}"
+        f"{record.queue_offset} {pairs.get(Property.TAGS, '-')} "
+        f"{pairs.get(Property.KEYS, '-')} {len(record.body)} {body!r}"
     )
 
 

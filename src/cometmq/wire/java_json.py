@@ -30,7 +30,6 @@ _word = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.@%-]*", re.ASCII).match
 _plain = {'"': re.compile(r'[^"\\]*').match, "'": re.compile(r"[^'\\]*").match}
 _step = re.compile(r"\.((?:\\.|[^.\[\\])+)|\[([0-9]+)\]").match
 _text = json.JSONEncoder(ensure_ascii=False).encode
-_strict_text = json.JSONEncoder(ensure_ascii=True).encode
 _beyond_ascii = re.compile(r"[^\x00-\x7f]")
 _ESCAPES = dict(zip("\"'\\/bfnrtv0", "\"'\\/\b\f\n\r\t\v\0", strict=True))
 _WORDS: dict[str, object] = {"true": True, "false": False, "null": None, "NaN": None}

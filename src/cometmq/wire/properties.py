@@ -10,41 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.model.message import Property
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BYTES_MAX = 32_767
 """The length is a signed 16-bit number on disk."""
 
-KEYS = "KEYS"
-TAGS = "TAGS"
-WAIT = "WAIT"
-DELAY = "DELAY"
-RETRY_TOPIC = "RETRY_TOPIC"
-REAL_TOPIC = "REAL_TOPIC"
-REAL_QUEUE_ID = "REAL_QID"
-TRANSACTION_PREPARED = "TRAN_MSG"
-PRODUCER_GROUP = "PGROUP"
-MIN_OFFSET = "MIN_OFFSET"
-MAX_OFFSET = "MAX_OFFSET"
-ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
-RECONSUME_TIME = "RECONSUME_TIME"
-MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
-CONSUME_START_TIME = "CONSUME_START_TIME"
-UNIQ_KEY = "UNIQ_KEY"
-MSG_REGION = "MSG_REGION"
-TRACE_ON = "TRACE_ON"
-CLUSTER = "CLUSTER"
-INSTANCE_ID = "INSTANCE_ID"
-SHARDING_KEY = "__SHARDINGKEY"
-DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
-DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
-CRC32 = "__CRC32#"
-
-CRC32_KEY = CRC32.encode()
-TAGS_KEY = TAGS.encode()
-UNIQ_KEY_KEY = UNIQ_KEY.encode()
-KEYS_KEY = KEYS.encode()
+CRC32_KEY = b"__CRC32#"
+TAGS_KEY, KEYS_KEY = Property.TAGS.encode(), Property.KEYS.encode()
+UNIQ_KEY_KEY = Property.UNIQ_KEY.encode()
 
 
 def encode(pairs: Mapping[str, str]) -> bytes:
