@@ -111,8 +111,12 @@ class Upkeep:
     async def _write_deletions(self) -> None:
         deletions = self._queues.deletions
         if deletions.is_stale:
-            await run(self._worker, deletions.writing())
-            deletions.is_stale = False
+            deletions.is_stale = False  # before: it may go stale again while this is written
+            try:
+                await run(self._worker, deletions.writing())
+            except OSError:
+                deletions.is_stale = True
+                raise
 
     def deletion_of(self, topic: str) -> Deletion:
         """What recovery must know of a topic that is deleted now."""
