@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,7 @@ from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
 BROKER = """
@@ -60,6 +61,16 @@ class Process:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
+    async def kill_amid(
+        self, work: Coroutine[Any, Any, None], count: Callable[[], int], more: int
+    ) -> None:
+        """Kill it once `count` has grown by `more` through the work, and wait for its end."""
+        working, target = asyncio.create_task(work), count() + more
+        while count() < target and not working.done():
+            await asyncio.sleep(0.001)
+        self.kill()
+        await working
+
 
 async def client_of(process: Process) -> Client:
     return Client(await connect(process.address), asyncio.Queue())
@@ -90,12 +101,8 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
         for round_number in range(3):
             process = Process(tmp_path, flush)
             client = await client_of(process)
-            sending = asyncio.create_task(send_until_killed(client, round_number, acknowledged))
-            target = len(acknowledged) + 100
-            while len(acknowledged) < target and not sending.done():
-                await asyncio.sleep(0.001)
-            process.kill()
-            await sending
+            sending = send_until_killed(client, round_number, acknowledged)
+            await process.kill_amid(sending, lambda: len(acknowledged), 100)
             client.close()
         process = Process(tmp_path, flush)
         client = await client_of(process)

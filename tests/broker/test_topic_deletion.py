@@ -263,12 +263,7 @@ def test_topics_made_and_deleted_under_kills_are_whole_or_gone(tmp_path: Path) -
         for _ in range(3):
             process = Process(tmp_path, "ASYNC_FLUSH")
             client = await client_of(process)
-            making = asyncio.create_task(make_and_delete(client, answered))
-            target = len(answered) + 8
-            while len(answered) < target and not making.done():
-                await asyncio.sleep(0.001)
-            process.kill()
-            await making
+            await process.kill_amid(make_and_delete(client, answered), lambda: len(answered), 8)
             client.close()
         process = Process(tmp_path, "ASYNC_FLUSH")
         client = await client_of(process)

@@ -70,12 +70,7 @@ def test_every_acknowledged_half_message_ends_as_its_producer_says(
                 await connect(process.address, on_request=producer.answer), asyncio.Queue()
             )
             await produce(client)
-            working = asyncio.create_task(producer.work(client))
-            target = producer.sent + 60
-            while producer.sent < target and not working.done():
-                await asyncio.sleep(0.001)
-            process.kill()
-            await working
+            await process.kill_amid(producer.work(client), lambda: producer.sent, 60)
             client.close()
         process = Process(tmp_path, flush)
         client = Client(await connect(process.address, on_request=producer.answer), asyncio.Queue())

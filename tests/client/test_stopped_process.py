@@ -98,6 +98,17 @@ def never_in_two_places(members):
     return True
 
 
+def joined_while_one_stands_still(members, told):
+    """A member; one that stands still with the queues 2 and 3; one to have 3; since when."""
+    first = members(instance_name="a", **told)
+    stopped = members(instance_name="b", **told)
+    until(lambda: queues_of(first) >= {0, 1} and queues_of(stopped) >= {2, 3}, PATIENCE_S)
+    time.sleep(0.5)  # a round of rebalance may still be under way
+    stopped.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    return first, stopped, members(instance_name="c", **told), began
+
+
 def test_after_short_pauses_no_queue_was_in_two_places(
     cluster, times, make_topic, group, members, load
 ):
@@ -124,13 +135,7 @@ def test_a_member_that_joins_meanwhile_waits_for_the_queues_of_one_that_stands_s
     topic = make_topic(cluster, 4)
     told = times.told(cluster, topic, group, PAUSE_S)
     source = load(topic)
-    first = members(instance_name="a", **told)
-    stopped = members(instance_name="b", **told)
-    until(lambda: queues_of(first) >= {0, 1} and queues_of(stopped) >= {2, 3}, PATIENCE_S)
-    time.sleep(0.5)  # a round of rebalance may still be under way
-    stopped.process.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
-    third = members(instance_name="c", **told)  # which shall have the queue 3
+    first, stopped, third, began = joined_while_one_stands_still(members, told)
     time.sleep(times.valid_s * 0.9 - (time.monotonic() - began))
     before = set(queues_of(third))
     stopped.process.send_signal(signal.SIGCONT)
@@ -152,13 +157,7 @@ def test_after_a_long_pause_nothing_is_begun_and_doubtful_results_are_counted(
     source = load(topic)
     until(lambda: source.count >= 160)
     count = source.end()
-    first = members(instance_name="a", **told)
-    stopped = members(instance_name="b", **told)
-    until(lambda: queues_of(first) >= {0, 1} and queues_of(stopped) >= {2, 3}, PATIENCE_S)
-    time.sleep(0.5)  # a round of rebalance may still be under way
-    stopped.process.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
-    third = members(instance_name="c", **told)  # which shall have the queue 3
+    first, stopped, third, began = joined_while_one_stands_still(members, told)
     until(lambda: queues_of(third) == {3}, PATIENCE_S)  # once the broker's lock has run out
     assert time.monotonic() - began > times.expire_s - times.renew_s - 1
     in_hand = [entry for entry in stopped.seen if entry[1] == 3][-1]
