@@ -30,7 +30,7 @@ NOTES = {
     21: "`exportMetadata`; in pages where those are asked for",
     25: "`updateBrokerConfig`; [settings](settings.md) marked live",
     26: "`getBrokerConfig`, `exportConfigs`",
-    28: "`brokerStatus`, `clusterList`, `exportMetrics`; thread pools and timers are told as 0",
+    28: "`brokerStatus`, `clusterList`, `exportMetrics`; see below",
     29: "`printMsg`, `consumeMessage`",
     30: "`printMsg`, `checkMsgSendRT`",
     31: "`printMsg`",
@@ -136,6 +136,15 @@ but those about users and access control.
 MIDDLE = """\
 
 `asks` says that the role sends the request itself.
+
+**What the broker is doing (28).** Thread pools and timers, which there are none of, are told as 0.
+Rates are of 10 s, a minute and ten minutes, sampled every 10 s. `getFoundTps` and `getMissTps`
+count readings of a queue, also those of a pull that then waits; `getTransferredTps` counts
+messages. `putMessageDistributeTime`, `putLatency99` and `putLatency999` (ms, at most a fifth off)
+are of the last minute that is over, and of the first as far as it is; Apache's broker has none in
+its first minute. Puts are counted by message and timed by turn of the loop: all that arrive
+together count from the first of them until they may be answered, with SYNC_FLUSH the flush
+included. `putMessageFailedTimes` are messages that were refused by the store or lost.
 
 **Figures (315)** are of the last minute (samples every 10 s), hour (10 min) and day (1 h). Kept are
 `TOPIC_PUT_NUMS` and `TOPIC_PUT_SIZE` by topic; `GROUP_GET_NUMS`, `GROUP_GET_SIZE`,

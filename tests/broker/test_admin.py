@@ -35,7 +35,9 @@ RUNTIME_KEYS = """
     msgGetTotalYesterdayMorning msgGetTotalTodayMorning msgGetTotalTodayNow timerReadBehind
     timerOffsetBehind timerCongestNum timerEnqueueTps timerDequeueTps consumeQueueDiskRatio
     putMessageAverageSize bootTimestamp runtime commitLogMinOffset commitLogMaxOffset
-    commitLogDirCapacity remainHowManyDataToFlush ackThreadPoolQueueSize
+    commitLogDirCapacity remainHowManyDataToFlush ackThreadPoolQueueSize getFoundTps getMissTps
+    getTotalTps putMessageDistributeTime putLatency99 putLatency999 putMessageFailedTimes
+    putMessageEntireTimeMax getMessageEntireTimeMax
 """
 
 

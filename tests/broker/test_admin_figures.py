@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from typing import TYPE_CHECKING
 
 from broker.rig import SMALL_STORE, Client, run, running
 from cometmq.model.queue import MessageQueue
 from cometmq.wire import java_json
+from cometmq.wire.bodies.lists import decode_kv_table
 from cometmq.wire.bodies.offset import (
     decode_consumer_status,
     decode_reset_offset,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     import pytest
 
 QUEUE = MessageQueue("T", "b0", 0)
+SYNC_STORE = dataclasses.replace(SMALL_STORE, flush_disk_type="SYNC_FLUSH")
 
 
 async def figures(client: Client, name: str, key: str) -> dict[str, dict[str, float]]:
@@ -64,6 +67,34 @@ def test_what_passes_through_is_told_by_topic_group_queue_and_broker(tmp_path: P
             answer = await client.call(Code.VIEW_BROKER_STATS_DATA, **fields)
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert answer.remark == "The stats <TOPIC_PUT_NUMS> <T> not exist"
+
+    run(story())
+
+
+def test_pulls_and_the_time_of_puts_are_told_as_measured(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path, store=SYNC_STORE) as rig:
+            client = await rig.client()
+            for _ in range(3):
+                await client.send("T")
+            for offset in (0, 1, 3, 3, 3):
+                await client.pull("T", queue_offset=offset)
+            rig.broker.state.stats.sample()
+            store = rig.broker.store
+            answer = await client.call(Code.GET_BROKER_RUNTIME_INFO)
+            told = decode_kv_table(answer.body)
+            assert told["getFoundTps"].split()[0] == "0.2", "two in ten seconds"
+            assert told["getMissTps"].split()[0] == "0.3"
+            assert told["getTotalTps"].split()[0] == "0.5"
+            assert told["getTransferredTps"].split()[0] == "0.5", "messages: three and two"
+            classes = [each.rpartition(":") for each in told["putMessageDistributeTime"].split()]
+            assert [name for name, _, _ in classes][::12] == ["[<=0ms]", "[10s~]"]
+            assert sum(int(count) for _, _, count in classes) == 3
+            assert float(told["putLatency99"]) > 0
+            assert float(told["putLatency999"]) >= float(told["putLatency99"])
+            assert told["putMessageEntireTimeMax"] == str(int(store.put_times.longest_s * 1000))
+            assert told["putMessageFailedTimes"] == "0"
+            assert told["remainHowManyDataToFlush"] == "0 B", "SYNC_FLUSH"
 
     run(story())
 

@@ -197,3 +197,16 @@ def test_whoever_joins_a_flush_that_nobody_asked_for_hears_in_time(tell, gate):
             await first
 
     tell(story)
+
+
+def test_durable_puts_take_as_long_as_their_flush(tell, gate):
+    async def story(shop):
+        store = shop.open(flush_disk_type="SYNC_FLUSH")
+        gate.shut()
+        store.put(Draft("T", 0, b"x"))
+        asyncio.get_running_loop().call_later(0.06, gate.open)
+        assert await status_of(store) is PutStatus.PUT_OK
+        classes = store.put_times.classes(asyncio.get_running_loop().time())
+        assert (sum(classes[:3]), sum(classes[3:])) == (0, 1), "50 ms or more"
+
+    tell(story)

@@ -178,6 +178,8 @@ class PullHandler:
         got = self._store.aside.at_once(read) if may_park or may_stop else read()
         status = got.status
         code = CODE_OF_GET[status]
+        if status is not GetStatus.FOUND:
+            self._stats.missed_pulls.count += 1
         if status is GetStatus.NO_MESSAGE_IN_QUEUE and offset != 0:
             code = _MOVED
         if code == _NOT_FOUND and may_park and header.sys_flag & bits.SUSPEND:

@@ -145,6 +145,10 @@ class Stats:
         self._readers: dict[tuple[str, int, str], _Reader] = {}
         self.puts, self.gets = Total(), Total()
         """Totals, as of the last `refresh`."""
+        self.found_pulls, self.missed_pulls = Total(), Total()
+        """Readings of a queue that found messages, and those that found none; always up to date."""
+        self.longest_get_ms = 0
+        """The longest that reading took so far, of what is counted by `got`."""
         self.user_puts, self.user_gets = Total(), Total()
         """The same without the broker's own topics."""
         self._hour = local_hour()
@@ -216,6 +220,9 @@ class Stats:
         reader.group.add(count, size)
         reader.queue.add(count, size)
         reader.spent_ms.add(spent_ms, 0)
+        self.found_pulls.count += 1
+        if spent_ms > self.longest_get_ms:
+            self.longest_get_ms = spent_ms
 
     def sent_back(self, group: str, topic: str) -> None:
         """Count a message sent back."""
@@ -280,7 +287,7 @@ class Stats:
 
     def _sampling(self) -> Iterator[None]:
         self.refresh()
-        for total in (self.puts, self.gets):
+        for total in (self.puts, self.gets, self.found_pulls, self.missed_pulls):
             total.rates.append(total.count)
         self._mark_midnight()
         due = [window for window, (every, _) in enumerate(_WINDOWS) if self._taken % every == 0]

@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.store.file_row import pin_all
+from cometmq.store.put_times import PutTimes
 from cometmq.store.results import PutStatus
 
 if TYPE_CHECKING:
@@ -32,14 +33,23 @@ log = logging.getLogger(__name__)
 class Group:
     """Messages and askers of one flush."""
 
-    __slots__ = ("asked", "entries", "store_ms", "timer", "upto")
+    __slots__ = ("asked", "begun", "entries", "store_ms", "timer", "upto")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.begun: list[tuple[int, float]] = []
+        """Of each turn how many of the entries are its, and when it began by the loop's clock."""
         self.asked: list[Done] = []
         self.upto = 0
         self.store_ms = 0
         self.timer: asyncio.TimerHandle | None = None
+
+    def take(self, entries: list[Entry], asked: list[Done], begun_s: float) -> None:
+        """Add what a turn put and who asked in it."""
+        if entries:
+            self.entries += entries
+            self.begun.append((len(entries), begun_s))
+        self.asked += asked
 
     def settle(self, status: PutStatus) -> None:
         """Tell all who asked and have not been told."""
@@ -61,13 +71,16 @@ class LogFlush:
         """`flushed`: called with each group that is durable, before its askers are told."""
         self._log, self._worker, self._timeout_s = log, worker, timeout_ms / 1000
         self._flushed = flushed
+        self.times = PutTimes()
         self._next: Group | None = None
         self._busy = False
         self._idle: list[asyncio.Future[None]] = []
         self.broken: OSError | None = None
         """The error that stopped the log, if one did."""
 
-    def join(self, entries: list[Entry], asked: list[Done], store_ms: int) -> None:
+    def join(
+        self, entries: list[Entry], asked: list[Done], store_ms: int, begun_s: float = 0.0
+    ) -> None:
         """Flush what has been written so far; then show `entries` and answer `asked`."""
         group = self._next
         if group is None:
@@ -75,12 +88,17 @@ class LogFlush:
         if asked and group.timer is None:
             loop = asyncio.get_running_loop()
             group.timer = loop.call_later(self._timeout_s, self._late, group)
-        group.entries += entries
-        group.asked += asked
+        group.take(entries, asked, begun_s)
         group.upto = self._log.written
         group.store_ms = store_ms
         if not self._busy:
             self._start()
+
+    def count(self, group: Group) -> None:
+        """Count how long the puts of a group took that is shown now."""
+        now_s = asyncio.get_running_loop().time()
+        for count, begun_s in group.begun:
+            self.times.add(count, begun_s, now_s)
 
     async def idle(self) -> None:
         """Wait until nothing is under way."""
@@ -128,6 +146,7 @@ class LogFlush:
                     problem,
                 )
             self.broken = self.broken or problem
+            self.times.failed += len(group.entries)
             group.settle(PutStatus.SERVICE_NOT_AVAILABLE)
         # The next flight leaves before the answers of this one are written; should that break the
         # log, this one is on the disk all the same.

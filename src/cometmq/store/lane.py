@@ -40,12 +40,15 @@ _SUM = b"\x02%010d" + stored.CRC_MARK[::-1]
 
 
 class Turn:
-    """What one turn of the loop has put: its time, 0 before the first put, and its entries."""
+    """What one turn of the loop has put: its time, 0 before the first put, and its entries.
 
-    __slots__ = ("begin", "now_ms", "placed")
+    `begun_s`: when it began by the loop's own clock, seconds.
+    """
+
+    __slots__ = ("begin", "begun_s", "now_ms", "placed")
 
     def __init__(self, begin: Callable[[], int]) -> None:
-        self.begin, self.now_ms = begin, 0
+        self.begin, self.now_ms, self.begun_s = begin, 0, 0.0
         self.placed: list[Entry] = []
 
 

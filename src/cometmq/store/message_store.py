@@ -95,6 +95,7 @@ class MessageStore:
         self._flush = LogFlush(
             self._log, self._workers[0], settings.sync_flush_timeout_ms, self._show
         )
+        self.put_times = self._flush.times
         self._index = KeyIndex(files, clock, layout.index, settings, self._log, opened)
         self.aside = Aside(opened, [worker("store-reads") for _ in range(settings.read_threads)])
         behind = self._workers[1]
@@ -102,15 +103,8 @@ class MessageStore:
             settings, clock, self._row, self._log, self._queues, self._index, self.aside, behind
         )
         self._upkeep = Upkeep(
-            settings,
-            clock,
-            self._log,
-            self._queues,
-            self._checkpoint,
-            self._flush,
-            self._retention,
-            self._index,
-            behind,
+            *(settings, clock, self._log, self._queues, self._checkpoint),
+            *(self._flush, self._retention, self._index, behind),
         )
         self.lookup = Lookup(
             self._index, self.aside, lambda: self._upkeep.shown.end, self.record_at, clock.now_ms
@@ -167,11 +161,7 @@ class MessageStore:
         self._checkpoint.load()
         was_stopped = self._layout.was_stopped
         recovered = Recovery(
-            self._row,
-            self._log,
-            self._queues,
-            self._checkpoint,
-            self.tags_code,
+            *(self._row, self._log, self._queues, self._checkpoint, self.tags_code),
             check_crc=self._settings.check_crc_on_recover,
         ).run(was_stopped=was_stopped)
         self._index.load(self._checkpoint, self._log.tail, was_stopped=was_stopped)
@@ -195,28 +185,26 @@ class MessageStore:
         A status other than PUT_OK means that nothing was kept. Must be called on the loop.
         """
         if not self._is_ticking:
-            self._is_ticking = True
-            asyncio.get_running_loop().call_soon(self._end_tick)
+            self._begin_turn()
         if status := self._refusal():
-            return Placed(status, _NO_PLACE, 0, _NO_PLACE, 0)
+            return self._refused(status)
         raw, sys_flag, size, status = self._measure(draft)
         if status is not None:
-            return Placed(status, _NO_PLACE, 0, _NO_PLACE, 0)
+            return self._refused(status)
         self._log.make_room(size)
         return self._place(draft, raw, sys_flag)
 
     def put_batch(self, drafts: list[Draft]) -> list[Placed]:
         """Give messages of one queue places side by side in one file: all of them or none."""
         if not self._is_ticking:
-            self._is_ticking = True
-            asyncio.get_running_loop().call_soon(self._end_tick)
+            self._begin_turn()
         measured = [self._measure(draft) for draft in drafts]
         status = self._refusal() or next((m[3] for m in measured if m[3] is not None), None)
         room = sum([m[2] for m in measured])
         if status is None and not self._log.fits(room):
             status = PutStatus.MESSAGE_ILLEGAL
         if status is not None:
-            return [Placed(status, _NO_PLACE, 0, _NO_PLACE, 0)] * len(drafts)
+            return [self._refused(status) for _ in drafts]
         self._log.make_room(room)
         return [
             self._place(draft, raw, sys_flag)
@@ -235,11 +223,7 @@ class MessageStore:
     ) -> Lane:
         """Work out once what messages of one topic from one sender share; put them by `put`."""
         return Lane(
-            topic,
-            self._queues.of,
-            queue_count,
-            self._log,
-            self._turn,
+            *(topic, self._queues.of, queue_count, self._log, self._turn),
             flag=flag,
             sys_flag=sysflag.with_hosts(sys_flag, born_host, self._log.store_host),
             born_host=born_host,
@@ -255,9 +239,12 @@ class MessageStore:
         if self._refusal():
             return 0
         if not self._is_ticking:
-            self._is_ticking = True
-            asyncio.get_running_loop().call_soon(self._end_tick)
+            self._begin_turn()
         return self._begin_tick()
+
+    def _refused(self, status: PutStatus) -> Placed:
+        self.put_times.failed += 1
+        return Placed(status, _NO_PLACE, 0, _NO_PLACE, 0)
 
     def _refusal(self) -> PutStatus | None:
         """Why nothing at all can be put now, if so."""
@@ -300,6 +287,11 @@ class MessageStore:
         self._turn.placed.append((queue, phy_offset, size, code))
         return Placed(PutStatus.PUT_OK, phy_offset, size, queue_offset, now)
 
+    def _begin_turn(self) -> None:
+        loop, self._is_ticking = asyncio.get_running_loop(), True
+        self._turn.begun_s = loop.time()
+        loop.call_soon(self._end_tick)
+
     @property
     def turn_ms(self) -> int:
         """The store time of what is put in this turn; 0 where nothing was put yet."""
@@ -317,8 +309,7 @@ class MessageStore:
         with FLUSH_DISK_TIMEOUT). SERVICE_NOT_AVAILABLE: it could not be kept.
         """
         if not self._is_ticking:
-            self._is_ticking = True
-            asyncio.get_running_loop().call_soon(self._end_tick)
+            self._begin_turn()
         self._asked.append(done)
 
     def _end_tick(self) -> None:
@@ -337,10 +328,10 @@ class MessageStore:
             self._is_write_failing = False
             log.warning("the log %s is written again", self._row.directory)
         if self.is_sync and (self._log.flushed < self._log.written or self._flush.broken):
-            self._flush.join(placed, asked, self._last_ms)
+            self._flush.join(placed, asked, self._last_ms, self._turn.begun_s)
             return
         group = Group()
-        group.entries, group.asked = placed, asked
+        group.take(placed, asked, self._turn.begun_s)
         self._show(group)
         group.settle(PutStatus.PUT_OK)
 
@@ -348,6 +339,7 @@ class MessageStore:
         """Take back what could not be written: its offsets will be given again."""
         for queue, _, _, _ in placed:
             queue.next_offset -= 1
+        self.put_times.failed += len(placed)
         if not self._is_write_failing:
             self._is_write_failing = True
             log.warning(
@@ -367,6 +359,7 @@ class MessageStore:
         arrived = self.on_arrival
         for queue, code in shown:
             arrived(queue.topic, queue.queue_id, queue.max_offset, code)
+        self._flush.count(group)
 
     # ---- getting
 
@@ -452,6 +445,11 @@ class MessageStore:
     def max_phy_offset(self) -> int:
         """The byte after the newest record in the files."""
         return self._log.written
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """What a power cut would take of the files, as far as is known."""
+        return max(0, self._log.written - self._log.flushed)
 
     # ---- living
 

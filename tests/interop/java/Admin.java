@@ -97,6 +97,9 @@ public class Admin {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.replace("{msgId}", sent.getMsgId()).replace("{offsetMsgId}", sent.getOffsetMsgId())
                 .replace("{clientId}", clientId).split("\t");
+            if (words[1].equals("brokerStatus") && line.contains("\t-b\t")) {
+                awaitFirstMinute(namesrv, words[Arrays.asList(words).indexOf("-b") + 1]);
+            }
             out.println("\n### " + n);
             out.print(command(Arrays.copyOfRange(words, 1, words.length), Integer.parseInt(words[0])));
             out.flush();
@@ -138,6 +141,16 @@ public class Admin {
             BrokerStatsData read = admin.viewBrokerStatsData(broker, Stats.GROUP_GET_NUMS, topic + "@" + group);
             return sent.getStatsMinute().getSum() > 0 && read.getStatsMinute().getSum() > 0;
         });
+        admin.shutdown();
+    }
+
+    /** Waits until the broker tells how long sends took: Apache's does once its first minute is over. */
+    static void awaitFirstMinute(String namesrv, String broker) throws Exception {
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(30_000);
+        admin.setNamesrvAddr(namesrv);
+        admin.start();
+        until("the broker's first minute is over",
+            () -> !"null".equals(admin.fetchBrokerRuntimeStats(broker).getTable().get("putMessageDistributeTime")));
         admin.shutdown();
     }
 

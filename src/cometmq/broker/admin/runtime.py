@@ -1,11 +1,12 @@
 """The broker itself: what it is doing (28).
 
 Owns the keys that admin tools look for; missing ones make them fail, so those without a meaning
-here are told as 0. Java: AdminBrokerProcessor.prepareRuntimeInfo.
+here (of thread pools and timers) are told as 0. Java: AdminBrokerProcessor.prepareRuntimeInfo.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.model.topic import SCHEDULE_TOPIC
@@ -40,9 +41,6 @@ _ZERO = [
     "ackThreadPoolQueueHeadWaitTimeMills",
     "pageCacheLockTimeMills",
     "dispatchBehindBytes",
-    "putMessageFailedTimes",
-    "putMessageEntireTimeMax",
-    "getMessageEntireTimeMax",
     "dispatchMaxBuffer",
     "startAcceptSendRequestTimeStamp",
     "timerReadBehind",
@@ -76,7 +74,7 @@ _DELAYS = [
     "5~10s",
     "10s~",
 ]
-"""How RocketMQ sorts puts by the time they took; here it is not measured."""
+"""The names of the classes of `store/put_times`."""
 
 
 class RuntimeRequests:
@@ -104,7 +102,8 @@ class RuntimeRequests:
     def tell(self, _request: Command, _peer: Peer) -> Reply:
         """Tell what the broker is doing (28)."""
         table = dict.fromkeys(_ZERO, "0") | dict.fromkeys(_ZERO_RATES, "0.0") | _CAPACITIES
-        return Reply(body=encode_kv_table(table | self._counts() | self._disk() | self._schedule()))
+        table |= self._counts() | self._put_times() | self._disk() | self._schedule()
+        return Reply(body=encode_kv_table(table))
 
     def _counts(self) -> dict[str, str]:
         stats, now_ms = self._stats, self._now_ms()
@@ -120,21 +119,30 @@ class RuntimeRequests:
             "putTps": put_rates,
             "getTransferredTps": get_rates,
             "getTransferedTps": get_rates,
-            "getFoundTps": get_rates,
-            "getTotalTps": get_rates,
-            "getMissTps": "0.0 0.0 0.0",
+            "getFoundTps": _rates(stats.found_pulls),
+            "getMissTps": _rates(stats.missed_pulls),
+            "getTotalTps": _rates(stats.found_pulls, stats.missed_pulls),
+            "getMessageEntireTimeMax": str(stats.longest_get_ms),
             "putMessageTimesTotal": str(puts.count),
             "putMessageSizeTotal": str(puts.bytes),
             "putMessageAverageSize": str(puts.bytes / puts.count if puts.count else 0.0),
-            "putMessageDistributeTime": " ".join(f"[{each}]:0" for each in _DELAYS),
-            "putLatency99": "0.0",
-            "putLatency999": "0.0",
             "msgPutTotalYesterdayMorning": str(stats.puts_at_midnight[0]),
             "msgPutTotalTodayMorning": str(stats.puts_at_midnight[1]),
             "msgPutTotalTodayNow": str(stats.user_puts.count),
             "msgGetTotalYesterdayMorning": str(stats.gets_at_midnight[0]),
             "msgGetTotalTodayMorning": str(stats.gets_at_midnight[1]),
             "msgGetTotalTodayNow": str(stats.user_gets.count),
+        }
+
+    def _put_times(self) -> dict[str, str]:
+        times, now_s = self._store.put_times, asyncio.get_running_loop().time()
+        classes = zip(_DELAYS, times.classes(now_s), strict=True)
+        return {
+            "putMessageFailedTimes": str(times.failed),
+            "putMessageEntireTimeMax": str(int(times.longest_s * 1000)),
+            "putMessageDistributeTime": " ".join(f"[{name}]:{count}" for name, count in classes),
+            "putLatency99": f"{times.percentile(0.99, now_s) * 1000:.2f}",
+            "putLatency999": f"{times.percentile(0.999, now_s) * 1000:.2f}",
         }
 
     def _disk(self) -> dict[str, str]:
@@ -150,7 +158,7 @@ class RuntimeRequests:
             "commitLogMinOffset": str(store.min_phy_offset),
             "commitLogMaxOffset": str(store.max_phy_offset),
             "earliestMessageTimeStamp": str(self._earliest_ms()),
-            "remainHowManyDataToFlush": "0 B",
+            "remainHowManyDataToFlush": _size(store.unflushed_bytes),
         }
 
     def _schedule(self) -> dict[str, str]:
@@ -167,8 +175,9 @@ class RuntimeRequests:
         return int.from_bytes(record[56:64], "big") if record and not record[39] & 0x10 else -1
 
 
-def _rates(total: Total) -> str:
-    return " ".join(str(total.rate(seconds)) for seconds in (10, 60, 600))
+def _rates(*totals: Total) -> str:
+    """The sum of the totals a second, over ten seconds, a minute and ten minutes."""
+    return " ".join(str(sum(each.rate(seconds) for each in totals)) for seconds in (10, 60, 600))
 
 
 def _duration(ms: int) -> str:
