@@ -54,7 +54,7 @@ def test_a_pool_cuts_off_a_peer_that_does_not_read():
     async def story():
         pool = ChannelPool()
         channel = await pool.channel(addr)
-        posted = channel.post(1, bytes(BIG), asyncio.get_running_loop().time() + 30)
+        posted = channel.post(1, (bytes(BIG),), asyncio.get_running_loop().time() + 30)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert channel._transport.get_write_buffer_size() > 0

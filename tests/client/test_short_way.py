@@ -21,12 +21,14 @@ from cometmq import (
     RemotingTimeout,
 )
 from cometmq.client import direct
+from cometmq.model.route import BrokerData, QueueData, TopicRouteData
+from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
 
-from .scripted import TOPIC
+from .scripted import BROKER, TOPIC
 
-SEND = RequestCode.SEND_MESSAGE_V2
+SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
 
 def numbered(peer):
@@ -144,6 +146,48 @@ def test_sends_without_answer_end_at_their_deadlines_whatever_their_order(peer):
                 assert wanted <= found < wanted + 0.15
 
     asyncio.run(story())
+
+
+def test_batches_take_the_queues_that_are_free_and_wait_where_none_is(peer):
+    held = []
+    broker = BrokerData(cluster="c", broker_name=BROKER, broker_addrs={0: peer.addr})
+    queues = QueueData(broker_name=BROKER, read_queue_nums=2, write_queue_nums=2, perm=6)
+    route = encode_route(TopicRouteData(broker_datas=(broker,), queue_datas=(queues,)), strict=True)
+    peer.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda command: response(
+        command.opaque, 0, body=route
+    )
+    peer.answers[BATCH] = held.append  # nobody is answered for now
+
+    def answer_first():
+        (connection,) = peer.clients
+        connection.write(peer.stored(held.pop(0)).encode())
+
+    async def arrived(count):
+        while len(peer.of(BATCH)) < count:
+            await asyncio.sleep(0.01)
+        return [command.ext["e"] for command in peer.of(BATCH)]
+
+    async def story():
+        async with AsyncProducer("g", namesrv=peer.addr, retries=0) as producer:
+            await producer.send(Message(TOPIC, b"connect"))
+            tasks = []
+            for at in range(4):  # two queues, so the last two wait, each for one of them
+                both = [Message(TOPIC, b"%d" % (2 * at + more)) for more in range(2)]
+                tasks.append(asyncio.create_task(producer.send_batch(both, 20.0)))
+                await arrived(min(at + 1, 2))
+            assert sorted(await arrived(2)) == ["0", "1"]
+            peer._loop.call_soon_threadsafe(answer_first)
+            assert len(await arrived(3)) == 3
+            assert len(held) == 2
+            for _ in range(2):
+                peer._loop.call_soon_threadsafe(answer_first)
+            await arrived(4)
+            peer._loop.call_soon_threadsafe(answer_first)
+            for results in await asyncio.gather(*tasks):
+                assert len({result.msg_id for result in results}) == 2
+            assert sorted(await arrived(4)) == ["0", "0", "1", "1"]
+
+    asyncio.run(asyncio.wait_for(story(), 30))
 
 
 def test_a_blocking_send_without_answer_ends_at_its_deadline(peer):

@@ -1,6 +1,7 @@
 """One connection and the pool of them, against real sockets that misbehave."""
 
 import asyncio
+import math
 import socket
 
 import pytest
@@ -120,6 +121,38 @@ def test_requests_of_one_tick_leave_in_one_write_and_in_order():
             server.close()
 
     run(story)
+
+
+def test_many_sends_of_one_tick_begin_to_leave_before_it_is_over_and_in_order():
+    frames = [request(1, opaque, body=b"%d" % opaque).encode() for opaque in range(1, 81)]
+
+    async def story():
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            channel = await connect(f"127.0.0.1:{server.getsockname()[1]}")
+            peer, _ = server.accept()
+            peer.settimeout(10)
+            for opaque, frame in enumerate(frames, 1):
+                channel.post(opaque, (frame[:4], frame[4:8], frame[8:]), math.inf)
+            early = b"".join(frames[:64])
+            assert read(peer, len(early)) == early
+            peer.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                peer.recv(1)
+            await asyncio.sleep(0)
+            peer.settimeout(10)
+            late = b"".join(frames[64:])
+            assert read(peer, len(late)) == late
+            channel.close()
+            peer.close()
+
+    run(story)
+
+
+def read(peer, count):
+    data = b""
+    while len(data) < count:
+        data += peer.recv(count - len(data))
+    return data
 
 
 def test_a_large_answer_is_read_where_it_lies_and_errors_of_the_reader_reach_the_caller():

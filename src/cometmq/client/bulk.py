@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cometmq.client.delivery import Choose, Delivery
     from cometmq.client.lanes import Places
     from cometmq.client.options import ProducerOptions
-    from cometmq.client.quick import PostedBatch, Quick
+    from cometmq.client.quick import PostedBatch, QueueForm, Quick
     from cometmq.client.trace import Trace
     from cometmq.model.message import Message
     from cometmq.model.queue import MessageQueue
@@ -58,21 +58,34 @@ class Bulk:
     async def one_frame(
         self, messages: list[Message], deadline: float, retries: int
     ) -> list[SendResult] | None:
-        """Send plain messages of one topic in one frame at once; None when they are not such."""
-        place = self._quick.place_for(messages)
-        mine = None if place is None else self._lanes.try_enter(place.queue)
-        if place is None or mine is None:
+        """Send plain messages of one topic in one frame; None when they are not such.
+
+        Of the queues it takes the first whose lane is free; where none is, it waits for one.
+        """
+        places = self._quick.places_for(messages)
+        if places is None:
+            return None
+        for place in places:
+            mine = self._lanes.try_enter(place.queue)
+            if mine is not None:
+                try:
+                    return await self._frame_to(place, messages, deadline, retries)
+                finally:
+                    self._lanes.leave(place.queue, mine)
+        async with self._lanes.enter(places[0].queue, deadline):
+            return await self._frame_to(places[0], messages, deadline, retries)
+
+    async def _frame_to(
+        self, place: QueueForm, messages: list[Message], deadline: float, retries: int
+    ) -> list[SendResult] | None:
+        """Send them to this queue; None when there is no connection yet."""
+        posted = self._quick.post_batch(messages, place, deadline)
+        if posted is None:
             return None
         try:
-            posted = self._quick.post_batch(messages, place, deadline)
-            if posted is None:
-                return None
-            try:
-                return results_of(posted, await posted[0])
-            except CometError as error:
-                return await self._again(messages, posted, deadline, retries, error)
-        finally:
-            self._lanes.leave(place.queue, mine)
+            return results_of(posted, await posted[0])
+        except CometError as error:
+            return await self._again(messages, posted, deadline, retries, error)
 
     async def _again(
         self,

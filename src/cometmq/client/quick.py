@@ -54,7 +54,7 @@ class QueueForm:
 
     def __init__(self, queue: MessageQueue, form: SendForm, batch_form: SendForm) -> None:
         self.queue, self.form, self.batch_form = queue, form, batch_form
-        self.queue_id, self.fill = queue.queue_id, form.frame
+        self.queue_id, self.fill = queue.queue_id, form.pieces
         self.channel: Channel | None = None
         self.addr = ""
 
@@ -158,8 +158,11 @@ class Quick:
         frame = place.fill(opaque, born_ms, msg_id.encode(), tail, message.body)
         return channel.post(opaque, frame, deadline), place, msg_id, born_ms
 
-    def place_for(self, messages: list[Message]) -> QueueForm | None:
-        """The queue for a list that fits into one plain frame; None when it takes the long way."""
+    def places_for(self, messages: list[Message]) -> list[QueueForm] | None:
+        """The queues for a list that fits into one plain frame, the one whose turn it is first.
+
+        None when it takes the long way.
+        """
         if self._is_off or not 1 < len(messages) <= FRAME_MESSAGES_MAX:
             return None
         first = messages[0]
@@ -190,8 +193,9 @@ class Quick:
         forms: _TopicForms | None = view.plan
         if forms is None or forms.owner is not self:
             forms = self._make(topic, view)
+        turn = forms.turn % forms.count
         forms.turn += 1
-        return forms.queues[(forms.turn - 1) % forms.count]
+        return forms.queues[turn:] + forms.queues[:turn]
 
     def post_batch(
         self, messages: list[Message], place: QueueForm, deadline: float
@@ -207,7 +211,7 @@ class Quick:
         keys, bodies = list(map(str.encode, ids)), [message.body for message in messages]
         body = batch_body(bodies, keys, self._batch_tail(messages[0].tags) or b"")
         channel.opaque = opaque = (channel.opaque + 1) & 0x7FFFFFFF
-        frame = place.batch_form.frame(opaque, born_ms, keys[0], _WAIT, body)
+        frame = place.batch_form.pieces(opaque, born_ms, keys[0], _WAIT, body)
         return channel.post(opaque, frame, deadline), place, ids, born_ms
 
     def _tail(self, message: Message) -> bytes | None:

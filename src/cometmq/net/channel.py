@@ -1,7 +1,7 @@
 """Hot. One connection to a peer, seen from the caller: requests go out, answers find their caller.
 
 Owns the matching by `opaque`, the deadline of every call and the joining of one tick's frames into
-one write; refuses to know codes, routes and retries. Sends come as whole frames (`post`): their
+few writes; refuses to know codes, routes and retries. Sends come as whole frames (`post`): their
 answers are recognised by `wire/send_answer`, and one timer sweeps their deadlines. What is read
 lies in one buffer; who wants a large body reads it there (`fetch`). Invariant: every call ends
 exactly once: with its answer, at its deadline (a sweep is at most 20 ms late), or with `SendFailed`
@@ -42,6 +42,10 @@ PENDING_MAX = 65_535
 """Calls without answer that one connection may have."""
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
 """Bytes that may wait for a peer that does not read."""
+EARLY_PIECES = 96
+"""So many pieces of frames, those of 32 sends, are written before the tick is over: the peer works
+on them while more are made. Measured: 64 tasks sent 150 k/s to a broker where it had been 75 k/s.
+"""
 SWEEP_GAP_S = 0.02
 """Least time between two looks for posted frames whose time is over."""
 
@@ -126,9 +130,9 @@ class Channel(asyncio.BufferedProtocol):
         return answer
 
     def post(
-        self, opaque: int, frame: bytes, deadline: float
+        self, opaque: int, frame: tuple[bytes, ...], deadline: float
     ) -> asyncio.Future[SendAnswer | Command]:
-        """Write the whole frame of a send and return the future of its answer.
+        """Write the frame of a send, given in pieces, and return the future of its answer.
 
         `deadline` is the loop's time. Fails like `call`.
         """
@@ -136,9 +140,11 @@ class Channel(asyncio.BufferedProtocol):
         if self.is_dead or len(posted) >= PENDING_MAX:
             self._may_ask(posted)
         if self.is_quiet:
-            self._write(frame)
-        else:
-            self._outgoing.append(frame)
+            self._begin()
+        outgoing = self._outgoing
+        outgoing += frame
+        if len(outgoing) >= EARLY_PIECES:
+            self._write_out()
         answer: asyncio.Future[SendAnswer | Command] = self._new_future()
         posted[opaque] = (answer, deadline)
         if deadline < self._sweep_at:
@@ -180,6 +186,7 @@ class Channel(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (called by the loop)."""
         self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=0)  # else uvloop holds what is written early
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes belong (called by the loop)."""
@@ -247,18 +254,27 @@ class Channel(asyncio.BufferedProtocol):
         return self.opaque
 
     def _write(self, data: bytes) -> None:
-        if not self._outgoing:
-            if self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
-                raise TooManyRequests(f"{self.addr} does not read what is sent to it")
-            self._loop.call_soon(self._flush)
-            self.is_quiet = False
+        if self.is_quiet:
+            self._begin()
         self._outgoing.append(data)
 
+    def _begin(self) -> None:
+        """See to it that what is written from now on leaves at the end of this tick at the latest.
+
+        Raises TooManyRequests when the peer does not read.
+        """
+        if self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+            raise TooManyRequests(f"{self.addr} does not read what is sent to it")
+        self._loop.call_soon(self._flush)
+        self.is_quiet = False
+
     def _flush(self) -> None:
+        self.is_quiet = True
+        self._write_out()
+
+    def _write_out(self) -> None:
         if self._outgoing and self.is_open:
-            parts = self._outgoing
-            self._outgoing = []
-            self.is_quiet = True
+            parts, self._outgoing = self._outgoing, []
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def _expire(self, opaque: int, timeout_s: float) -> None:

@@ -63,13 +63,19 @@ class SendForm:
             )
         ).encode()
 
+    def pieces(
+        self, opaque: int, born_ms: int, uniq_key: bytes, properties: bytes, body: bytes
+    ) -> tuple[bytes, bytes, bytes]:
+        """One request, to be joined: `properties` are those beside UNIQ_KEY, escaped for JSON."""
+        header = self._header % (born_ms, uniq_key, properties, opaque)
+        size = len(header)
+        return _pack_head(4 + size + len(body), size), header, body
+
     def frame(
         self, opaque: int, born_ms: int, uniq_key: bytes, properties: bytes, body: bytes
     ) -> bytes:
-        """One request: `properties` are those beside UNIQ_KEY, as `escaped` gives them."""
-        header = self._header % (born_ms, uniq_key, properties, opaque)
-        size = len(header)
-        return _pack_head(4 + size + len(body), size) + header + body
+        """The same in one."""
+        return b"".join(self.pieces(opaque, born_ms, uniq_key, properties, body))
 
 
 def batch_body(bodies: Sequence[bytes], keys: Sequence[bytes], tail: bytes) -> bytes:
