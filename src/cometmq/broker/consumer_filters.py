@@ -105,7 +105,11 @@ class Subscribed:
     """One group's filter on one topic, as its clients' newest heartbeat told."""
 
     __slots__ = (
-        *("born_ms", "client_version", "dead_ms", "expression", "expression_type"),
+        "born_ms",
+        "client_version",
+        "dead_ms",
+        "expression",
+        "expression_type",
         "is_filter",
     )
 
