@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from client.endings import four_kinds
 from client.keyed import Seen, committed, send
 from client.served import until
 from cometmq import (
@@ -222,28 +223,13 @@ def test_one_bad_message_goes_its_own_way_while_others_go_well(served, group, ma
 @pytest.mark.parametrize("order", ["none", "queue"])
 def test_policies_hold_in_the_other_orders_too(served, group, make_topic, by_key, tmp_path, order):
     topic, path = make_topic(served, 1), tmp_path / "failed.db"
-    sink = TableSink(lambda: sqlite3.connect(path), "failed")
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(sink.schema())
-    send(served, topic, "a-dead", "a-skip", "a-stored", "a-again", "a1")
-    handle = Flaky(
-        {
-            "a-dead": ValueError("bad"),
-            "a-skip": KeyError("unknown"),
-            "a-stored": OSError("away"),
-            "a-again": RuntimeError("once more"),
-        }
-    )
-    policy = {
-        ValueError: OnFailure.dead_letter(),
-        KeyError: OnFailure.skip(),
-        OSError: OnFailure.store(sink),
-        Exception: OnFailure.retry(1, OnFailure.skip()),
-    }
+    send(served, topic, "a-dead", "a-skipped", "a-stored", "a-retried", "a1")
+    errors, policy = four_kinds("a-", path)
+    handle = Flaky(errors)
     with by_key(topic, handle, order=order, on_failure=policy):
-        until(lambda: handle.seen.bodies == ["a1"] and handle.calls.get("a-again") == 2)
+        until(lambda: handle.seen.bodies == ["a1"] and handle.calls.get("a-retried") == 2)
         assert letters(served, group, 1) == 1
-    assert handle.calls == {"a-dead": 1, "a-skip": 1, "a-stored": 1, "a-again": 2, "a1": 1}
+    assert handle.calls == {**dict.fromkeys(errors, 1), "a-retried": 2, "a1": 1}
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT body FROM failed").fetchall() == [(b"a-stored",)]
     assert committed(served, group, topic) == 5

@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from client.endings import table_at
 from client.scripted import ScriptedPeer
 from client.served import until
 from cometmq import (
@@ -19,7 +20,6 @@ from cometmq import (
     Producer,
     PushConsumer,
     RetryLater,
-    TableSink,
 )
 from cometmq.rules.namespace import unwrap, wrap
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
@@ -116,10 +116,7 @@ def test_a_dead_letter_lies_in_the_instances_topic_and_a_key_function_sees_bare_
 
 def test_a_sink_gets_bare_names(served, bare, group, tmp_path):
     file = tmp_path / "failed.db"
-    sink = TableSink(lambda: sqlite3.connect(file), "failed")
-    with sqlite3.connect(file) as made:
-        made.execute(sink.schema())
-    made.close()
+    sink = table_at(file)
 
     def handle(messages):
         raise ValueError

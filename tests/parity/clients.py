@@ -28,6 +28,16 @@ def send(house: House, topic: str, numbers: Iterable[int], **more: object) -> No
         producer.send_many([Message(topic, str(n).encode(), **more) for n in numbers])
 
 
+def send_around(house: House, topic: str) -> int:
+    """Send ten messages and ten more; a moment with a second to either side, epoch ms."""
+    send(house, topic, range(10))
+    time.sleep(1.1)
+    middle_ms = int(time.time() * 1000)
+    time.sleep(1.1)
+    send(house, topic, range(10, 20))
+    return middle_ms
+
+
 def send_in_order(house: House, topic: str, numbers: Iterable[int], keys: int = 5) -> None:
     with Producer("parity", namesrv=house.namesrv) as producer:
         producer.send_many(

@@ -29,7 +29,17 @@ from cometmq.wire.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
-from parity.clients import Seen, consumer, lite, only_queue, own, polled, send, send_in_order
+from parity.clients import (
+    Seen,
+    consumer,
+    lite,
+    only_queue,
+    own,
+    polled,
+    send,
+    send_around,
+    send_in_order,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,11 +109,7 @@ def test_from_a_time_a_new_group_begins_there(
     house: House, make_topic: Callable[[int], str], group: str
 ) -> None:
     topic = make_topic(1)
-    send(house, topic, range(10))
-    time.sleep(1.1)
-    middle_ms = int(time.time() * 1000)
-    time.sleep(1.1)
-    send(house, topic, range(10, 20))
+    middle_ms = send_around(house, topic)
     seen = Seen()
     settings = {"consume_from": ConsumeFrom.TIMESTAMP, "consume_timestamp_ms": middle_ms}
     with consumer(house, group, topic, seen, **settings):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from client.endings import four_kinds
 from client.served import until
 from cometmq import (
     BreakerLimits,
@@ -79,24 +80,9 @@ def test_the_end_of_a_message_is_chosen_by_the_type_of_its_error(
     house: House, make_topic: MakeTopic, group: str, tmp_path: Path, order: str
 ) -> None:
     topic, path = make_topic(1), tmp_path / "failed.db"
-    sink = TableSink(lambda: sqlite3.connect(path), "failed")
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(sink.schema())
-    tell(house, topic, "k dead", "k skipped", "k stored", "k retried", "k fine")
-    handle = Story(
-        {
-            "k dead": ValueError("bad"),
-            "k skipped": KeyError("unknown"),
-            "k stored": OSError("away"),
-            "k retried": RuntimeError("once more"),
-        }
-    )
-    policy = {
-        ValueError: OnFailure.dead_letter(),
-        LookupError: OnFailure.skip(),
-        OSError: OnFailure.store(sink),
-        Exception: OnFailure.retry(1, OnFailure.skip()),
-    }
+    errors, policy = four_kinds("k ", path)
+    handle = Story(errors)
+    tell(house, topic, *errors, "k fine")
     settings = {"order": order, "on_failure": policy, "state_dir": tmp_path, "suspend_ms": 50}
     with consumer(house, group, topic, handle, **settings):
         until(lambda: handle.done == ["k fine"] and handle.calls.count("k retried") == 2, 60)

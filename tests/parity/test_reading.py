@@ -24,7 +24,7 @@ from cometmq import (
     PullStatus,
 )
 from parity import process_work
-from parity.clients import Seen, committed, consumer, lite, only_queue, polled, send
+from parity.clients import Seen, committed, consumer, lite, only_queue, polled, send, send_around
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -192,11 +192,7 @@ def test_queues_are_paused_and_resumed_one_by_one(house: House, topic: str, grou
 
 def test_seeking_finds_the_ends_and_times(house: House, make_topic: MakeTopic, group: str) -> None:
     topic = make_topic(1)
-    send(house, topic, range(10))
-    time.sleep(0.6)
-    middle_ms = int(time.time() * 1000)
-    time.sleep(0.6)
-    send(house, topic, range(10, 20))
+    middle_ms = send_around(house, topic)
     queue = only_queue(house, topic)
     reader = lite(house, group, auto_commit=False)
     reader.assign([queue])
