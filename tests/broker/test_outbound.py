@@ -6,6 +6,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from broker.rig import run, running
 from cometmq.model.topic import TopicConfig
 from cometmq.namesrv.app import NameServer
@@ -20,8 +22,7 @@ from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
+    from broker.rig import Rig
     from cometmq.model.route import TopicRouteData
     from cometmq.net.edge import Handler
     from cometmq.net.peer import Peer
@@ -292,9 +293,47 @@ def test_a_topic_in_global_order_is_not_made_on_a_second_broker(tmp_path: Path) 
             assert answer.code == ResponseCode.INVALID_PARAMETER
             assert (await one.call(code, topic="Ledger", **wanted)).code == 0, "it is its own"
             assert (await two.call(code, topic="Plain", **wanted)).code == 0
+            assert (await one.call(code, topic="Wide", **wanted)).code == 0
+            answer = await two.call(code, topic="Wide", attributes=mark, **wanted)
+            assert "lies on the broker a already" in (answer.remark or "")
             plain = {"attributes": "-comet.order", **wanted}
             assert (await one.call(code, topic="Ledger", **plain)).code == 0
             assert (await two.call(code, topic="Ledger", **wanted)).code == 0
+        await server.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_of_two_brokers_told_at_once_one_makes_a_topic_in_global_order(
+    tmp_path: Path, is_plain: bool
+) -> None:
+    wanted = {"defaultTopic": "TBW102", "perm": "6", "topicFilterType": "SINGLE_TAG"}
+    wanted |= {"topicSysFlag": "0", "readQueueNums": "1", "writeQueueNums": "1", "order": "true"}
+    marked = wanted | {"attributes": "+comet.order=global"}
+    code = RequestCode.UPDATE_AND_CREATE_TOPIC
+
+    async def story() -> None:
+        server = await name_server()
+        async with (
+            running(tmp_path / "a", broker_name="a", namesrv_addr=server.address) as first,
+            running(tmp_path / "b", broker_name="b", namesrv_addr=server.address) as second,
+        ):
+            one, two = await first.client(), await second.client()
+            kept: list[Rig] = []
+            for number in range(10):
+                name = f"Ledger-{number}"
+                calls = [
+                    one.call(code, topic=name, **marked),
+                    two.call(code, topic=name, **(wanted if is_plain else marked)),
+                ]
+                if number % 2:
+                    calls.reverse()
+                await asyncio.gather(*calls)
+                has_it = [rig for rig in (first, second) if rig.broker.state.topics.get(name)]
+                assert len(has_it) == 1, "the messages would have two orders"
+                kept += has_it
+            assert first in kept, "it has the lesser name, and the mark in any case"
         await server.stop()
 
     run(story())

@@ -405,7 +405,7 @@ class Broker:
             view=ViewHandler(store, store_settings),
             admin={
                 **TopicRequests(
-                    *(topics, offsets, store, stats, self._outbound.global_order_at),
+                    *(topics, offsets, store, stats, self._outbound),
                     may_mix=settings.enable_mixed_message_type,
                 ).table(),
                 **GroupRequests(groups, offsets, stats).table(),

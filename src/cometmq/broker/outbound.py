@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from zlib import crc32
 
 from cometmq.errors import CometError, ProtocolError
@@ -40,7 +40,7 @@ from cometmq.wire.headers.namesrv import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from cometmq.broker.groups import Groups
     from cometmq.broker.topics import Topics
@@ -68,6 +68,14 @@ AT_ONCE_MAX = 500
 """Topics whose registration is encoded on the loop: about 3 ms."""
 
 _PERIOD_S = (10.0, 60.0)
+
+
+class Elsewhere(NamedTuple):
+    """A topic that another broker has."""
+
+    topic: str
+    broker_name: str
+    is_in_global_order: bool
 
 
 class Announced:
@@ -195,15 +203,19 @@ class Outbound:
         self._changes += 1
         self._is_changed.set()
 
-    async def heard(self, timeout_s: float = HEARD_S) -> None:
-        """Wait until the name servers know all changes made so far, `timeout_s` at most."""
+    async def heard(self, timeout_s: float = HEARD_S) -> bool:
+        """Wait until the name servers know all changes made so far, `timeout_s` at most.
+
+        False: none of them does.
+        """
         wanted = self._changes
         try:
             async with asyncio.timeout(timeout_s):
                 while self._name_servers and self._heard < wanted:
                     await self._is_heard.wait()
         except TimeoutError:
-            return
+            return False
+        return not self._away.issuperset(self._name_servers)
 
     async def run(self) -> None:
         """Register every period and after every change, for ever."""
@@ -275,8 +287,15 @@ class Outbound:
             return True
         return answer.code != 0 or answer.ext.get("changed") != "false"
 
-    async def global_order_at(self, topics: Iterable[str]) -> tuple[str, str] | None:
-        """A topic of these that another broker has in global order, and that broker's name.
+    @property
+    def broker_name(self) -> str:
+        """The name this broker registers."""
+        return self._settings.broker_name
+
+    async def global_order_at(
+        self, topics: Iterable[str], alone: Container[str] = ()
+    ) -> Elsewhere | None:
+        """A topic of these that another broker has in global order; one of `alone` in any.
 
         None when there is none. Who says nothing within `HEARD_S` is not asked about the others.
         """
@@ -286,8 +305,8 @@ class Outbound:
             for addr, name in await self._brokers_of(topic, silent):
                 ask = request(RequestCode.GET_TOPIC_CONFIG, 0, header)
                 found = await self._ask(addr, ask, decode_topic_config, silent)
-                if found is not None and is_in_global_order(found):
-                    return topic, name
+                if found is not None and (is_in_global_order(found) or topic in alone):
+                    return Elsewhere(topic, name, is_in_global_order(found))
         return None
 
     async def _brokers_of(self, topic: str, silent: set[str]) -> list[tuple[str, str]]:

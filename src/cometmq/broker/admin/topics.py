@@ -7,6 +7,7 @@ Java: AdminBrokerProcessor (updateAndCreateTopic and its like), TopicAttributes.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.admin import attributes
@@ -34,9 +35,10 @@ from cometmq.wire.headers.admin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from cometmq.broker.offsets import Offsets
+    from cometmq.broker.outbound import Elsewhere, Outbound
     from cometmq.broker.stats import Stats
     from cometmq.broker.topics import Topics
     from cometmq.net.edge import Handler
@@ -48,6 +50,8 @@ QUEUES_MAX = 65_536
 """Queues of one topic on one broker."""
 
 _PERM_MAX = 15
+_LOOKS = 5
+_LOOK_S = 0.2
 
 
 class TopicRequests:
@@ -59,13 +63,13 @@ class TopicRequests:
         offsets: Offsets,
         store: MessageStore,
         stats: Stats,
-        global_order_at: Callable[[Iterable[str]], Awaitable[tuple[str, str] | None]],
+        outbound: Outbound,
         *,
         may_mix: bool = False,
     ) -> None:
         self._topics, self._offsets = topics, offsets
         self._store, self._stats, self._may_mix = store, stats, may_mix
-        self._deleting, self._global_order_at = asyncio.Lock(), global_order_at
+        self._deleting, self._outbound = asyncio.Lock(), outbound
 
     def table(self) -> Mapping[int, Handler]:
         """The codes this file answers."""
@@ -83,7 +87,24 @@ class TopicRequests:
         """Create or change one topic (17)."""
         header = CreateTopicRequestHeader.decode(request.ext)
         self._check(header.topic)
-        await self._check_elsewhere([header.topic])
+        await self._put(partial(self._shaped, header))
+        return Reply()
+
+    async def update_list(self, request: Command, _peer: Peer) -> Reply:
+        """Create or change several topics (18): all of them, or none when one is wrong."""
+        configs = decode_topic_config_list(request.body)
+
+        def shaped() -> list[TopicConfig]:
+            for config in configs:
+                self._check(config.topic_name)
+                _check_shape(config, self._topics.get(config.topic_name))
+            return configs
+
+        await self._put(shaped)
+        return Reply()
+
+    def _shaped(self, header: CreateTopicRequestHeader) -> list[TopicConfig]:
+        """The topic as it is to be, given as it is now."""
         present = self._topics.get(header.topic)
         before, change = present.attributes if present else None, header.attributes or ""
         config = TopicConfig(
@@ -97,19 +118,7 @@ class TopicRequests:
             attributes=attributes.changed(before, change, may_mix=self._may_mix),
         )
         _check_shape(config, config)
-        self._topics.put(config)
-        return Reply()
-
-    async def update_list(self, request: Command, _peer: Peer) -> Reply:
-        """Create or change several topics (18): all of them, or none when one is wrong."""
-        configs = decode_topic_config_list(request.body)
-        for config in configs:
-            self._check(config.topic_name)
-            _check_shape(config, self._topics.get(config.topic_name))
-        await self._check_elsewhere([config.topic_name for config in configs])
-        for config in configs:
-            self._topics.put(config)
-        return Reply()
+        return [config]
 
     async def delete(self, request: Command, _peer: Peer) -> Reply:
         """Delete a topic, its queues and the offsets in it (215): all of it, whatever crashes.
@@ -188,15 +197,35 @@ class TopicRequests:
         """Tell the broker's own topics (305)."""
         return Reply(body=encode_topic_list(self._topics.system))
 
-    async def _check_elsewhere(self, topics: list[str]) -> None:
-        """Refuse topics, new here, whose messages have one order on another broker."""
-        new = [topic for topic in topics if self._topics.get(topic) is None]
-        if found := await self._global_order_at(new):
-            topic, name = found
-            raise _invalid(
-                f"the topic {topic} keeps all its messages in one order on the broker {name} and "
-                "cannot be made on another; take its attribute comet.order away there first"
-            )
+    async def _put(self, shaped: Callable[[], list[TopicConfig]]) -> None:
+        """Take topics over as they are `shaped` by then; Reject where one lies elsewhere in order.
+
+        Other brokers are asked before and, since one of them may be told the same just now, after.
+        Each shows what it has made before it looks again, so one of the two sees the other.
+        """
+        topics, outbound = self._topics, self._outbound
+        new = {one.topic_name: one for one in shaped() if topics.get(one.topic_name) is None}
+        alone = {name for name, config in new.items() if is_in_global_order(config)}
+        if found := await outbound.global_order_at(new, alone):
+            raise _is_elsewhere(found)
+        for config in shaped():
+            topics.put(config)
+        looks = 0
+        while new and await outbound.heard():
+            if not (found := await outbound.global_order_at(new, alone)):
+                return
+            looks += 1
+            if looks == _LOOKS or found.topic not in alone or not self._goes_first(found):
+                for name in new:
+                    topics.delete(name)
+                await topics.keep.saved()
+                raise _is_elsewhere(found)
+            await asyncio.sleep(_LOOK_S)
+
+    def _goes_first(self, found: Elsewhere) -> bool:
+        """Whether the other one should withdraw, of two that make a topic at the same time."""
+        is_less = self._outbound.broker_name < found.broker_name
+        return is_less or not found.is_in_global_order
 
     def _check(self, topic: str) -> None:
         problem = topic_problem(topic)
@@ -231,6 +260,20 @@ def _check_shape(config: TopicConfig, marked: TopicConfig | None) -> None:
             f"the topic {config.topic_name} keeps all its messages in one order and so has one "
             "queue; make another topic for more, or take its attribute comet.order away"
         )
+
+
+def _is_elsewhere(found: Elsewhere) -> Reject:
+    """The refusal of a topic whose messages would have one order, but for another broker's."""
+    topic, name, is_in_order = found
+    if not is_in_order:
+        return _invalid(
+            f"the topic {topic} lies on the broker {name} already; global order needs a topic "
+            "that has had one queue from the start"
+        )
+    return _invalid(
+        f"the topic {topic} keeps all its messages in one order on the broker {name} and "
+        "cannot be made on another; take its attribute comet.order away there first"
+    )
 
 
 def _kept(error: OSError | Reject) -> Reject:
