@@ -23,6 +23,7 @@ ATTACK_S = 1.5
 P99_MAX_S = 0.25
 """Many times what it is on a quiet machine; a turn that an attacker fills takes more."""
 TIMES_CALM_MAX = 30
+TRIES = 4
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,9 @@ def calm_s(port: int) -> float:
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "calm"])
 def test_a_good_neighbour_is_served_beside(mode: str, port: int, calm_s: float) -> None:
-    bound_s = max(P99_MAX_S, TIMES_CALM_MAX * calm_s)
-    # twice, because other programs of the machine attack as well
-    assert p99_beside(mode, port) < bound_s or p99_beside(mode, port) < bound_s
+    for _ in range(TRIES):
+        bound_s, taken_s = max(P99_MAX_S, TIMES_CALM_MAX * calm_s), p99_beside(mode, port)
+        if taken_s < bound_s:
+            return
+        calm_s = p99_beside("calm", port)  # other programs of the machine attack as well
+    pytest.fail(f"{taken_s:.3f} s beside {mode}, at most {bound_s:.3f} s were allowed")
