@@ -129,7 +129,7 @@ class OrderlyConsume:
         now, topic = self._now(), assigned.queue.topic
         self._idle.add(assigned)
         able = [one for one in self._idle if one.queue.topic == topic and _is_able(one, now)]
-        if min(able, key=_probe_rank) is not assigned or not breaker.may_begin(now):
+        if min(able, key=_probe_rank, default=None) is not assigned or not breaker.may_begin(now):
             return False
         self._idle.discard(assigned)
         assigned.probed_at = now
