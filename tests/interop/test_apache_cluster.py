@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections import defaultdict
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from client.served import until
 from cometmq import Admin, ConsumeFrom, Message, MessageExt, Producer, PushConsumer, RetryLater
 from cometmq.net.blocking import BlockingChannel
 from cometmq.testing.cluster import ServerProcess
 from cometmq.wire.bodies.route import decode_cluster_info
 from cometmq.wire.codes import RequestCode
 from interop.apache import ApacheCluster
+from interop.beside.tap import Tap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -132,6 +135,42 @@ def test_our_broker_registers_at_apaches_name_server(
     finally:
         broker.stop()
         names.stop()
+
+
+def test_our_broker_asks_apaches_name_server_whether_there_is_news_before_it_registers_again(
+    apache_jars: Path, tmp_path: Path
+) -> None:
+    names = ApacheCluster(apache_jars, tmp_path / "names", broker=False)
+    with contextlib.ExitStack() as started:
+        started.callback(names.stop)
+        tap = started.enter_context(Tap(names.namesrv, "127.0.0.1:1"))  # the broker is never asked
+        lines = [f"namesrvAddr={tap.namesrv}", "brokerName=ours", "listenPort=0"]
+        lines += ["forceRegister=false", "registerNameServerPeriod=10000"]
+        conf = tmp_path / "broker.conf"
+        conf.write_text("\n".join(lines))
+        broker = ServerProcess(["broker", "-c", str(conf), "--store", str(tmp_path / "store")])
+        started.callback(broker.stop)
+        until(lambda: said(tap)[2:] == [UNCHANGED] * 2, 60)
+        assert said(tap)[:2] == ["asked: true", "told: 0"]
+        with Admin(namesrv=names.namesrv) as admin:
+            admin.create_topic("News", queues=3)
+            assert len(admin.queues("News")) == 3
+        until(lambda: said(tap)[-2:] == ["told: 0", UNCHANGED], 60)
+        assert said(tap)[2:] == [UNCHANGED] * (len(said(tap)) - 4) + ["told: 0", UNCHANGED]
+
+
+UNCHANGED = "asked: false"
+
+
+def said(tap: Tap) -> list[str]:
+    """What a broker asked (322) and told (103) its name server, each with the answer."""
+    found = []
+    for request, answer in [(each.request, each.answer) for each in list(tap.heard)]:
+        if answer and request.code == RequestCode.QUERY_DATA_VERSION:
+            found.append(f"asked: {answer.ext['changed']}")
+        elif answer and request.code == RequestCode.REGISTER_BROKER:
+            found.append(f"told: {answer.code}")
+    return found
 
 
 def test_apaches_broker_registers_at_our_name_server(

@@ -1,5 +1,6 @@
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -18,7 +19,15 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /** One small program around the unmodified Java client; every line it prints is read by the tests. */
 public class Roundtrip {
+    /** What producers and consumers have as their namespace, given as a first word "namespace=...". */
+    static String namespace;
+
     public static void main(String[] args) throws Exception {
+        namespace = null;
+        if (args[0].startsWith("namespace=")) {
+            namespace = args[0].substring("namespace=".length());
+            args = Arrays.copyOfRange(args, 1, args.length);
+        }
         String mode = args[0], namesrv = args[1], topic = args[2], group = args[3];
         int count = Integer.parseInt(args[4]);
         switch (mode) {
@@ -36,6 +45,9 @@ public class Roundtrip {
     static DefaultMQProducer producer(String namesrv, String group) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(group);
         producer.setNamesrvAddr(namesrv);
+        if (namespace != null) {
+            producer.setNamespace(namespace);
+        }
         producer.setMqClientApiTimeout(30_000);
         producer.setSendMsgTimeout(10_000);
         producer.start();
@@ -71,6 +83,9 @@ public class Roundtrip {
     static DefaultMQPushConsumer consumer(String namesrv, String topic, String group, String tags) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(namesrv);
+        if (namespace != null) {
+            consumer.setNamespace(namespace);
+        }
         consumer.setMqClientApiTimeout(30_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, tags);
