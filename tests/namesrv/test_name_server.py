@@ -373,6 +373,12 @@ def test_a_damaged_file_of_texts_is_one_sentence(tmp_path: Path) -> None:
         NameServer.open(NamesrvSettings(kv_config_path=str(path)))
 
 
+def test_a_home_that_nobody_knows_is_one_sentence() -> None:
+    path = "~no-such-user/kv.json"
+    with pytest.raises(SettingsError, match=rf"kvConfigPath is {path}, and nobody knows that home"):
+        NameServer.open(NamesrvSettings(kv_config_path=path))
+
+
 def test_order_topics_are_told_to_brokers_and_where_enabled_to_clients() -> None:
     conf = {"namespace": "ORDER_TOPIC_CONFIG", "key": "t", "value": "a:4"}
 

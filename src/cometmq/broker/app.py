@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
@@ -67,11 +66,12 @@ from cometmq.store.results import PutStatus
 from cometmq.wire.bodies.topic import TopicTable
 from cometmq.wire.msg_id import UniqKeys
 from cometmq.world.background import Background
-from cometmq.world.system import SystemClock, SystemFiles, ram_bytes
+from cometmq.world.system import SystemClock, SystemFiles, at_home, ram_bytes
 from cometmq.world.text_file import TextFile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from cometmq.broker.send_fast import Sender
     from cometmq.model.topic import TopicConfig
@@ -240,7 +240,7 @@ class Broker:
         Raises SettingsError, StoreLocked, NotAStore or StoreCorrupt.
         """
         settings = settings or BrokerSettings()
-        root = Path(settings.store_path_root_dir).expanduser()
+        root = at_home("storePathRootDir", settings.store_path_root_dir)
         world = World(clock or SystemClock(), files or SystemFiles(), root)
         levels = DelayLevels.parse(settings.message_delay_level)
         store_settings = store or StoreSettings()

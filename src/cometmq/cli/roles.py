@@ -27,6 +27,7 @@ from cometmq.settings.load import Given, Loaded, from_environment, from_options,
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
+from cometmq.world.system import at_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -228,7 +229,7 @@ async def _begin_broker(
     if not settings.broker_ip1:
         settings = replace(settings, broker_ip1=_outside(settings.bind_address))
     await require_free(settings.bind_address, settings.listen_port)
-    store = Path(settings.store_path_root_dir).expanduser().absolute()
+    store = at_home("storePathRootDir", settings.store_path_root_dir).absolute()
     settings = replace(settings, store_path_root_dir=str(store))
     served = Broker.open(settings, loaded.of(StoreSettings), loaded.of(NetSettings), conf=conf)
     await running.start(served)

@@ -25,6 +25,7 @@ from cometmq.model.results import BlockedQueue
 from cometmq.rules.breaker import BreakerLimits
 from cometmq.rules.failure_policy import Ending, default_policy
 from cometmq.rules.key_lanes import BARRIER
+from cometmq.world.system import at_home
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -53,9 +54,8 @@ class ConsumeByKey:
             raise ClientError("a consumer by key cannot do without locks")
         options = parts.options
         self._parts, self._options, self._locks = parts, options, parts.locks
-        self._store = DoneStore(
-            parts.files, options.state_dir.expanduser() / "done", options.group, parts.namesrv
-        )
+        folder = at_home("state_dir", options.state_dir) / "done"
+        self._store = DoneStore(parts.files, folder, options.group, parts.namesrv)
         self._store.sweep(parts.clock.now_ms())
         self._endings = Endings(parts)
         self._works: dict[Assigned, KeyWork] = {}

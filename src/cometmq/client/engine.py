@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 from copy import copy
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.client.choice import QueueChoice
@@ -41,7 +40,7 @@ from cometmq.wire.bodies.heartbeat import CheckClient, encode_check_client
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 from cometmq.world.background import Background
-from cometmq.world.system import SystemFiles
+from cometmq.world.system import SystemFiles, at_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,7 +265,7 @@ class Engine:
 
 def _offsets(core: Core, options: ConsumerOptions) -> OffsetStore:
     if options.broadcasting:
-        folder = Path(options.offsets_dir).expanduser()
+        folder = at_home("offsets_dir", options.offsets_dir)
         return LocalOffsets(core, options, folder, SystemFiles())
     return OffsetStore(core, options.group, options.consume_from, options.consume_timestamp_ms)
 

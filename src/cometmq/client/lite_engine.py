@@ -9,7 +9,6 @@ Java: DefaultLitePullConsumerImpl
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.client.consume_stats import SAMPLE_S, ConsumeStats
@@ -33,7 +32,7 @@ from cometmq.wire.headers.offset import (
     SearchOffsetRequestHeader,
 )
 from cometmq.world.background import Background
-from cometmq.world.system import SystemFiles
+from cometmq.world.system import SystemFiles, at_home
 
 if TYPE_CHECKING:
     from cometmq.client.assigned import Assigned
@@ -217,6 +216,6 @@ class LiteEngine:
 
 def _offsets(core: Core, options: ConsumerOptions) -> PolledOffsets:
     if options.broadcasting:
-        folder = Path(options.offsets_dir).expanduser()
+        folder = at_home("offsets_dir", options.offsets_dir)
         return PolledLocalOffsets(core, options, folder, SystemFiles())
     return PolledOffsets(core, options)

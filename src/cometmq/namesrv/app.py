@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.errors import CometError, SettingsError
@@ -22,10 +21,12 @@ from cometmq.net.server import RemotingServer
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.world.background import Background
-from cometmq.world.system import SystemClock, SystemFiles
+from cometmq.world.system import SystemClock, SystemFiles, at_home
 from cometmq.world.text_file import TextFile
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cometmq.wire.command import Command
     from cometmq.world.ports import Clock, Files
 
@@ -113,7 +114,7 @@ class NameServer:
 def _open_kv(path: str, files: Files) -> KvConfig:
     if not path:
         return KvConfig(None)
-    target = Path(path).expanduser()
+    target = at_home("kvConfigPath", path)
 
     def save(table: Table) -> None:
         fresh = target.with_name(target.name + ".tmp")

@@ -13,15 +13,17 @@ import fcntl
 import mmap
 import os
 import time
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from cometmq.errors import SettingsError
 from cometmq.world.ports import DiskSpace, FileStat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from os import PathLike
 
     from cometmq.world.ports import OpenFile
 
@@ -302,3 +304,13 @@ class ThreadWorker:
 def ram_bytes() -> int:
     """How much memory the machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def at_home(key: str, path: str | PathLike[str]) -> Path:
+    """The path a setting gives, `~` being a home; SettingsError where nobody knows that home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise SettingsError(
+            f"{key} is {path}, and nobody knows that home directory; write the whole path"
+        ) from None
