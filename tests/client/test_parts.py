@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq import ConsumeStatus, MessageExt, MessageSelector, RetryLater
+from cometmq import BreakerLimits, ConsumeStatus, MessageExt, MessageSelector, RetryLater
 from cometmq.client import decode, handlers, identity
+from cometmq.client.assigned import Assigned
 from cometmq.client.choice import QueueChoice
+from cometmq.client.consume_orderly import OrderlyConsume
 from cometmq.client.options import name_servers
 from cometmq.client.subscriptions import Subscriptions
 from cometmq.errors import ClientError, SettingsError
 from cometmq.model.queue import MessageQueue
+from cometmq.rules.breaker import Breaker
 from cometmq.wire import properties, stored
 
 HOST = b"\x0a\0\0\2\0\0\x2a\x9f"
@@ -222,3 +225,14 @@ def test_name_servers_are_read_from_arguments_or_the_environment(given_as, found
     assert name_servers(given_as, {"NAMESRV_ADDR": "env:9"}) == found
     with pytest.raises(SettingsError):
         name_servers("", {})
+
+
+def test_a_queue_in_order_whose_lock_has_just_run_out_tries_nothing_in_an_outage():
+    async def story():
+        consume = object.__new__(OrderlyConsume)
+        consume._idle = set()
+        assigned = Assigned(MessageQueue("T1", "b0", 3), 0)
+        assigned.window.put([message()], 1)
+        assert not consume._may_probe(assigned, Breaker(BreakerLimits()))
+
+    asyncio.run(story())
