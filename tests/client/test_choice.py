@@ -239,6 +239,15 @@ def test_balanced_keys_go_to_the_least_loaded_queue_and_stay(pair, monkeypatch):
     assert picks.by_key([q for q in queues if q != first], "a") != first
 
 
+def test_a_key_keeps_its_queue_in_a_batch_of_more_keys_than_are_remembered(pair, monkeypatch):
+    monkeypatch.setattr(choice, "KEYS_MAX", 2)
+    with Producer("g", namesrv=pair.addr, keys="balanced") as producer:
+        keys = "abcabca"
+        found = producer.send_many([Message(TOPIC, b"x", sharding_key=key) for key in keys])
+    at = {(key, result.queue) for key, result in zip(keys, found, strict=True)}
+    assert len(at) == len(set(keys))
+
+
 def test_bad_choices_of_settings_are_refused():
     for wrong in ({"latency_fault": "newest"}, {"keys": "random"}, {"strict_order": "yes"}):
         with pytest.raises(SettingsError, match=next(iter(wrong))):

@@ -144,12 +144,15 @@ class Bulk:
         routes: dict[str, list[MessageQueue]] = {}
         plan: dict[MessageQueue, list[int]] = {}
         unkeyed: dict[str, tuple[MessageQueue | None, int]] = {}
+        keyed: dict[tuple[str, str], MessageQueue] = {}
         for index, message in enumerate(messages):
             topic = message.topic
             if topic not in routes:
                 routes[topic] = await self._queues(topic, deadline)
             if message.sharding_key is not None:
-                queue = self._choice.by_key(routes[topic], message.sharding_key)
+                key = message.sharding_key
+                queue = self._choice.by_key(routes[topic], key)
+                queue = keyed.setdefault((topic, key), queue)  # a balanced one may be forgotten
             else:
                 last, count = unkeyed.get(topic, (None, 0))
                 if last is None or (is_spread and count >= _RUN):
