@@ -256,6 +256,9 @@ public class Scenario {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("scenario-reply");
         consumer.setNamesrvAddr(namesrv);
         consumer.setMqClientApiTimeout(30_000);
+        // The client raises its subscription's version when it gets a queue, and tells brokers at once
+        // unless a heartbeat is under way; then its pulls are refused (25) until the next one.
+        consumer.setHeartbeatBrokerInterval(2_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPullInterval(0);
         consumer.subscribe("ScenarioAsk", "*");
