@@ -97,21 +97,16 @@ def _run(story: Coroutine[None, None, None]) -> None:
         uvloop.run(story)
 
 
-def _in_tasks(addr: str, seconds: float, count: int, some: Callable) -> int:
-    """Messages sent by tasks that do `some` again and again; it returns how many it sent."""
+def _in_tasks(addr: str, seconds: float, count: int, one: Callable) -> int:
+    """Messages sent by so many tasks that each run `one` until a time; it returns how many."""
     sent = 0
 
-    async def one(producer: AsyncProducer, until: float) -> None:
-        nonlocal sent
-        while time.perf_counter() < until:
-            more = await some(producer)  # apart: `sent` is read after the wait
-            sent += more
-
     async def story() -> None:
+        nonlocal sent
         async with AsyncProducer("bench", namesrv=addr) as producer:
             await producer.send(Message(TOPIC, BODY))
             until = time.perf_counter() + seconds
-            await asyncio.gather(*(one(producer, until) for _ in range(count)))
+            sent = sum(await asyncio.gather(*(one(producer, until) for _ in range(count))))
 
     _run(story())
     return sent
@@ -120,23 +115,29 @@ def _in_tasks(addr: str, seconds: float, count: int, some: Callable) -> int:
 def run_await(addr: str, seconds: float) -> int:
     """Messages sent by 64 tasks that await each send."""
 
-    async def some(producer: AsyncProducer) -> int:
-        for _ in range(16):
-            await producer.send(Message(TOPIC, BODY, tags="TagA"))
-        return 16
+    async def one(producer: AsyncProducer, until: float) -> int:
+        sent = 0
+        while time.perf_counter() < until:
+            for _ in range(16):
+                await producer.send(Message(TOPIC, BODY, tags="TagA"))
+            sent += 16
+        return sent
 
-    return _in_tasks(addr, seconds, 64, some)
+    return _in_tasks(addr, seconds, 64, one)
 
 
 def run_batches(addr: str, seconds: float) -> int:
     """Messages sent in batches of 32, eight batches under way."""
     ready = [Message(TOPIC, BODY, tags="TagA") for _ in range(32)]
 
-    async def some(producer: AsyncProducer) -> int:
-        await producer.send_batch(ready)
-        return len(ready)
+    async def one(producer: AsyncProducer, until: float) -> int:
+        sent = 0
+        while time.perf_counter() < until:
+            await producer.send_batch(ready)
+            sent += len(ready)
+        return sent
 
-    return _in_tasks(addr, seconds, 8, some)
+    return _in_tasks(addr, seconds, 8, one)
 
 
 def _threads(count: int, seconds: float, make: Callable[[], Callable[[], None]]) -> int:

@@ -9,7 +9,7 @@ what the long way would have sent, but for the order of the properties. One loop
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections import defaultdict
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
@@ -41,7 +41,6 @@ TAGS_MAX = 4096
 _is_plain = re.compile(r"[!#-\[\]-~][ !#-\[\]-~]*").fullmatch
 _WAIT = b"WAIT\\u0001true\\u0002"
 _new = tuple.__new__
-_other_queue = lru_cache(maxsize=1024)(MessageQueue)
 _ZERO = 0
 _OK = SendStatus.SEND_OK
 _REGION = "DefaultRegion"
@@ -50,10 +49,17 @@ _REGION = "DefaultRegion"
 class QueueForm:
     """One queue, ready to be sent to."""
 
-    __slots__ = ("addr", "batch_form", "channel", "fill", "form", "queue", "queue_id")
+    __slots__ = ("addr", "batch_form", "channel", "fill", "form", "others", "queue", "queue_id")
 
-    def __init__(self, queue: MessageQueue, form: SendForm, batch_form: SendForm) -> None:
-        self.queue, self.form, self.batch_form = queue, form, batch_form
+    def __init__(
+        self,
+        queue: MessageQueue,
+        form: SendForm,
+        batch_form: SendForm,
+        others: dict[int, MessageQueue],
+    ) -> None:
+        """`others` are all queues of the topic on the same broker, by their ids."""
+        self.queue, self.form, self.batch_form, self.others = queue, form, batch_form, others
         self.queue_id, self.fill = queue.queue_id, form.pieces
         self.channel: Channel | None = None
         self.addr = ""
@@ -78,8 +84,8 @@ class Quick:
     """Makes and posts the sends of one producer that need nothing special."""
 
     __slots__ = (
-        "_batch_tails", "_body_below", "_born_ms", "_choice", "_core", "_frame_max", "_is_off",
-        "_now_ms", "_options", "_tails", "_take_key", "_views",
+        "_batch_tails", "_body_below", "_born_ms", "_choice", "_core", "_frame_max", "_now_ms",
+        "_options", "_tails", "_take_key", "_views",
     )  # fmt: skip
 
     def __init__(self, core: Core, choice: QueueChoice, options: ProducerOptions) -> None:
@@ -87,7 +93,7 @@ class Quick:
         self._body_below = min(options.compress_over_bytes, options.body_bytes_max + 1)
         self._frame_max = min(FRAME_BYTES_MAX, options.body_bytes_max)
         told = core.options
-        self._is_off = (
+        is_off = (
             options.retry_not_ok
             or options.latency_fault != "off"
             or told.credentials is not None
@@ -96,7 +102,7 @@ class Quick:
             or told.trace is not None
         )
         self._now_ms, self._take_key = core.clock.now_ms, core.uniq_keys.take
-        self._views = core.routes.views
+        self._views: dict[str, TopicView] = {} if is_off else core.routes.views
         self._born_ms = 0
         self._tails: dict[str | None, bytes] = {}
         self._batch_tails: dict[str | None, bytes] = {}
@@ -108,8 +114,7 @@ class Quick:
         """
         body, topic, tags = message.body, message.topic, message.tags
         if (
-            self._is_off
-            or type(body) is not bytes
+            type(body) is not bytes
             or type(topic) is not str
             or (tags is not None and type(tags) is not str)
             or not 0 < len(body) < self._body_below
@@ -163,7 +168,7 @@ class Quick:
 
         None when it takes the long way.
         """
-        if self._is_off or not 1 < len(messages) <= FRAME_MESSAGES_MAX:
+        if not self._views or not 1 < len(messages) <= FRAME_MESSAGES_MAX:
             return None
         first = messages[0]
         if type(first) is not Message or type(first.topic) is not str:
@@ -250,10 +255,12 @@ class Quick:
         check_topic(topic)
         options = self._options
         more = options.default_topic_queues
-        places = []
+        places, of_broker = [], defaultdict[str, dict[int, MessageQueue]](dict)
         for queue in view.publish:
             named = (options.group, topic, queue.broker_name, queue.queue_id, more)
-            places.append(QueueForm(queue, SendForm(*named), SendForm(*named, batch=True)))
+            others = of_broker[queue.broker_name]
+            others[queue.queue_id] = queue
+            places.append(QueueForm(queue, SendForm(*named), SendForm(*named, batch=True), others))
         forms = view.plan = _TopicForms(self, places, self._choice.next_turn(topic))
         return forms
 
@@ -270,11 +277,17 @@ def result_of(place: QueueForm, addr: str, msg_id: str, answer: SendAnswer | Com
         return outgoing.result_of(cast("Command", answer), addr, queue, msg_id)
     queue_id, queue_offset, offset_id, transaction = answer
     if place.queue_id != queue_id:
-        queue = _other_queue(queue.topic, queue.broker_name, queue_id)
+        queue = _other_queue(place, queue_id)
     result: SendResult = _new(
         SendResult, (_OK, msg_id, queue, queue_offset, offset_id, transaction, _REGION, True)
     )
     return result
+
+
+def _other_queue(place: QueueForm, queue_id: int) -> MessageQueue:
+    """The queue that a broker chose itself."""
+    queue, known = place.queue, place.others.get(queue_id)
+    return known or MessageQueue(queue.topic, queue.broker_name, queue_id)
 
 
 def results_of(posted: PostedBatch, answer: SendAnswer | Command) -> list[SendResult]:
@@ -285,7 +298,7 @@ def results_of(posted: PostedBatch, answer: SendAnswer | Command) -> list[SendRe
         return outgoing.batch_results_of(cast("Command", answer), place.addr, queue, ids)
     queue_id, first, offset_msg_ids, _ = answer
     if queue.queue_id != queue_id:
-        queue = _other_queue(queue.topic, queue.broker_name, queue_id)
+        queue = _other_queue(place, queue_id)
     count, places = len(ids), offset_msg_ids.split(",")
     if len(places) != count:
         places = [offset_msg_ids] * count
