@@ -8,6 +8,8 @@ Java: none; MessageExtEncoder keeps nothing between messages.
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import add
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -212,6 +214,38 @@ class Lane:
         log.pending += self._with_sums(records, sums)
         total, log.tail, log.room = phy_offset - log.tail, phy_offset, room
         return Places(phy_offsets, queue_offsets, total)
+
+    def put_batch(
+        self,
+        queue_id: int,
+        born_ms: int,
+        bodies: Sequence[bytes],
+        raws: list[bytes],
+        codes: Sequence[int],
+    ) -> Places | None:
+        """Put messages of one queue side by side in one file: all of them or none.
+
+        `raws` hold no checksum and stand for messages that consumers see; `codes` are their tags
+        codes. None where `MessageStore.put_batch` must do it or say why not: nothing was kept.
+        """
+        if self._sum_bytes:
+            raws = [raw + b"\x02" if raw and raw[-1] != 2 else raw for raw in raws]
+        turn, log, sizes = self._turn, self._log, list(map(len, raws))
+        total = self._fixed_bytes * len(bodies) + sum(sizes) + sum(map(len, bodies))
+        largest = self._fixed_bytes + max(sizes) + max(map(len, bodies))
+        if max(sizes) > self._properties_max or largest > self._size_max or not log.fits(total):
+            return None
+        if not (turn.now_ms or turn.begin()):
+            return None
+        log.make_room(total)
+        at, puts = 0, Places([], [], 0)
+        for _, alike in groupby(zip(sizes, codes, strict=True)):
+            end = at + len(list(alike))
+            ids, born = [queue_id] * (end - at), [born_ms] * (end - at)
+            put = self.put_run(ids, born, bodies[at:end], raws[at:end], codes[at])
+            puts = Places(*map(add, puts, put))
+            at = end
+        return puts
 
     def _behind_of(self, born_ms: int, now_ms: int, body_bytes: int) -> bytes:
         """The fields of a record's head that like messages of a moment share."""

@@ -12,8 +12,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import count, islice
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _OFFSET = Struct(">q")
 _PROCESS = Struct(">HI")
@@ -24,6 +28,12 @@ _DIGITS = [f"{number:03X}" for number in range(0x1000)]
 def offset_id(store_host: bytes, phy_offset: int) -> str:
     """The id that says on which broker and at which byte of its log a record lies."""
     return (store_host + _OFFSET.pack(phy_offset)).hex().upper()
+
+
+def offset_ids(store_host: bytes, phy_offsets: Iterable[int]) -> str:
+    """The ids of several records, joined by commas."""
+    shape = store_host.hex().upper() + "%016X"
+    return ",".join([shape % at for at in phy_offsets])
 
 
 def parse_offset_id(text: str) -> tuple[bytes, int]:
