@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import os
+import signal
 import threading
 from contextlib import closing
 
@@ -11,6 +12,7 @@ import pytest
 import cometmq
 from client.scripted import TOPIC, ScriptedPeer
 from cometmq import Message
+from cometmq.client import portal as portal_room
 from cometmq.client.admin import AsyncAdmin
 from cometmq.client.lanes import Lanes
 from cometmq.client.lite_pull import AsyncLitePullConsumer
@@ -22,6 +24,7 @@ from cometmq.client.sync_consumers import LitePullConsumer, PushConsumer
 from cometmq.client.transactions import AsyncTransaction
 from cometmq.client.workers import Tasks, Threads
 from cometmq.errors import NotStarted, RemotingTimeout, TooManyRequests
+from cometmq.net import pool
 from cometmq.wire.codes import RequestCode
 
 COLOURS = [
@@ -100,6 +103,21 @@ def test_a_forked_child_gets_a_portal_of_its_own():
                 portal = Portal.enter()
                 code = 0 if portal.call(asyncio.sleep(0, 42)) == 42 else 2
                 portal.leave()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_child_of_a_fork_begins_also_where_a_thread_of_its_parent_was_just_beginning():
+    with closing(ScriptedPeer()) as peer, portal_room._lock, pool._pools_lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            code = 1
+            try:
+                with Producer("g", namesrv=peer.addr) as producer:
+                    producer.send(Message(TOPIC, b"x"))
+                code = 0
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -163,3 +163,13 @@ def _pass_on(done: asyncio.Future[T], outside: Future[T]) -> None:
         outside.set_exception(error)
     else:
         outside.set_result(done.result())
+
+
+def _forked() -> None:
+    """Another thread of the parent may have held the lock; it is not here to let it go."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -9,6 +9,7 @@ Java: NettyRemotingClient.channelTables
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -165,3 +166,13 @@ async def close_all() -> None:
     with _pools_lock:
         left = [pool for pool in _pools if pool.belongs_to(loop)]
     await asyncio.gather(*(pool.close() for pool in left))
+
+
+def _forked() -> None:
+    """Another thread of the parent may have held the lock; it is not here to let it go."""
+    global _pools_lock
+    _pools_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
