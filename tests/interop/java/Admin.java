@@ -69,11 +69,7 @@ public class Admin {
         producer.setSendMsgTimeout(30_000);
         producer.setMqClientApiTimeout(30_000);
         producer.start();
-        SendResult sent = null;
-        for (int i = 0; i < 8; i++) {
-            Message message = new Message(topic, "tag" + i % 2, "key" + i, ("body " + i).getBytes(StandardCharsets.UTF_8));
-            sent = producer.send(message, (queues, m, n) -> queues.get((Integer) n % queues.size()), i);
-        }
+        send(producer, topic, 0, 4);
         CountDownLatch left = new CountDownLatch(8);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("admin-group");
         consumer.setNamesrvAddr(namesrv);
@@ -85,10 +81,16 @@ public class Admin {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(30_000);
+        admin.setNamesrvAddr(namesrv);
+        admin.start();
+        settle(admin, topic, producer, consumer);
+        SendResult sent = send(producer, topic, 4, 8); // what is counted is told as long as a minute lasts
         if (!left.await(60, TimeUnit.SECONDS)) {
             throw new IllegalStateException("the consumer did not get its messages");
         }
-        settle(namesrv, topic, producer, consumer);
+        count(admin, topic, consumer);
+        admin.shutdown();
         String clientId = consumer.getDefaultMQPushConsumerImpl().getmQClientFactory().getClientId();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         System.setOut(PRINTED);
@@ -109,15 +111,22 @@ public class Admin {
         out.flush();
     }
 
+    /** Sends messages to one queue after the other; gives what came of the last. */
+    static SendResult send(DefaultMQProducer producer, String topic, int from, int to) throws Exception {
+        SendResult sent = null;
+        for (int i = from; i < to; i++) {
+            Message message = new Message(topic, "tag" + i % 2, "key" + i, ("body " + i).getBytes(StandardCharsets.UTF_8));
+            sent = producer.send(message, (queues, m, n) -> queues.get((Integer) n % queues.size()), i);
+        }
+        return sent;
+    }
+
     /** Waits until broker and clients are where they stay; both clients are hurried, as their timers may take 50 s. */
-    static void settle(String namesrv, String topic, DefaultMQProducer producer, DefaultMQPushConsumer consumer)
+    static void settle(DefaultMQAdminExt admin, String topic, DefaultMQProducer producer, DefaultMQPushConsumer consumer)
         throws Exception {
         String group = consumer.getConsumerGroup();
         String retry = MixAll.getRetryTopic(group);
         MQClientInstance client = consumer.getDefaultMQPushConsumerImpl().getmQClientFactory();
-        DefaultMQAdminExt admin = new DefaultMQAdminExt(30_000);
-        admin.setNamesrvAddr(namesrv);
-        admin.start();
         Set<MessageQueue> all = new HashSet<>();
         until("the consumer holds every queue of its topic and its retry queue", () -> {
             client.updateTopicRouteInfoFromNameServer(retry);
@@ -135,13 +144,21 @@ public class Admin {
             ConsumeStats told = admin.examineConsumeStats(group);
             return told.getOffsetTable().keySet().equals(all) && told.computeTotalDiff() == 0;
         });
-        String broker = client.findBrokerAddressInPublish(all.iterator().next().getBrokerName());
+    }
+
+    /** Waits until all that was sent is consumed and counted. */
+    static void count(DefaultMQAdminExt admin, String topic, DefaultMQPushConsumer consumer) throws Exception {
+        String group = consumer.getConsumerGroup();
+        until("the broker has stored that all is consumed", () -> {
+            consumer.getDefaultMQPushConsumerImpl().persistConsumerOffset();
+            return admin.examineConsumeStats(group).computeTotalDiff() == 0;
+        });
+        String broker = admin.examineTopicRouteInfo(topic).getBrokerDatas().get(0).selectBrokerAddr();
         until("the broker has counted what was sent and what was read", () -> {
             BrokerStatsData sent = admin.viewBrokerStatsData(broker, Stats.TOPIC_PUT_NUMS, topic);
             BrokerStatsData read = admin.viewBrokerStatsData(broker, Stats.GROUP_GET_NUMS, topic + "@" + group);
             return sent.getStatsMinute().getSum() > 0 && read.getStatsMinute().getSum() > 0;
         });
-        admin.shutdown();
     }
 
     /** Waits until the broker tells how long sends took: Apache's does once its first minute is over. */
