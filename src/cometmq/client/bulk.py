@@ -10,7 +10,7 @@ Java: DefaultMQProducer.send(Collection), ProduceAccumulator
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.client import validation
 from cometmq.client.delivery import UNTIL_DEADLINE
@@ -36,6 +36,17 @@ if TYPE_CHECKING:
 _ATTEMPT_S = 5.0
 _RUN = 32
 """How many messages without key go to one queue before the next one has its turn."""
+
+
+class _Share(NamedTuple):
+    """What one queue gets of a call, and where the call's results belong."""
+
+    queue: MessageQueue
+    indexes: list[int]
+    messages: list[Message]
+    results: list[SendResult | None]
+    retries: int
+    deadline: float
 
 
 class Bulk:
@@ -124,8 +135,8 @@ class Bulk:
             plan = await self._plan(messages, deadline, is_spread=is_spread)
             errors = await asyncio.gather(
                 *(
-                    self._share(places, queue, indexes, messages, results, retries, deadline)
-                    for queue, indexes in plan.items()
+                    self._send(_Share(queue, at, messages, results, retries, deadline), places)
+                    for queue, at in plan.items()
                 )
             )
         finally:
@@ -175,37 +186,22 @@ class Bulk:
                     raise
                 await asyncio.sleep(0.5)
 
-    async def _share(
-        self,
-        places: Places,
-        queue: MessageQueue,
-        indexes: list[int],
-        messages: list[Message],
-        results: list[SendResult | None],
-        retries: int,
-        deadline: float,
-    ) -> CometError | None:
+    async def _send(self, share: _Share, places: Places) -> CometError | None:
         """Send one queue's share, after what came first of its keys; its first error, if any."""
-        keys = _keys_of(messages[index] for index in indexes)
+        keys = _keys_of(share.messages[index] for index in share.indexes)
         try:
-            await places.wait(keys, deadline)
-            return await self._queue(queue, indexes, messages, results, retries, deadline)
+            await places.wait(keys, share.deadline)
+            async with self._lanes.enter(share.queue, share.deadline):
+                await self._frames(share)
         except CometError as error:
             return error
         finally:
             places.leave(keys)
+        return None
 
-    async def _queue(
-        self,
-        queue: MessageQueue,
-        indexes: list[int],
-        messages: list[Message],
-        results: list[SendResult | None],
-        retries: int,
-        deadline: float,
-    ) -> CometError | None:
-        """Send one queue's share frame by frame; stops at the first error and returns it."""
-
+    async def _frames(self, share: _Share) -> None:
+        """Send a share frame by frame; stops at the first error, which it raises."""
+        queue, indexes, messages, results, retries, deadline = share
         may_move = len(indexes) <= FRAME_MESSAGES_MAX and not any(
             messages[index].sharding_key for index in indexes
         )
@@ -216,18 +212,13 @@ class Bulk:
             queues = await self._queues(queue.topic, deadline)
             return self._choice.in_turn(queue.topic, queues, failed_broker)
 
-        try:
-            async with self._lanes.enter(queue, deadline):
-                at = 0
-                while at < len(indexes):
-                    part = indexes[at : at + FRAME_MESSAGES_MAX]
-                    found = await self._next(messages, part, choose, retries, deadline)
-                    for index, result in zip(part, found, strict=False):
-                        results[index] = result
-                    at += len(found)
-        except CometError as error:
-            return error
-        return None
+        at = 0
+        while at < len(indexes):
+            part = indexes[at : at + FRAME_MESSAGES_MAX]
+            found = await self._next(messages, part, choose, retries, deadline)
+            for index, result in zip(part, found, strict=False):
+                results[index] = result
+            at += len(found)
 
     async def _next(
         self,
