@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cometmq.client.outgoing import Outgoing, send_request
 from cometmq.model.queue import MessageQueue
-from cometmq.wire import batch
+from cometmq.wire import batch, send_answer
 from cometmq.wire.command import Command, response
 from cometmq.wire.frame import FrameDecoder
 from cometmq.wire.headers.send import SendMessageResponseHeader
@@ -16,6 +16,14 @@ from cometmq.wire.send_answer import LENGTHS_MAX, SendAnswers
 from cometmq.wire.send_form import SendForm, batch_body
 
 KEY = "A" * 32
+
+
+@pytest.fixture(autouse=True)
+def as_it_was(monkeypatch):
+    """Undo what a test changes."""
+    monkeypatch.setattr(send_answer, "RUN_LEAST", send_answer.RUN_LEAST)
+
+
 text = st.text(min_size=1, max_size=20)
 number = st.integers(0, 2**31 - 1)
 
@@ -78,13 +86,17 @@ def told(answers, data, *wanted):
     st.lists(
         st.tuples(number, st.integers(0, 99) | st.just(3), st.integers(0, 2**60) | st.just(7)),
         min_size=2,
-        max_size=24,
+        max_size=12,
         unique_by=lambda one: one[0],
     ),
     st.sampled_from([None, "AC11" * 8]),
     st.booleans(),
+    st.sampled_from([2, 100]),
 )
-def test_answers_cut_by_their_shape_say_what_the_decoder_says(values, transaction_id, learn):
+def test_answers_cut_by_their_shape_say_what_the_decoder_says(
+    values, transaction_id, learn, run_least
+):
+    send_answer.RUN_LEAST = run_least
     answers = SendAnswers()
     commands = [answer(*one, transaction_id=transaction_id) for one in values]
     for command in commands[: len(commands) if learn else 1]:
@@ -96,6 +108,23 @@ def test_answers_cut_by_their_shape_say_what_the_decoder_says(values, transactio
     assert taken == sum(len(command.encode()) for command in commands[: len(found)])
     if learn:
         assert len(found) == len(values)
+
+
+@pytest.mark.parametrize("odd_at", [0, 5, 29])
+def test_of_many_answers_those_before_an_odd_one_are_told(odd_at):
+    answers = SendAnswers()
+    good = [answer(opaque, 2, 3) for opaque in range(100, 130)]
+    answers.learn(header_of(good[0]), good[0])
+    frames = [one.encode() for one in good]
+    assert len(told(answers, b"".join(frames), *range(100, 130))[0]) == 30
+    for before, after in ((b'"code":0', b'"code":1'), (b'"queueId":"2"', b'"queueId":"x"')):
+        odd = frames.copy()
+        odd[odd_at] = odd[odd_at].replace(before, after)
+        for _ in range(2):  # together, and the next time one by one
+            found, taken = told(answers, b"".join(odd), *range(100, 130))
+            assert len(found) in {0, odd_at}  # the decoder takes over wherever it stops
+            assert taken == sum(map(len, frames[: len(found)]))
+    assert len(told(answers, b"".join(frames), *range(100, 120))[0]) == 20
 
 
 def test_what_is_not_a_plain_success_is_left_to_the_decoder():

@@ -10,7 +10,7 @@ Java: none; SendMessageResponseHeader is decoded each time.
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import pairwise, repeat
 from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 LENGTHS_MAX = 256
 """Header lengths that are kept for one connection; at one more all are forgotten."""
-RUN_LEAST = 8
-"""So many answers and more are read together."""
+RUN_LEAST = 24
+"""So many answers and more are read together; below it that is dearer (at 8 by a quarter)."""
 ALONE_NEXT = 16
 """After answers of several layouts so many chunks are read one by one."""
 PER_LENGTH_MAX = 8
@@ -164,20 +164,22 @@ class _Layout:
             map(_queue_id, queues),
             map(int, offsets),
             map(bytes.decode, msg_ids),
-            [one.decode() or None for one in transactions],
+            map(bytes.decode, transactions) if transactions[0] else repeat(None),
             strict=False,
         )
         return zip(map(int, opaques), said, strict=False)
 
-    def _each(self, data: memoryview) -> Iterator[tuple[int, SendAnswer]]:
+    def _each(self, data: memoryview) -> list[tuple[int, SendAnswer]]:
         """The same, one after the other."""
-        fixed, values_of = self.fixed, self.values_of
+        fixed, values_of, found = self.fixed, self.values_of, []
         for pieces in self.cut.iter_unpack(data):
             if pieces[::2] != fixed:
-                return
+                break
             opaque, queue, offset, msg_id, transaction = values_of(pieces)
-            text = transaction.decode() or None
-            yield int(opaque), (_queue_id(queue), int(offset), msg_id.decode(), text)
+            text = transaction.decode() if transaction else None
+            said = _queue_id(queue), int(offset), msg_id.decode(), text
+            found.append((int(opaque), said))
+        return found
 
 
 def _spans(header: bytes) -> Iterator[tuple[int, int] | None]:
