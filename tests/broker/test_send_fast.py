@@ -299,7 +299,7 @@ values = st.one_of(
 pairs = st.lists(st.tuples(names, values), max_size=5)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(given_pairs=pairs, unique=st.integers(-1, 5), end=st.sampled_from(["", "\x02", "\x02\x02"]))
 @example(given_pairs=[("XCLUSTER", "x"), ("TRACE_ON", "a")], unique=0, end="")
 def test_any_properties_are_stored_and_answered_the_same_on_both_ways(

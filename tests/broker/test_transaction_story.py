@@ -215,7 +215,6 @@ class PowerStory(Story):
 BOUNDS = settings(
     max_examples=8,
     stateful_step_count=25,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 Story.TestCase.settings = PowerStory.TestCase.settings = BOUNDS

@@ -129,7 +129,7 @@ def test_a_level_whose_disk_fails_does_not_hold_up_the_others(cold: Cold) -> Non
             await client.send("T", b"on the bad part", properties={"DELAY": "1"})
             for _ in range(5):
                 await client.send("T", bytes(60_000))
-            for number in range(640):
+            for number in range(1280):
                 await client.send("T", b"%d" % number, properties={"DELAY": "2"})
         async with cold.broker(asleep=True, message_delay_level="1s 1s") as rig:
             fetch, refused = rig.broker.store.aside.fetch, []
@@ -142,8 +142,8 @@ def test_a_level_whose_disk_fails_does_not_hold_up_the_others(cold: Cold) -> Non
                 await fetch(missing)
 
             rig.broker.store.aside.fetch = failing  # type: ignore[method-assign]
-            async with asyncio.timeout(6):  # ten bursts of 64, none of them after a second of rest
-                while rig.broker.state.delays.delivered < 640:
+            async with asyncio.timeout(15):  # 20 bursts of 64, none after a second of rest
+                while rig.broker.state.delays.delivered < 1280:
                     await asyncio.sleep(0.01)
             assert refused
 

@@ -246,5 +246,5 @@ class AnyHistory(RuleBasedStateMachine):
             assert set(names) <= set(known)
 
 
-AnyHistory.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+AnyHistory.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 TestAnyHistory = AnyHistory.TestCase

@@ -88,7 +88,7 @@ def test_frames_behind_a_malformed_one_are_not_looked_at() -> None:
     run(story())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 200), max_size=8), st.binary(max_size=300))
 def test_however_the_stream_is_cut_the_answers_are_the_same(cuts: list[int], body: bytes) -> None:
     stream = b"".join(request(ECHO, opaque, body=body).encode() for opaque in (1, 2, 3))

@@ -82,7 +82,7 @@ class Lanes(RuleBasedStateMachine):
 
 
 TestLanes = Lanes.TestCase
-TestLanes.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestLanes.settings = settings(max_examples=100, stateful_step_count=50)
 
 
 def test_one_key_that_rests_holds_up_nobody_else():

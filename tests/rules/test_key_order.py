@@ -268,7 +268,7 @@ class Order(RuleBasedStateMachine):
 
 
 TestOrder = Order.TestCase
-TestOrder.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestOrder.settings = settings(max_examples=100, stateful_step_count=50)
 
 
 def test_a_key_stuck_for_an_hour_holds_back_its_queue_at_the_span_and_no_further():

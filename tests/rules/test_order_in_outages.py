@@ -397,4 +397,4 @@ def ended_well(sent: Sent) -> None:
 
 
 TestOrderInOutages = OrderInOutages.TestCase
-TestOrderInOutages.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestOrderInOutages.settings = settings(max_examples=100, stateful_step_count=40)

@@ -102,7 +102,7 @@ class Window(RuleBasedStateMachine):
 
 
 TestWindow = Window.TestCase
-TestWindow.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestWindow.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 @pytest.mark.parametrize("count", [3, 5])

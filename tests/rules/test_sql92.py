@@ -7,7 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import BadFilter
@@ -74,7 +74,6 @@ def test_a_long_row_of_conditions_is_not_deep() -> None:
     assert parse(text).matches({"a": "1199"}.get) is True
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab'15.0eEL<>=()-+/* \n,$ANDORTINULSBEW", max_size=60))
 def test_any_text_is_a_filter_or_is_refused(text: str) -> None:
     try:
@@ -84,7 +83,6 @@ def test_any_text_is_a_filter_or_is_refused(text: str) -> None:
     assert found.matches({"a": "1", "b": "x"}.get) in (True, False)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_not_of_a_filter_is_its_negation_where_both_have_a_verdict(seed: int) -> None:
     (text,) = drawn(seed, 1)

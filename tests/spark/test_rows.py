@@ -220,7 +220,7 @@ RECORDS = st.lists(
 
 
 @given(RECORDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_columns_say_what_decoding_one_by_one_says(
     drawn: list[tuple[bytes, dict[str, str], bool, int, str]],
 ) -> None:
@@ -254,7 +254,7 @@ def test_columns_say_what_decoding_one_by_one_says(
 
 
 @given(st.binary(max_size=300), st.integers(0, 400), st.integers(0, 255))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_damaged_body_gives_rows_or_a_protocol_error(noise: bytes, at: int, value: int) -> None:
     data = bytearray(b"".join(record(0, n, pairs={"TAGS": "A"}) for n in range(3)))
     data[at % len(data)] = value

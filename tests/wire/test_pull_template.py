@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import BadHeader, ProtocolError
@@ -145,7 +145,6 @@ def test_who_never_pulls_alike_is_not_learned_from_for_a_while():
 numbers = st.integers(0, 10**19).map(str) | st.text("0123456789-+ .e", max_size=6)
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.builds(
@@ -171,7 +170,6 @@ def test_a_match_equals_the_decode(headers):
         templates.see(header)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=8), st.integers(0, 400), st.integers(0, 8))
 def test_no_damage_to_a_known_header_is_taken_for_something_else(new, at, width):
     templates = known(pull())

@@ -1,6 +1,6 @@
 """Frames matched together say what each of them says alone, and end where they end."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.wire.frame import FrameDecoder, encode_frame
@@ -99,7 +99,6 @@ def test_no_damage_to_a_frame_is_taken_for_something_else():
                 assert_is_whole(run, chunk)
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         sends
@@ -124,7 +123,6 @@ def test_whatever_is_taken_together_says_what_the_decoder_says(headers, bodies, 
         at += 8 + len(frame.header) + len(frame.body)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.builds(like, st.integers(0, 99)) | sends, min_size=2, max_size=8),
     st.integers(0, 40),

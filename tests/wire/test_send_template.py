@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import ProtocolError
@@ -343,7 +343,6 @@ sends = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(sends, max_size=30))
 def test_whatever_is_recognised_says_what_the_decoder_says(headers):
     templates = SendTemplates()
@@ -353,7 +352,6 @@ def test_whatever_is_recognised_says_what_the_decoder_says(headers):
             assert_says_the_same(fields, header)
 
 
-@settings(deadline=None)
 @given(st.lists(sends, min_size=1, max_size=6), st.data())
 def test_no_forgery_of_a_learned_header_is_taken_for_something_else(headers, data):
     templates = SendTemplates()
