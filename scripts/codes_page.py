@@ -145,6 +145,7 @@ are of the last minute that is over, and of the first as far as it is; Apache's 
 its first minute. Puts are counted by message and timed by turn of the loop: all that arrive
 together count from the first of them until they may be answered, with SYNC_FLUSH the flush
 included. `putMessageFailedTimes` are messages that were refused by the store or lost.
+`dispatchBehindBytes` is how much of the log the key index has yet to take in.
 
 **Figures (315)** are of the last minute (samples every 10 s), hour (10 min) and day (1 h). Kept are
 `TOPIC_PUT_NUMS` and `TOPIC_PUT_SIZE` by topic; `GROUP_GET_NUMS`, `GROUP_GET_SIZE`,

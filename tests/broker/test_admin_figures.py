@@ -99,6 +99,29 @@ def test_pulls_and_the_time_of_puts_are_told_as_measured(tmp_path: Path) -> None
     run(story())
 
 
+def test_how_far_the_key_index_is_behind_the_log_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as rig:
+            client, store = await rig.client(), rig.broker.store
+
+            async def behind() -> int:
+                answer = await client.call(Code.GET_BROKER_RUNTIME_INFO)
+                return int(decode_kv_table(answer.body)["dispatchBehindBytes"])
+
+            await client.send("T")
+            await store.lookup.catch_up()
+            assert await behind() == 0
+            store._index.is_paused = True
+            start = store.max_phy_offset
+            await client.send("T")
+            assert await behind() == store.max_phy_offset - start > 0
+            store._index.is_paused = False
+            await store.lookup.catch_up()
+            assert await behind() == 0
+
+    run(story())
+
+
 def test_the_contents_of_a_queue_are_told(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as rig:

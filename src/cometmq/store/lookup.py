@@ -62,6 +62,11 @@ class Lookup:
         self._shown_end, self._now_ms = shown_end, now_ms
         self._is_warm = False
 
+    @property
+    def behind_bytes(self) -> int:
+        """How much of the log readers may see and the index has not taken in yet."""
+        return max(0, self._shown_end() - self._index.position) if self._index.is_enabled else 0
+
     async def keep_up(self) -> None:
         """Index what readers may see, a helping each turn of the loop; one who calls is enough.
 
