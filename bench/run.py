@@ -239,7 +239,7 @@ def machine(cores: Cores, why_python: str | None) -> str:
             f"date       {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, commit {commit}",
             f"machine    {model or platform.processor()}, {platform.system()} {platform.release()}",
             f"python     {' '.join(build)}",
-            f"pinning    {pinned if cores.server >= 0 else 'none: one core only'}",
+            f"pinning    {pinned if cores.server >= 0 else 'none'}",
             f"generator  {'C' if not why_python else f'Python, which is slower: {why_python}'}",
         ]
     )
