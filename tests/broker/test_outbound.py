@@ -339,6 +339,51 @@ def test_of_two_brokers_told_at_once_one_makes_a_topic_in_global_order(
     run(story())
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_topic_that_got_messages_while_others_were_asked_is_not_withdrawn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, when: str
+) -> None:
+    wanted = {"defaultTopic": "TBW102", "perm": "6", "topicFilterType": "SINGLE_TAG"}
+    wanted |= {"topicSysFlag": "0", "readQueueNums": "1", "writeQueueNums": "1", "order": "true"}
+    code = RequestCode.UPDATE_AND_CREATE_TOPIC
+
+    async def story() -> None:
+        server = await name_server()
+        async with (
+            running(tmp_path / "a", broker_name="a", namesrv_addr=server.address) as first,
+            running(tmp_path / "b", broker_name="b") as second,
+        ):
+            one, two = await first.client(), await second.client()
+            answer = await one.call(code, topic="T", attributes="+comet.order=global", **wanted)
+            assert answer.code == 0, answer
+            outbound, topics = second.broker._outbound, second.broker.state.topics
+            look, heard = outbound.global_order_at, outbound.heard
+
+            async def looked(*args: Any) -> Any:  # of name servers it knows none yet
+                outbound.global_order_at = look
+                found = await look(*args)
+                if when == "before":
+                    assert (await two.send("T", queue_id=0)).code == 0
+                return found
+
+            async def told(*_: Any) -> bool:
+                outbound.heard = heard
+                if when == "after":
+                    assert (await two.send("T", queue_id=0)).code == 0
+                outbound._name_servers = (server.address,)
+                return True
+
+            outbound.global_order_at, outbound.heard = looked, told
+            answer = await two.call(code, topic="T", **wanted)
+            assert (await two.pull("T", queue_id=0)).code == ResponseCode.SUCCESS
+            assert topics.get("T") is not None
+            assert "one order on the broker a" in (answer.remark or "") or when == "before"
+            assert "got messages already" in caplog.text or when == "before"
+        await server.stop()
+
+    run(story())
+
+
 def test_of_many_new_topics_a_name_server_that_is_away_is_asked_about_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,6 +7,7 @@ Java: AdminBrokerProcessor (updateAndCreateTopic and its like), TopicAttributes.
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ from cometmq.wire.headers.admin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from cometmq.broker.offsets import Offsets
     from cometmq.broker.outbound import Elsewhere, Outbound
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from cometmq.net.peer import Peer
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
+
+log = logging.getLogger(__name__)
 
 QUEUES_MAX = 65_536
 """Queues of one topic on one broker."""
@@ -208,7 +211,9 @@ class TopicRequests:
         alone = {name for name, config in new.items() if is_in_global_order(config)}
         if found := await outbound.global_order_at(new, alone):
             raise _is_elsewhere(found)
-        for config in shaped():
+        configs = shaped()
+        new = {name: one for name, one in new.items() if topics.get(name) is None}
+        for config in configs:
             topics.put(config)
         looks = 0
         while new and await outbound.heard():
@@ -216,11 +221,23 @@ class TopicRequests:
                 return
             looks += 1
             if looks == _LOOKS or found.topic not in alone or not self._goes_first(found):
-                for name in new:
-                    topics.delete(name)
+                self._withdraw(new)
                 await topics.keep.saved()
                 raise _is_elsewhere(found)
             await asyncio.sleep(_LOOK_S)
+
+    def _withdraw(self, made: Iterable[str]) -> None:
+        """Take back topics that were just made, but for those that got messages meanwhile."""
+        used = self._store.deletion.topics()
+        for name in made:
+            if name not in used:
+                self._topics.delete(name)
+            else:
+                log.warning(
+                    "the topic %s stays though another broker has it and one of them is in global "
+                    "order: it got messages already; delete it on one of the two",
+                    name,
+                )
 
     def _goes_first(self, found: Elsewhere) -> bool:
         """Whether the other one should withdraw, of two that make a topic at the same time."""
