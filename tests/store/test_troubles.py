@@ -306,3 +306,19 @@ def test_ten_thousand_queues_live_under_a_small_limit_of_open_files(tell):
         assert open_fds() < 150
 
     tell(story)
+
+
+def test_a_deletion_that_was_taken_back_stays_so_after_a_stop_that_follows_at_once(tell, disk):
+    async def story(shop):
+        store = shop.open()
+        await shop.put(b"kept", topic="T")
+        await store.deletion.begin({"T"})
+        disk.sync_error = OSError(errno.EIO, "the disk is in trouble")
+        await store.deletion.take_back({"T"})
+        disk.sync_error = None
+        await shop.stop()
+        store = shop.open()
+        assert store.deletion.unfinished() == [], "the broker would delete it now"
+        assert shop.bodies("T") == [b"kept"]
+
+    tell(story)

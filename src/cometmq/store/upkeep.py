@@ -112,11 +112,12 @@ class Upkeep:
         deletions = self._queues.deletions
         if deletions.is_stale:
             deletions.is_stale = False  # before: it may go stale again while this is written
+            is_on = False
             try:
                 await run(self._worker, deletions.writing())
-            except OSError:
-                deletions.is_stale = True
-                raise
+                is_on = True
+            finally:
+                deletions.is_stale = deletions.is_stale or not is_on
 
     def deletion_of(self, topic: str) -> Deletion:
         """What recovery must know of a topic that is deleted now."""
@@ -162,6 +163,9 @@ class Upkeep:
 
     def vouch_now(self) -> None:
         """Write and flush the queues and move the checkpoint here and now; the log is flushed."""
+        if self._queues.deletions.is_stale:  # else a topic that was to stay goes at the next start
+            self._queues.deletions.writing()()
+            self._queues.deletions.is_stale = False
         self._queues.spill_all()
         self._queues.flush_all()
         self._index.flush_now()
