@@ -123,6 +123,7 @@ public class Scenario {
 
     static void push() throws Exception {
         CountDownLatch left = new CountDownLatch(8);
+        CountDownLatch again = new CountDownLatch(1);
         AtomicBoolean refused = new AtomicBoolean();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("scenario-push");
         consumer.setNamesrvAddr(namesrv);
@@ -130,9 +131,11 @@ public class Scenario {
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setUseHeartbeatV2(true);
         consumer.setHeartbeatBrokerInterval(2_000);
+        consumer.setPollNameServerInterval(1_000);
         consumer.subscribe(TOPIC, "A || B || C");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             messages.forEach(each -> left.countDown());
+            messages.stream().filter(each -> each.getReconsumeTimes() > 0).forEach(each -> again.countDown());
             if (refused.compareAndSet(false, true)) {
                 context.setDelayLevelWhenNextConsume(1);
                 return ConsumeConcurrentlyStatus.RECONSUME_LATER;
@@ -141,6 +144,7 @@ public class Scenario {
         });
         consumer.start();
         say("push", () -> left.await(60, TimeUnit.SECONDS));
+        say("push again", () -> again.await(60, TimeUnit.SECONDS));
         Thread.sleep(7_000);
         consumer.shutdown();
     }
@@ -261,6 +265,7 @@ public class Scenario {
         consumer.setHeartbeatBrokerInterval(2_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPullInterval(0);
+        CountDownLatch answered = new CountDownLatch(1);
         consumer.subscribe("ScenarioAsk", "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt each : messages) {
@@ -269,12 +274,15 @@ public class Scenario {
                 } catch (Exception problem) {
                     System.out.println("SAID answer: " + problem.getClass().getSimpleName());
                 }
+                answered.countDown();
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
         Thread.sleep(3_000);
         say("request", () -> new String(producer.request(message("ScenarioAsk", "Q", "q", "question"), 20_000).getBody(), StandardCharsets.UTF_8));
+        // The question may be answered before the broker's word about the answer has come back.
+        answered.await(10, TimeUnit.SECONDS);
         consumer.shutdown();
         answerer.shutdown();
     }
