@@ -1,6 +1,7 @@
 """The real files, lock, worker and background tasks."""
 
 import asyncio
+import os
 import shutil
 import subprocess
 
@@ -107,6 +108,14 @@ def test_background_work_goes_on_after_an_error_and_ends_when_stopped(caplog):
     asyncio.run(story())
     assert "ValueError: once" in caplog.text
     assert "test: work" in caplog.text
+
+
+def test_a_file_cut_short_while_it_is_opened_is_an_error_that_workers_pass_on(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(os, "ftruncate", lambda fd, size: None)
+    with pytest.raises(OSError, match="cannot be mapped"):
+        SystemFiles().open(tmp_path / "file", 4096, mapped=True)
 
 
 def test_the_clock_and_the_memory_are_plausible():

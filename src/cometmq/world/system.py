@@ -135,6 +135,9 @@ class MappedFile(PlainFile):
         except OSError:
             os.close(self._fd)
             raise
+        except ValueError as problem:  # cut short by another thread since its size was looked at
+            os.close(self._fd)
+            raise OSError(errno.EIO, f"{path} cannot be mapped: {problem}") from problem
 
     def read(self, at: int, length: int) -> bytes:
         """Copy bytes out; fewer come back past the end."""
