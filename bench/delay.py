@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass
 
 from cometmq.net.channel import Channel, connect
-from cometmq.wire import properties, stored
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from messages import pull_header, send_header

@@ -10,15 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cometmq.client.admin import AsyncAdmin
-    from cometmq.client.choice import by_hash
-    from cometmq.client.handlers import RetryLater
-    from cometmq.client.lite_pull import AsyncLitePullConsumer
-    from cometmq.client.producer import AsyncProducer
-    from cometmq.client.push_consumer import AsyncPushConsumer
-    from cometmq.client.sinks import TableSink
-    from cometmq.client.sync import Admin, Producer
-    from cometmq.client.sync_consumers import LitePullConsumer, PushConsumer
+    from cometmq.client.admin.async_admin import AsyncAdmin
+    from cometmq.client.blocking.consumers import LitePullConsumer, PushConsumer
+    from cometmq.client.blocking.producer_and_admin import Admin, Producer
+    from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
+    from cometmq.client.failures.table_sink import TableSink
+    from cometmq.client.handling.handler_call import RetryLater
+    from cometmq.client.polling.async_lite_pull_consumer import AsyncLitePullConsumer
+    from cometmq.client.producer.async_producer import AsyncProducer
+    from cometmq.client.producer.queue_selector import by_hash
     from cometmq.errors import (
         BrokerError,
         ClientError,
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from cometmq.model.selector import MessageSelector
-    from cometmq.rules.breaker import BreakerLimits
+    from cometmq.rules.circuit_breaker import BreakerLimits
     from cometmq.rules.failure_policy import FailurePolicy, OnFailure
-    from cometmq.rules.flow import FlowLimits
+    from cometmq.rules.flow_control import FlowLimits
 
 __version__ = "0.1.0"
 
@@ -91,43 +91,43 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Admin": "client.sync",
-    "AsyncAdmin": "client.admin",
-    "AsyncLitePullConsumer": "client.lite_pull",
-    "AsyncProducer": "client.producer",
-    "AsyncPushConsumer": "client.push_consumer",
+    "Admin": "client.blocking.producer_and_admin",
+    "AsyncAdmin": "client.admin.async_admin",
+    "AsyncLitePullConsumer": "client.polling.async_lite_pull_consumer",
+    "AsyncProducer": "client.producer.async_producer",
+    "AsyncPushConsumer": "client.consumer.async_push_consumer",
     "BlockedQueue": "model.results",
-    "BreakerLimits": "rules.breaker",
+    "BreakerLimits": "rules.circuit_breaker",
     "BrokerError": "errors",
     "ClientError": "errors",
     "CometError": "errors",
     "ConsumeFrom": "model.results",
     "ConsumeStatus": "model.results",
     "FailurePolicy": "rules.failure_policy",
-    "FlowLimits": "rules.flow",
+    "FlowLimits": "rules.flow_control",
     "InvalidMessage": "errors",
-    "LitePullConsumer": "client.sync_consumers",
+    "LitePullConsumer": "client.blocking.consumers",
     "Message": "model.message",
     "MessageExt": "model.message",
     "MessageQueue": "model.queue",
     "MessageSelector": "model.selector",
     "OnFailure": "rules.failure_policy",
     "PartlySent": "errors",
-    "Producer": "client.sync",
+    "Producer": "client.blocking.producer_and_admin",
     "PullResult": "model.results",
     "PullStatus": "model.results",
-    "PushConsumer": "client.sync_consumers",
+    "PushConsumer": "client.blocking.consumers",
     "RemotingError": "errors",
     "RemotingTimeout": "errors",
-    "RetryLater": "client.handlers",
+    "RetryLater": "client.handling.handler_call",
     "RouteNotFound": "errors",
     "SendResult": "model.results",
     "SendStatus": "model.results",
     "SettingsError": "errors",
     "TransactionResult": "model.results",
     "TransactionState": "model.results",
-    "TableSink": "client.sinks",
-    "by_hash": "client.choice",
+    "TableSink": "client.failures.table_sink",
+    "by_hash": "client.producer.queue_selector",
 }
 
 

@@ -12,10 +12,10 @@ from abc import ABC, abstractmethod
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from cometmq.client.arguments import check_function, check_whole
-from cometmq.client.handlers import RetryLater
-from cometmq.client.sync import Producer as _Producer
-from cometmq.client.sync_consumers import PushConsumer as _PushConsumer
+from cometmq.client.blocking.consumers import PushConsumer as _PushConsumer
+from cometmq.client.blocking.producer_and_admin import Producer as _Producer
+from cometmq.client.handling.handler_call import RetryLater
+from cometmq.client.session.argument_checks import check_function, check_whole
 from cometmq.errors import ClientError
 from cometmq.model import results
 from cometmq.model.message import Message as _Message

@@ -11,7 +11,8 @@ from cometmq.model.subscription import ConsumerData, HeartbeatData, Subscription
 from cometmq.net.channel import Channel, connect
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.store import StoreSettings
-from cometmq.wire import properties, stored
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, request
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from pathlib import Path
 
+    from cometmq.runtime.ports import Files
     from cometmq.wire.headers.base import Header
-    from cometmq.world.ports import Files
 
 TIMEOUT_S = 10.0
 SMALL_STORE = StoreSettings(

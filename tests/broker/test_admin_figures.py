@@ -320,7 +320,7 @@ def test_a_group_is_kept_from_a_topic_until_it_is_let_again(tmp_path: Path) -> N
 def test_what_groups_may_not_read_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cometmq.broker.groups.FORBIDDEN_MAX", 2)
+    monkeypatch.setattr("cometmq.broker.groups.consumer_groups.FORBIDDEN_MAX", 2)
 
     async def story() -> None:
         async with running(tmp_path) as rig:

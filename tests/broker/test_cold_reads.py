@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from broker.rig import Rig
-    from cometmq.store.file_row import NotInMemory
+    from cometmq.store.log.mapped_file_queue import NotInMemory
 
 COUNT = 100
 ROOT = Path("/store")

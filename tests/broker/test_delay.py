@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.rig import SMALL_STORE, Client, Rig, properties_of, records, run, running
+from cometmq.runtime.system import SystemClock
 from cometmq.store.results import Draft
-from cometmq.wire import properties, stored
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
 from cometmq.wire.codes import ResponseCode
-from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cometmq.wire.stored import Stored
+    from cometmq.wire.log_record import Stored
 
 SHORT = {"message_delay_level": "1s 2s 1h"}
 

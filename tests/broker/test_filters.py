@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.rig import Client, Rig, pull_header, records, run, running
-from cometmq.broker.consumer_filters import ConsumerFilters, ReadyFilters
+from cometmq.broker.messages.consumer_filters import ConsumerFilters, ReadyFilters
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
 from cometmq.rules.sql92 import LENGTH_MAX, Filter, parse
-from cometmq.store.file_row import NotInMemory
+from cometmq.runtime.system import SystemFiles
 from cometmq.store.json_file import JsonFile
+from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import Judge
 from cometmq.wire.bodies.heartbeat import CheckClient, encode_check_client, encode_heartbeat
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, request
-from cometmq.world.system import SystemFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -361,7 +361,7 @@ def test_a_long_filter_is_read_in_a_thread_and_then_filters(
         readers.append(threading.current_thread().name)
         return parse(expression)
 
-    monkeypatch.setattr("cometmq.broker.consumer_filters.parse", noted)
+    monkeypatch.setattr("cometmq.broker.messages.consumer_filters.parse", noted)
     wide = "n IN (" + ", ".join(f"'{number}'" for number in range(1, 1000)) + ")"
 
     async def story() -> None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.rig import Rig, new_broker, run
-from cometmq.broker.keep import Keep
+from cometmq.broker.cluster.table_writer import Keep
 from cometmq.errors import Reject
 from cometmq.model.group import SubscriptionGroupConfig
+from cometmq.runtime.system import SystemFiles
 from cometmq.store.json_file import JsonFile
 from cometmq.wire.bodies.group import encode_group_config
 from cometmq.wire.codes import RequestCode, ResponseCode
-from cometmq.world.system import SystemFiles
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.rig import Client, run, running
-from cometmq.broker.locks import QueueLocks
+from cometmq.broker.groups.queue_locks import QueueLocks
 from cometmq.model.queue import MessageQueue
 from cometmq.wire.bodies.lock import LockRequest, decode_locked, encode_lock_request
 from cometmq.wire.codes import RequestCode

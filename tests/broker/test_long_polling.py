@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.rig import Client, Rig, pull_header, records, run, running
-from cometmq.broker.holds import HOLDS_PER_QUEUE_MAX
+from cometmq.broker.messages.held_pulls import HOLDS_PER_QUEUE_MAX
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, request
 

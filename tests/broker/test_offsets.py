@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.rig import SMALL_STORE, Client, run, running
-from cometmq.broker.offsets import NONE, Offsets
+from cometmq.broker.groups.consumer_offsets import NONE, Offsets
+from cometmq.runtime.system import SystemFiles
 from cometmq.store.json_file import JsonFile
 from cometmq.wire.bodies.offset import decode_reset_offset
 from cometmq.wire.codes import RequestCode, ResponseCode
-from cometmq.world.system import SystemFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

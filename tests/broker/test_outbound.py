@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from broker.rig import Rig
     from cometmq.model.route import TopicRouteData
-    from cometmq.net.edge import Handler
+    from cometmq.net.dispatcher import Handler
     from cometmq.net.peer import Peer
     from cometmq.wire.command import Command
 

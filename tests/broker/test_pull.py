@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.rig import Rig, heartbeat, properties_of, records, run, running, subscription
-from cometmq.broker.outcome import CODE_OF_GET, CODE_OF_PUT, REMARK_OF_PUT
+from cometmq.broker.messages.status_codes import CODE_OF_GET, CODE_OF_PUT, REMARK_OF_PUT
 from cometmq.model.subscription import MessageModel
 from cometmq.store.results import GetStatus, PutStatus
 from cometmq.wire.bodies.heartbeat import encode_heartbeat

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.rig import SMALL_STORE, Client, Rig, records, run, running
-from cometmq.broker import pull_fast
+from cometmq.broker.messages import pull_fast_path as pull_fast
 from cometmq.net.peer import JOINED_BYTES_MAX
-from cometmq.store.file_row import NotInMemory
+from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.wire.command import Command
-    from cometmq.wire.stored import Stored
+    from cometmq.wire.log_record import Stored
 
 SHORT = {"message_delay_level": "1s 1s 1s 1s 1s"}
 RETRY, DEAD = "%RETRY%CG", "%DLQ%CG"

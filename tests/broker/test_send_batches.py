@@ -9,8 +9,9 @@ import pytest
 
 from broker.rig import Rig, run, running, send_header
 from cometmq.settings.store import StoreSettings
-from cometmq.store.lane import Lane
-from cometmq.wire import batch, properties, stored
+from cometmq.store.log.record_template import Lane
+from cometmq.wire import batch, properties
+from cometmq.wire import log_record as stored
 from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:

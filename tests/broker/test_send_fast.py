@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from broker.rig import Client, Rig, records, run, running, send_header
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.settings.store import StoreSettings
-from cometmq.wire import properties, stored
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
 from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:

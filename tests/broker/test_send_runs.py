@@ -11,8 +11,9 @@ import pytest
 
 from broker.rig import Rig, run, running, send_header
 from cometmq.settings.store import StoreSettings
-from cometmq.store.lane import Lane
-from cometmq.wire import properties, stored
+from cometmq.store.log.record_template import Lane
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import Command, request
 from cometmq.wire.frame import FrameDecoder

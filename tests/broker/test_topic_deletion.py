@@ -13,9 +13,9 @@ import pytest
 from broker.rig import Client, Rig, new_broker, run
 from broker.test_crash import Process, client_of
 from cometmq.errors import RemotingError
+from cometmq.runtime.system import SystemFiles
 from cometmq.settings.store import StoreSettings
 from cometmq.wire.codes import RequestCode, ResponseCode
-from cometmq.world.system import SystemFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.rig import Client, run, running
-from cometmq.broker.admin.attributes import changed
+from cometmq.broker.admin.topic_attributes import changed
 from cometmq.errors import Reject
 from cometmq.model.topic import TopicConfig
 from cometmq.wire.bodies.topic import decode_topic_config, encode_topic_config_list

@@ -11,8 +11,10 @@ import pytest
 
 from broker.rig import SMALL_STORE, Client, Rig, properties_of, run, running
 from cometmq.model.subscription import HeartbeatData
+from cometmq.runtime.system import SystemClock
 from cometmq.store.results import Draft
-from cometmq.wire import msg_id, properties, stored
+from cometmq.wire import log_record as stored
+from cometmq.wire import msg_id, properties
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.transaction import (
@@ -20,7 +22,6 @@ from cometmq.wire.headers.transaction import (
     EndTransactionRequestHeader,
     ResumeCheckHalfMessageRequestHeader,
 )
-from cometmq.world.system import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,16 +13,16 @@ import pytest
 from broker.rig import SMALL_STORE, Rig, new_broker, properties_of, run
 from broker.test_delay import received
 from cometmq.broker.app import Broker
+from cometmq.runtime.system import SystemFiles
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.store import StoreSettings
 from cometmq.wire.codes import ResponseCode
-from cometmq.world.system import SystemFiles
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from cometmq.world.ports import OpenFile
+    from cometmq.runtime.ports import OpenFile
 
 
 class Troubled(SystemFiles):

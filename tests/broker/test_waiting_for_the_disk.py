@@ -13,16 +13,16 @@ import pytest
 
 from broker.rig import properties_of, run, running
 from cometmq.settings.store import StoreSettings
-from cometmq.store.file_row import FileRow
+from cometmq.store.log.mapped_file_queue import FileRow
 from cometmq.testing.sim_files import SimFiles
-from cometmq.wire import stored
+from cometmq.wire import log_record as stored
 from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from broker.rig import Client, Rig
-    from cometmq.store.file_row import NotInMemory
+    from cometmq.store.log.mapped_file_queue import NotInMemory
 
 ROOT = Path("/store")
 SMALL = StoreSettings(commit_log_file_bytes=1 << 18, max_hash_slot_num=1000, max_index_num=1000)
@@ -125,11 +125,11 @@ def test_old_delayed_messages_are_delivered(cold: Cold) -> None:
 def test_a_level_whose_disk_fails_does_not_hold_up_the_others(
     cold: Cold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cometmq.broker.delay.TROUBLE_S", 60.0)
+    monkeypatch.setattr("cometmq.broker.delivery.delayed_messages.TROUBLE_S", 60.0)
     still = pytest.MonkeyPatch()
 
     async def story() -> None:
-        still.setattr("cometmq.broker.delay.Delays.deliver_due", lambda _: 60.0)
+        still.setattr("cometmq.broker.delivery.delayed_messages.Delays.deliver_due", lambda _: 60.0)
         async with cold.broker(message_delay_level="1s 1s") as rig:
             client = await rig.client()
             await client.send("T", b"on the bad part", properties={"DELAY": "1"})

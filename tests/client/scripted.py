@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.model.topic import HALF_TOPIC
-from cometmq.wire import stored
+from cometmq.wire import log_record as stored
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
 from cometmq.wire.bodies.lists import encode_consumer_list
 from cometmq.wire.bodies.lock import decode_lock_request, encode_locked

@@ -18,7 +18,8 @@ from cometmq import (
     SettingsError,
     by_hash,
 )
-from cometmq.client import choice, routes
+from cometmq.client.producer import queue_selector as choice
+from cometmq.client.session import routes
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -151,7 +152,7 @@ def test_the_latency_fault_strategy_leaves_a_failing_broker_alone_and_is_off_by_
 
 
 def test_detection_notices_that_a_broker_is_back(pair, monkeypatch):
-    monkeypatch.setattr("cometmq.client.faults.PROBE_S", 0.05)
+    monkeypatch.setattr("cometmq.client.producer.latency_tracker.PROBE_S", 0.05)
 
     async def story():
         async with AsyncProducer(

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from cometmq import Message, Producer
-from cometmq.client import trace
+from cometmq.client.middleware import trace
 from cometmq.errors import CometError, NotStarted, RemotingTimeout
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import response

@@ -3,7 +3,7 @@
 import pytest
 
 from cometmq import ClientError, Message, Producer, PushConsumer
-from cometmq.client import connections
+from cometmq.client.session import connections
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
 from cometmq.wire.codes import RequestCode
 

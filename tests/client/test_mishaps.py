@@ -9,7 +9,7 @@ import pytest
 from client.scripted import BROKER, TOPIC, pulled, record
 from client.served import until
 from cometmq import AsyncPushConsumer, ConsumeFrom, MessageQueue, PushConsumer
-from cometmq.client import rebalance
+from cometmq.client.consumer import rebalance
 from cometmq.wire.bodies.lock import decode_lock_request
 from cometmq.wire.bodies.offset import encode_reset_offset
 from cometmq.wire.codes import RequestCode, ResponseCode

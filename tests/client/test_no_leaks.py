@@ -16,7 +16,7 @@ import pytest
 from client.scripted import TOPIC, ScriptedPeer
 from client.served import until
 from cometmq import AsyncProducer, LitePullConsumer, Message, Producer, PushConsumer
-from cometmq.client import connections
+from cometmq.client.session import connections
 from cometmq.errors import ClientError, CometError, RemotingError
 from cometmq.net.pool import ChannelPool
 from cometmq.wire.codes import RequestCode

@@ -8,7 +8,7 @@ import pytest
 
 from client.scripted import TOPIC, ScriptedPeer
 from cometmq import AsyncProducer, Message, Producer, RemotingTimeout
-from cometmq.client.lanes import Lanes
+from cometmq.client.producer.key_locks import Lanes
 from cometmq.wire import batch, properties
 from cometmq.wire.codes import RequestCode
 

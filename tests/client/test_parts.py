@@ -11,16 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq import BreakerLimits, ConsumeStatus, MessageExt, MessageSelector, RetryLater
-from cometmq.client import decode, handlers, identity
-from cometmq.client.assigned import Assigned
-from cometmq.client.choice import QueueChoice
-from cometmq.client.consume_orderly import OrderlyConsume
-from cometmq.client.options import name_servers
-from cometmq.client.subscriptions import Subscriptions
+from cometmq.client.consumer import message_decoder as decode
+from cometmq.client.consumer.assigned_queue import Assigned
+from cometmq.client.consumer.subscriptions import Subscriptions
+from cometmq.client.handling import handler_call as handlers
+from cometmq.client.handling.orderly import OrderlyConsume
+from cometmq.client.producer.queue_selector import QueueChoice
+from cometmq.client.session import identity
+from cometmq.client.session.client_options import name_servers
 from cometmq.errors import ClientError, SettingsError
 from cometmq.model.queue import MessageQueue
-from cometmq.rules.breaker import Breaker
-from cometmq.wire import properties, stored
+from cometmq.rules.circuit_breaker import Breaker
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
 
 HOST = b"\x0a\0\0\2\0\0\x2a\x9f"
 

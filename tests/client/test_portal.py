@@ -12,17 +12,17 @@ import pytest
 import cometmq
 from client.scripted import TOPIC, ScriptedPeer
 from cometmq import Message
-from cometmq.client import portal as portal_room
-from cometmq.client.admin import AsyncAdmin
-from cometmq.client.lanes import Lanes
-from cometmq.client.lite_pull import AsyncLitePullConsumer
-from cometmq.client.portal import Portal
-from cometmq.client.producer import AsyncProducer
-from cometmq.client.push_consumer import AsyncPushConsumer
-from cometmq.client.sync import Admin, Producer, Transaction
-from cometmq.client.sync_consumers import LitePullConsumer, PushConsumer
-from cometmq.client.transactions import AsyncTransaction
-from cometmq.client.workers import Tasks, Threads
+from cometmq.client.admin.async_admin import AsyncAdmin
+from cometmq.client.blocking import portal as portal_room
+from cometmq.client.blocking.consumers import LitePullConsumer, PushConsumer
+from cometmq.client.blocking.portal import Portal
+from cometmq.client.blocking.producer_and_admin import Admin, Producer, Transaction
+from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
+from cometmq.client.handling.worker_pools import Tasks, Threads
+from cometmq.client.polling.async_lite_pull_consumer import AsyncLitePullConsumer
+from cometmq.client.producer.async_producer import AsyncProducer
+from cometmq.client.producer.key_locks import Lanes
+from cometmq.client.producer.transactions import AsyncTransaction
 from cometmq.errors import NotStarted, RemotingTimeout, TooManyRequests
 from cometmq.net import pool
 from cometmq.wire.codes import RequestCode
@@ -153,7 +153,7 @@ def test_calls_from_many_threads_begin_in_their_order_and_share_wake_ups():
 
 
 def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_is_told(monkeypatch):
-    monkeypatch.setattr("cometmq.client.portal.CALLS_MAX", 100)
+    monkeypatch.setattr("cometmq.client.blocking.portal.CALLS_MAX", 100)
     still = threading.Event()
     with closing(ScriptedPeer()) as peer, Producer("g", namesrv=peer.addr) as producer:
         producer._crossing.portal._loop.call_soon_threadsafe(still.wait, 30)

@@ -198,8 +198,8 @@ def test_a_queue_that_does_not_exist_is_an_error_at_once(producer, topic):
 
 
 def test_a_large_body_travels_compressed(served, topic):
-    from cometmq.client.options import ProducerOptions
-    from cometmq.client.outgoing import outgoing
+    from cometmq.client.producer.prepared_message import outgoing
+    from cometmq.client.session.client_options import ProducerOptions
 
     options = ProducerOptions(group="g")
     large = outgoing(Message(topic, b"a" * 5_000), options, "A" * 32, 0)

@@ -17,8 +17,8 @@ from cometmq import (
     RetryLater,
     errors,
 )
-from cometmq.client import decode
-from cometmq.client.consumer_options import beginning, strategy
+from cometmq.client.consumer import message_decoder as decode
+from cometmq.client.consumer.consumer_options import beginning, strategy
 from cometmq.errors import ClientError, InvalidMessage, SettingsError
 from cometmq.rules.allocate import STRATEGIES
 

@@ -20,7 +20,7 @@ from cometmq import (
     RemotingError,
     RemotingTimeout,
 )
-from cometmq.client import direct
+from cometmq.client.producer import thread_sender as direct
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode

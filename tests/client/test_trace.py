@@ -13,7 +13,7 @@ from cometmq import (
     PushConsumer,
     SettingsError,
 )
-from cometmq.client import trace
+from cometmq.client.middleware import trace
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
 from cometmq.wire.compression import inflate

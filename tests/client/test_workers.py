@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from cometmq.client.workers import Tasks, Threads
+from cometmq.client.handling.worker_pools import Tasks, Threads
 
 
 @pytest.fixture

@@ -34,9 +34,9 @@ from cometmq import (
     TableSink,
     by_hash,
 )
-from cometmq.client.consumer_options import PushSettings
-from cometmq.client.lite_options import LiteSettings
-from cometmq.client.producer_options import ProducerSettings
+from cometmq.client.consumer.consumer_options import PushSettings
+from cometmq.client.polling.lite_pull_options import LiteSettings
+from cometmq.client.producer.producer_options import ProducerSettings
 from cometmq.errors import CometError
 from cometmq.rules.failure_policy import Ending
 from cometmq.wire.codes import RequestCode

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from random import Random
 
+from cometmq.runtime.system import SystemClock, SystemFiles
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import Draft, MessageStore, PutStatus
-from cometmq.world.system import SystemClock, SystemFiles
 
 
 def settings(flush: str) -> StoreSettings:

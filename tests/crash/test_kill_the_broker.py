@@ -12,7 +12,7 @@ from broker.rig import pull_header, send_header
 from cometmq.errors import RemotingError
 from cometmq.net.blocking import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import stored
+from cometmq.wire import log_record as stored
 from cometmq.wire.codes import RequestCode, ResponseCode
 
 TOPIC, QUEUES, WINDOW = "CrashTest", 4, 16

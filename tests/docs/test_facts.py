@@ -5,16 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from cometmq.broker import dead_letters, holds, pull
+from cometmq.broker.delivery import dead_letters
+from cometmq.broker.messages import held_pulls as holds
+from cometmq.broker.messages import pull
 from cometmq.cli.main import cli
-from cometmq.client import bulk, validation
-from cometmq.client.consumer_options import ConsumerOptions
-from cometmq.client.options import ProducerOptions
+from cometmq.client.consumer.consumer_options import ConsumerOptions
+from cometmq.client.producer import batch_sender as bulk
+from cometmq.client.producer import message_checks as validation
+from cometmq.client.session.client_options import ProducerOptions
 from cometmq.model.group import GROUP_NAME_MAX
 from cometmq.model.message import Property
 from cometmq.model.topic import RETRY_TOPIC_NAME_MAX, TOPIC_NAME_MAX
 from cometmq.rules import retry
-from cometmq.rules.flow import FlowLimits
+from cometmq.rules.flow_control import FlowLimits
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings

@@ -13,15 +13,9 @@ from zlib import crc32
 
 from cometmq.errors import BadHeader, ProtocolError
 from cometmq.rules.sql92 import parse, verdict_of
-from cometmq.wire import (
-    batch,
-    header_json,
-    header_rocketmq,
-    java_json,
-    properties,
-    stored,
-    stored_run,
-)
+from cometmq.wire import batch, header_json, header_rocketmq, java_json, properties
+from cometmq.wire import log_record as stored
+from cometmq.wire import log_record_run as stored_run
 from cometmq.wire.bodies import admin, group, heartbeat, lists, lock, offset, route, topic
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import Command, request

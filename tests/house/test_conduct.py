@@ -43,11 +43,11 @@ FILES = {
 CODE = {"eval", "exec", "compile", "__import__", "input"}
 
 BROAD_EXCEPT = {
-    "client/handlers.py": "any error of a user's handler is an outcome: its messages come again",
-    "client/process_workers.py": "any error of a handler goes back to the process that asked",
+    "client/handling/handler_call.py": "a handler that raises: its messages come again",
+    "client/handling/process_pool.py": "any error of a handler goes back to the process that asked",
     "net/channel.py": "any error of whoever reads an answer is raised where it is waited for",
-    "net/edge.py": "any error of a handler becomes one SYSTEM_ERROR",
-    "world/background.py": "a supervised task is logged and started again",
+    "net/dispatcher.py": "any error of a handler becomes one SYSTEM_ERROR",
+    "runtime/background.py": "a supervised task is logged and started again",
 }
 """Files that may catch everything, and why."""
 

@@ -9,7 +9,7 @@ import pytest
 from cometmq import Admin, Message, Producer
 from cometmq.net.blocking import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import stored
+from cometmq.wire import log_record as stored
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.base import Header
 from interop.apache import ApacheCluster

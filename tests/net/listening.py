@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cometmq.net.edge import Edge
+from cometmq.net.dispatcher import Edge
 from cometmq.net.server import Fast, RemotingServer
 from cometmq.settings.net import NetSettings
 from cometmq.wire.command import Command, request
@@ -16,7 +16,7 @@ from cometmq.wire.frame import FrameDecoder
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from cometmq.net.edge import Handler
+    from cometmq.net.dispatcher import Handler
     from cometmq.net.peer import Peer
 
 BOUND_S = 20

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cometmq.errors import BadHeader, ProtocolError, Reject
-from cometmq.net.edge import PARKED, Pieces, Reply, finish
+from cometmq.net.dispatcher import PARKED, Pieces, Reply, finish
 from cometmq.settings.net import NetSettings
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, encode_answer, request

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cometmq.errors import RemotingTimeout, SendFailed, SettingsError, TooManyRequests
-from cometmq.net.complaints import TOLD_MAX
-from cometmq.net.edge import PARKED, Edge, Reply
+from cometmq.net.dispatcher import PARKED, Edge, Reply
+from cometmq.net.rate_limited_log import TOLD_MAX
 from cometmq.net.server import RemotingServer
 from cometmq.settings.net import NetSettings
 from cometmq.wire.command import Command, request, response

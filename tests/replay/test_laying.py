@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cometmq.wire import stored
+from cometmq.wire import log_record as stored
 from cometmq.wire.command import Command
 from interop.beside import lay, table
 from interop.beside.reasons import Difference, Reasons

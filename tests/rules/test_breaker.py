@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import SettingsError
-from cometmq.rules.breaker import Breaker, BreakerLimits
+from cometmq.rules.circuit_breaker import Breaker, BreakerLimits
 
 LIMITS = BreakerLimits(keys=3, results=8, share=0.5, memory_s=10.0, pause_s=1.0, pause_most_s=4.0)
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cometmq.rules import done_map
-from cometmq.rules.done_map import (
+from cometmq.rules import completed_offsets as done_map
+from cometmq.rules.completed_offsets import (
     DoneMap,
     Journal,
     Saved,

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.rules.half import SPAN_MAX, Ended, Fate, fate_of, is_too_late, offsets_of, op_body
+from cometmq.rules.half_message import (
+    SPAN_MAX,
+    Ended,
+    Fate,
+    fate_of,
+    is_too_late,
+    offsets_of,
+    op_body,
+)
 
 FACTS = {
     "age_ms": 7_000,

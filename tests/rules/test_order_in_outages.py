@@ -18,8 +18,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cometmq.rules.breaker import Breaker, BreakerLimits
-from cometmq.rules.done_map import Journal, decode
+from cometmq.rules.circuit_breaker import Breaker, BreakerLimits
+from cometmq.rules.completed_offsets import Journal, decode
 from cometmq.rules.failure_policy import BLOCK, Ending, FailurePolicy, OnFailure
 from cometmq.rules.key_lanes import BARRIER
 from cometmq.rules.key_queue import KeyQueue, Turn

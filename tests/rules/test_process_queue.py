@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cometmq.rules.flow import FlowLimits, is_full
+from cometmq.rules.flow_control import FlowLimits, is_full
 from cometmq.rules.process_queue import ProcessQueue
 
 

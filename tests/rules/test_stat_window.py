@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.rules.flow import FlowLimits
+from cometmq.rules.flow_control import FlowLimits
 from cometmq.rules.stat_window import Series
 
 

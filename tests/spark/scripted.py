@@ -15,7 +15,8 @@ from cometmq.errors import CometError
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.rules.tags import split_expression
 from cometmq.spark import options
-from cometmq.wire import properties, stored
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, response

@@ -25,7 +25,8 @@ from pyspark.sql.types import (
 from cometmq.errors import InvalidMessage, ProtocolError, SettingsError
 from cometmq.spark import columns
 from cometmq.spark.rows import ROWS_MAX, Chunk, Gather, starts_of
-from cometmq.wire import properties, stored, sysflag
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties, sysflag
 from cometmq.wire.compression import inflate
 from spark.scripted import BORN_MS, HOST, record
 

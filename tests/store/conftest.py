@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cometmq.runtime.system import SystemFiles, ThreadWorker
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import Draft, GetStatus, MessageStore, Placed, PutStatus
 from cometmq.testing.sim_files import SimClock, SimFiles
-from cometmq.wire import properties, stored
-from cometmq.world.system import SystemFiles, ThreadWorker
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
 
 if TYPE_CHECKING:
-    from cometmq.world.ports import Files, Worker
+    from cometmq.runtime.ports import Files, Worker
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from cometmq.store.file_row import NotInMemory
+from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.message_store import GetStatus
 
 

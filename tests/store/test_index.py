@@ -9,11 +9,13 @@ from struct import Struct
 
 import pytest
 
-from cometmq.store import index, lookup
-from cometmq.store.index_file import Shape
+from cometmq.store.index import key_index as index
+from cometmq.store.index import key_lookup as lookup
+from cometmq.store.index.index_file import Shape
 from cometmq.store.message_store import Draft, PutStatus
 from cometmq.testing.sim_files import SimFiles
-from cometmq.wire import index_entry, stored
+from cometmq.wire import index_entry
+from cometmq.wire import log_record as stored
 from cometmq.wire.index_entry import decode_head, key_hash
 
 HEAD, ENTRY = Struct(">qqqqii"), Struct(">iqii")

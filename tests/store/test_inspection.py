@@ -7,9 +7,9 @@ import pytest
 
 from cometmq.cli.main import run
 from cometmq.errors import NotAStore
-from cometmq.store.index_file import Shape
-from cometmq.store.inspection import Inspection
-from cometmq.world.system import SystemFiles
+from cometmq.runtime.system import SystemFiles
+from cometmq.store.index.index_file import Shape
+from cometmq.store.recovery.inspection import Inspection
 
 
 def fingerprint(root):

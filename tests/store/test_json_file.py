@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from cometmq.errors import StoreCorrupt
+from cometmq.runtime.system import SystemFiles
 from cometmq.store.json_file import JsonFile, JsonTable
 from cometmq.testing.sim_files import SimFiles
-from cometmq.world.system import SystemFiles
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import errno
 import logging
 import threading
 
-from cometmq.store.index_file import Shape
-from cometmq.store.inspection import Inspection
-from cometmq.world.system import SystemFiles
+from cometmq.runtime.system import SystemFiles
+from cometmq.store.index.index_file import Shape
+from cometmq.store.recovery.inspection import Inspection
 
 FILE, FULL = 16384, 30
 BODY = b"x" * 400  # some 500 bytes a record: `FULL` of them are more than half a file

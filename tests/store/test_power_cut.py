@@ -20,7 +20,7 @@ def test_under_async_flush_a_killed_process_loses_nothing_and_a_power_cut_only_t
 
 
 def test_many_queue_files_synced_all_at_once_are_as_safe(monkeypatch):
-    monkeypatch.setattr("cometmq.store.queues._MANY", 0)
+    monkeypatch.setattr("cometmq.store.queues.consume_queues._MANY", 0)
     play(range(20_000, 20_100))
 
 

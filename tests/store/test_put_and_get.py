@@ -6,7 +6,7 @@ import pytest
 
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import Draft, GetStatus, PutStatus
-from cometmq.wire import stored
+from cometmq.wire import log_record as stored
 
 A, B = ord("a"), ord("b")
 

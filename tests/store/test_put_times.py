@@ -7,8 +7,8 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cometmq.store.log.put_times import CLASSES_S, PutTimes
 from cometmq.store.message_store import Draft, PutStatus
-from cometmq.store.put_times import CLASSES_S, PutTimes
 
 START_S = 5_000.0
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import ProtocolError
-from cometmq.wire import batch, msg_id, properties, queue_entry, stored, sysflag
+from cometmq.wire import batch, msg_id, properties, queue_entry, sysflag
+from cometmq.wire import log_record as stored
 
 VECTORS = [
     (

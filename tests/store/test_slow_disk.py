@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from cometmq.store.file_row import FileRow, OpenFiles, pin_all
+from cometmq.runtime.system import SystemFiles, ThreadWorker
+from cometmq.store.log.mapped_file_queue import FileRow, OpenFiles, pin_all
 from cometmq.store.message_store import Draft, PutStatus
-from cometmq.world.system import SystemFiles, ThreadWorker
 
 
 class Gate:

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from cometmq.world.background import Background
-from cometmq.world.system import SystemClock, SystemFiles, ThreadWorker, ram_bytes
+from cometmq.runtime.background import Background
+from cometmq.runtime.system import SystemClock, SystemFiles, ThreadWorker, ram_bytes
 
 
 @pytest.fixture

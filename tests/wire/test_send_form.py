@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cometmq.client.outgoing import Outgoing, send_request
+from cometmq.client.producer.prepared_message import Outgoing, send_request
 from cometmq.model.queue import MessageQueue
 from cometmq.wire import batch, send_answer
 from cometmq.wire.command import Command, response

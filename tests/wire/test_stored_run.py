@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.client import decode
-from cometmq.wire import properties, stored, stored_run
+from cometmq.client.consumer import message_decoder as decode
+from cometmq.wire import log_record as stored
+from cometmq.wire import log_record_run as stored_run
+from cometmq.wire import properties
 
 IPV4, IPV6 = b"\x7f\0\0\1\0\0\x2a\x9f", bytes(16) + b"\0\0\x2a\x9f"
 

@@ -8,7 +8,8 @@ import pytest
 from cometmq.model.queue import MessageQueue
 from cometmq.model.stats import ConsumeStats, OffsetWrapper
 from cometmq.rules.key_hash import queue_index
-from cometmq.wire import batch, header_rocketmq, msg_id, properties, stored
+from cometmq.wire import batch, header_rocketmq, msg_id, properties
+from cometmq.wire import log_record as stored
 from cometmq.wire.bodies import admin, heartbeat, offset, route
 from cometmq.wire.codes import LanguageCode
 from cometmq.wire.command import VERSION, Command, response

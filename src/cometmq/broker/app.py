@@ -16,47 +16,50 @@ from ipaddress import ip_address
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
-from cometmq.broker import table as codes
 from cometmq.broker.admin.connections import ConnectionRequests
 from cometmq.broker.admin.groups import GroupRequests
-from cometmq.broker.admin.moves import MoveRequests
+from cometmq.broker.admin.offset_resets import MoveRequests
 from cometmq.broker.admin.progress import ProgressRequests
 from cometmq.broker.admin.runtime import RuntimeRequests
 from cometmq.broker.admin.statistics import StatisticsRequests
 from cometmq.broker.admin.topics import TopicRequests
-from cometmq.broker.check_back import CheckBack
-from cometmq.broker.clients import Clients
-from cometmq.broker.consumer_filters import ConsumerFilters
-from cometmq.broker.dead_letters import DeadLetters
-from cometmq.broker.delay import Delays
-from cometmq.broker.groups import Groups
-from cometmq.broker.heartbeat import HeartbeatHandler
-from cometmq.broker.holds import Holds
-from cometmq.broker.live import LiveSettings
-from cometmq.broker.locks import QueueLocks
-from cometmq.broker.offsets import Offsets
-from cometmq.broker.order import LockHandler
-from cometmq.broker.outbound import Announced, Outbound
-from cometmq.broker.outcome import CODE_OF_PUT, REMARK_OF_PUT
-from cometmq.broker.patient import Patient
-from cometmq.broker.positions import PositionHandler
-from cometmq.broker.pull import PullHandler
-from cometmq.broker.reply import ReplyHandler
-from cometmq.broker.retry import SendBackHandler
-from cometmq.broker.send import SendHandler
-from cometmq.broker.send_fast import FastSend
+from cometmq.broker.cluster.live_settings import LiveSettings
+from cometmq.broker.cluster.registration import Announced, Outbound
+from cometmq.broker.cluster.topics import Topics, end_deletions, system_topics
+from cometmq.broker.delivery.check_back import CheckBack
+from cometmq.broker.delivery.dead_letters import DeadLetters
+from cometmq.broker.delivery.delayed_messages import Delays
+from cometmq.broker.delivery.reply import ReplyHandler
+from cometmq.broker.delivery.send_back import SendBackHandler
+from cometmq.broker.delivery.transactions import Transactions
+from cometmq.broker.groups.clients import Clients
+from cometmq.broker.groups.consumer_groups import Groups
+from cometmq.broker.groups.consumer_offsets import Offsets
+from cometmq.broker.groups.heartbeat import HeartbeatHandler
+from cometmq.broker.groups.lock_requests import LockHandler
+from cometmq.broker.groups.offset_requests import PositionHandler
+from cometmq.broker.groups.queue_locks import QueueLocks
+from cometmq.broker.messages.consumer_filters import ConsumerFilters
+from cometmq.broker.messages.held_pulls import Holds
+from cometmq.broker.messages.message_lookup import ViewHandler
+from cometmq.broker.messages.pull import PullHandler
+from cometmq.broker.messages.send import SendHandler
+from cometmq.broker.messages.send_fast_path import FastSend
+from cometmq.broker.messages.status_codes import CODE_OF_PUT, REMARK_OF_PUT
+from cometmq.broker.messages.tag_codes import TagCodes
+from cometmq.broker.requests import request_table as codes
+from cometmq.broker.requests.cold_read_handler import Patient
 from cometmq.broker.stats import SAMPLE_S, Stats
-from cometmq.broker.tag_codes import TagCodes
-from cometmq.broker.topics import Topics, end_deletions, system_topics
-from cometmq.broker.transactions import Transactions
-from cometmq.broker.view import ViewHandler
 from cometmq.errors import SettingsError
 from cometmq.model.topic import SCHEDULE_TOPIC
-from cometmq.net.edge import Edge
+from cometmq.net.dispatcher import Edge
 from cometmq.net.pool import ChannelPool
 from cometmq.net.server import RemotingServer
 from cometmq.rules import bloom, permission
 from cometmq.rules.delay import DelayLevels
+from cometmq.runtime.background import Background
+from cometmq.runtime.system import SystemClock, SystemFiles, at_home, ram_bytes
+from cometmq.runtime.text_file import TextFile
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
@@ -65,19 +68,16 @@ from cometmq.store.message_store import MessageStore
 from cometmq.store.results import PutStatus
 from cometmq.wire.bodies.topic import TopicTable
 from cometmq.wire.msg_id import UniqKeys
-from cometmq.world.background import Background
-from cometmq.world.system import SystemClock, SystemFiles, at_home, ram_bytes
-from cometmq.world.text_file import TextFile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from cometmq.broker.send_fast import Sender
+    from cometmq.broker.messages.send_fast_path import Sender
     from cometmq.model.topic import TopicConfig
-    from cometmq.net.edge import Handler
+    from cometmq.net.dispatcher import Handler
     from cometmq.net.peer import Peer
-    from cometmq.world.ports import Clock, Files
+    from cometmq.runtime.ports import Clock, Files
 
     Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
 

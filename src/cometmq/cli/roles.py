@@ -21,13 +21,13 @@ from cometmq.cli.serve import Running, log_to_stderr, serve, tell
 from cometmq.errors import SettingsError
 from cometmq.net.peer import joined
 from cometmq.net.server import require_free
+from cometmq.runtime.system import at_home
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.keys import key_of
 from cometmq.settings.load import Given, Loaded, from_environment, from_options, from_text, load
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
-from cometmq.world.system import at_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

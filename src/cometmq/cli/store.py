@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import click
 
 from cometmq.model.message import Property
-from cometmq.store.index_check import DEFAULT_SHAPE
-from cometmq.store.index_file import Shape
-from cometmq.store.inspection import Inspection, Report
-from cometmq.wire import stored
+from cometmq.runtime.system import SystemFiles
+from cometmq.store.index.index_check import DEFAULT_SHAPE
+from cometmq.store.index.index_file import Shape
+from cometmq.store.recovery.inspection import Inspection, Report
+from cometmq.wire import log_record as stored
 from cometmq.wire.msg_id import offset_id
-from cometmq.world.system import SystemFiles
 
 if TYPE_CHECKING:
-    from cometmq.wire.stored import Stored
+    from cometmq.wire.log_record import Stored
 
 _directory = click.argument(
     "directory", type=click.Path(path_type=Path, file_okay=False, exists=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cometmq.client.admin import AsyncAdmin
+from cometmq.client.admin.async_admin import AsyncAdmin
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 from cometmq.errors import CometError, SettingsError
 from cometmq.namesrv.handlers import Requests
 from cometmq.namesrv.kv import KvConfig, Table, encode
-from cometmq.namesrv.live import LiveSettings
+from cometmq.namesrv.live_settings import LiveSettings
 from cometmq.namesrv.routes import Routes
-from cometmq.net.edge import Edge
+from cometmq.net.dispatcher import Edge
 from cometmq.net.peer import joined
 from cometmq.net.pool import ChannelPool
 from cometmq.net.server import RemotingServer
+from cometmq.runtime.background import Background
+from cometmq.runtime.system import SystemClock, SystemFiles, at_home
+from cometmq.runtime.text_file import TextFile
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
-from cometmq.world.background import Background
-from cometmq.world.system import SystemClock, SystemFiles, at_home
-from cometmq.world.text_file import TextFile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cometmq.runtime.ports import Clock, Files
     from cometmq.wire.command import Command
-    from cometmq.world.ports import Clock, Files
 
 
 log = logging.getLogger(__name__)

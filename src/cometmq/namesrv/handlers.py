@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import Reject
 from cometmq.model.topic import ORDER_TOPIC_CONFIG
 from cometmq.namesrv.routes import BrokerId, Offer
-from cometmq.net.edge import Reply
+from cometmq.net.dispatcher import Reply
 from cometmq.net.peer import Peer
 from cometmq.wire.bodies import lists, route, topic
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from cometmq.model.route import TopicRouteData
     from cometmq.namesrv.kv import KvConfig
-    from cometmq.namesrv.live import LiveSettings
+    from cometmq.namesrv.live_settings import LiveSettings
     from cometmq.namesrv.routes import MinIdChange, Routes
-    from cometmq.net.edge import Handler
+    from cometmq.net.dispatcher import Handler
+    from cometmq.runtime.ports import Clock
     from cometmq.wire.command import Command
-    from cometmq.world.ports import Clock
 
 log = logging.getLogger(__name__)
 

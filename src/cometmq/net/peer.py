@@ -19,8 +19,8 @@ from cometmq.errors import RemotingTimeout, SendFailed, TooManyRequests
 if TYPE_CHECKING:
     import asyncio
 
-    from cometmq.net.limits import InFlight
-    from cometmq.net.outbox import Outbox
+    from cometmq.net.in_flight import InFlight
+    from cometmq.net.write_coalescer import Outbox
     from cometmq.settings.net import NetSettings
     from cometmq.wire.command import Command
 

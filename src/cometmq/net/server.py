@@ -1,8 +1,8 @@
 """Hot. The listening socket: chunks in, frames to `answer`, one write of all answers of a chunk.
 
 Owns accepted connections and their bounds: frame size, connections, silence, unread answers.
-Refuses to know what a frame means (`net/edge` does). Invariant: whoever does not read its answers
-is not read either; a broken frame ends its own connection only.
+Refuses to know what a frame means (`net/dispatcher` does). Invariant: whoever does not read its
+answers is not read either; a broken frame ends its own connection only.
 Java: NettyRemotingServer, NettyConnectManageHandler.
 """
 
@@ -17,11 +17,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cometmq.errors import SettingsError
-from cometmq.net.chunks import bound_reads
-from cometmq.net.complaints import Complaints
-from cometmq.net.limits import InFlight
-from cometmq.net.outbox import Outbox
+from cometmq.net.in_flight import InFlight
 from cometmq.net.peer import ANSWER_BYTES, Peer
+from cometmq.net.rate_limited_log import Complaints
+from cometmq.net.read_size import bound_reads
+from cometmq.net.write_coalescer import Outbox
 from cometmq.wire.frame import Frame, FrameDecoder
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from cometmq.rules.process_queue import Queued
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-    from cometmq.rules.breaker import Breaker
-    from cometmq.rules.done_map import Journal
+    from cometmq.rules.circuit_breaker import Breaker
+    from cometmq.rules.completed_offsets import Journal
     from cometmq.rules.failure_policy import FailurePolicy, Verdict
     from cometmq.rules.key_lanes import Lane
     from cometmq.rules.process_queue import ProcessQueue

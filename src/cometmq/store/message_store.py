@@ -16,34 +16,35 @@ import os
 from typing import TYPE_CHECKING
 
 from cometmq.errors import StoreError, StoreFull
-from cometmq.store.aside import Aside
-from cometmq.store.checkpoint import Checkpoint
-from cometmq.store.commit_log import CommitLog
-from cometmq.store.fetch import Fetch
-from cometmq.store.file_row import FileRow, OpenFiles
-from cometmq.store.flush import Group, LogFlush
-from cometmq.store.index import KeyIndex
-from cometmq.store.lane import Lane, Turn
-from cometmq.store.layout import Layout, check_files
-from cometmq.store.lookup import Lookup
-from cometmq.store.queues import Queues, run
-from cometmq.store.recovery import Last, Recovery
+from cometmq.runtime.system import ThreadWorker, ram_bytes
+from cometmq.store.cold_reads import Aside
+from cometmq.store.index.key_index import KeyIndex
+from cometmq.store.index.key_lookup import Lookup
+from cometmq.store.log.commit_log import CommitLog
+from cometmq.store.log.log_flush import Group, LogFlush
+from cometmq.store.log.mapped_file_queue import FileRow, OpenFiles
+from cometmq.store.log.record_template import Lane, Turn
+from cometmq.store.log.retention import Retention
+from cometmq.store.maintenance import Upkeep
+from cometmq.store.queues.consume_queues import Queues, run
+from cometmq.store.queues.offset_by_time import offset_by_time
+from cometmq.store.queues.queue_reader import Fetch
+from cometmq.store.queues.topic_deletion import TopicDeletion
+from cometmq.store.recovery.checkpoint import Checkpoint
+from cometmq.store.recovery.recovery import Last, Recovery
+from cometmq.store.recovery.store_directory import Layout, check_files
 from cometmq.store.results import Draft, GetStatus, Got, Placed, PutStatus, is_topic
-from cometmq.store.retention import Retention
-from cometmq.store.time_search import offset_by_time
-from cometmq.store.topic_deletion import TopicDeletion
-from cometmq.store.upkeep import Upkeep
-from cometmq.wire import properties, stored, sysflag
-from cometmq.world.system import ThreadWorker, ram_bytes
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties, sysflag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from cometmq.runtime.ports import Clock, Files, Worker
     from cometmq.settings.store import StoreSettings
-    from cometmq.store.flush import Done, Entry
+    from cometmq.store.log.log_flush import Done, Entry
     from cometmq.store.results import Judge
-    from cometmq.world.ports import Clock, Files, Worker
 
 __all__ = ["Draft", "GetStatus", "Got", "MessageStore", "Placed", "PutStatus"]
 

@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import CometError
-from cometmq.wire import java_json, stored
+from cometmq.wire import java_json
+from cometmq.wire import log_record as stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

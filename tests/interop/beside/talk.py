@@ -12,7 +12,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from cometmq.wire import msg_id, stored
+from cometmq.wire import log_record as stored
+from cometmq.wire import msg_id
 from cometmq.wire.command import ONEWAY_FLAG, Command
 from cometmq.wire.frame import FrameDecoder
 

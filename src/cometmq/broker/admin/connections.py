@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError, Reject, RemotingError, RemotingTimeout
 from cometmq.model.subscription import ClientConnection
-from cometmq.net.edge import Reply
+from cometmq.net.dispatcher import Reply
 from cometmq.wire.bodies.admin import (
     ConsumerConnections,
     encode_consumer_connections,
@@ -34,8 +34,8 @@ from cometmq.wire.msg_id import parse_offset_id
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cometmq.broker.clients import Clients, Member
-    from cometmq.net.edge import Handler
+    from cometmq.broker.groups.clients import Clients, Member
+    from cometmq.net.dispatcher import Handler
     from cometmq.net.peer import Peer
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.paging import page_of
 from cometmq.errors import Reject
-from cometmq.net.edge import Reply
-from cometmq.rules.names import group_problem
+from cometmq.net.dispatcher import Reply
+from cometmq.rules.name_rules import group_problem
 from cometmq.wire.bodies.broker import encode_group_forbidden
 from cometmq.wire.bodies.group import (
     GroupTable,
@@ -34,11 +34,11 @@ from cometmq.wire.headers.admin import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cometmq.broker.groups import Groups
-    from cometmq.broker.offsets import Offsets
+    from cometmq.broker.groups.consumer_groups import Groups
+    from cometmq.broker.groups.consumer_offsets import Offsets
     from cometmq.broker.stats import Stats
     from cometmq.model.group import SubscriptionGroupConfig
-    from cometmq.net.edge import Handler
+    from cometmq.net.dispatcher import Handler
     from cometmq.net.peer import Peer
     from cometmq.wire.command import Command
 

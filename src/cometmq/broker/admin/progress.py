@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.admin.topics import no_topic
 from cometmq.model.queue import MessageQueue
 from cometmq.model.stats import ConsumeStats, OffsetWrapper, QueueTimeSpan, TopicOffset
-from cometmq.net.edge import Reply
+from cometmq.net.dispatcher import Reply
 from cometmq.wire import java_json
 from cometmq.wire.bodies.admin import encode_consume_stats, encode_time_spans, encode_topic_stats
 from cometmq.wire.bodies.broker import encode_consume_stats_list
@@ -25,14 +25,14 @@ from cometmq.wire.headers import admin as headers
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cometmq.broker.clients import Clients
-    from cometmq.broker.delay import Delays
-    from cometmq.broker.groups import Groups
-    from cometmq.broker.offsets import Offsets
+    from cometmq.broker.cluster.topics import Topics
+    from cometmq.broker.delivery.delayed_messages import Delays
+    from cometmq.broker.groups.clients import Clients
+    from cometmq.broker.groups.consumer_groups import Groups
+    from cometmq.broker.groups.consumer_offsets import Offsets
     from cometmq.broker.stats import Stats
-    from cometmq.broker.topics import Topics
     from cometmq.model.topic import TopicConfig
-    from cometmq.net.edge import Handler
+    from cometmq.net.dispatcher import Handler
     from cometmq.net.peer import Peer
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command

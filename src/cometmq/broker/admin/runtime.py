@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.model.topic import SCHEDULE_TOPIC
-from cometmq.net.edge import Reply
+from cometmq.net.dispatcher import Reply
 from cometmq.wire.bodies.lists import encode_kv_table
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.command import VERSION
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cometmq.broker.delay import Delays
+    from cometmq.broker.delivery.delayed_messages import Delays
     from cometmq.broker.stats import Stats, Total
-    from cometmq.net.edge import Handler
+    from cometmq.net.dispatcher import Handler
     from cometmq.net.peer import Peer
+    from cometmq.runtime.ports import Files
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
-    from cometmq.world.ports import Files
 
 _ZERO = [
     "sendThreadPoolQueueSize",
@@ -74,7 +74,7 @@ _DELAYS = [
     "5~10s",
     "10s~",
 ]
-"""The names of the classes of `store/put_times`."""
+"""The names of the classes of `store/log/put_times`."""
 
 
 class RuntimeRequests:

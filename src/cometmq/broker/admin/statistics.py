@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
-from cometmq.net.edge import Reply
+from cometmq.net.dispatcher import Reply
 from cometmq.wire.bodies.broker import (
     QueueContents,
     encode_broker_figures,
@@ -27,10 +27,10 @@ from cometmq.wire.headers.admin import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cometmq.broker.clients import Clients
+    from cometmq.broker.cluster.topics import Topics
+    from cometmq.broker.groups.clients import Clients
     from cometmq.broker.stats import Stats
-    from cometmq.broker.topics import Topics
-    from cometmq.net.edge import Handler
+    from cometmq.net.dispatcher import Handler
     from cometmq.net.peer import Peer
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command

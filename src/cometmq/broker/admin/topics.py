@@ -11,13 +11,13 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cometmq.broker.admin import attributes
+from cometmq.broker.admin import topic_attributes as attributes
 from cometmq.broker.admin.paging import page_of
-from cometmq.broker.keep import not_written
+from cometmq.broker.cluster.table_writer import not_written
 from cometmq.errors import Reject
 from cometmq.model.topic import TopicConfig, is_in_global_order
-from cometmq.net.edge import Reply
-from cometmq.rules.names import topic_problem
+from cometmq.net.dispatcher import Reply
+from cometmq.rules.name_rules import topic_problem
 from cometmq.wire.bodies.lists import encode_topic_list
 from cometmq.wire.bodies.topic import (
     TopicTable,
@@ -38,11 +38,11 @@ from cometmq.wire.headers.admin import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from cometmq.broker.offsets import Offsets
-    from cometmq.broker.outbound import Elsewhere, Outbound
+    from cometmq.broker.cluster.registration import Elsewhere, Outbound
+    from cometmq.broker.cluster.topics import Topics
+    from cometmq.broker.groups.consumer_offsets import Offsets
     from cometmq.broker.stats import Stats
-    from cometmq.broker.topics import Topics
-    from cometmq.net.edge import Handler
+    from cometmq.net.dispatcher import Handler
     from cometmq.net.peer import Peer
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command

@@ -26,7 +26,7 @@ from cometmq.model.subscription import (
     SubscriptionData,
 )
 from cometmq.wire import java_json
-from cometmq.wire.bodies import shape
+from cometmq.wire.bodies import json_fields as shape
 from cometmq.wire.bodies.heartbeat import subscription_fields, subscription_of
 
 if TYPE_CHECKING:

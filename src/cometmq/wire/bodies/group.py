@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
 from cometmq.wire import java_json
-from cometmq.wire.bodies import shape
+from cometmq.wire.bodies import json_fields as shape
 from cometmq.wire.bodies.topic import version_fields, version_of
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from cometmq.model.subscription import (
     SubscriptionData,
 )
 from cometmq.wire import java_json
-from cometmq.wire.bodies import shape
+from cometmq.wire.bodies import json_fields as shape
 from cometmq.wire.java_hash import java_hash
 
 

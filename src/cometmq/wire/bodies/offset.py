@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cometmq.wire import java_json
-from cometmq.wire.bodies import shape
+from cometmq.wire.bodies import json_fields as shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

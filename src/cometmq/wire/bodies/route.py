@@ -11,7 +11,7 @@ from typing import Any
 
 from cometmq.model.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from cometmq.wire import java_json
-from cometmq.wire.bodies import shape
+from cometmq.wire.bodies import json_fields as shape
 
 STRICT_VERSION = 401
 """Peers of this version (4.9.4) and later get standard JSON in answer to 105."""

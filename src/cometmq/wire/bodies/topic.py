@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import DataVersion, TopicConfig
 from cometmq.wire import java_json
-from cometmq.wire.bodies import shape
+from cometmq.wire.bodies import json_fields as shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

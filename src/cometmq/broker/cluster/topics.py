@@ -1,0 +1,265 @@
+"""The topics of this broker: their shapes, how they come to be, and where that is kept.
+
+Owns the table of topics, its version (a name server takes topics only when it differs) and
+config/topics.json; a change counts at once and is on disk when `keep` says so, before it is
+answered. Refuses to know name servers: whoever must tell them subscribes to changes.
+Invariants: the system topics always exist; a topic that is being deleted is not made again.
+Java: TopicConfigManager, TopicValidator.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cometmq.broker.cluster.table_writer import Keep
+from cometmq.errors import Reject
+from cometmq.model import topic as names
+from cometmq.model.topic import DataVersion, TopicConfig
+from cometmq.rules import permission
+from cometmq.store.json_file import JsonTable
+from cometmq.wire.bodies.topic import topic_fields, topic_of, version_fields, version_of
+from cometmq.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from cometmq.store.json_file import JsonFile
+    from cometmq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+TOPICS_MAX = 200_000
+"""Topics of one broker; beyond it none is created."""
+
+_UNIT = 1
+_UNIT_SUBSCRIBED = 2
+
+
+class Topics:
+    """All topics by name. Reading is a dict lookup; `keep` tells when a change is on disk."""
+
+    def __init__(
+        self,
+        file: JsonFile,
+        now_ms: Callable[[], int],
+        system: Sequence[TopicConfig] = (),
+        *,
+        auto_create: bool = True,
+    ) -> None:
+        self._now_ms = now_ms
+        self.keep = Keep(file, "topics", self._snapshot)
+        """When changes are on disk."""
+        self.auto_create = auto_create
+        """Whether the first send makes a topic."""
+        self.leaving: set[str] = set()
+        """Topics that are being deleted; whoever deletes them puts them here."""
+        self.table: dict[str, TopicConfig] = {}
+        self.version = DataVersion()
+        self._entries = JsonTable("topicConfigTable", topic_fields)
+        self.generation = 0
+        """Counts changes since the start; what was derived from a topic is stale when it moved."""
+        self.system = frozenset(config.topic_name for config in system) | names.SYSTEM_TOPICS
+        self.on_change: list[Callable[[str], None]] = []
+        """Called with the topic's name after each change."""
+        self._load(file.load(), system)
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """The topic's shape, or None."""
+        return self.table.get(topic)
+
+    def is_system(self, topic: str) -> bool:
+        """Whether the topic belongs to the broker itself."""
+        return topic in self.system or topic.startswith(names.SYSTEM_PREFIX)
+
+    def put(self, config: TopicConfig) -> bool:
+        """Create or change a topic; False when it is the same already.
+
+        Raises Reject (SYSTEM_BUSY) for one that is being deleted.
+        """
+        name = config.topic_name
+        before = self.table.get(name)
+        if before == config:
+            return False
+        if name in self.leaving:
+            raise Reject(
+                ResponseCode.SYSTEM_BUSY, f"the topic {name} is being deleted; try again later"
+            )
+        self.table[name] = config
+        self._changed(name, before)
+        return True
+
+    def delete(self, topic: str) -> bool:
+        """Forget a topic's shape; False when there was none."""
+        before = self.table.pop(topic, None)
+        if before is None:
+            return False
+        self._changed(topic, before)
+        return True
+
+    def ensure(
+        self, topic: str, queue_nums: int, *, order: bool = False, sys_flag: int = 0
+    ) -> TopicConfig:
+        """The topic, created readable and writable with `queue_nums` queues where it is missing."""
+        config = self.table.get(topic)
+        if config is None:
+            config = TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                order=order,
+                topic_sys_flag=sys_flag,
+            )
+            self.put(config)
+        return config
+
+    def create_for_send(
+        self, topic: str, default_topic: str, queue_nums: int, *, unit_mode: bool
+    ) -> TopicConfig | None:
+        """Create a topic on its first send, after the one that lends its shape; None if it may not.
+
+        It gets the lesser of `queue_nums` and the lender's write queues, and the lender's
+        permissions but for the inherit bit. An unknown retry topic gets one queue in any case.
+        Raises Reject where that would be no queue at all.
+        """
+        lender = self.table.get(default_topic)
+        if default_topic == names.DEFAULT_TOPIC and not self.auto_create:
+            lender = None
+        if len(self.table) >= TOPICS_MAX:
+            return None
+        if lender and permission.is_inherited(lender.perm):
+            queues = min(queue_nums, lender.write_queue_nums)
+            if queues <= 0:
+                raise Reject(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"the topic {topic} cannot be created with {queues} queues; "
+                    f"{queue_nums} were asked for, {default_topic} lends {lender.write_queue_nums}",
+                )
+            config = replace(
+                lender,
+                topic_name=topic,
+                read_queue_nums=queues,
+                write_queue_nums=queues,
+                perm=lender.perm & ~names.PERM_INHERIT,
+                topic_sys_flag=_UNIT if unit_mode else 0,
+                attributes={},
+            )
+            self.put(config)
+            return config
+        if names.is_retry_topic(topic):
+            return self.ensure(topic, 1, sys_flag=_UNIT_SUBSCRIBED if unit_mode else 0)
+        return None
+
+    def mark_ordered(self, topics: Iterable[str]) -> None:
+        """Note that these topics are ordered, as name servers say; unknown ones are passed over.
+
+        None loses the mark: name servers forget what operators told them.
+        """
+        for topic in topics:
+            config = self.table.get(topic)
+            if config is not None and not config.order:
+                try:
+                    self.put(replace(config, order=True))
+                except Reject as refusal:
+                    log.warning("the topic %s is not marked as ordered: %s", topic, refusal)
+
+    def stamp(self) -> None:
+        """Take a new version: what name servers are told has changed though no topic has."""
+        self._changed("", None)
+
+    def _snapshot(self) -> Callable[[], bytes]:
+        before: dict[str, object] = {"dataVersion": version_fields(self.version)}
+        return partial(self._entries.encode, before, dict(self.table))
+
+    def _load(self, value: Any, system: Sequence[TopicConfig]) -> None:
+        stored = value if isinstance(value, dict) else {}
+        self.version = version_of(stored.get("dataVersion"))
+        for name, fields in (stored.get("topicConfigTable") or {}).items():
+            self.table[name] = topic_of(fields, name)
+        short = [config for config in system if self._lacks(config)]
+        for config in short:
+            self.table[config.topic_name] = config
+        if short:
+            self.version = self.version.next(self._now_ms())
+            self.keep.save()
+
+    def _lacks(self, config: TopicConfig) -> bool:
+        """Whether a system topic is missing, or has too few queues for all delay levels."""
+        present = self.table.get(config.topic_name)
+        if present is None:
+            return True
+        is_schedule = config.topic_name == names.SCHEDULE_TOPIC
+        return is_schedule and present.write_queue_nums < config.write_queue_nums
+
+    def _changed(self, topic: str, before: TopicConfig | None) -> None:
+        """Have a change written down; it is taken back should that fail, at once with a Reject."""
+        self.version = self.version.next(self._now_ms())
+        self.keep.changed(topic, partial(self._take_back, topic, before))
+        self._tell(topic)
+
+    def _take_back(self, topic: str, before: TopicConfig | None) -> None:
+        self.version = self.version.next(self._now_ms())
+        self.table.pop(topic, None)
+        if before is not None:
+            self.table[topic] = before
+        self._tell(topic)
+
+    def _tell(self, topic: str) -> None:
+        self.generation += 1
+        for tell in self.on_change:
+            tell(topic)
+
+
+def end_deletions(store: MessageStore, topics: Topics) -> None:
+    """Carry out the deletions that a crash cut short; say which topics only the store knows."""
+    for topic in store.deletion.unfinished():
+        topics.delete(topic)
+        store.delete_topic(topic)
+    lost = {name for name in store.deletion.topics() if topics.get(name) is None}
+    if lost := {name for name in lost if not topics.is_system(name)}:
+        log.warning(
+            "the store has messages of topics that topics.json does not name; they are kept "
+            "until cleanUnusedTopic (316): %s",
+            ", ".join(sorted(lost)[:10]),
+        )
+
+
+def system_topics(
+    *,
+    cluster: str,
+    broker_name: str,
+    levels: int,
+    auto_create: bool = True,
+    default_queue_nums: int = 8,
+    cluster_topic: bool = True,
+    broker_topic: bool = True,
+    trace_topic: str | None = None,
+) -> list[TopicConfig]:
+    """The topics a broker makes at its start. `levels` is the number of delay levels."""
+    read_write, inherit = permission.READ_WRITE, permission.READ_WRITE | names.PERM_INHERIT
+    shapes = [
+        (names.SELF_TEST_TOPIC, 1, read_write),
+        (names.BENCHMARK_TOPIC, 1024, read_write),
+        (cluster, 16, inherit if cluster_topic else names.PERM_INHERIT),
+        (broker_name, 1, inherit if broker_topic else names.PERM_INHERIT),
+        (names.OFFSET_MOVED_TOPIC, 1, read_write),
+        (names.SCHEDULE_TOPIC, max(levels, 18), read_write),
+        (cluster + names.REPLY_TOPIC_SUFFIX, 1, read_write),
+        (names.REVIVE_TOPIC_PREFIX + cluster, 8, read_write),
+        ("rmq_sys_SYNC_BROKER_MEMBER_" + broker_name, 1, names.PERM_INHERIT),
+        (names.HALF_TOPIC, 1, read_write),
+        (names.OP_HALF_TOPIC, 1, read_write),
+        (names.ROCKSDB_HALF_TOPIC, 1, read_write),
+        (names.ROCKSDB_OP_HALF_TOPIC, 1, read_write),
+        (names.TIMER_TOPIC, 1, read_write),
+    ]
+    if auto_create:
+        shapes.append((names.DEFAULT_TOPIC, default_queue_nums, inherit))
+    if trace_topic:
+        shapes.append((trace_topic, 1, read_write))
+    return [
+        TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+        for name, queues, perm in shapes
+    ]

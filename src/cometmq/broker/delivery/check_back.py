@@ -1,0 +1,367 @@
+"""Check-back: producers are asked what became of half messages that nobody ended.
+
+Owns the rounds over the half queue, how far they have come (the offsets of CID_RMQ_SYS_TRANS in
+both queues), the copies that are put back with every question, and the discarding of what was asked
+too often. Refuses to end transactions (`transactions` does).
+Invariants: an offset is committed only when the copies made before it are safe; no half message is
+passed over unless it has ended, or lies again further on, or was discarded.
+Java: TransactionalMessageServiceImpl.check, AbstractTransactionalMessageCheckListener.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.broker.delivery.transactions import CHECK_TIMES, IMMUNITY, copy_of, goal_of
+from cometmq.broker.groups.consumer_groups import TRANSACTION_GROUP
+from cometmq.broker.messages.property_limit import fit
+from cometmq.errors import ProtocolError, Reject
+from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from cometmq.rules.half_message import Ended, Fate, fate_of, offsets_of
+from cometmq.store.log.mapped_file_queue import NotInMemory
+from cometmq.store.results import Draft, GetStatus, PutStatus
+from cometmq.wire import log_record as stored
+from cometmq.wire import msg_id, properties
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import request
+from cometmq.wire.headers.transaction import CheckTransactionStateRequestHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.broker.cluster.topics import Topics
+    from cometmq.broker.delivery.transactions import Transactions
+    from cometmq.broker.groups.clients import Clients
+    from cometmq.broker.groups.consumer_offsets import Offsets
+    from cometmq.net.peer import Peer
+    from cometmq.settings.broker import BrokerSettings
+    from cometmq.settings.store import StoreSettings
+    from cometmq.store.message_store import MessageStore
+    from cometmq.store.results import Placed
+    from cometmq.wire.log_record import Stored
+
+log = logging.getLogger(__name__)
+
+OPS_MAX = 500_000
+"""Op messages read ahead of the first open half message. Beyond them ends are not seen, and a
+producer may be asked about a message that has ended."""
+
+LATE_MAX = 100_000
+"""Ends remembered of half messages that were passed already."""
+
+ROUND_S = 60.0
+"""A round that takes longer goes on with the next one."""
+
+_STEP = 1024
+"""Ended half messages passed in one step; one that has not ended counts for many."""
+
+_HOUR_MS = 3_600_000
+_STEPS_OF_OPEN = 64
+_PULL_COUNT, _PULL_BYTES = 32, 1 << 18
+_ORIGINAL = b"TRAN_PREPARED_QUEUE_OFFSET"
+_NEVER = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
+
+
+class Copy(NamedTuple):
+    """A half message that was put back: with what properties, where, and whether to ask."""
+
+    half: Stored
+    raw: bytes
+    placed: Placed
+    is_asked: bool
+
+
+class CheckBack:
+    """Asks producers. Belongs to the broker's loop; `run` is its task."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        offsets: Offsets,
+        clients: Clients,
+        transactions: Transactions,
+        settings: BrokerSettings,
+        store_settings: StoreSettings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store, self._topics, self._offsets = store, topics, offsets
+        self._clients, self._transactions, self._settings = clients, transactions, settings
+        self._now_ms = now_ms
+        self.adjust_store(store_settings)
+        self.asked = self.discarded = 0
+        self._turn = 0
+        self._has_copied = False
+        self._rewind()
+
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+
+    def adjust_store(self, settings: StoreSettings) -> None:
+        """Discard from now on what is older than the log keeps by these settings."""
+        self._reserved_ms = settings.file_reserved_hours * _HOUR_MS
+
+    def _rewind(self) -> None:
+        """Begin where the committed offsets say."""
+        self.half_offset = self._start_of(HALF_TOPIC)
+        self.op_offset = self._start_of(OP_HALF_TOPIC)
+        self._ops_read = self.op_offset
+        self._highest: deque[int] = deque()
+        """Of each op message read and not done: the last half offset it names."""
+        self._ended = Ended(self.half_offset)
+        self._late: dict[int, None] = {}
+        self._committed = (self.half_offset, self.op_offset)
+
+    def _start_of(self, topic: str) -> int:
+        first = self._store.min_offset(topic, 0)
+        last = self._store.max_offset(topic, 0)
+        return min(max(self._offsets.committed(TRANSACTION_GROUP, topic, 0), first), last)
+
+    async def run(self) -> None:
+        """Do a round every transactionCheckInterval, for ever."""
+        while True:
+            await asyncio.sleep(self._settings.transaction_check_interval_ms / 1000)
+            await self.check()
+
+    async def check(self) -> None:
+        """Do one round: over all half messages that are old enough, in small steps."""
+        asked, discarded = self.asked, self.discarded
+        await self._store.aside.ask(self._catch_up)
+        end = self._store.max_offset(HALF_TOPIC, 0)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + ROUND_S
+        is_going = True
+        while is_going and loop.time() < until:
+            try:
+                is_going = self._step(end)
+            except NotInMemory as missing:
+                await self._store.aside.fetch(missing)
+            await asyncio.sleep(0)
+        if self._has_copied:
+            await self._save()
+        if self.asked != asked:
+            log.info("asked producers about %d half messages", self.asked - asked)
+        if self.discarded != discarded:
+            log.warning(
+                "%d half messages were asked about too often or are too old; they went to %s",
+                self.discarded - discarded,
+                CHECK_MAX_TIME_TOPIC,
+            )
+
+    async def _save(self) -> None:
+        """Write how far the rounds have come: a kill would have the same asked about twice."""
+        self._has_copied = False
+        safe = asyncio.get_running_loop().create_future()
+        self._store.settle(safe.set_result)
+        await asyncio.shield(safe)  # the store answers it, also when the broker stops meanwhile
+        await self._offsets.save_aside()
+
+    def _catch_up(self) -> None:
+        """Step over what retention deleted."""
+        first = self._store.min_offset(HALF_TOPIC, 0)
+        if self.half_offset < first:
+            self.half_offset = first
+            self._ended.move_to(first)
+        first = self._store.min_offset(OP_HALF_TOPIC, 0)
+        while self.op_offset < first and self._highest:
+            self._highest.popleft()
+            self.op_offset += 1
+        self.op_offset = max(self.op_offset, first)
+        self._ops_read = max(self._ops_read, first)
+
+    def _step(self, end: int) -> bool:
+        """Read ops, or else judge some half messages; False when the round is over.
+
+        NotInMemory: the next one must be fetched; those before it are done with.
+        """
+        if self._read_ops():
+            return True
+        copies: list[Copy] = []
+        left, is_going = _STEP, True
+        try:
+            while left > 0 and is_going:
+                is_ended = self.half_offset in self._ended
+                is_going = self.half_offset < end and (
+                    is_ended or self._pass(self.half_offset, copies)
+                )
+                if is_going:
+                    self.half_offset += 1
+                    left -= 1 if is_ended else _STEPS_OF_OPEN
+        finally:
+            self._move_on(copies)
+        return is_going
+
+    def _read_ops(self) -> bool:
+        """Note what some op messages say; False when all were read."""
+        if len(self._highest) >= OPS_MAX:
+            return False
+        read = partial(self._store.get, OP_HALF_TOPIC, 0, self._ops_read, _PULL_COUNT, _PULL_BYTES)
+        got = self._store.aside.at_once(read)
+        if got.status is not GetStatus.FOUND or got.next_offset <= self._ops_read:
+            return False
+        for record in stored.iterate(got.body):
+            self._note(record)
+        self._ops_read = got.next_offset
+        unread = self._ops_read - self.op_offset - len(self._highest)
+        self._highest.extend([-1] * unread)
+        return True
+
+    def _note(self, op: Stored) -> None:
+        is_end = properties.find(op.properties, b"TAGS") == b"d"
+        found = offsets_of(op.body) if is_end else []
+        for offset in found:
+            if offset >= self.half_offset:
+                self._ended.add(offset)
+            else:
+                self._late[offset] = None
+                if len(self._late) > LATE_MAX:
+                    del self._late[next(iter(self._late))]
+        self._highest.append(max(found, default=-1))
+
+    def _pass(self, offset: int, copies: list[Copy]) -> bool:
+        """Do with an open half message what is due; False where the round must stop before it."""
+        if offset in self._transactions.ending:
+            return False
+        ask = self._store.aside.at_once
+        entry = ask(partial(self._store.entry, HALF_TOPIC, 0, offset))
+        if entry is None:
+            return False
+        record = ask(partial(self._store.record_at, entry[0]))
+        try:
+            half = stored.decode(record) if record else None
+        except ProtocolError as error:
+            log.error("the half message at byte %d is passed over: %s", entry[0], error)
+            return True
+        return half is None or self._judge(half, copies)
+
+    def _judge(self, half: Stored, copies: list[Copy]) -> bool:
+        raw, settings = half.properties, self._settings
+        asked = _number(properties.find(raw, CHECK_TIMES), 0)
+        fate = fate_of(
+            age_ms=self._now_ms() - half.born_ms,
+            asked=asked,
+            immunity=properties.find(raw, IMMUNITY),
+            timeout_ms=settings.transaction_timeout_ms,
+            checks_max=settings.transaction_check_max,
+            reserved_ms=self._reserved_ms,
+        )
+        if fate is Fate.TOO_YOUNG:
+            return False
+        if fate is Fate.DISCARD:
+            return self._discard(half)
+        if fate is Fate.ASK:
+            return self._put_back(half, copy_of(half, CHECK_TIMES, b"%d" % (asked + 1)), copies)
+        first = _number(properties.find(raw, _ORIGINAL), half.queue_offset)
+        if first in self._late or first in self._ended:
+            return True
+        return self._put_back(half, copy_of(half, _ORIGINAL, b"%d" % first), copies, ask=False)
+
+    def _put_back(
+        self, half: Stored, draft: Draft, copies: list[Copy], *, ask: bool = True
+    ) -> bool:
+        placed = self._store.put(draft)
+        if placed.status in _NEVER:
+            return self._discard(half)
+        if placed.status is not PutStatus.PUT_OK:
+            return False
+        self._has_copied = True
+        copies.append(Copy(half, draft.properties, placed, ask))
+        return True
+
+    def _discard(self, half: Stored) -> bool:
+        self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1)
+        raw = fit(stored.shown_properties(half.properties))[0]
+        draft = Draft.again(half, CHECK_MAX_TIME_TOPIC, 0, raw)
+        status = self._store.put(draft).status
+        if status in _NEVER:
+            log.error("the half message at byte %d is lost: %s", half.phy_offset, status)
+        elif status is not PutStatus.PUT_OK:
+            return False
+        self.discarded += 1
+        return True
+
+    def _move_on(self, copies: list[Copy]) -> None:
+        """Forget what was passed; once the copies are safe, commit and ask."""
+        self._ended.move_to(self.half_offset)
+        while self._highest and self._highest[0] < self.half_offset:
+            self._highest.popleft()
+            self.op_offset += 1
+        place = self.half_offset, self.op_offset
+        if place != self._committed:
+            self._committed = place
+            self._store.settle(partial(self._settled, place, copies))
+
+    def _settled(self, place: tuple[int, int], copies: list[Copy], status: PutStatus) -> None:
+        if status is PutStatus.SERVICE_NOT_AVAILABLE:
+            self._rewind()
+            return
+        for copy in copies:
+            self._transactions.copied(copy.half.queue_offset, copy.placed.queue_offset)
+            if copy.is_asked:
+                self._ask(copy)
+        if status is PutStatus.PUT_OK:
+            commit = self._offsets.commit
+            commit(TRANSACTION_GROUP, HALF_TOPIC, 0, place[0])
+            commit(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, place[1])
+
+    def _ask(self, copy: Copy) -> None:
+        """Send the question (39) to one producer of the group; nobody there is nobody asked."""
+        half, raw, placed, _ = copy
+        group = (properties.find(raw, b"PGROUP") or b"").decode("utf-8", "replace")
+        peer = self._producer_of(group)
+        if peer is None:
+            return
+        try:
+            topic, queue_id = goal_of(half)
+        except Reject as error:
+            log.error("the half message at byte %d: %s", half.phy_offset, error.remark)
+            return
+        unique = (properties.find(raw, b"UNIQ_KEY") or b"").decode("utf-8", "replace") or None
+        header = CheckTransactionStateRequestHeader(
+            topic=HALF_TOPIC,
+            tran_state_table_offset=placed.queue_offset,
+            commit_log_offset=placed.phy_offset,
+            msg_id=unique,
+            transaction_id=unique,
+            offset_msg_id=msg_id.offset_id(half.store_host, placed.phy_offset),
+            broker_name=self._settings.broker_name,
+        )
+        body = stored.encode(
+            topic,
+            queue_id,
+            half.flag,
+            placed.queue_offset,
+            placed.phy_offset,
+            half.sys_flag,
+            half.born_ms,
+            half.born_host,
+            half.store_ms,
+            half.store_host,
+            half.reconsume_times,
+            half.prepared_offset,
+            half.body,
+            raw,
+            with_crc=False,
+        )
+        self.asked += 1
+        code = RequestCode.CHECK_TRANSACTION_STATE
+        peer.oneway(request(code, 0, header, body, oneway=True))
+
+    def _producer_of(self, group: str) -> Peer | None:
+        """A connection of the group that takes messages now, each in turn."""
+        peers = list(self._clients.producers.get(group, ()))
+        self._turn += 1
+        for number in range(len(peers)):
+            peer = peers[(self._turn + number) % len(peers)]
+            if not peer.is_closing and not peer.is_blocked:
+                return peer
+        return None
+
+
+def _number(raw: bytes | None, otherwise: int) -> int:
+    return int(raw) if raw and raw.isdigit() and len(raw) < 19 else otherwise

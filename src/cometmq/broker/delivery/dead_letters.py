@@ -1,0 +1,163 @@
+"""Dead letters: the messages a group gave up, put to rest in %DLQ% and its group.
+
+Owns the properties that tell where a dead letter came from, and the memory that keeps one message
+from lying there twice (a setting): the last origins of each dead-letter queue, read back from the
+queue's tail at first use. Refuses to know why a message was given up; whoever buries it says so in
+properties. Of a long queue only the newest letters are read at once; `read_back`, in the
+background, reads the others and, after a start, the tails of all queues.
+Invariant: a repeat is answered with the place of the first, once that has been read back.
+Java: AbstractSendMessageProcessor; decisions in docs/decisions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cometmq.broker.messages.property_limit import fit
+from cometmq.model.topic import dlq_topic_of, is_dlq_topic
+from cometmq.store.results import GetStatus, Placed, PutStatus
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
+
+if TYPE_CHECKING:
+    from cometmq.broker.cluster.topics import Topics
+    from cometmq.broker.stats import Stats
+    from cometmq.store.message_store import MessageStore
+    from cometmq.store.results import Draft, Got
+
+log = logging.getLogger(__name__)
+
+ORIGINS_MAX = 16_384
+"""Dead letters of one group that are remembered."""
+
+GROUPS_MAX = 128
+"""Groups whose dead letters are remembered; the one not used for longest is forgotten."""
+
+_PULL_COUNT, _PULL_BYTES = 32, 1 << 20
+_AT_ONCE = 256
+"""Letters read back on the spot when a queue is not known yet: about a millisecond."""
+
+
+class DeadLetters:
+    """Buries messages. Belongs to the broker's loop."""
+
+    def __init__(
+        self, store: MessageStore, topics: Topics, stats: Stats, *, deduplicate: bool
+    ) -> None:
+        self._store, self._topics, self._stats = store, topics, stats
+        self._deduplicate = deduplicate
+        self._origins: dict[str, dict[bytes, Placed]] = {}
+        self._unread: dict[str, range] = {}
+        self._has_begun = False
+
+    def bury(self, group: str, draft: Draft) -> Placed:
+        """Put the message into the group's dead-letter queue, or tell where it lies already.
+
+        Fills in DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID; `draft.topic` is what is used as the
+        origin when the message has never been tried again. What does not fit beside the message's
+        own properties is left out, and at last the longest of these; the reason then names them.
+        NotInMemory: nothing was done; fetch that, and bury the message again.
+        """
+        raw, topic = draft.properties, dlq_topic_of(group)
+        origin = origin_of(raw)
+        origin_topic = properties.find(raw, b"RETRY_TOPIC") or draft.topic.encode()
+        for key, value in ((b"DLQ_ORIGIN_TOPIC", origin_topic), (b"DLQ_ORIGIN_MESSAGE_ID", origin)):
+            if value:
+                raw = properties.append(properties.remove(raw, key), key, value)
+        raw, left_out = fit(raw)
+        if left_out:
+            log.warning("a dead letter of %s goes without %s", group, ", ".join(left_out))
+        draft.topic, draft.queue_id, draft.properties = topic, 0, raw
+        self._topics.ensure(topic, 1)
+        if not self._deduplicate or not origin:
+            return self._put(group, draft)
+        known = self._known(topic)
+        placed = known.get(origin)
+        if placed is None:
+            placed = self._put(group, draft)
+            if placed.status is PutStatus.PUT_OK:
+                _remember(known, origin, placed)
+                self._store.settle(partial(_forget_unsafe, known, origin))
+        return placed
+
+    def _put(self, group: str, draft: Draft) -> Placed:
+        placed = self._store.put(draft)
+        if placed.status is PutStatus.PUT_OK:
+            self._stats.buried(group, draft.topic)
+        return placed
+
+    def _known(self, topic: str) -> dict[bytes, Placed]:
+        known = self._origins.pop(topic, None)
+        if known is None:
+            known = self._begin(topic)
+            if len(self._origins) >= GROUPS_MAX:
+                del self._origins[next(iter(self._origins))]
+        self._origins[topic] = known
+        return known
+
+    def _begin(self, topic: str) -> dict[bytes, Placed]:
+        """Read the newest letters of a queue; the others will be read in the background."""
+        ask = self._store.aside.at_once
+        end = self._store.max_offset(topic, 0)
+        first = max(ask(partial(self._store.min_offset, topic, 0)), end - ORIGINS_MAX)
+        start = offset = max(first, end - _AT_ONCE)
+        known: dict[bytes, Placed] = {}
+        while offset < end:
+            got = ask(partial(self._store.get, topic, 0, offset, _PULL_COUNT, _PULL_BYTES))
+            offset = _learn(known, got, offset, end)
+        if first < start:
+            self._unread[topic] = range(first, start)
+        return known
+
+    async def read_back(self) -> None:
+        """Read what is not known yet of the dead-letter queues, a pull at a time."""
+        if not self._has_begun:
+            self._has_begun = True
+            dead = [name for name in self._topics.table if is_dlq_topic(name)]
+            for topic in dead[-GROUPS_MAX:] if self._deduplicate else ():
+                await self._store.aside.again(partial(self._known, topic))
+                await asyncio.sleep(0)
+        while self._unread:
+            topic, span = self._unread.popitem()
+            older: dict[bytes, Placed] = {}
+            offset = span.start
+            while offset < span.stop:
+                ask = partial(self._store.get, topic, 0, offset, _PULL_COUNT, _PULL_BYTES)
+                got = await self._store.aside.ask(ask)
+                offset = _learn(older, got, offset, span.stop)
+                await asyncio.sleep(0)
+            if (known := self._origins.get(topic)) is not None:
+                both = list((older | known).items())
+                known.clear()
+                known.update(both[-ORIGINS_MAX:])
+
+
+def _learn(known: dict[bytes, Placed], got: Got, offset: int, end: int) -> int:
+    """Remember the letters of one pull; where to go on."""
+    if got.status is GetStatus.FOUND:
+        for record in stored.iterate(got.body):
+            origin = properties.find(record.properties, b"DLQ_ORIGIN_MESSAGE_ID")
+            if origin and record.queue_offset < end:
+                place = record.phy_offset, record.size, record.queue_offset, record.store_ms
+                _remember(known, origin, Placed(PutStatus.PUT_OK, *place))
+    return got.next_offset if got.next_offset > offset else end
+
+
+def origin_of(raw: bytes) -> bytes:
+    """What makes a dead letter the same as another: the message's id as its users see it."""
+    return properties.find(raw, b"UNIQ_KEY") or properties.find(raw, b"ORIGIN_MESSAGE_ID") or b""
+
+
+def _forget_unsafe(known: dict[bytes, Placed], origin: bytes, status: PutStatus) -> None:
+    """Let the message be buried again when it could not be kept."""
+    if status is PutStatus.SERVICE_NOT_AVAILABLE:
+        known.pop(origin, None)
+
+
+def _remember(known: dict[bytes, Placed], origin: bytes, placed: Placed) -> None:
+    known[origin] = placed
+    if len(known) > ORIGINS_MAX:
+        del known[next(iter(known))]

@@ -1,0 +1,191 @@
+"""What waits on a delay level when a broker starts, in runs of one delay each.
+
+A level's queue is in the order of storing. Once its delay was changed it is no longer in the order
+of becoming due; then each stretch stored under one table is a run with a place of its own, so that
+no message waits for one before it. Owns the finding of runs, and of the messages that were
+delivered after their places were last saved (a kill leaves such): they lie in their own topics.
+Invariant: a message taken for delivered lies in its topic, stored there after it was due, as often
+as it is taken for it.
+Java: none; there a shorter delay delivers what waits early, and a kill repeats what was not saved.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from cometmq.errors import ProtocolError
+from cometmq.model.topic import HALF_TOPIC, SCHEDULE_TOPIC
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.log_record import Stored
+
+
+_Key = tuple[bytes | None, int, int]
+
+RUNS_MAX = 100
+"""Runs of one level; the rest of its queue is one run."""
+
+SCAN_MAX = 200_000
+"""Messages looked at, at the start, to find those delivered already."""
+
+_QUEUE_ID_MAX = 0x7FFFFFFF
+_PULL_COUNT, _PULL_BYTES = 32, 1 << 20
+
+
+class Run:
+    """A stretch of a level's queue: delivered from `first` to `cursor`; `end` None is its tail."""
+
+    __slots__ = ("cursor", "end", "first")
+
+    def __init__(self, first: int, cursor: int, end: int | None) -> None:
+        self.first, self.cursor, self.end = first, cursor, end
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all of it is delivered."""
+        return self.end is not None and self.cursor >= self.end
+
+
+def runs_of(
+    store: MessageStore,
+    level: int,
+    offset: int,
+    saved: Iterable[tuple[int, int]],
+    delay_ms: int,
+) -> list[Run]:
+    """The runs of a level that is delivered up to `offset` and now lasts `delay_ms`.
+
+    `saved` holds (first, cursor) of the runs known when the places were saved.
+    """
+    queue_id = level - 1
+    last = store.max_offset(SCHEDULE_TOPIC, queue_id)
+    first = min(max(offset, store.min_offset(SCHEDULE_TOPIC, queue_id)), last)
+    cursors = {at: cursor for at, cursor in saved if first <= at < last}
+    bounds = sorted({first, *cursors, last})
+    for low, high in pairwise(list(bounds)):
+        bounds += _cuts(store, queue_id, low, high, RUNS_MAX - len(bounds))
+    runs, done = [], first
+    for low, high in pairwise(sorted(bounds)):
+        done = max(done, cursors.get(low, low))
+        runs.append(Run(low, min(done, high), high))
+    if runs and _delay_at(store, queue_id, last - 1) == delay_ms:
+        runs[-1].end = None
+    else:
+        runs.append(Run(last, last, None))
+    return [run for run in runs if not run.is_done]
+
+
+def _cuts(store: MessageStore, queue_id: int, low: int, high: int, most: int) -> list[int]:
+    """Where the delay changes between two offsets, as far as both halves' ends tell."""
+    found: list[int] = []
+    spans = [(low, high)]
+    while spans and len(found) < most:
+        low, high = spans.pop()
+        if high - low < 2 or _delay_at(store, queue_id, low) == _delay_at(
+            store, queue_id, high - 1
+        ):
+            continue
+        middle = (low + high) // 2
+        if _delay_at(store, queue_id, middle - 1) != _delay_at(store, queue_id, middle):
+            found.append(middle)
+        spans += [(low, middle), (middle, high)]
+    return found
+
+
+def _delay_at(store: MessageStore, queue_id: int, offset: int) -> int:
+    entry = store.entry(SCHEDULE_TOPIC, queue_id, offset)
+    return entry[2] - store.store_time(SCHEDULE_TOPIC, queue_id, offset) if entry else 0
+
+
+def skip_delivered(store: MessageStore, levels: dict[int, list[Run]], now_ms: int) -> int:
+    """Move each run past what lies in its own topic already; returns how many messages that are."""
+    due = [
+        entry[2]
+        for level, runs in levels.items()
+        for run in runs
+        if (entry := store.entry(SCHEDULE_TOPIC, level - 1, run.cursor)) and entry[2] <= now_ms
+    ]
+    if not due:
+        return 0
+    known = _Delivered(store, min(due))
+    return sum(
+        _skip(store, level, run, known, now_ms) for level, runs in levels.items() for run in runs
+    )
+
+
+def _skip(store: MessageStore, level: int, run: Run, known: _Delivered, now_ms: int) -> int:
+    began = run.cursor
+    while not run.is_done:
+        entry = store.entry(SCHEDULE_TOPIC, level - 1, run.cursor)
+        if entry is None or entry[2] > now_ms:
+            break
+        record = store.record_at(entry[0])
+        try:
+            if record is None or not known.take(stored.decode(record), entry[2]):
+                break
+        except ProtocolError:
+            break
+        run.cursor += 1
+    return run.cursor - began
+
+
+class _Delivered:
+    """When messages that came from a delay were stored; a queue is read once, when first asked."""
+
+    def __init__(self, store: MessageStore, since_ms: int) -> None:
+        self._store, self._since_ms = store, since_ms
+        self._queues: dict[tuple[str, int], dict[_Key, list[int]]] = {}
+        self._left = SCAN_MAX
+
+    def take(self, waiting: Stored, due_ms: int) -> bool:
+        """Whether this message was stored in its topic once it was due; then one fewer is known."""
+        goal = goal_of(waiting.properties)
+        found = self._queues.get(goal)
+        if found is None:
+            found = self._queues[goal] = self._read(*goal)
+        times = found.get(_key_of(waiting), [])
+        at = bisect_left(times, due_ms)
+        if at == len(times):
+            return False
+        del times[at]
+        return True
+
+    def _read(self, topic: str, queue_id: int) -> dict[_Key, list[int]]:
+        store, found = self._store, dict[_Key, list[int]]()
+        if store.max_offset(topic, queue_id) == 0:
+            return found
+        offset = store.offset_by_time(topic, queue_id, self._since_ms)
+        while self._left > 0:
+            got = store.get(topic, queue_id, offset, _PULL_COUNT, _PULL_BYTES)
+            for record in stored.iterate(got.body):
+                if b"DELAY\x01" in record.properties:
+                    found.setdefault(_key_of(record), []).append(record.store_ms)
+            if not got.count:
+                break
+            self._left -= got.count
+            offset = got.next_offset
+        return found
+
+
+def _key_of(record: Stored) -> _Key:
+    unique = properties.find(record.properties, b"UNIQ_KEY")
+    return unique, record.reconsume_times, record.body_crc
+
+
+def goal_of(raw: bytes) -> tuple[str, int]:
+    """The topic and the queue a delayed message is for; ProtocolError when they are not told."""
+    topic, queue_id = properties.find(raw, b"REAL_TOPIC"), properties.find(raw, b"REAL_QID")
+    try:
+        found = (topic or b"").decode(), int(queue_id or b"")
+    except ValueError:
+        found = "", -1
+    if not found[0] or found[0] == HALF_TOPIC or not 0 <= found[1] <= _QUEUE_ID_MAX:
+        raise ProtocolError(f"it is for queue {queue_id!r} of topic {topic!r}")
+    return found

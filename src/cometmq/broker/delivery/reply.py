@@ -1,0 +1,178 @@
+"""Request and reply: an answer is pushed to the client that waits for it (324, 325, 326).
+
+Owns the way of a reply from the one who answers to the connection whose client id stands in
+REPLY_TO_CLIENT, and its copy in <cluster>_REPLY_TOPIC. The question itself is an ordinary message.
+Refuses to match questions and answers: the client that asked does, by CORRELATION_ID.
+Invariant: answered with 0 means that the waiting client took the reply.
+Java: ReplyMessageProcessor, Broker2Client.callClient.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from cometmq.errors import Reject, RemotingError
+from cometmq.net.dispatcher import Reply
+from cometmq.store.results import Draft, PutStatus
+from cometmq.wire import msg_id, properties, sysflag
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request as new_request
+from cometmq.wire.headers.send import (
+    ReplyMessageRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from cometmq.broker.groups.clients import Clients
+    from cometmq.broker.messages.send import SendHandler
+    from cometmq.broker.stats import Stats
+    from cometmq.net.peer import Peer
+    from cometmq.settings.broker import BrokerSettings
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.command import Command
+
+log = logging.getLogger(__name__)
+
+PUSH_S = 10.0
+"""How long a client may take to acknowledge a reply pushed to it."""
+
+_PUSH_TIME = b"PUSH_REPLY_TIME"
+
+
+class ReplyHandler:
+    """Answers 324 and 325."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        clients: Clients,
+        send: SendHandler,
+        stats: Stats,
+        settings: BrokerSettings,
+        address: Callable[[], str],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`address` gives where this broker is reached, host:port."""
+        self._store, self._clients, self._send, self._stats = store, clients, send, stats
+        self._settings, self._address, self._now_ms = settings, address, now_ms
+        self._region = {"MSG_REGION": settings.region_id, "TRACE_ON": "true"}
+
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+
+    def __call__(self, request: Command, peer: Peer) -> Reply | Awaitable[Reply]:
+        """Push the reply, store it where it is to be stored, and tell what became of the push."""
+        v1 = request.code == RequestCode.SEND_REPLY_MESSAGE
+        kind = SendMessageRequestHeader if v1 else SendMessageRequestHeaderV2
+        header = kind.decode(request.ext)
+        try:
+            config = self._send.admit(header)
+        except Reject as refusal:
+            return Reply(refusal.code, remark=refusal.remark, ext=self._region)
+        return self._push(header, self._send.queue_of(header, config), request.body, peer)
+
+    async def _push(
+        self, header: SendMessageRequestHeader, queue_id: int, body: bytes, peer: Peer
+    ) -> Reply:
+        raw = self._marked((header.properties or "").encode())
+        wanted = properties.find(raw, b"REPLY_TO_CLIENT")
+        client_id = (wanted or b"").decode("utf-8", "replace")
+        asking = self._clients.find_producer(client_id) if client_id else None
+        if not client_id:
+            answer = _failed("the reply names no client: it has no REPLY_TO_CLIENT")
+        elif asking is None:
+            answer = _failed(f"the client {client_id} that waits for the reply is not connected")
+        else:
+            answer = await self._pushed(asking, client_id, self._order(header, raw, peer), body)
+        if not answer.code:
+            answer.header = SendMessageResponseHeader(msg_id="0", queue_id=queue_id, queue_offset=0)
+        answer.ext = self._region
+        if self._settings.store_reply_message_enable:
+            self._keep(header, queue_id, raw, body, peer, answer)
+        return answer
+
+    def _marked(self, raw: bytes) -> bytes:
+        """The sender's properties with those that every message of this broker has."""
+        for key in (b"MSG_REGION", b"TRACE_ON"):
+            raw = properties.append(
+                properties.remove(raw, key), key, self._region[key.decode()].encode()
+            )
+        return raw
+
+    def _order(
+        self, header: SendMessageRequestHeader, raw: bytes, peer: Peer
+    ) -> ReplyMessageRequestHeader:
+        """The header of the request that pushes the reply (326)."""
+        now_ms = self._now_ms()
+        marked = properties.append(properties.remove(raw, _PUSH_TIME), _PUSH_TIME, b"%d" % now_ms)
+        return ReplyMessageRequestHeader(
+            producer_group=header.producer_group,
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            properties=marked.decode(),
+            reconsume_times=header.reconsume_times,
+            unit_mode=header.unit_mode,
+            born_host=peer.addr,
+            store_host=self._address(),
+            store_timestamp=now_ms,
+        )
+
+    @staticmethod
+    async def _pushed(
+        asking: Peer, client_id: str, header: ReplyMessageRequestHeader, body: bytes
+    ) -> Reply:
+        command = new_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, 0, header, body)
+        try:
+            taken = await asking.request(command, PUSH_S)
+        except RemotingError as error:
+            return _failed(f"the reply could not be pushed to {client_id}: {error}")
+        if taken.code:
+            return _failed(f"the client {client_id} did not take the reply: {taken.remark}")
+        return Reply()
+
+    def _keep(
+        self,
+        header: SendMessageRequestHeader,
+        queue_id: int,
+        raw: bytes,
+        body: bytes,
+        peer: Peer,
+        answer: Reply,
+    ) -> None:
+        """Store the reply as well; that it could not be stored is no failure of the reply."""
+        draft = Draft(
+            header.topic,
+            queue_id,
+            body,
+            raw,
+            flag=header.flag,
+            sys_flag=header.sys_flag & ~sysflag.TRANSACTION_MASK,
+            born_ms=header.born_timestamp,
+            born_host=peer.host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        placed = self._store.put(draft)
+        if placed.status is not PutStatus.PUT_OK:
+            log.warning("a reply in %s is not stored: %s", header.topic, placed.status.name)
+            return
+        self._stats.put(header.topic, 1, placed.size)
+        place = msg_id.offset_id(self._send.store_host, placed.phy_offset)
+        answer.header = SendMessageResponseHeader(
+            msg_id=place, queue_id=queue_id, queue_offset=placed.queue_offset
+        )
+        answer.durable = not answer.code
+
+
+def _failed(remark: str) -> Reply:
+    return Reply(ResponseCode.SYSTEM_ERROR, remark=remark)

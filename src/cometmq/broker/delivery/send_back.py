@@ -1,0 +1,182 @@
+"""CONSUMER_SEND_MSG_BACK (36): a message that could not be consumed comes again later, or never.
+
+Owns the copy that goes to the group's retry topic by way of a delay level, or to its dead letters
+after the last attempt, or when its properties leave no room for another. Refuses to know consumers;
+the original stays where it is.
+Invariant: answered with 0 means the copy is as safe as a send would be.
+Java: AbstractSendMessageProcessor.consumerSendMsgBack.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+from cometmq.broker.messages.property_limit import BYTES_MAX, fit
+from cometmq.broker.messages.send import MAX_RECONSUME_SINCE
+from cometmq.errors import ProtocolError, Reject
+from cometmq.model import topic as names
+from cometmq.net.dispatcher import Reply
+from cometmq.rules import permission
+from cometmq.rules.retry import REASON_CHARS_MAX, is_dead, policy_delay_ms, retry_delay_level
+from cometmq.store.results import Draft, PutStatus
+from cometmq.wire import log_record as stored
+from cometmq.wire import msg_id, properties
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.broker.cluster.topics import Topics
+    from cometmq.broker.delivery.dead_letters import DeadLetters
+    from cometmq.broker.delivery.delayed_messages import Delays
+    from cometmq.broker.groups.consumer_groups import Groups
+    from cometmq.broker.stats import Stats
+    from cometmq.model.group import SubscriptionGroupConfig
+    from cometmq.net.peer import Peer
+    from cometmq.settings.broker import BrokerSettings
+    from cometmq.store.message_store import MessageStore
+    from cometmq.store.results import Placed
+    from cometmq.wire.command import Command
+    from cometmq.wire.log_record import Stored
+
+log = logging.getLogger(__name__)
+
+_UNIT_SUBSCRIBED = 2
+
+
+class SendBackHandler:
+    """Answers 36."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        delays: Delays,
+        dead_letters: DeadLetters,
+        stats: Stats,
+        settings: BrokerSettings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store, self._topics, self._groups = store, topics, groups
+        self._delays, self._dead_letters, self._stats = delays, dead_letters, stats
+        self._settings, self._now_ms = settings, now_ms
+        self._turns = count()
+
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+
+    def __call__(self, request: Command, _peer: Peer) -> Reply:
+        """Store the next attempt; raises Reject, and NotInMemory: then nothing was stored yet."""
+        header = ConsumerSendMsgBackRequestHeader.decode(request.ext)
+        group = self._groups.admit(header.group)
+        if not permission.is_writable(self._settings.broker_permission):
+            raise Reject(ResponseCode.NO_PERMISSION, "this broker does not let anyone write")
+        if group.retry_queue_nums <= 0:
+            return Reply()
+        retry_topic = names.retry_topic_of(header.group)
+        sys_flag = _UNIT_SUBSCRIBED if header.unit_mode else 0
+        config = self._topics.ensure(retry_topic, group.retry_queue_nums, sys_flag=sys_flag)
+        if not permission.is_writable(config.perm):
+            raise Reject(ResponseCode.NO_PERMISSION, f"the topic {retry_topic} may not be written")
+        record = self._record(header.offset)
+        draft = self._next_attempt(record, header, request.ext.get("dlqReason"))
+        times_max = group.retry_max_times
+        if request.version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
+            times_max = header.max_reconsume_times
+        raw, left_out = fit(draft.properties, BYTES_MAX - _bytes_of_delaying(retry_topic))
+        if left_out:  # without them the handler would see another message
+            log.warning(
+                "%s tries a message no more: its properties leave no room for ours", header.group
+            )
+        if header.delay_level < 0 or is_dead(record.reconsume_times, times_max) or left_out:
+            placed = self._bury(header.group, record, draft)
+        else:
+            level = self._level_of(group, header.delay_level, record.reconsume_times)
+            draft.properties = _with(raw, b"DELAY", str(level).encode())
+            draft.topic, draft.queue_id = retry_topic, next(self._turns) % group.retry_queue_nums
+            self._delays.hold_back(draft)
+            placed = self._store.put(draft)
+        if placed.status is not PutStatus.PUT_OK:
+            raise Reject(ResponseCode.SYSTEM_ERROR, placed.status.name)
+        self._stats.sent_back(header.group, record.topic)
+        return Reply(durable=True)
+
+    def _level_of(self, group: SubscriptionGroupConfig, asked: int, times: int) -> int:
+        """The delay level of the next attempt: as asked for, else as the group's policy says."""
+        delay_ms = None if asked > 0 else policy_delay_ms(group.group_retry_policy, times)
+        if delay_ms is None:
+            return retry_delay_level(asked, times)
+        return self._delays.levels.nearest(delay_ms)
+
+    def _record(self, phy_offset: int) -> Stored:
+        read = partial(self._store.record_at, phy_offset)
+        record = self._store.aside.at_once(read) if phy_offset >= 0 else None
+        if record is None:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR, f"no message lies at {phy_offset}; it may be deleted"
+            )
+        return stored.decode(record)
+
+    def _next_attempt(
+        self, record: Stored, header: ConsumerSendMsgBackRequestHeader, reason: str | None
+    ) -> Draft:
+        raw = stored.shown_properties(record.properties)
+        raw = _with(raw, b"WAIT", b"false")
+        if properties.find(raw, b"RETRY_TOPIC") is None:
+            raw = properties.append(raw, b"RETRY_TOPIC", record.topic.encode())
+        if properties.find(raw, b"ORIGIN_MESSAGE_ID") is None:
+            origin = msg_id.offset_id(record.store_host, record.phy_offset)
+            raw = properties.append(raw, b"ORIGIN_MESSAGE_ID", origin.encode())
+        if reason:
+            raw = _with(raw, b"DLQ_REASON", _clean(reason))
+        draft = Draft.again(record, names.retry_topic_of(header.group), 0, raw)
+        draft.reconsume_times += 1
+        return draft
+
+    def _bury(self, group: str, record: Stored, draft: Draft) -> Placed:
+        told = {b"DELAY": 0, b"DLQ_ATTEMPTS": record.reconsume_times + 1}
+        told[b"DLQ_FAILED_AT"] = self._now_ms()
+        origin = self._origin(record)
+        if origin is not None:
+            told[b"DLQ_ORIGIN_QUEUE_ID"] = origin.queue_id
+            told[b"DLQ_ORIGIN_OFFSET"] = origin.queue_offset
+        for key, value in told.items():
+            draft.properties = _with(draft.properties, key, b"%d" % value)
+        draft.topic = record.topic
+        return self._dead_letters.bury(group, draft)
+
+    def _origin(self, record: Stored) -> Stored | None:
+        """The first record of a chain of attempts, while it is still in the log."""
+        first = properties.find(record.properties, b"ORIGIN_MESSAGE_ID")
+        if first is None:
+            return record
+        try:
+            host, phy_offset = msg_id.parse_offset_id(first.decode("ascii", "replace"))
+            read = partial(self._store.record_at, phy_offset)
+            found = self._store.aside.at_once(read) if phy_offset >= 0 else None
+            origin = stored.decode(found) if found else None
+        except ProtocolError:
+            return None
+        return origin if origin and origin.store_host == host else None
+
+
+def _bytes_of_delaying(retry_topic: str) -> int:
+    """What the properties grow by, at most, while the next attempt is held back."""
+    pairs = {"DELAY": "99", "REAL_TOPIC": retry_topic, "REAL_QID": str(0x7FFFFFFF)}
+    return len(properties.encode(pairs))
+
+
+def _with(raw: bytes, key: bytes, value: bytes) -> bytes:
+    return properties.append(properties.remove(raw, key), key, value) if value else raw
+
+
+def _clean(reason: str) -> bytes:
+    """A reason as a property: short enough, without the separators."""
+    text = reason[:REASON_CHARS_MAX].replace("\x01", " ").replace("\x02", " ")
+    return text.encode("utf-8", "replace")

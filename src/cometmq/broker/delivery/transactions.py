@@ -1,0 +1,229 @@
+"""Transactions: half messages are set aside, and come out when their producer says so (37).
+
+Owns the change of a message into a half one in RMQ_SYS_TRANS_HALF_TOPIC, its end as a message of
+its own topic or as nothing, and the note of that end in the op queue. Asking producers that said
+nothing is the business of `check_back`.
+Invariants: a committed message and the note of its end are put in one turn, so that one write holds
+both; what is not committed lies in no queue that its topic's consumers read.
+Java: EndTransactionProcessor, TransactionalMessageBridge, TransactionalMessageUtil.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cometmq.broker.messages.status_codes import REMARK_OF_PUT
+from cometmq.broker.messages.tag_codes import delay_level
+from cometmq.errors import ProtocolError, Reject
+from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from cometmq.net.dispatcher import Reply
+from cometmq.rules.half_message import is_too_late, op_body
+from cometmq.store.results import Draft, PutStatus
+from cometmq.wire import log_record as stored
+from cometmq.wire import msg_id, properties, sysflag
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.headers.transaction import (
+    EndTransactionRequestHeader,
+    ResumeCheckHalfMessageRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.broker.delivery.delayed_messages import Delays
+    from cometmq.broker.stats import Stats
+    from cometmq.net.peer import Peer
+    from cometmq.settings.broker import BrokerSettings
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.command import Command
+    from cometmq.wire.log_record import Stored
+
+COPIES_MAX = 100_000
+"""Half messages whose last copy is remembered, for ends that name an older one."""
+
+ENDED_MAX = 100_000
+"""Half messages whose end is remembered, so that a second end puts no second message."""
+
+CHECK_TIMES = b"TRANSACTION_CHECK_TIMES"
+IMMUNITY = b"CHECK_IMMUNITY_TIME_IN_SECONDS"
+GROWTH_BYTES = 100
+"""Room that a half message's properties keep for what the checks add to them."""
+
+_ENDS = (sysflag.TRANSACTION_COMMIT, sysflag.TRANSACTION_ROLLBACK)
+_QUEUE_ID_MAX = 0x7FFFFFFF
+_CODE_OF_FINAL = {
+    PutStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.SUCCESS,
+    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_ERROR,
+}
+
+
+class Transactions:
+    """Sets half messages aside and ends them. Belongs to the broker's loop."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        delays: Delays,
+        stats: Stats,
+        settings: BrokerSettings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store, self._delays, self._stats = store, delays, stats
+        self._settings, self._now_ms = settings, now_ms
+        self._copies: dict[int, int] = {}
+        self.ending: set[int] = set()
+        """Offsets of half messages whose end is put, but not safe yet."""
+        self._ended: dict[int, None] = {}
+
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+
+    def set_aside(self, draft: Draft) -> None:
+        """Make a message half: for the half queue, with its own topic in its properties."""
+        raw = draft.properties
+        for key in (b"__transactionId__", b"REAL_TOPIC", b"REAL_QID"):
+            raw = properties.remove(raw, key)
+        unique = properties.find(raw, b"UNIQ_KEY")
+        if unique:
+            raw = properties.append(raw, b"__transactionId__", unique)
+        raw = properties.append(raw, b"REAL_TOPIC", draft.topic.encode())
+        raw = properties.append(raw, b"REAL_QID", b"%d" % draft.queue_id)
+        if len(raw) > properties.BYTES_MAX - GROWTH_BYTES:
+            raise Reject(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the properties take {len(raw)} bytes with the broker's own; a half message may "
+                f"have {properties.BYTES_MAX - GROWTH_BYTES}, so that it can be asked about",
+            )
+        draft.properties, draft.topic, draft.queue_id = raw, HALF_TOPIC, 0
+        draft.sys_flag &= ~sysflag.TRANSACTION_MASK
+
+    def copied(self, queue_offset: int, copy_offset: int) -> None:
+        """Note that a half message goes on as a copy: an end that names the old one ends both."""
+        self._copies[queue_offset] = copy_offset
+        if len(self._copies) > COPIES_MAX:
+            del self._copies[next(iter(self._copies))]
+
+    def end(self, request: Command, _peer: Peer) -> Reply:
+        """Commit or roll back a half message (37); raises Reject.
+
+        An end that is not known yet changes nothing and is answered with 0; so does a second one,
+        as when a producer commits and is asked at the same moment.
+        """
+        header = EndTransactionRequestHeader.decode(request.ext)
+        if header.commit_or_rollback == sysflag.TRANSACTION_NONE:
+            return Reply()
+        if header.commit_or_rollback not in _ENDS:
+            raise _wrong("commitOrRollback field wrong; it is 0, 8 or 12")
+        half = self._half_at(header.commit_log_offset, HALF_TOPIC)
+        raw = half.properties
+        if not header.from_transaction_check and is_too_late(
+            self._now_ms() - half.born_ms,
+            properties.find(raw, IMMUNITY),
+            self._settings.transaction_timeout_ms,
+        ):
+            raise Reject(
+                ResponseCode.ILLEGAL_OPERATION,
+                "the time that CHECK_IMMUNITY_TIME_IN_SECONDS gives is over; wait to be asked",
+            )
+        if properties.find(raw, b"PGROUP") != header.producer_group.encode():
+            raise _wrong("The producer group wrong")
+        if half.queue_offset != header.tran_state_table_offset:
+            raise _wrong("The transaction state table offset wrong")
+        if half.queue_offset not in self._ended:
+            if header.commit_or_rollback == sysflag.TRANSACTION_COMMIT:
+                self._commit(half)
+            self._note_end(half)
+        return Reply(durable=True)
+
+    def resume(self, request: Command, _peer: Peer) -> Reply:
+        """Put a half message back with its questions uncounted (323); raises Reject."""
+        header = ResumeCheckHalfMessageRequestHeader.decode(request.ext)
+        _, phy_offset = msg_id.parse_offset_id(header.msg_id)
+        half = self._half_at(phy_offset, HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
+        copy = copy_of(half, CHECK_TIMES, b"0")
+        if self._store.put(copy).status is not PutStatus.PUT_OK:
+            raise _wrong("Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed.")
+        return Reply(durable=True)
+
+    def _half_at(self, phy_offset: int, *topics: str) -> Stored:
+        """The message of one of these topics at a byte of the log; raises Reject."""
+        record = self._store.record_at(phy_offset) if phy_offset >= 0 else None
+        try:
+            found = stored.decode(record) if record else None
+        except ProtocolError:
+            found = None
+        if found is None or found.topic not in topics:
+            raise _wrong("Find prepared transaction message failed")
+        return found
+
+    def _commit(self, half: Stored) -> None:
+        topic, queue_id = goal_of(half)
+        raw = stored.shown_properties(half.properties)
+        for key in (b"REAL_TOPIC", b"REAL_QID"):
+            raw = properties.remove(raw, key)
+        draft = Draft.again(half, topic, queue_id, raw)
+        draft.sys_flag = half.sys_flag & ~sysflag.TRANSACTION_MASK | sysflag.TRANSACTION_COMMIT
+        draft.prepared_offset = half.phy_offset
+        self._delays.hold_back(draft)
+        placed = self._store.put(draft)
+        code = _CODE_OF_FINAL[placed.status]
+        if code:
+            raise Reject(code, REMARK_OF_PUT[placed.status])
+        self._stats.put(topic, 1, placed.size)
+
+    def _note_end(self, half: Stored) -> None:
+        """Write the op message, for all copies of the half one."""
+        offsets = [half.queue_offset]
+        while (copy := self._copies.pop(offsets[-1], None)) is not None:
+            offsets.append(copy)
+        now_ms = self._now_ms()
+        raw = properties.append(b"", b"TAGS", b"d")
+        op = Draft(
+            OP_HALF_TOPIC, 0, op_body(offsets), raw, born_ms=now_ms, born_host=half.store_host
+        )
+        placed = self._store.put(op)
+        if placed.status is not PutStatus.PUT_OK:
+            raise Reject(_CODE_OF_FINAL[placed.status], REMARK_OF_PUT[placed.status])
+        self.ending.update(offsets)
+        self._ended.update(dict.fromkeys(offsets))
+        while len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
+        self._store.settle(partial(self._settled, offsets))
+
+    def _settled(self, offsets: list[int], status: PutStatus) -> None:
+        self.ending.difference_update(offsets)
+        if status is PutStatus.SERVICE_NOT_AVAILABLE:  # what was put is not kept: it may be ended
+            for offset in offsets:
+                self._ended.pop(offset, None)
+
+
+def is_half(draft: Draft) -> bool:
+    """Whether a sender's message is half; one that is sent back to come again later is not."""
+    if (properties.find(draft.properties, b"TRAN_MSG") or b"").lower() != b"true":
+        return False
+    return draft.reconsume_times <= 0 or delay_level(draft.properties) <= 0
+
+
+def goal_of(half: Stored) -> tuple[str, int]:
+    """The topic and queue of a half message; raises Reject where it does not tell."""
+    topic = properties.find(half.properties, b"REAL_TOPIC") or b""
+    queue_id = properties.find(half.properties, b"REAL_QID") or b""
+    if not topic or not queue_id.isdigit() or int(queue_id) > _QUEUE_ID_MAX:
+        raise _wrong(f"the half message is for queue {queue_id!r} of topic {topic!r}")
+    return topic.decode("utf-8", "replace"), int(queue_id)
+
+
+def copy_of(half: Stored, key: bytes, value: bytes) -> Draft:
+    """A half message as it is put back into its queue, with one property set."""
+    raw = properties.remove(stored.shown_properties(half.properties), key)
+    return Draft.again(half, HALF_TOPIC, 0, properties.append(raw, key, value))
+
+
+def _wrong(remark: str) -> Reject:
+    return Reject(ResponseCode.SYSTEM_ERROR, remark)

@@ -1,0 +1,158 @@
+"""The consumer groups of this broker: their settings, how they come to be, what they may not read.
+
+Owns the table of groups and config/subscriptionGroup.json; a change counts at once and is on disk
+when `keep` says so, before it is answered. Refuses to know who is connected (`clients` does).
+Invariant: the system groups always exist.
+Java: SubscriptionGroupManager.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cometmq.broker.cluster.table_writer import Keep
+from cometmq.errors import Reject
+from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
+from cometmq.model.topic import DataVersion
+from cometmq.rules.name_rules import group_problem
+from cometmq.store.json_file import JsonTable
+from cometmq.wire.bodies.group import group_fields, group_of
+from cometmq.wire.bodies.topic import version_fields, version_of
+from cometmq.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.store.json_file import JsonFile
+
+FORBIDDEN_MAX = 100_000
+"""Pairs of a group and a topic that it may not read."""
+
+GROUPS_MAX = 200_000
+"""Groups of one broker; beyond it none is created."""
+
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+
+_READ_FORBIDDEN = 1 << 2
+
+
+class Groups:
+    """All groups by name. Reading is a dict lookup; `keep` tells when a change is on disk."""
+
+    def __init__(
+        self, file: JsonFile, now_ms: Callable[[], int], *, auto_create: bool = True
+    ) -> None:
+        self._now_ms = now_ms
+        self.keep = Keep(file, "groups", self._snapshot)
+        """When changes are on disk."""
+        self.auto_create = auto_create
+        """Whether first use makes a group."""
+        self.table: dict[str, SubscriptionGroupConfig] = {}
+        self.forbidden: dict[str, dict[str, int]] = {}
+        self.version = DataVersion()
+        self._entries = JsonTable("subscriptionGroupTable", group_fields)
+        self._load(file.load())
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's settings, or None."""
+        return self.table.get(group)
+
+    def admit(self, group: str) -> SubscriptionGroupConfig:
+        """The group's settings, made on first use where that is allowed.
+
+        Raises Reject (SUBSCRIPTION_GROUP_NOT_EXIST).
+        """
+        config = self.table.get(group) or self._create(group)
+        if config is None:
+            raise missing(group)
+        return config
+
+    def put(self, config: SubscriptionGroupConfig) -> None:
+        """Create or change a group."""
+        before = self.table.get(config.group_name)
+        if before != config:
+            self.table[config.group_name] = config
+            self._changed(config.group_name, partial(self._restore, config.group_name, before))
+
+    def delete(self, group: str) -> bool:
+        """Forget a group's settings; False when there were none."""
+        before = self.table.pop(group, None)
+        if before is None:
+            return False
+        forbidden = self.forbidden.pop(group, None)
+        self._changed(group, partial(self._restore, group, before, forbidden))
+        return True
+
+    def is_forbidden(self, group: str, topic: str) -> bool:
+        """Whether the group may not read the topic."""
+        return self.forbidden.get(group, {}).get(topic, 0) & _READ_FORBIDDEN != 0
+
+    def forbid(self, group: str, topic: str, *, is_forbidden: bool) -> None:
+        """Keep a group from reading a topic, or let it again.
+
+        Raises Reject (SYSTEM_ERROR) beyond `FORBIDDEN_MAX` topics of all groups.
+        """
+        before = self.forbidden.get(group, {})
+        bits = before.get(topic, 0) & ~_READ_FORBIDDEN
+        if is_forbidden:
+            bits |= _READ_FORBIDDEN
+        topics = {name: each for name, each in {**before, topic: bits}.items() if each}
+        if topics == before:
+            return
+        if is_forbidden and sum(map(len, self.forbidden.values())) >= FORBIDDEN_MAX:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR, f"{FORBIDDEN_MAX} topics are forbidden to groups already"
+            )
+        self.forbidden[group] = topics
+        self._changed(group, partial(self.forbidden.__setitem__, group, before))
+
+    def _snapshot(self) -> Callable[[], bytes]:
+        before: dict[str, object] = {
+            "dataVersion": version_fields(self.version),
+            "forbiddenTable": dict(self.forbidden),
+        }
+        return partial(self._entries.encode, before, dict(self.table))
+
+    def _create(self, group: str) -> SubscriptionGroupConfig | None:
+        if not self.auto_create or len(self.table) >= GROUPS_MAX or group_problem(group):
+            return None
+        config = SubscriptionGroupConfig(group_name=group)
+        self.put(config)
+        return config
+
+    def _load(self, value: Any) -> None:
+        stored = value if isinstance(value, dict) else {}
+        self.version = version_of(stored.get("dataVersion"))
+        for name, fields in (stored.get("subscriptionGroupTable") or {}).items():
+            self.table[name] = group_of(fields, name)
+        for name, topics in (stored.get("forbiddenTable") or {}).items():
+            self.forbidden[name] = {topic: int(bits) for topic, bits in topics.items()}
+        for name in (*SYSTEM_GROUPS, TRANSACTION_GROUP):
+            self.table.setdefault(name, SubscriptionGroupConfig(group_name=name))
+
+    def _changed(self, group: str, undo: Callable[[], None]) -> None:
+        """Have a change written down; it is taken back should that fail, at once with a Reject."""
+        self.version = self.version.next(self._now_ms())
+        self.keep.changed(group, undo)
+
+    def _restore(
+        self,
+        group: str,
+        before: SubscriptionGroupConfig | None,
+        forbidden: dict[str, int] | None = None,
+    ) -> None:
+        self.version = self.version.next(self._now_ms())
+        self.table.pop(group, None)
+        if before is not None:
+            self.table[group] = before
+        if forbidden is not None:
+            self.forbidden[group] = forbidden
+
+
+def missing(group: str) -> Reject:
+    """The refusal of a request that names an unknown group."""
+    return Reject(
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        f"the group {group[:64]} does not exist on this broker",
+    )

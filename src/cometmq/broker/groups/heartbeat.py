@@ -1,0 +1,237 @@
+"""What clients say of themselves: heartbeat, farewell, filter check, who is there (34-35, 38, 46).
+
+Owns the order of a beat: first the group and its retry topic exist, then the members are noted,
+then the answer leaves. Refuses to keep state; `clients` does.
+Java: ClientManageProcessor, ConsumerManageProcessor.getConsumerListByGroup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cometmq.broker.messages.consumer_filters import LONG_CHARS
+from cometmq.broker.messages.pull import no_filtering
+from cometmq.errors import BadFilter, ProtocolError, Reject
+from cometmq.model.subscription import SQL92, MessageModel
+from cometmq.model.topic import retry_topic_of
+from cometmq.net.dispatcher import Reply
+from cometmq.rules import sql92, tags
+from cometmq.wire.bodies.heartbeat import decode_check_client, decode_heartbeat
+from cometmq.wire.bodies.lists import encode_consumer_list
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request as new_request
+from cometmq.wire.headers.client import (
+    GetConsumerListByGroupRequestHeader,
+    HeartbeatResponseHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+    UnregisterClientRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from cometmq.broker.cluster.topics import Topics
+    from cometmq.broker.groups.clients import Clients
+    from cometmq.broker.groups.consumer_groups import Groups
+    from cometmq.broker.messages.consumer_filters import ConsumerFilters
+    from cometmq.broker.stats import Stats
+    from cometmq.model.subscription import ConsumerData, HeartbeatData
+    from cometmq.net.peer import Peer
+    from cometmq.settings.broker import BrokerSettings
+    from cometmq.wire.command import Command
+
+BEAT_BYTES_MAX = 1 << 20
+"""Longest heartbeat: subscriptions may name many tags."""
+
+LONG_BEAT_BYTES = 1 << 13
+"""Beats longer than this are read in a thread; one takes a microsecond for four bytes."""
+
+GROUPS_MAX, SUBSCRIPTIONS_MAX = 1_000, 2_000
+"""Groups that one heartbeat may name, and subscriptions of all of them."""
+
+_SLICE = 16
+"""Groups of a long beat between two turns of the loop."""
+
+_UNIT_SUBSCRIBED = 2
+
+
+def _decoded(body: bytes) -> HeartbeatData:
+    try:
+        beat = decode_heartbeat(body)
+    except ProtocolError as error:
+        raise Reject(ResponseCode.SYSTEM_ERROR, f"no heartbeat: {error}") from error
+    groups = len(beat.consumers) + len(beat.producer_groups)
+    subscriptions = sum([len(consumer.subscriptions) for consumer in beat.consumers])
+    for what, count, most in (
+        ("groups", groups, GROUPS_MAX),
+        ("subscriptions", subscriptions, SUBSCRIPTIONS_MAX),
+    ):
+        if count > most:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                f"the heartbeat names {count} {what}, the limit is {most}; spread them over more "
+                "clients",
+            )
+    return beat
+
+
+def _check_filter(kind: str, expression: str) -> None:
+    """Raise Reject for what is no filter."""
+    try:
+        if kind != SQL92:
+            raise BadFilter(f"{kind} is no kind of filter that this broker knows", 0)
+        sql92.parse(expression)
+    except BadFilter as error:
+        raise Reject(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+
+
+def _answer(beat: HeartbeatData, *, is_new: bool) -> Reply:
+    is_new |= not beat.heartbeat_fingerprint
+    return Reply(
+        header=HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=is_new)
+    )
+
+
+class HeartbeatHandler:
+    """Answers 34, 35, 38 and 46; tells members of a change (40)."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        topics: Topics,
+        groups: Groups,
+        filters: ConsumerFilters,
+        stats: Stats,
+        settings: BrokerSettings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._clients, self._topics, self._groups = clients, topics, groups
+        self._filters, self._stats, self._settings = filters, stats, settings
+        self._now_ms = now_ms
+        self._one = asyncio.Lock()
+        clients.on_members = self.tell_members
+        clients.on_gone = filters.unregister
+
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+
+    def heartbeat(self, request: Command, peer: Peer) -> Reply | Awaitable[Reply]:
+        """Note the client in all its groups. A very long beat is read in a thread, one at a time.
+
+        Raises Reject for what is none, and for one of more than `BEAT_BYTES_MAX`.
+        """
+        size = len(request.body)
+        if size > BEAT_BYTES_MAX:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                f"the heartbeat has {size} bytes, the limit is {BEAT_BYTES_MAX}",
+            )
+        if size > LONG_BEAT_BYTES:
+            return self._take_long(request.body, peer)
+        return self._take(_decoded(request.body), peer)
+
+    async def _take_long(self, body: bytes, peer: Peer) -> Reply:
+        async with self._one:
+            beat = await asyncio.to_thread(_decoded, body)
+            is_new = False
+            for index, is_news in enumerate(self._taking(beat, peer)):
+                is_new |= is_news
+                if index % _SLICE == _SLICE - 1:
+                    await asyncio.sleep(0)
+                if peer.is_closed:
+                    return Reply()
+        return _answer(beat, is_new=is_new)
+
+    def _take(self, beat: HeartbeatData, peer: Peer) -> Reply:
+        news = list(self._taking(beat, peer))
+        return _answer(beat, is_new=any(news))
+
+    def _taking(self, beat: HeartbeatData, peer: Peer) -> Iterator[bool]:
+        """Take a beat, a group a step; yields whether its subscriptions are news."""
+        is_light = beat.without_sub
+        for consumer in beat.consumers:
+            began = self._now_ms()
+            if not self._prepare(consumer):
+                continue
+            is_new = self._clients.is_fingerprint_new(
+                consumer.group_name, beat.heartbeat_fingerprint, is_light=is_light
+            )
+            self._clients.add_consumer(consumer, beat.client_id, peer, keep_subscriptions=is_light)
+            if not is_light:
+                self._filters.register(consumer.group_name, consumer.subscriptions)
+            self._stats.registered(is_producer=False, spent_ms=self._now_ms() - began)
+            yield is_new
+        for group in beat.producer_groups:
+            began = self._now_ms()
+            self._clients.add_producer(group, beat.client_id, peer)
+            self._stats.registered(is_producer=True, spent_ms=self._now_ms() - began)
+            yield False
+
+    def unregister(self, request: Command, peer: Peer) -> Reply:
+        """Take the connection out of a producer group, a consumer group, or both."""
+        header = UnregisterClientRequestHeader.decode(request.ext)
+        if header.producer_group:
+            self._clients.remove("producer", header.producer_group, peer)
+        if header.consumer_group:
+            self._clients.remove("consumer", header.consumer_group, peer)
+        return Reply()
+
+    def consumer_list(self, request: Command, _peer: Peer) -> Reply:
+        """Tell the ids of a group's members."""
+        name = GetConsumerListByGroupRequestHeader.decode(request.ext).consumer_group
+        group = self._clients.consumers.get(name)
+        if group is None:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+        return Reply(body=encode_consumer_list(group.client_ids()))
+
+    def check_client(self, request: Command, _peer: Peer) -> Reply | Awaitable[Reply]:
+        """Tell whether the broker would take a subscription; a long filter is read in a thread."""
+        wanted = decode_check_client(request.body).subscription
+        kind = wanted.expression_type
+        if tags.is_tag_type(kind):
+            return Reply()
+        if not self._settings.enable_property_filter:
+            raise no_filtering(kind)
+        if len(wanted.sub_string) > LONG_CHARS:
+            return self._check_long(kind, wanted.sub_string)
+        _check_filter(kind, wanted.sub_string)
+        return Reply()
+
+    async def _check_long(self, kind: str, expression: str) -> Reply:
+        async with self._one:
+            await asyncio.to_thread(_check_filter, kind, expression)
+        return Reply()
+
+    def tell_members(self, group: str) -> None:
+        """Ask all members of a group to rebalance (40), the newest included."""
+        members = self._clients.consumers.get(group)
+        config = self._groups.get(group)
+        if members is None or not self._settings.notify_consumer_ids_changed_enable:
+            return
+        if config and not config.notify_consumer_ids_changed_enable:
+            return
+        if members.message_model is MessageModel.BROADCASTING:
+            return
+        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group)
+        for member in members.members:
+            code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+            member.oneway(new_request(code, 0, header, oneway=True))
+
+    def _prepare(self, consumer: ConsumerData) -> bool:
+        """Make the group and its retry topic; False where the group may not be."""
+        try:
+            config = self._groups.admit(consumer.group_name)
+        except Reject:
+            return False
+        topic = retry_topic_of(consumer.group_name)
+        if self._topics.get(topic) is None and config.retry_queue_nums > 0:
+            order = any(
+                found.order
+                for sub in consumer.subscriptions
+                if (found := self._topics.get(sub.topic)) is not None
+            )
+            flag = _UNIT_SUBSCRIBED if consumer.unit_mode else 0
+            self._topics.ensure(topic, config.retry_queue_nums, order=order, sys_flag=flag)
+        return True

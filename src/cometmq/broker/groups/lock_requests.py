@@ -1,0 +1,35 @@
+"""Requests for queue locks (41, 42), by which orderly consumers keep others off a queue.
+
+Refuses to keep state; `locks` does. Java: AdminBrokerProcessor.lockBatchMQ, unlockBatchMQ.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.net.dispatcher import Reply
+from cometmq.wire.bodies.lock import decode_lock_request, encode_locked
+
+if TYPE_CHECKING:
+    from cometmq.broker.groups.queue_locks import QueueLocks
+    from cometmq.net.peer import Peer
+    from cometmq.wire.command import Command
+
+
+class LockHandler:
+    """Answers 41 and 42."""
+
+    def __init__(self, locks: QueueLocks) -> None:
+        self._locks = locks
+
+    def lock(self, request: Command, _peer: Peer) -> Reply:
+        """Lock what is free and tell what the client now holds."""
+        wanted = decode_lock_request(request.body)
+        held = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.queues)
+        return Reply(body=encode_locked(held))
+
+    def unlock(self, request: Command, _peer: Peer) -> Reply:
+        """Give up what the client holds."""
+        given = decode_lock_request(request.body)
+        self._locks.unlock(given.consumer_group, given.client_id, given.queues)
+        return Reply()

@@ -1,0 +1,115 @@
+"""Requests about places in a queue: a group's (14, 15) and the queue's own (29-32).
+
+Owns the checks and what is answered where there is nothing. Refuses to keep state.
+Java: ConsumerManageProcessor, AdminBrokerProcessor (getMaxOffset and its like).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.broker.groups.consumer_groups import missing
+from cometmq.errors import Reject
+from cometmq.net.dispatcher import Reply
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.headers import offset as headers
+
+if TYPE_CHECKING:
+    from cometmq.broker.cluster.topics import Topics
+    from cometmq.broker.groups.consumer_groups import Groups
+    from cometmq.broker.groups.consumer_offsets import Offsets
+    from cometmq.net.peer import Peer
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.command import Command
+
+
+class PositionHandler:
+    """Answers 14, 15, 29, 30, 31 and 32."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        offsets: Offsets,
+        fresh_bytes: int,
+    ) -> None:
+        """`fresh_bytes`: how much of the log's end counts as being in memory."""
+        self._store, self._topics, self._fresh_bytes = store, topics, fresh_bytes
+        self._groups, self._offsets = groups, offsets
+
+    def query(self, request: Command, _peer: Peer) -> Reply:
+        """Tell a group's committed offset (14).
+
+        A group without one gets 0 while the queue still holds its first message in memory, and
+        QUERY_NOT_FOUND otherwise: the client then starts where it is told to.
+        """
+        header = headers.QueryConsumerOffsetRequestHeader.decode(request.ext)
+        topic, queue_id = header.topic, header.queue_id
+        offset = self._offsets.committed(header.consumer_group, topic, queue_id)
+        if offset >= 0:
+            return Reply(header=headers.QueryConsumerOffsetResponseHeader(offset=offset))
+        if header.set_zero_if_not_found is not False and self._is_young(topic, queue_id):
+            return Reply(header=headers.QueryConsumerOffsetResponseHeader(offset=0))
+        raise Reject(
+            ResponseCode.QUERY_NOT_FOUND,
+            f"the group {header.consumer_group} has no offset for queue {queue_id} of {topic}",
+        )
+
+    def update(self, request: Command, _peer: Peer) -> Reply:
+        """Commit a group's offset (15)."""
+        header = headers.UpdateConsumerOffsetRequestHeader.decode(request.ext)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if self._groups.get(group) is None:
+            raise missing(group)
+        config = self._topics.get(topic)
+        if config is None:
+            raise Reject(
+                ResponseCode.TOPIC_NOT_EXIST, f"the topic {topic} does not exist on this broker"
+            )
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        if not 0 <= queue_id < queues or header.commit_offset < 0:
+            raise Reject(
+                ResponseCode.INVALID_PARAMETER,
+                f"offset {header.commit_offset} of queue {queue_id} of {topic} cannot be committed",
+            )
+        self._offsets.commit(group, topic, queue_id, header.commit_offset)
+        return Reply()
+
+    def search(self, request: Command, _peer: Peer) -> Reply:
+        """Tell the offset at a store time (29)."""
+        header = headers.SearchOffsetRequestHeader.decode(request.ext)
+        offset = self._store.offset_by_time(
+            header.topic,
+            header.queue_id,
+            header.timestamp,
+            upper=header.boundary_type.upper() == "UPPER",
+        )
+        return Reply(header=headers.SearchOffsetResponseHeader(offset=offset))
+
+    def max_offset(self, request: Command, _peer: Peer) -> Reply:
+        """Tell the offset after the queue's last message (30)."""
+        header = headers.GetMaxOffsetRequestHeader.decode(request.ext)
+        offset = self._store.max_offset(header.topic, header.queue_id)
+        return Reply(header=headers.GetMaxOffsetResponseHeader(offset=offset))
+
+    def min_offset(self, request: Command, _peer: Peer) -> Reply:
+        """Tell the offset of the queue's first message (31)."""
+        header = headers.GetMinOffsetRequestHeader.decode(request.ext)
+        offset = self._store.min_offset(header.topic, header.queue_id)
+        return Reply(header=headers.GetMinOffsetResponseHeader(offset=offset))
+
+    def earliest_time(self, request: Command, _peer: Peer) -> Reply:
+        """Tell when the queue's first message was stored (32); -1 for an empty queue."""
+        header = headers.GetEarliestMsgStoretimeRequestHeader.decode(request.ext)
+        topic, queue_id = header.topic, header.queue_id
+        first = self._store.min_offset(topic, queue_id)
+        stored_ms = self._store.store_time(topic, queue_id, first)
+        return Reply(header=headers.GetEarliestMsgStoretimeResponseHeader(timestamp=stored_ms))
+
+    def _is_young(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue's first message is still there, and still in memory."""
+        first = self._store.entry(topic, queue_id, 0)
+        if first is None or self._store.min_offset(topic, queue_id) > 0:
+            return False
+        return self._store.max_phy_offset - first[0] <= self._fresh_bytes

@@ -1,0 +1,353 @@
+"""The SQL92 subscriptions of groups, and filters ready for use.
+
+Owns which group filters which topic by what expression since when, kept in
+config/consumerFilter.json every 10 s and at the stop. An expression is read when it is first asked
+for, a long one in a thread: a heartbeat costs nothing but its storage. Refuses to know pulls.
+Bounds: the expressions kept, and the characters of all filters that are ready, the least used of
+which is made anew when needed.
+Java: ConsumerFilterManager, ConsumerFilterData.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from cometmq.errors import BadFilter
+from cometmq.model.subscription import SQL92
+from cometmq.rules import bloom, tags
+from cometmq.rules.sql92 import LENGTH_MAX, Filter, parse
+from cometmq.store.log.mapped_file_queue import NotInMemory
+from cometmq.store.results import Judge
+from cometmq.wire import properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cometmq.model.subscription import SubscriptionData
+    from cometmq.store.json_file import JsonFile
+
+log = logging.getLogger(__name__)
+
+READY_CHARS_MAX = 1 << 18
+"""Characters of the expressions whose filters are kept ready, which take up to 200 bytes each."""
+
+KEPT_CHARS_MAX = 1 << 24
+"""Characters of the expressions that groups subscribed; further ones are not taken."""
+
+LONG_CHARS = 1024
+"""Expressions longer than this are read in a thread, one at a time; this one takes about 2 ms."""
+
+ENTRY_CHARS = 200
+"""What an entry counts besides its expression."""
+
+
+SCAN_MAX = 800
+"""Messages that one read asks a filter about, as many as entries a tag filter looks at."""
+
+COSTLY_SCAN_MAX = 16
+"""The same for a filter of very many parts."""
+
+PARTS_MAX = 40_000
+"""Parts of a filter times messages in one read: some 10 ms."""
+
+
+class ReadyFilters:
+    """Filters by their expressions, the least recently used going first. Belongs to one loop."""
+
+    def __init__(self, chars_max: int = READY_CHARS_MAX) -> None:
+        self._chars_max, self._chars = chars_max, 0
+        self._ready: OrderedDict[str, Filter | None] = OrderedDict()
+        self._reading = asyncio.Lock()
+
+    def require(self, expression: str) -> Filter | None:
+        """Do as `find`; Unread says what to wait for where reading it would hold others up."""
+        if len(expression) > LONG_CHARS and expression not in self._ready:
+            raise Unread(self, expression)
+        return self.find(expression)
+
+    async def read(self, expression: str) -> None:
+        """Make a long expression's filter in a thread."""
+        async with self._reading:
+            if expression not in self._ready:
+                self._keep(expression, await asyncio.to_thread(_filter_of, expression))
+
+    def find(self, expression: str) -> Filter | None:
+        """The filter, or None when the expression is none."""
+        if expression in self._ready:
+            self._ready.move_to_end(expression)
+        else:
+            self._keep(expression, _filter_of(expression))
+        return self._ready[expression]
+
+    def _keep(self, expression: str, found: Filter | None) -> None:
+        self._ready[expression] = found
+        self._chars += len(expression) + 1
+        while self._chars > self._chars_max and len(self._ready) > 1:
+            self._chars -= len(self._ready.popitem(last=False)[0]) + 1
+
+
+class Unread(NotInMemory):
+    """A long expression is to be read first, in a thread."""
+
+    def __init__(self, filters: ReadyFilters, expression: str) -> None:
+        super().__init__(None, 0, len(expression))
+        self._filters, self._expression = filters, expression
+
+    async def made(self) -> None:
+        """Have it read."""
+        await self._filters.read(self._expression)
+
+
+class Subscribed:
+    """One group's filter on one topic, as its clients' newest heartbeat told."""
+
+    __slots__ = (
+        "born_ms",
+        "client_version",
+        "dead_ms",
+        "expression",
+        "expression_type",
+        "is_filter",
+    )
+
+    def __init__(
+        self, expression: str, expression_type: str, client_version: int, born_ms: int
+    ) -> None:
+        self.expression, self.expression_type = expression, expression_type
+        self.client_version, self.born_ms, self.dead_ms = client_version, born_ms, 0
+        self.is_filter: bool | None = None if expression_type == SQL92 else False
+        """Whether it is one; None until a pull asks, or the table is written."""
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nobody of the group subscribes it any more."""
+        return self.dead_ms >= self.born_ms
+
+
+class ConsumerFilters:
+    """All groups' filters. Belongs to the broker's loop."""
+
+    def __init__(
+        self,
+        file: JsonFile,
+        now_ms: Callable[[], int],
+        *,
+        keep_ms: int = 86_400_000,
+        bloom_shape: tuple[int, int] = (112, 3),
+    ) -> None:
+        self._file, self._now_ms, self._keep_ms = file, now_ms, keep_ms
+        self._shape = bloom_shape
+        self._topics: dict[str, dict[str, Subscribed]] = {}
+        self._groups: dict[str, set[str]] = {}
+        self._chars = 0
+        self._is_dirty = False
+        self._writing: asyncio.Future[None] | None = None
+        self._ready = ReadyFilters()
+        self._load(file.load())
+
+    def ready(self, expression: str, expression_type: str | None) -> Filter | None:
+        """The filter of an expression; None when it, or its type, is none.
+
+        Raises Unread for a long one that must be read first.
+        """
+        if expression_type != SQL92 or not expression:
+            return None
+        return self._ready.require(expression)
+
+    def judge(self, expression: str, expression_type: str | None) -> Judge:
+        """What judges messages by an expression; one that is no filter wants none."""
+        known = expression if expression_type == SQL92 else ""
+        found = self._ready.find(known) if known else None
+        if found is None:
+            return Judge(lambda _raw: False, SCAN_MAX)
+        matches = found.matches
+        return Judge(lambda raw: matches(_property_of(raw)), _scan_max(found))
+
+    def judge_of_retries(self, group: str) -> Judge:
+        """What judges a group's retries: each by the filter on the topic that it came from."""
+
+        def accepts(raw: bytes) -> bool:
+            topic = properties.find(raw, b"RETRY_TOPIC") or b""
+            entry = self._topics.get(topic.decode("utf-8", "replace"), {}).get(group)
+            if entry is None or entry.expression_type != SQL92:
+                return True
+            found = self._ready.find(entry.expression)
+            return found is None or found.matches(_property_of(raw))
+
+        return Judge(accepts, COSTLY_SCAN_MAX)
+
+    def get(self, topic: str, group: str) -> Subscribed | None:
+        """What the group filters the topic by; None when it does not, or its text is no filter.
+
+        Raises Unread for a long one that must be read first.
+        """
+        found = self._topics.get(topic, {}).get(group)
+        if found is None:
+            return None
+        found.is_filter = self.ready(found.expression, found.expression_type) is not None
+        return found if found.is_filter else None
+
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+        """Take what a heartbeat says; topics that the group no longer names are dead."""
+        named = set()
+        for wanted in subscriptions:
+            named.add(wanted.topic)
+            if not tags.is_tag_type(wanted.expression_type) and wanted.sub_string:
+                self._register(group, wanted)
+        self._bury(group, self._groups.get(group, set()) - named)
+
+    def unregister(self, group: str) -> None:
+        """Nobody of the group is left."""
+        self._bury(group, self._groups.get(group, set()))
+
+    def save(self) -> None:
+        """Write the file if anything changed; what cannot be written is logged and tried again."""
+        if self._is_dirty:
+            self._is_dirty = False
+            self._encode_and_write(self._kept())
+
+    async def save_aside(self) -> None:
+        """Do as `save`, with the writing in a thread."""
+        if self._is_dirty:
+            self._is_dirty = False
+            writing = asyncio.to_thread(self._encode_and_write, self._kept())
+            self._writing = asyncio.ensure_future(writing)
+            await asyncio.shield(self._writing)
+
+    async def written(self) -> None:
+        """Wait until no thread writes the file any more."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    def _encode_and_write(self, kept: list[tuple[str, str, Subscribed]]) -> None:
+        """Write those that are filters; in a thread, for some may have to be read first."""
+        table: dict[str, Any] = {}
+        for topic, group, entry in kept:
+            if entry.is_filter is None:
+                entry.is_filter = _filter_of(entry.expression) is not None
+            if entry.is_filter:
+                found = table.setdefault(topic, {"groupFilterData": {}, "topic": topic})
+                found["groupFilterData"][group] = self._fields(topic, group, entry)
+        self._write(self._file.encode({"filterDataByTopic": table}))
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self._is_dirty = True
+            log.warning("%s is not written: %s", self._file.path, error)
+
+    def _register(self, group: str, wanted: SubscriptionData) -> None:
+        known = self._topics.get(wanted.topic, {}).get(group)
+        text, kind, version = wanted.sub_string, wanted.expression_type, wanted.sub_version
+        if known is not None and version <= known.client_version:
+            if version == known.client_version:
+                self._revive(known)
+        elif known is not None and (known.expression, known.expression_type) == (text, kind):
+            known.client_version = version
+            self._revive(known)
+        else:
+            self._put(wanted.topic, group, Subscribed(text, kind, version, self._now_ms()))
+
+    def _revive(self, entry: Subscribed) -> None:
+        if entry.is_dead:
+            entry.dead_ms, self._is_dirty = 0, True
+
+    def _put(self, topic: str, group: str, entry: Subscribed) -> None:
+        self._drop(topic, group)
+        chars = len(entry.expression) + ENTRY_CHARS
+        if len(entry.expression) > LENGTH_MAX or self._chars + chars > KEPT_CHARS_MAX:
+            return
+        self._topics.setdefault(topic, {})[group] = entry
+        self._groups.setdefault(group, set()).add(topic)
+        self._chars += chars
+        self._is_dirty = True
+
+    def _drop(self, topic: str, group: str) -> None:
+        entry = self._topics.get(topic, {}).pop(group, None)
+        if entry is None:
+            return
+        self._chars -= len(entry.expression) + ENTRY_CHARS
+        self._groups[group].discard(topic)
+        if not self._groups[group]:
+            del self._groups[group]
+        if not self._topics[topic]:
+            del self._topics[topic]
+
+    def _bury(self, group: str, topics: set[str]) -> None:
+        for topic in topics:
+            entry = self._topics[topic][group]
+            if not entry.is_dead:
+                entry.dead_ms, self._is_dirty = self._now_ms(), True
+
+    def _clean(self) -> None:
+        oldest = self._now_ms() - self._keep_ms
+        for topic, groups in list(self._topics.items()):
+            for group, entry in list(groups.items()):
+                if entry.is_dead and entry.dead_ms <= oldest:
+                    self._drop(topic, group)
+
+    def _kept(self) -> list[tuple[str, str, Subscribed]]:
+        """Topic, group and filter of all that are not dead for too long."""
+        self._clean()
+        return [
+            (topic, group, entry)
+            for topic, groups in self._topics.items()
+            for group, entry in groups.items()
+        ]
+
+    def _fields(self, topic: str, group: str, entry: Subscribed) -> dict[str, Any]:
+        bits, places = self._shape
+        return {
+            "bloomFilterData": {
+                "bitNum": bits,
+                "bitPos": bloom.positions(f"{group}#{topic}", bits, places),
+            },
+            "bornTime": entry.born_ms,
+            "clientVersion": entry.client_version,
+            "consumerGroup": group,
+            "dead": entry.is_dead,
+            "deadTime": entry.dead_ms,
+            "expression": entry.expression,
+            "expressionType": entry.expression_type,
+            "topic": topic,
+        }
+
+    def _load(self, value: Any) -> None:
+        """Take the file's entries, all of them dead until a heartbeat comes."""
+        table = value.get("filterDataByTopic") if isinstance(value, dict) else None
+        dead_ms = self._now_ms() - 30_000
+        for topic, groups in (table or {}).items():
+            for group, fields in (groups.get("groupFilterData") or {}).items():
+                entry = Subscribed(
+                    str(fields.get("expression") or ""),
+                    str(fields.get("expressionType") or ""),
+                    int(fields.get("clientVersion") or 0),
+                    int(fields.get("bornTime") or 0),
+                )
+                entry.dead_ms = int(fields.get("deadTime") or 0) or max(entry.born_ms, dead_ms)
+                self._put(topic, group, entry)
+        self._is_dirty = False
+
+
+def _property_of(raw: bytes) -> Callable[[str], str | None]:
+    def get(name: str) -> str | None:
+        value = properties.find(raw, name.encode())
+        return None if value is None else value.decode("utf-8", "replace")
+
+    return get
+
+
+def _scan_max(found: Filter) -> int:
+    """How many messages one read asks a filter about: about the same time for any filter."""
+    return max(COSTLY_SCAN_MAX, min(SCAN_MAX, PARTS_MAX // found.size))
+
+
+def _filter_of(expression: str) -> Filter | None:
+    try:
+        return parse(expression)
+    except BadFilter:
+        return None

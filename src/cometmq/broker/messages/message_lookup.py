@@ -1,0 +1,64 @@
+"""Single messages: by their place (33), by their ids, keys and tags (12).
+
+Owns the limits of a lookup and its answer. Refuses to know how the index is kept.
+Java: QueryMessageProcessor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.errors import Reject
+from cometmq.net.dispatcher import Reply
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.headers import query as headers
+
+if TYPE_CHECKING:
+    from cometmq.net.peer import Peer
+    from cometmq.settings.store import StoreSettings
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.command import Command
+
+_BY_TAG = "T"
+
+
+class ViewHandler:
+    """Answers 33 and 12."""
+
+    def __init__(self, store: MessageStore, settings: StoreSettings) -> None:
+        self._store, self._settings = store, settings
+
+    async def by_offset(self, request: Command, _peer: Peer) -> Reply:
+        """Send the record at a physical offset (33)."""
+        offset = headers.ViewMessageRequestHeader.decode(request.ext).offset
+        record = None
+        if offset >= 0:
+            record = await self._store.aside.ask(lambda: self._store.record_at(offset))
+        if record is None:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        return Reply(body=record)
+
+    async def by_key(self, request: Command, _peer: Peer) -> Reply:
+        """Send the newest messages with a client's id, a key or a tag, in the log's order (12)."""
+        header = headers.QueryMessageRequestHeader.decode(request.ext)
+        count = header.max_num
+        if header.is_unique_key:
+            count = self._settings.default_query_max_num
+        found = await self._store.lookup.query(
+            header.topic,
+            header.key,
+            max(0, min(count, self._settings.max_query_num)),
+            header.begin_timestamp,
+            header.end_timestamp,
+            is_tag=header.index_type == _BY_TAG and not header.is_unique_key,
+        )
+        reach = headers.QueryMessageResponseHeader(
+            index_last_update_timestamp=found.index_ms, index_last_update_phyoffset=found.index_phy
+        )
+        if found.records:
+            return Reply(header=reach, body=b"".join(found.records))
+        return Reply(
+            ResponseCode.QUERY_NOT_FOUND,
+            reach,
+            remark="can not find message, maybe time range not correct",
+        )

@@ -1,0 +1,437 @@
+"""Hot. PULL_MESSAGE and LITE_PULL_MESSAGE (11, 361): read a queue, or park until something comes.
+
+Owns the checks of a reader, in RocketMQ's order and with its codes, and the answer's header, which
+clients need with 0, 19, 20 and 21 alike. Refuses to know files and sockets.
+Invariant: a parked request is answered by running the whole check again, with waiting disabled.
+Java: PullMessageProcessor, DefaultPullMessageResultHandler.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.broker.messages.status_codes import CODE_OF_GET
+from cometmq.errors import Reject
+from cometmq.model.subscription import ALL, MessageModel
+from cometmq.model.topic import is_retry_topic
+from cometmq.net.dispatcher import PARKED, Parked, Pieces, Reply
+from cometmq.net.peer import JOINED_BYTES_MAX
+from cometmq.rules import permission, tags
+from cometmq.store.log.mapped_file_queue import NotInMemory
+from cometmq.store.results import GetStatus
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.frame import encode_frame, encode_head
+from cometmq.wire.headers import pull as bits
+from cometmq.wire.headers.pull import PullMessageRequestHeader
+from cometmq.wire.java_hash import java_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from cometmq.broker.cluster.topics import Topics
+    from cometmq.broker.groups.clients import Clients
+    from cometmq.broker.groups.consumer_groups import Groups
+    from cometmq.broker.groups.consumer_offsets import Offsets
+    from cometmq.broker.messages.consumer_filters import ConsumerFilters
+    from cometmq.broker.messages.held_pulls import Holds
+    from cometmq.broker.stats import Stats
+    from cometmq.model.group import SubscriptionGroupConfig
+    from cometmq.model.subscription import SubscriptionData
+    from cometmq.model.topic import TopicConfig
+    from cometmq.net.dispatcher import Answered, Made
+    from cometmq.net.peer import Peer
+    from cometmq.rules.tags import Match
+    from cometmq.settings.broker import BrokerSettings
+    from cometmq.store.message_store import MessageStore
+    from cometmq.store.results import Got, Judge
+    from cometmq.wire.command import Command
+
+SUSPEND_MS_MAX = 5 * 60_000
+"""Longest a pull may wait, whatever it asks for."""
+
+_BY_BROKER, _BY_GROUP, _BY_TOPIC, _BY_BROADCAST, _BY_SUBSCRIPTION = 1, 2, 3, 4, 5
+_NOT_FOUND, _MOVED = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED
+_ANSWER = (
+    b'{"code":%d,"extFields":{"groupSysFlag":"%d","maxOffset":"%d","minOffset":"%d",'
+    b'"nextBeginOffset":"%d","suggestWhichBrokerId":"0","topicSysFlag":"%d"},"flag":1,'
+    b'"language":"PYTHON","opaque":%b,"remark":"%b","serializeTypeCurrentRPC":"JSON","version":479}'
+)
+_FETCHES_MAX = 20
+"""How often what a pull needs is fetched; after that it may wait for the disk on the loop."""
+_REMARKS = {status: status.name.encode() for status in GetStatus}
+
+
+class Forbidden(Reject):
+    """NO_PERMISSION, with the number that says who forbids (Java: ForbiddenType)."""
+
+    def __init__(self, forbidden_type: int, remark: str) -> None:
+        self.forbidden_type = forbidden_type
+        super().__init__(ResponseCode.NO_PERMISSION, remark)
+
+
+class Wanted(NamedTuple):
+    """Which messages a reader wants: by their tags code, then by their properties.
+
+    `judge` is made anew for each look, so that a parked pull keeps no filter alive.
+    """
+
+    match: Match | None = None
+    judge: Callable[[], Judge] | None = None
+
+
+_EVERYTHING = Wanted()
+
+
+class PullHandler:
+    """Answers 11 and 361."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        clients: Clients,
+        filters: ConsumerFilters,
+        offsets: Offsets,
+        holds: Holds,
+        stats: Stats,
+        settings: BrokerSettings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store, self._topics, self._groups = store, topics, groups
+        self._clients, self._filters = clients, filters
+        self._offsets, self._holds = offsets, holds
+        self._stats, self._now_ms = stats, now_ms
+        self._again = self._run_again  # one object for all that are parked
+        self.adjust(settings)
+
+    def adjust(self, settings: BrokerSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+        self._count_max = settings.max_transfer_count_on_message_in_memory
+        self._bytes_max = settings.max_transfer_bytes_on_message_in_memory
+
+    def __call__(self, request: Command, peer: Peer) -> Answered | Awaitable[Answered]:
+        """Answer with records, or with where to go on, or park the request.
+
+        What is not in memory is fetched first, off the loop; then all is looked at again.
+        """
+        header = PullMessageRequestHeader.decode(request.ext)
+        try:
+            return self._answer(header, request, peer, may_park=True)
+        except NotInMemory as missing:
+            return self._answer_later(header, request, peer, missing)
+
+    async def _answer_later(
+        self,
+        header: PullMessageRequestHeader,
+        request: Command,
+        peer: Peer,
+        missing: NotInMemory,
+    ) -> Answered:
+        for _ in range(_FETCHES_MAX):
+            await self._store.aside.fetch(missing)
+            if peer.is_closed:
+                return Reply()  # to nobody, and nothing more is read for it
+            try:
+                return self._answer(header, request, peer, may_park=True, is_again=True)
+            except NotInMemory as more:
+                missing = more
+        try:
+            return self._answer(header, request, peer, may_park=False, may_stop=True)
+        except NotInMemory:
+            return self._answer(header, request, peer, may_park=False)
+
+    def _answer(
+        self,
+        header: PullMessageRequestHeader,
+        request: Command,
+        peer: Peer,
+        *,
+        may_park: bool,
+        is_again: bool = False,
+        may_stop: bool = False,
+    ) -> Answered:
+        """Look and answer. Where it may park, NotInMemory says what must be fetched first.
+
+        `may_stop`: likewise, but a filter has what it has asked about when it meets such a message.
+        """
+        try:
+            topic, group, wanted = self._admit(header, request.code)
+        except Reject as refusal:
+            return _refused(refusal)
+        name, queue_id, offset = header.topic, header.queue_id, header.queue_offset
+        opaque = b"%d" % request.opaque
+        if may_park and not is_again and header.sys_flag & bits.COMMIT_OFFSET:
+            # before the reset is taken: until then, what a consumer commits is of its old place
+            self._offsets.commit(header.consumer_group, name, queue_id, header.commit_offset)
+        reset = self._offsets.take_reset(header.consumer_group, name, queue_id)
+        if reset is not None:
+            store = self._store
+            ends = reset, store.min_offset(name, queue_id), store.max_offset(name, queue_id)
+            return _encode(opaque, _MOVED, b"OFFSET_RESET", ends, topic, group, b"")
+        begun_ms, judge = self._now_ms(), wanted.judge and wanted.judge()
+        if judge and may_stop:
+            judge = judge._replace(may_stop=True)
+        read = self._reading(header, wanted, judge)
+        got = self._store.aside.at_once(read) if may_park or may_stop else read()
+        status = got.status
+        code = CODE_OF_GET[status]
+        if status is not GetStatus.FOUND:
+            self._stats.missed_pulls.count += 1
+        if status is GetStatus.NO_MESSAGE_IN_QUEUE and offset != 0:
+            code = _MOVED
+        if code == _NOT_FOUND and may_park and header.sys_flag & bits.SUSPEND:
+            return self._park(header, request, peer, wanted)
+        if status is GetStatus.FOUND:
+            spent_ms = self._now_ms() - begun_ms
+            self._stats.got(
+                header.consumer_group, name, queue_id, got.count, len(got.body), spent_ms
+            )
+        self._offsets.note_pull(header.consumer_group, name, queue_id, got.next_offset)
+        ends = got.next_offset, got.min_offset, got.max_offset
+        return _encode(opaque, code, _REMARKS[status], ends, topic, group, got.body)
+
+    def at_once(
+        self, header: PullMessageRequestHeader, code: int, opaque: bytes
+    ) -> bytes | Pieces | None:
+        """Answer with messages that are in memory; None: nothing was done, ask the ordinary way.
+
+        The opaque in digits. `header` is not kept.
+        """
+        group, name, queue_id = header.consumer_group, header.topic, header.queue_id
+        offset, store = header.queue_offset, self._store
+        if offset >= store.max_offset(name, queue_id) or self._offsets.has_resets:
+            return None
+        begun_ms = self._now_ms()
+        try:
+            topic, config, wanted = self._admit(header, code)
+            if wanted.judge is not None:
+                return None
+            read = self._reading(header, wanted, None)
+            status, next_offset, min_offset, max_offset, body, count = store.aside.at_once(read)
+        except (Reject, NotInMemory, OSError):
+            return None
+        if status is not GetStatus.FOUND:
+            return None
+        if header.sys_flag & bits.COMMIT_OFFSET:
+            self._offsets.commit(group, name, queue_id, header.commit_offset)
+        self._stats.got(group, name, queue_id, count, len(body), self._now_ms() - begun_ms)
+        self._offsets.note_pull(group, name, queue_id, next_offset)
+        ends = next_offset, min_offset, max_offset
+        return _encode(opaque, 0, b"FOUND", ends, topic, config, body)
+
+    def _reading(
+        self, header: PullMessageRequestHeader, wanted: Wanted, judge: Judge | None
+    ) -> Callable[[], Got]:
+        return partial(
+            self._store.get,
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            max(1, min(header.max_msg_nums, self._count_max)),
+            self._bytes_max if header.max_msg_bytes is None else self._bytes_of(header),
+            wanted.match,
+            judge,
+        )
+
+    def _bytes_of(self, header: PullMessageRequestHeader) -> int:
+        return max(100, min(header.max_msg_bytes or 0, self._bytes_max))
+
+    def _park(
+        self, header: PullMessageRequestHeader, request: Command, peer: Peer, wanted: Wanted
+    ) -> Parked:
+        settings = self._settings
+        timeout_ms = (
+            min(header.suspend_timeout_ms, SUSPEND_MS_MAX)
+            if settings.long_polling_enable
+            else settings.short_polling_time_ms
+        )
+        self._holds.park(
+            header,
+            request,
+            peer,
+            self._again,
+            timeout_ms,
+            wanted.match,
+            wanted.judge and Watch(self._store, header, wanted.judge),
+        )
+        return PARKED
+
+    def _run_again(self, header: PullMessageRequestHeader, request: Command, peer: Peer) -> Made:
+        answer = self._answer(header, request, peer, may_park=False)
+        assert not isinstance(answer, Parked), "waiting is disabled"
+        return answer
+
+    def _admit(
+        self, header: PullMessageRequestHeader, code: int
+    ) -> tuple[TopicConfig, SubscriptionGroupConfig, Wanted]:
+        if not permission.is_readable(self._settings.broker_permission):
+            raise Forbidden(_BY_BROKER, "this broker does not let anyone read")
+        if code == RequestCode.LITE_PULL_MESSAGE and not self._settings.lite_pull_message_enable:
+            raise Forbidden(_BY_BROKER, "this broker does not let lite pull consumers read")
+        group = self._groups.admit(header.consumer_group)
+        if not group.consume_enable:
+            raise Forbidden(_BY_GROUP, f"the group {header.consumer_group} may not consume")
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            raise Reject(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"the topic {header.topic} does not exist on this broker; create it or send to it",
+            )
+        if not permission.is_readable(topic.perm):
+            raise Forbidden(_BY_TOPIC, f"the topic {header.topic} may not be read")
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise Reject(
+                ResponseCode.INVALID_PARAMETER,
+                f"queue {header.queue_id} of {header.topic} does not exist; "
+                f"there are {topic.read_queue_nums}, counted from 0",
+            )
+        if header.sys_flag & bits.SUBSCRIPTION:
+            return topic, group, self._inline(header)
+        return topic, group, self._subscribed(header, group)
+
+    def _inline(self, header: PullMessageRequestHeader) -> Wanted:
+        kind, expression = header.expression_type, header.subscription
+        if tags.is_tag_type(kind):
+            return _by_tags(expression or ALL)
+        if not expression:
+            raise _not_parsed("it is empty")
+        self._require_filtering(kind)
+        if self._filters.ready(expression, kind) is None:
+            raise _not_parsed(f"it is no {kind}")
+        return Wanted(judge=partial(self._filters.judge, expression, kind))
+
+    def _subscribed(
+        self, header: PullMessageRequestHeader, config: SubscriptionGroupConfig
+    ) -> Wanted:
+        name, topic = header.consumer_group, header.topic
+        group = self._clients.consumers.get(name)
+        if group is None:
+            raise Reject(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"no consumer of the group {name} is known"
+            )
+        if group.message_model is MessageModel.BROADCASTING and not config.consume_broadcast_enable:
+            raise Forbidden(_BY_BROADCAST, f"the group {name} may not consume by broadcasting")
+        if self._groups.is_forbidden(name, topic):
+            raise Forbidden(_BY_SUBSCRIPTION, f"the group {name} may not read the topic {topic}")
+        subscription = group.subscriptions.get(topic)
+        if subscription is None:
+            raise Reject(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the group {name} has not subscribed the topic {topic}",
+            )
+        if subscription.sub_version < header.sub_version:
+            raise Reject(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                f"the newest subscription of {topic} by {name} has not arrived here yet",
+            )
+        if tags.is_tag_type(subscription.expression_type):
+            return _by_codes(subscription)
+        return self._by_filter(header, subscription)
+
+    def _by_filter(
+        self, header: PullMessageRequestHeader, subscription: SubscriptionData
+    ) -> Wanted:
+        name, topic = header.consumer_group, header.topic
+        found = self._filters.get(topic, name)
+        if found is None:
+            raise Reject(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                f"no filter of {name} on {topic} is known; your expression may be wrong",
+            )
+        if found.client_version < header.sub_version:
+            raise Reject(
+                ResponseCode.FILTER_DATA_NOT_LATEST,
+                f"the newest filter of {topic} by {name} has not arrived here yet",
+            )
+        self._require_filtering(subscription.expression_type)
+        if subscription.class_filter_mode:
+            return _EVERYTHING
+        if is_retry_topic(topic) and self._settings.filter_support_retry:
+            return Wanted(judge=partial(self._filters.judge_of_retries, name))
+        return Wanted(judge=partial(self._filters.judge, found.expression, found.expression_type))
+
+    def _require_filtering(self, kind: str | None) -> None:
+        if not self._settings.enable_property_filter:
+            raise no_filtering(kind)
+
+
+class Watch:
+    """Says of what arrives in one queue whether a parked pull wants any of it, each asked once."""
+
+    __slots__ = ("_judge", "_queue_id", "_seen", "_store", "_topic")
+
+    def __init__(
+        self, store: MessageStore, header: PullMessageRequestHeader, judge: Callable[[], Judge]
+    ) -> None:
+        self._store, self._judge = store, judge
+        self._topic, self._queue_id = header.topic, header.queue_id
+        self._seen = header.queue_offset
+
+    def __call__(self, end: int) -> bool:
+        """Whether a message from where the last call ended up to `end` is, or may be, wanted."""
+        start, self._seen = self._seen, end
+        got = self._store.get(self._topic, self._queue_id, start, 1, 1, None, self._judge())
+        return got.status is GetStatus.FOUND or got.next_offset < end
+
+
+@lru_cache(maxsize=1024)
+def _by_tags(expression: str) -> Wanted:
+    if expression == ALL:
+        return _EVERYTHING
+    if not expression.strip("|") and len(expression) % 2 == 0:
+        raise _not_parsed("it names no tag")
+    codes = frozenset(java_hash(tag) for tag in tags.split_expression(expression))
+    return Wanted(codes.__contains__)
+
+
+def _by_codes(subscription: SubscriptionData) -> Wanted:
+    if subscription.class_filter_mode or subscription.sub_string in ("", ALL):
+        return _EVERYTHING
+    return Wanted(subscription.code_set.__contains__)
+
+
+def no_filtering(kind: str | None) -> Reject:
+    """The refusal of a filter while they are switched off."""
+    return Reject(
+        ResponseCode.SYSTEM_ERROR,
+        f"The broker does not support consumer to filter message by {kind}",
+    )
+
+
+def _not_parsed(why: str) -> Reject:
+    return Reject(
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {why}"
+    )
+
+
+def _refused(refusal: Reject) -> Reply:
+    ext = {"forbiddenType": str(refusal.forbidden_type)} if isinstance(refusal, Forbidden) else None
+    return Reply(refusal.code, remark=refusal.remark, ext=ext)
+
+
+def _encode(
+    opaque: bytes,
+    code: int,
+    remark: bytes,
+    ends: tuple[int, int, int],
+    topic: TopicConfig,
+    group: SubscriptionGroupConfig,
+    body: bytes,
+) -> bytes | Pieces:
+    next_offset, min_offset, max_offset = ends
+    header = _ANSWER % (
+        code,
+        group.group_sys_flag,
+        max_offset,
+        min_offset,
+        next_offset,
+        topic.topic_sys_flag,
+        opaque,
+        remark,
+    )
+    if len(body) > JOINED_BYTES_MAX:
+        return Pieces(encode_head(header, len(body)), body)
+    return encode_frame(header, body)

@@ -1,0 +1,41 @@
+"""Handlers that look into the store: answered at once, or when what they read is in memory.
+
+Refuses to know what is read. Invariant: the handler changes nothing before it has read all that it
+reads, so it may be asked again.
+Java: none; its handlers wait in threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.net.dispatcher import Made, Parked
+from cometmq.store.log.mapped_file_queue import NotInMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from cometmq.net.dispatcher import Answered, Handler
+    from cometmq.net.peer import Peer
+    from cometmq.store.cold_reads import Aside
+    from cometmq.wire.command import Command
+
+
+class Patient:
+    """Such a handler: the loop does not wait for the disk with it."""
+
+    __slots__ = ("_aside", "_handler")
+
+    def __init__(self, handler: Handler, aside: Aside) -> None:
+        self._handler, self._aside = handler, aside
+
+    def __call__(self, request: Command, peer: Peer) -> Answered | Awaitable[Answered]:
+        """Answer as the handler does."""
+        try:
+            return self._aside.at_once(lambda: self._handler(request, peer))
+        except NotInMemory:
+            return self._later(request, peer)
+
+    async def _later(self, request: Command, peer: Peer) -> Answered:
+        answer = await self._aside.ask(lambda: self._handler(request, peer))
+        return answer if isinstance(answer, Made | Parked) else await answer

@@ -1,0 +1,99 @@
+"""The crossing of one blocking client to the loop of the portal.
+
+Owns the portal from start to stop; refuses to know what is called there. Invariant: a portal that
+was entered is left, also when the start fails; a forked child never crosses its parent's.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import TYPE_CHECKING
+
+from cometmq.client.blocking.portal import Portal
+from cometmq.errors import NotStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+
+_all: weakref.WeakSet[Crossing] = weakref.WeakSet()
+
+
+class Crossing:
+    """The portal of one blocking client, held from start to stop."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._portal: Portal | None = None
+        self._is_foreign = False
+        _all.add(self)
+
+    def enter(self, start: Coroutine[object, object, None]) -> None:
+        """Take the portal and run the start of the client on it."""
+        if self._is_foreign:
+            start.close()
+            raise self._not_running()
+        portal = Portal.enter()
+        try:
+            portal.call(start)
+            self._portal = portal
+        finally:
+            if self._portal is None:
+                portal.leave()
+
+    def leave(self, stop: Coroutine[object, object, None]) -> None:
+        """Run the stop of the client and give the portal back."""
+        if self._portal is None:
+            stop.close()
+            return
+        portal, self._portal = self._portal, None
+        try:
+            portal.call(stop)
+        finally:
+            portal.leave()
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether the client is started."""
+        return self._portal is not None
+
+    @property
+    def portal(self) -> Portal:
+        """The portal; raises NotStarted before start and after stop."""
+        if self._portal is None:
+            raise self._not_running()
+        return self._portal
+
+    def call(self, work: Coroutine[object, object, T]) -> T:
+        """Run one coroutine on the client's loop and wait for it."""
+        if self._portal is None:
+            work.close()
+        return self.portal.call(work)
+
+    def disown(self) -> None:
+        """Forget the portal of a parent process: its thread and its connections are not ours."""
+        self._is_foreign = self._portal is not None
+        self._portal = None
+
+    def _not_running(self) -> NotStarted:
+        if self._is_foreign:
+            return NotStarted(
+                f"this {self._what} was started before the process forked: make another one in "
+                "the child"
+            )
+        return NotStarted(
+            f"this {self._what} is not running: use it inside 'with', or call start()"
+        )
+
+
+def _disown_all() -> None:
+    for crossing in list(_all):
+        crossing.disown()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)

@@ -1,0 +1,216 @@
+"""AsyncPushConsumer: messages come to a handler, shared among the members of a group.
+
+Owns the public methods and the start and stop order; the parts are put together in `engine`.
+Invariant: on a clean stop everything in hand is finished and committed before the group hears that
+this member has left.
+Java: DefaultMQPushConsumer
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Self
+
+from cometmq.client.consumer.consumer_options import push_options
+from cometmq.client.consumer.push_engine import Engine
+from cometmq.client.consumer.subscriptions import Subscriptions, selector_of
+from cometmq.client.producer.message_checks import check_topic
+from cometmq.client.session.argument_checks import check_wait
+from cometmq.client.session.client_session import Core
+from cometmq.client.session.namespace import Instance
+from cometmq.errors import ClientError
+from cometmq.rules.failure_policy import policies
+from cometmq.runtime.system import SystemClock
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from cometmq.client.consumer.consumer_options import PushSettings
+    from cometmq.client.handling.handler_call import Handler
+    from cometmq.model.queue import MessageQueue
+    from cometmq.model.results import BlockedQueue
+    from cometmq.model.selector import MessageSelector
+    from cometmq.rules.failure_policy import FailurePolicy, Policies
+
+
+class AsyncPushConsumer:
+    """A member of a consumer group: each message goes to one member, or to all of them.
+
+    A handler is a plain function (run in threads) or an async one (run as a task). It gets a list
+    of 1 to `batch_size` messages of one queue, oldest first. Returning means they are done, raising
+    means they shall come again later; RocketMQ's status values are understood as well. Delivery is
+    at least once: after a crash or a hand-over messages may come again.
+
+    `orderly`: each queue is handled in its order, one batch at a time, under a lock at the broker
+    that is renewed every `lock_renew_s` and counts as ours for `lock_valid_s` after that (this must
+    be less than the brokers' queueLockExpireMs, 60 s unless they are told otherwise); a failure
+    stops its queue for `suspend_ms` (10 to 30,000), and a batch that fails is handled one message
+    at a time. With `auto_commit` off, what a handler has done counts once one of its calls returns
+    ConsumeStatus.COMMIT, and comes again from there after ROLLBACK. Otherwise up to
+    `consume_threads` handlers run at once and a failed message comes back by way of the group's
+    retry topic.
+    `broadcasting`: every member gets every message, with offsets in a file of its own under
+    `offsets_dir` (~/.rocketmq_offsets/<clientId>/<group>/offsets.json), and what fails is passed
+    over; give each member of one host an `instance_name`, the same after a restart.
+    `max_attempts` is how often a message may be handled before it becomes a dead letter of the
+    group; by default 17 (the first and 16 more), when orderly for ever.
+    `consume_from` says where a group without committed offset begins: ConsumeFrom, or its name as
+    "first" (TIMESTAMP: at `consume_timestamp_ms`). `flow` bounds what is held of each queue.
+    What a handler holds for `consume_timeout_s` (15 min) is sent back, unless orderly.
+    `allocate` shares the queues out: "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", or a function (see
+    `cometmq.rules.allocate`). `pull_interval_ms` is a pause after each pull that found
+    something: it makes larger batches of a busy topic for less work in all. Offsets are committed
+    every `persist_s` and at stop.
+
+    `order`: "none" (concurrent), "queue" (the same as `orderly`), or "key": under the queue's lock,
+    each key is a lane of its own. `key` is a property's name or a function of a message (None: the
+    sharding key); `without_key` says what a message without one is: a "barrier" in its queue, one
+    of one "lane", or "free". What is done above the committed offset is noted in `state_dir`
+    (~/.cometmq). `on_failure` says what becomes of failures (see `OnFailure`), `breaker` when they
+    count as an outage (BreakerLimits; by key always, else where it is given).
+    `workers="process"` runs plain handlers in `consume_threads` processes; they must be importable,
+    and a script needs `if __name__ == "__main__":`.
+    """
+
+    def __init__(self, group: str, **settings: Unpack[PushSettings]) -> None:
+        self._client_options, options = push_options(group, settings, os.environ)
+        self._instance = Instance(self._client_options.namespace)
+        self._options = options = self._instance.options(options)
+        self._subscriptions = Subscriptions(options.group, broadcasting=options.broadcasting)
+        self._engine: Engine | None = None
+        self._stopped: asyncio.Event | None = None
+        self._halting: asyncio.Task[None] | None = None
+
+    def subscribe(
+        self,
+        topic: str,
+        expression: str | MessageSelector = "*",
+        handler: Handler | None = None,
+        *,
+        on_failure: FailurePolicy | Policies | None = None,
+    ) -> None:
+        """Let `handler` have the messages of `topic` that the expression takes.
+
+        The expression is "*" for all, tags joined by "||" as in "PAID || SHIPPED", or a condition
+        on properties: MessageSelector.by_sql("price > 10"). All members of a group must subscribe
+        to the same. Raises ClientError without a handler, for another expression and once the
+        consumer has started, InvalidMessage for a bad topic.
+
+        `on_failure` says what becomes of this topic's messages that fail: a policy, or one for each
+        type of exception (see `OnFailure`); None means the consumer's own `on_failure`.
+        """
+        if handler is None:
+            raise ClientError(
+                f"subscribe to {topic}: the handler is missing; it is the third argument, "
+                f"as in subscribe({topic!r}, '*', handler)"
+            )
+        if not callable(handler):
+            raise ClientError(f"subscribe to {topic}: {handler!r} is no function")
+        selector = selector_of(topic, expression)
+        if self._engine is not None:
+            raise ClientError("subscribe before the consumer is started")
+        check_topic(topic)
+        known = self._instance.policies(policies(on_failure))
+        self._subscriptions.add(self._instance.inner(topic), selector, handler, known)
+
+    async def start(self) -> None:
+        """Join the group and begin to receive. Waits for nothing: brokers may come later.
+
+        Raises ClientError when there is no subscription.
+        """
+        if self._engine is None:
+            core = Core(self._client_options, SystemClock())
+            engine = None
+            try:
+                engine = Engine(core, self._options, self._subscriptions)
+            finally:
+                if engine is None:
+                    await core.stop()
+            engine.on_halt = self._halt
+            self._stopped = asyncio.Event()
+            self._engine, is_started = engine, False
+            try:
+                await engine.start()
+                is_started = True
+            finally:
+                if not is_started:  # cancelled, for instance: leave nothing half running
+                    await self.stop()
+
+    async def stop(self) -> None:
+        """Take no new messages, finish those in hand, commit, leave the group.
+
+        Waits at most `stop_timeout_s` for handlers; what they have not finished comes again.
+        """
+        halting = self._halting
+        if halting is not None and halting is not asyncio.current_task():
+            await asyncio.shield(halting)  # a policy's stop is under way: it is the same one
+        if self._engine is not None:
+            engine, self._engine = self._engine, None
+            stopped = self._stopped
+            try:
+                await engine.stop()
+            finally:
+                if stopped is not None:
+                    stopped.set()
+
+    def _halt(self) -> None:
+        """Stop soon, since a failure policy says so: a task of its own, the engine waits for it."""
+        self._halting = asyncio.get_running_loop().create_task(self.stop(), name="halt")
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the consumer is stopped, or `timeout_s` is over; whether it is stopped."""
+        if timeout_s is not None:
+            check_wait("timeout_s", timeout_s)
+        if self._stopped is None:
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._stopped.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop."""
+        await self.stop()
+
+    def pause(self) -> None:
+        """Take no further messages from brokers until `resume`; those here are still handled."""
+        if self._engine is not None:
+            self._engine.pause(is_paused=True)
+
+    def resume(self) -> None:
+        """Take messages again after `pause`."""
+        if self._engine is not None:
+            self._engine.pause(is_paused=False)
+
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers know this member; empty before start."""
+        return self._engine.client_id if self._engine else ""
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues this member works on now, retry queues included, in order."""
+        return self._instance.outer_queues(self._engine.assigned) if self._engine else []
+
+    @property
+    def blocked(self) -> list[BlockedQueue]:
+        """Orderly queues that stand still since their first message keeps failing."""
+        found = self._engine.consume.blocked() if self._engine else []
+        return [one._replace(queue=self._instance.outer_queue(one.queue)) for one in found]
+
+    @property
+    def overlaps(self) -> int:
+        """Orderly messages whose results were discarded, as the lock had run out meanwhile.
+
+        Another member may have had the same messages; 0 unless this process stood still, or was
+        cut off from the broker, for longer than `lock_valid_s`.
+        """
+        return self._engine.consume.overlaps if self._engine else 0

@@ -1,0 +1,207 @@
+"""Answers what brokers ask a consumer: rebalance, reset, what are you doing, handle this one.
+
+Owns the codes 40, 220, 221, 307 and 309; refuses to know how the work is done. Invariant: a request
+about another group, or one that cannot be read, is answered with SYSTEM_ERROR and changes nothing.
+Java: ClientRemotingProcessor
+"""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import TYPE_CHECKING, cast
+
+from cometmq.client.consumer import message_decoder as decode
+from cometmq.client.handling import handler_call as handlers
+from cometmq.errors import ProtocolError
+from cometmq.model.results import ConsumeStatus
+from cometmq.model.stats import (
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    ProcessQueueInfo,
+)
+from cometmq.wire import log_record as stored
+from cometmq.wire.bodies.admin import encode_directly_result, encode_running_info
+from cometmq.wire.bodies.offset import decode_reset_offset, encode_consumer_status
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import response
+from cometmq.wire.headers.admin import ResetOffsetRequestHeader
+from cometmq.wire.headers.client import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.consume_stats import ConsumeStats
+    from cometmq.client.consumer.consumer_options import ConsumerOptions
+    from cometmq.client.consumer.rebalance import Rebalance
+    from cometmq.client.consumer.subscriptions import Subscriptions
+    from cometmq.client.handling.handler_call import AsyncHandler, Outcome, SyncHandler
+    from cometmq.client.session.client_session import Core
+    from cometmq.model.message import MessageExt
+    from cometmq.net.channel import Channel
+    from cometmq.wire.command import Command
+
+
+class Inbound:
+    """The listener of one consumer. One loop owns it."""
+
+    def __init__(
+        self,
+        core: Core,
+        options: ConsumerOptions,
+        subscriptions: Subscriptions,
+        rebalance: Rebalance,
+        stats: ConsumeStats,
+        facts: Callable[[], dict[str, str]],
+    ) -> None:
+        self._core, self._options = core, options
+        self._stats, self._facts = stats, facts
+        self._subscriptions, self._rebalance = subscriptions, rebalance
+        self._started_ms = core.clock.now_ms()
+
+    def listen(self) -> None:
+        """Answer from now on."""
+        table: dict[int, Callable[[Command, Channel], None]] = {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset,
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._status,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self._directly,
+        }
+        for code, answer in table.items():
+            self._core.answers[code] = _guarded(answer)
+
+    def _members_changed(self, command: Command, channel: Channel) -> None:
+        del channel
+        header = NotifyConsumerIdsChangedRequestHeader.decode(command.ext)
+        if header.consumer_group == self._options.group:
+            self._rebalance.wake()
+
+    def _reset(self, command: Command, channel: Channel) -> None:
+        header = ResetOffsetRequestHeader.decode(command.ext)
+        if header.group == self._options.group:
+            for queue, offset in decode_reset_offset(command.body).items():
+                if assigned := self._rebalance.table.get(queue):
+                    self._rebalance.restart(assigned, offset)
+        _answer(channel, command)
+
+    def _status(self, command: Command, channel: Channel) -> None:
+        header = GetConsumerStatusRequestHeader.decode(command.ext)
+        own = {
+            queue: assigned.window.commit_offset
+            for queue, assigned in self._rebalance.table.items()
+            if queue.topic == header.topic and header.group == self._options.group
+        }
+        _answer(channel, command, encode_consumer_status(own, {self._core.client_id: own}))
+
+    def _running_info(self, command: Command, channel: Channel) -> None:
+        header = GetConsumerRunningInfoRequestHeader.decode(command.ext)
+        if header.consumer_group != self._options.group:
+            raise ProtocolError(f"this client is no member of {header.consumer_group}")
+        info = ConsumerRunningInfo(
+            properties={
+                "PROP_NAMESERVER_ADDR": ";".join(self._core.options.namesrv),
+                "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+                "PROP_CLIENT_VERSION": "V5_3_3",
+                "PROP_CONSUMEORDERLY": "true" if self._options.is_locking else "false",
+                "PROP_THREADPOOL_CORE_SIZE": str(self._options.consume_threads),
+                "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+                **self._facts(),
+            },
+            subscriptions=self._subscriptions.data(),
+            mq_table={
+                queue: self._queue_info(assigned)
+                for queue, assigned in self._rebalance.table.items()
+            },
+            status_table=self._stats.table(),
+        )
+        _answer(channel, command, encode_running_info(info))
+
+    def _queue_info(self, assigned: Assigned) -> ProcessQueueInfo:
+        window, now = assigned.window, asyncio.get_running_loop().time()
+        wall_ms = self._core.clock.now_ms()
+
+        def ago(at: float) -> int:
+            return wall_ms - int((now - at) * 1000) if at else 0
+
+        return ProcessQueueInfo(
+            commit_offset=window.commit_offset,
+            cached_msg_min_offset=window.commit_offset if window.count else 0,
+            cached_msg_max_offset=window.commit_offset + window.span if window.count else 0,
+            cached_msg_count=window.count,
+            cached_msg_size_in_mib=window.size_bytes // 1_048_576,
+            locked=assigned.holds_lock(now),
+            last_lock_timestamp=ago(self._locked_at(assigned)),
+            dropped=assigned.is_dropped,
+            last_pull_timestamp=ago(assigned.pulled_at),
+            last_consume_timestamp=ago(assigned.consumed_at),
+        )
+
+    def _locked_at(self, assigned: Assigned) -> float:
+        """When the queue's lock was last asked for with success (loop time); 0: never."""
+        until = assigned.lock_until
+        return until - self._options.lock_valid_s if 0 < until < inf else 0.0
+
+    def _directly(self, command: Command, channel: Channel) -> None:
+        header = ConsumeMessageDirectlyResultRequestHeader.decode(command.ext)
+        if header.consumer_group != self._options.group:
+            raise ProtocolError(f"this client is no member of {header.consumer_group}")
+        message = decode.message_of(stored.decode(command.body), header.broker_name or "")
+        self._core.background.spawn(
+            self._handle(message, command, channel), name="consume directly"
+        )
+
+    async def _handle(self, message: MessageExt, command: Command, channel: Channel) -> None:
+        loop = asyncio.get_running_loop()
+        decode.restore_topic([message])
+        subscription, began = self._subscriptions.handler_of(message.topic), loop.time()
+        outcome: Outcome
+        if subscription.is_async:
+            handler = cast("AsyncHandler", subscription.handler)
+            outcome = await handlers.run_async(handler, [message])
+        else:
+            plain = cast("SyncHandler", subscription.handler)
+            outcome = await loop.run_in_executor(None, handlers.run, plain, [message])
+        result = ConsumeMessageDirectlyResult(
+            consume_result=_direct_result(outcome),
+            order=self._options.is_locking,
+            remark=outcome.reason or None,
+            spent_time_ms=int((loop.time() - began) * 1000),
+        )
+        _answer(channel, command, encode_directly_result(result))
+
+
+def _direct_result(outcome: Outcome) -> str:
+    """RocketMQ's name of an outcome."""
+    if outcome.error is not None:
+        return "CR_THROW_EXCEPTION"
+    if outcome.verdict in (ConsumeStatus.COMMIT, ConsumeStatus.ROLLBACK):
+        return f"CR_{outcome.verdict.value}"
+    return "CR_SUCCESS" if outcome.is_done else "CR_LATER"
+
+
+def _answer(channel: Channel, command: Command, body: bytes = b"") -> None:
+    if not command.is_oneway:
+        channel.answer(response(command.opaque, ResponseCode.SUCCESS, body=body))
+
+
+def _guarded(
+    answer: Callable[[Command, Channel], None],
+) -> Callable[[Command, Channel], None]:
+    """Answer SYSTEM_ERROR to what cannot be read, and keep the connection."""
+
+    def guarded(command: Command, channel: Channel) -> None:
+        try:
+            answer(command, channel)
+        except ProtocolError as error:
+            if not command.is_oneway:
+                code = ResponseCode.SYSTEM_ERROR
+                channel.answer(response(command.opaque, code, remark=str(error)))
+
+    return guarded

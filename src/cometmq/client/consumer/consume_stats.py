@@ -1,0 +1,88 @@
+"""How fast a consumer is: pulled, handled and failed messages by topic, and how long it took.
+
+Owns the series of one consumer; refuses to know who asks for them. A handler's time is that of one
+call, whatever the number of messages, as with RocketMQ.
+Java: ConsumerStatsManager
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.model.stats import ConsumeStatus
+from cometmq.rules.stat_window import Series
+
+if TYPE_CHECKING:
+    from cometmq.runtime.ports import Clock
+
+SAMPLE_S = 10.0
+
+
+class _Topic:
+    """The series of one topic."""
+
+    __slots__ = ("failed", "ok", "pull_ms", "pulled", "run_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.pull_ms, self.pulled = Series(now_ms), Series(now_ms)
+        self.run_ms, self.ok, self.failed = Series(now_ms), Series(now_ms), Series(now_ms)
+
+    def sample(self, now_ms: int) -> None:
+        for series in (self.pull_ms, self.pulled, self.run_ms, self.ok, self.failed):
+            series.sample(now_ms)
+
+
+class ConsumeStats:
+    """The counts of one consumer. One loop owns it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._topics: dict[str, _Topic] = {}
+
+    def pulled(self, topic: str, count: int, spent_s: float) -> None:
+        """Count a pull that found messages."""
+        series = self._of(topic)
+        series.pulled.add(count)
+        series.pull_ms.add(spent_s * 1000)
+
+    def ran(self, topic: str, spent_s: float) -> None:
+        """Count a call of a handler."""
+        self._of(topic).run_ms.add(spent_s * 1000)
+
+    def done(self, topic: str, count: int) -> None:
+        """Count messages that a handler has done."""
+        self._of(topic).ok.add(count)
+
+    def failed(self, topic: str, count: int) -> None:
+        """Count messages that a handler has failed on."""
+        self._of(topic).failed.add(count)
+
+    def sample(self) -> None:
+        """Take the samples that are due; call it every `SAMPLE_S`."""
+        now_ms = self._clock.now_ms()
+        for series in self._topics.values():
+            series.sample(now_ms)
+
+    def table(self) -> dict[str, ConsumeStatus]:
+        """The rates of every topic, as the running info has them."""
+        return {topic: _status(series) for topic, series in self._topics.items()}
+
+    def _of(self, topic: str) -> _Topic:
+        series = self._topics.get(topic)
+        if series is None:
+            series = self._topics[topic] = _Topic(self._clock.now_ms())
+        return series
+
+
+def _status(series: _Topic) -> ConsumeStatus:
+    run = series.run_ms.minute()
+    if not run.total:
+        run = series.run_ms.hour()
+    return ConsumeStatus(
+        pull_rt=series.pull_ms.minute().mean,
+        pull_tps=series.pulled.minute().per_second,
+        consume_rt=run.mean,
+        consume_ok_tps=series.ok.minute().per_second,
+        consume_failed_tps=series.failed.minute().per_second,
+        consume_failed_msgs=int(series.failed.hour().total),
+    )

@@ -1,0 +1,281 @@
+"""What a consumer can be told, with RocketMQ's defaults and ranges.
+
+Owns the settings and their checks; refuses to know what uses them. Invariant: an object of this
+file is valid, or was never made. A new setting is a field of `ConsumerOptions` and of
+`PushSettings`, nothing else.
+Java: DefaultMQPushConsumer (its fields)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cometmq.client.session.client_options import (
+    CLIENT_SETTINGS,
+    ClientOptions,
+    ClientSettings,
+    check_group,
+    check_range,
+    check_seconds,
+    check_type,
+    client_options,
+)
+from cometmq.errors import SettingsError
+from cometmq.model.results import ConsumeFrom
+from cometmq.rules.allocate import STRATEGIES
+from cometmq.rules.circuit_breaker import BreakerLimits
+from cometmq.rules.failure_policy import Policies, policies
+from cometmq.rules.flow_control import FlowLimits
+from cometmq.rules.namespace import wrap
+from cometmq.rules.retry import SUSPEND_MS_MAX, SUSPEND_MS_MIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+    from cometmq.model.message import MessageExt
+    from cometmq.rules.allocate import Allocate
+    from cometmq.rules.failure_policy import FailurePolicy
+
+STATE_DIR = Path("~/.cometmq")
+"""Where a consumer keeps what it must remember on its machine."""
+ORDERS = ("none", "queue", "key")
+WITHOUT_KEY = ("barrier", "lane", "free")
+WORKERS = ("thread", "process")
+SPAN_BY_KEY = 10_000
+"""How far a queue may run ahead of a key that is stuck, unless `flow` says it."""
+
+OFFSETS_DIR = "~/.rocketmq_offsets"
+"""Where the offsets of groups that are broadcast to are kept, as by RocketMQ's clients."""
+BROADCAST_INSTANCE = "DEFAULT"
+"""The instance name of members that are broadcast to: the same after a restart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """How a push consumer pulls, runs its handlers and commits."""
+
+    group: str
+    orderly: bool = False
+    broadcasting: bool = False
+    offsets_dir: str | PathLike[str] = OFFSETS_DIR
+    consume_threads: int = 20
+    batch_size: int = 1
+    pull_batch_size: int = 32
+    pull_batch_bytes: int = 262_144
+    pull_interval_ms: int = 0
+    max_attempts: int | None = None
+    suspend_ms: int = 1000
+    auto_commit: bool = True
+    retry_in_place_s: float = 5.0
+    consume_timeout_s: float = 900.0
+    consume_from: ConsumeFrom = ConsumeFrom.LAST
+    consume_timestamp_ms: int | None = None
+    allocate: Allocate = field(default=STRATEGIES["AVG"])
+    flow: FlowLimits = field(default_factory=FlowLimits)
+    persist_s: float = 5.0
+    rebalance_s: float = 20.0
+    lock_renew_s: float = 20.0
+    lock_valid_s: float = 30.0
+    rejoin_grace_s: float = 2.0
+    stop_timeout_s: float = 30.0
+    poll_suspend_s: float = 15.0
+    order: str = "none"
+    key: str | Callable[[MessageExt], Hashable] | None = None
+    without_key: str = "barrier"
+    state_dir: Path = field(default=STATE_DIR)
+    on_failure: Policies | None = None
+    breaker: BreakerLimits | None = None
+    workers: str = "thread"
+
+    @property
+    def is_by_key(self) -> bool:
+        """Whether each key of a queue is a lane of its own."""
+        return self.order == "key"
+
+    @property
+    def is_locking(self) -> bool:
+        """Whether queues are worked on under their locks at the broker."""
+        return self.orderly or self.is_by_key
+
+    def __post_init__(self) -> None:
+        """Refuse what RocketMQ's consumers refuse."""
+        check_group(self.group)
+        check_range("consume_threads", self.consume_threads, 1, 1000)
+        check_range("batch_size", self.batch_size, 1, 1024)
+        check_range("pull_batch_size", self.pull_batch_size, 1, 1024)
+        check_range("pull_batch_bytes", self.pull_batch_bytes, 1, 2_147_483_647)
+        check_range("pull_interval_ms", self.pull_interval_ms, 0, 65_535)
+        check_range("suspend_ms", self.suspend_ms, SUSPEND_MS_MIN, SUSPEND_MS_MAX)
+        check_type("flow", self.flow, FlowLimits, "FlowLimits")
+        check_range("flow.count", self.flow.count, 1, 65_535)
+        check_range("flow.span", self.flow.span, 1, 65_535)
+        check_range("flow.size_mib", self.flow.size_mib, 1, 1024)
+        if self.flow.topic_count is not None:
+            check_range("flow.topic_count", self.flow.topic_count, 1, 6_553_500)
+        if self.flow.topic_size_mib is not None:
+            check_range("flow.topic_size_mib", self.flow.topic_size_mib, 1, 102_400)
+        if self.max_attempts is not None:
+            check_range("max_attempts", self.max_attempts, 1, 1_000_000)
+        self._check_times()
+        self._check_beginning()
+        check_type("orderly", self.orderly, bool, "True or False")
+        check_type("auto_commit", self.auto_commit, bool, "True or False")
+        check_type("broadcasting", self.broadcasting, bool, "True or False")
+        check_type("offsets_dir", self.offsets_dir, str | PathLike, "a path")
+        self._check_order()
+
+    def _check_order(self) -> None:
+        names = (("order", ORDERS), ("without_key", WITHOUT_KEY), ("workers", WORKERS))
+        for name, known in names:
+            if (value := getattr(self, name)) not in known:
+                raise SettingsError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
+        if self.orderly != (self.order == "queue"):
+            raise SettingsError(f"orderly is {self.orderly} and order is {self.order!r}: say one")
+        if not (self.key is None or isinstance(self.key, str) or callable(self.key)):
+            raise SettingsError(
+                f"key is {self.key!r}; it must be the name of a property, or a function of a "
+                "message"
+            )
+        if self.key is not None and not self.is_by_key:
+            raise SettingsError("key is given, and the order is not by key: say order='key' too")
+        if self.is_by_key and (self.broadcasting or not self.auto_commit):
+            raise SettingsError(
+                "order='key' goes neither with broadcasting nor with auto_commit=False"
+            )
+        check_type("breaker", self.breaker, BreakerLimits | None, "BreakerLimits")
+
+    def _check_times(self) -> None:
+        for name in (
+            "retry_in_place_s",
+            "consume_timeout_s",
+            "persist_s",
+            "rebalance_s",
+            "lock_renew_s",
+            "lock_valid_s",
+            "poll_suspend_s",
+        ):
+            check_seconds(name, getattr(self, name))
+        for name in ("stop_timeout_s", "rejoin_grace_s"):
+            check_seconds(name, getattr(self, name), may_be_zero=True)
+        if not 0 < self.lock_renew_s < self.lock_valid_s:
+            raise SettingsError(
+                f"lock_renew_s is {self.lock_renew_s} and lock_valid_s {self.lock_valid_s}: "
+                "a lock must be renewed before it runs out"
+            )
+
+    def _check_beginning(self) -> None:
+        if self.consume_timestamp_ms is not None:
+            check_range("consume_timestamp_ms", self.consume_timestamp_ms, 0, (1 << 63) - 1)
+        elif self.consume_from is ConsumeFrom.TIMESTAMP:
+            raise SettingsError(
+                "consume_from is TIMESTAMP: say which with consume_timestamp_ms (epoch ms)"
+            )
+
+
+class PushSettings(ClientSettings, total=False):
+    """The settings that a push consumer takes by name."""
+
+    orderly: bool
+    broadcasting: bool
+    offsets_dir: str | PathLike[str]
+    consume_threads: int
+    batch_size: int
+    pull_batch_size: int
+    pull_batch_bytes: int
+    pull_interval_ms: int
+    max_attempts: int | None
+    suspend_ms: int
+    auto_commit: bool
+    retry_in_place_s: float
+    consume_timeout_s: float
+    consume_from: ConsumeFrom | str
+    consume_timestamp_ms: int | None
+    allocate: Allocate | str
+    flow: FlowLimits | None
+    persist_s: float
+    rebalance_s: float
+    lock_renew_s: float
+    lock_valid_s: float
+    rejoin_grace_s: float
+    stop_timeout_s: float
+    poll_suspend_s: float
+    order: str
+    key: str | Callable[[MessageExt], Hashable] | None
+    without_key: str
+    state_dir: Path | str
+    on_failure: FailurePolicy | Policies | None
+    breaker: BreakerLimits | None
+    workers: str
+
+
+def use_words(own: dict[str, Any]) -> None:
+    """Make what may be given as a word, or as None for the default, what the options hold."""
+    if "consume_from" in own:
+        own["consume_from"] = beginning(own["consume_from"])
+    if "allocate" in own:
+        own["allocate"] = strategy(own["allocate"])
+    if own.get("flow", ...) is None:
+        del own["flow"]
+
+
+def push_options(
+    group: str, settings: PushSettings, environ: Mapping[str, str]
+) -> tuple[ClientOptions, ConsumerOptions]:
+    """Make the options of a push consumer from what was given by name; the rest has its default.
+
+    Raises TypeError for a name that is none, SettingsError for a value that cannot be.
+    """
+    given: dict[str, Any] = dict(settings)
+    check_names(given, PushSettings.__annotations__)
+    own = {name: value for name, value in given.items() if name not in CLIENT_SETTINGS}
+    use_words(own)
+    own.setdefault("order", "queue" if own.get("orderly") else "none")
+    own.setdefault("orderly", own["order"] == "queue")
+    if own["order"] == "key":
+        own.setdefault("flow", FlowLimits(span=SPAN_BY_KEY))
+    if "state_dir" in own:
+        check_type("state_dir", own["state_dir"], str | PathLike, "a path")
+        own["state_dir"] = Path(own["state_dir"])
+    if "on_failure" in own:
+        own["on_failure"] = policies(own["on_failure"])
+    check_group(group)
+    if own.get("broadcasting") is True and given.get("instance_name") is None:
+        given["instance_name"] = BROADCAST_INSTANCE
+    client = client_options(given, environ)
+    return client, ConsumerOptions(group=wrap(client.namespace, group), **own)
+
+
+def check_names(given: Mapping[str, object], known: Mapping[str, object]) -> None:
+    """Raise TypeError for a setting that does not exist, with the nearest one that does."""
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise TypeError(f"there is no setting {name!r}{hint}")
+
+
+def beginning(consume_from: ConsumeFrom | str) -> ConsumeFrom:
+    """What a name means in any case: short, as "first", or RocketMQ's. Raises SettingsError."""
+    if isinstance(consume_from, ConsumeFrom):
+        return consume_from
+    names = {name: one for one in ConsumeFrom for name in (one.name, one.value)}
+    found = names.get(consume_from.upper()) if isinstance(consume_from, str) else None
+    if found is None:
+        choices = ", ".join(f"ConsumeFrom.{one.name}" for one in ConsumeFrom)
+        raise SettingsError(f"consume_from is {consume_from!r}; it must be one of {choices}")
+    return found
+
+
+def strategy(allocate: Allocate | str) -> Allocate:
+    """What one of RocketMQ's names means in any case, or the function. Raises SettingsError."""
+    found = STRATEGIES.get(allocate.upper()) if isinstance(allocate, str) else allocate
+    if not callable(found):
+        raise SettingsError(
+            f"allocate is {allocate!r}; it must be {', '.join(STRATEGIES)} or a function as in "
+            "cometmq.rules.allocate"
+        )
+    return found

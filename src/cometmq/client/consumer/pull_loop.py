@@ -1,0 +1,165 @@
+"""Pulls one queue after the other's answer, into its window, as long as it has room.
+
+Owns the request, the pauses and the meaning of each answer; refuses to know handlers and who gave
+us the queue. Invariant: one pull per queue is under way, and the window never holds more than its
+limits and one answer.
+Java: DefaultMQPushConsumerImpl.pullMessage, PullAPIWrapper
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from cometmq.client.consumer.pull_request import Ask, Puller
+from cometmq.errors import BrokerError, CometError, RemotingError, RemotingTimeout
+from cometmq.model.results import PullResult, PullStatus
+from cometmq.model.route import MASTER_ID
+from cometmq.rules.flow_control import is_full
+from cometmq.rules.retry import backoff_s
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.consume_stats import ConsumeStats
+    from cometmq.client.consumer.consumer_options import ConsumerOptions
+    from cometmq.client.consumer.subscriptions import Subscriptions
+    from cometmq.client.offsets.offset_store import OffsetStore
+    from cometmq.client.session.client_session import Core
+    from cometmq.model.message import MessageExt
+
+    class Feeds(Protocol):
+        """Who takes pulled messages."""
+
+        def feed(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+            """Take messages that are in the window already."""
+
+    class Restarts(Protocol):
+        """Who can begin a queue anew elsewhere in it."""
+
+        def restart(self, assigned: Assigned, offset: int) -> None:
+            """Drop the queue's object and begin anew at `offset`."""
+
+        def queues_of(self, topic: str) -> int:
+            """How many queues of a topic are in work."""
+
+
+log = logging.getLogger(__name__)
+
+_FULL_PAUSE_S = 0.05
+_FLOW_CONTROL, _FLOW_CONTROL_PAUSE_S = 215, 0.02
+_ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S = 0.1, 1.0
+
+
+class PullLoop:
+    """Pulls for one consumer. One loop owns it."""
+
+    def __init__(
+        self,
+        core: Core,
+        options: ConsumerOptions,
+        subscriptions: Subscriptions,
+        offsets: OffsetStore,
+        consume: Feeds,
+        restarts: Restarts,
+        stats: ConsumeStats,
+    ) -> None:
+        self._puller, self._stats = Puller(core, options.group), stats
+        self._core, self._options, self._subscriptions = core, options, subscriptions
+        self._offsets, self._consume, self._restarts = offsets, consume, restarts
+
+    def begin(self, assigned: Assigned) -> None:
+        """Pull a queue until it is dropped."""
+        work, name = self._run(assigned), f"pull {assigned.queue}"
+        assigned.pull_task = asyncio.get_running_loop().create_task(work, name=name)
+
+    async def _run(self, assigned: Assigned) -> None:
+        failures, pause_s = 0, self._options.pull_interval_ms / 1000
+        while not assigned.is_dropped:
+            if assigned.is_paused or self._is_full(assigned):
+                await asyncio.sleep(_FULL_PAUSE_S)
+                continue
+            try:
+                result = await self._pull(assigned)
+            except CometError as error:
+                failures += 1
+                await self._after_error(assigned, error, failures)
+                continue
+            failures = 0
+            self._take(assigned, result)
+            if pause_s and result.status is PullStatus.FOUND:
+                await asyncio.sleep(pause_s)
+
+    def _is_full(self, assigned: Assigned) -> bool:
+        window, limits = assigned.window, self._options.flow
+        if limits.is_shared:
+            limits = limits.of_one(self._restarts.queues_of(assigned.queue.topic))
+        return is_full(
+            limits,
+            window.count,
+            window.size_bytes,
+            assigned.span,
+            orderly=self._options.orderly,
+        )
+
+    def _take(self, assigned: Assigned, result: PullResult) -> None:
+        if assigned.is_dropped:
+            return
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            log.warning(
+                "the offset %d of %s is not in the queue (%d to %d): going on at %d",
+                assigned.window.next_offset,
+                assigned.queue,
+                result.min_offset,
+                result.max_offset,
+                result.next_offset,
+            )
+            self._restarts.restart(assigned, result.next_offset)
+            return
+        assigned.broker_id = result.suggested_broker_id
+        accepted = assigned.window.put(result.messages, result.next_offset)
+        if accepted:
+            self._consume.feed(assigned, accepted)
+        elif not assigned.window.count and assigned.told is None:
+            self._offsets.remember(assigned.queue, assigned.window.commit_offset)
+
+    async def _pull(self, assigned: Assigned) -> PullResult:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        result = await self._puller.pull(self._ask(assigned))
+        assigned.pulled_at = loop.time()
+        if result.messages:
+            topic, spent_s = assigned.queue.topic, assigned.pulled_at - began
+            self._stats.pulled(topic, len(result.messages), spent_s)
+        return result
+
+    def _ask(self, assigned: Assigned) -> Ask:
+        queue, options = assigned.queue, self._options
+        commit = self._offsets.remembered(queue)
+        may_commit = assigned.broker_id == MASTER_ID and not assigned.has_lost_lock
+        return Ask(
+            queue,
+            assigned.window.next_offset,
+            options.pull_batch_size,
+            self._subscriptions.filter_of(queue.topic),
+            assigned.broker_id,
+            options.poll_suspend_s,
+            commit if may_commit and not options.broadcasting else None,
+            max_bytes=options.pull_batch_bytes,
+        )
+
+    async def _after_error(self, assigned: Assigned, error: Exception, failures: int) -> None:
+        if isinstance(error, BrokerError) and error.code == _FLOW_CONTROL:
+            await asyncio.sleep(_FLOW_CONTROL_PAUSE_S)
+            return
+        # a broker that is away is reported by the rounds of rebalance, once for all its queues
+        is_news = failures == 5 and not isinstance(error, RemotingError)
+        level = logging.WARNING if is_news else logging.DEBUG
+        log.log(level, "pulling %s fails and will be tried again: %s", assigned.queue, error)
+        if isinstance(error, RemotingTimeout):
+            self._puller.hang_up(assigned.queue, assigned.broker_id)
+        if getattr(error, "stale_route", False):
+            self._core.routes.spoil(assigned.queue.topic)
+        await asyncio.sleep(backoff_s(failures, _ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S))

@@ -1,0 +1,151 @@
+"""One pull: the request to a broker and the meaning of its answer.
+
+Owns the request's bits and the reading of records; refuses to know loops, windows and handlers.
+Invariant: a result never goes on beyond a record that could not be read.
+Java: PullAPIWrapper, MQClientAPIImpl.processPullResponse
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.client.consumer import message_decoder as decode
+from cometmq.errors import BrokerError, ProtocolError
+from cometmq.model.results import PullResult, PullStatus
+from cometmq.model.subscription import TAG
+from cometmq.model.topic import is_retry_topic
+from cometmq.rules.tags import split_expression
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import request
+from cometmq.wire.headers import pull as bits
+from cometmq.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+
+if TYPE_CHECKING:
+    from cometmq.client.session.client_session import Core
+    from cometmq.model.message import MessageExt
+    from cometmq.model.queue import MessageQueue
+    from cometmq.model.selector import MessageSelector
+    from cometmq.wire.command import Command
+
+_ANSWER_GRACE_S = 15.0
+_STATUS = {status.value: status for status in PullStatus}
+
+
+class Filter(NamedTuple):
+    """What is wanted of a topic, as a pull says it."""
+
+    expression: str = "*"
+    expression_type: str = TAG
+    version: int = 0
+    tags: frozenset[bytes] = frozenset()
+    """The tags to compare again here; empty means all, or that the broker alone judges."""
+
+
+def filter_of(selector: MessageSelector) -> Filter:
+    """The filter that a checked selector means."""
+    if selector.expression_type != TAG:
+        return Filter(*selector)
+    tags = split_expression(selector.expression)
+    return Filter(" || ".join(tags) or "*", TAG, tags=frozenset(tag.encode() for tag in tags))
+
+
+class Ask(NamedTuple):
+    """One pull of a queue from `offset` on."""
+
+    queue: MessageQueue
+    offset: int
+    max_count: int
+    filter: Filter
+    broker_id: int = 0
+    suspend_s: float = 0.0
+    """How long the broker may wait for a message; 0: not at all."""
+    commit_offset: int | None = None
+    says_filter: bool = False
+    """Whether the request carries the filter; else the broker knows it from a heartbeat."""
+    is_lite: bool = False
+    max_bytes: int | None = None
+
+
+class Puller:
+    """Pulls for one group. One loop owns it."""
+
+    def __init__(self, core: Core, group: str) -> None:
+        self._core, self._group = core, group
+
+    async def pull(self, ask: Ask) -> PullResult:
+        """Ask once and read the answer. Raises RemotingError, BrokerError or ProtocolError."""
+        addr = self._core.routes.reader(ask.queue.broker_name, ask.broker_id)
+        code = RequestCode.LITE_PULL_MESSAGE if ask.is_lite else RequestCode.PULL_MESSAGE
+        command = request(code, 0, self._header(ask))
+
+        def read(answer: Command, body: memoryview) -> PullResult:
+            return _result(ask, addr, answer, body)
+
+        return await self._core.fetch(addr, command, ask.suspend_s + _ANSWER_GRACE_S, read)
+
+    def hang_up(self, queue: MessageQueue, broker_id: int) -> None:
+        """Close a connection on which a pull was never answered: the peer may be gone."""
+        addr = self._core.routes.reader(queue.broker_name, broker_id)
+        if channel := self._core.pool.open_channel(addr):
+            channel.close()
+
+    def _header(self, ask: Ask) -> PullMessageRequestHeader:
+        queue, wanted = ask.queue, ask.filter
+        return PullMessageRequestHeader(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=ask.offset,
+            max_msg_nums=ask.max_count,
+            sys_flag=_flags(ask),
+            commit_offset=ask.commit_offset or 0,
+            suspend_timeout_ms=int(ask.suspend_s * 1000),
+            subscription=wanted.expression if ask.says_filter else None,
+            sub_version=wanted.version,
+            expression_type=wanted.expression_type,
+            max_msg_bytes=ask.max_bytes,
+            broker_name=queue.broker_name,
+        )
+
+
+def _flags(ask: Ask) -> int:
+    return (
+        (bits.COMMIT_OFFSET if ask.commit_offset else 0)
+        | (bits.SUSPEND if ask.suspend_s else 0)
+        | (bits.SUBSCRIPTION if ask.says_filter else 0)
+        | (bits.LITE_PULL if ask.is_lite else 0)
+    )
+
+
+def _result(ask: Ask, addr: str, answer: Command, body: memoryview) -> PullResult:
+    """What an answer says; raises BrokerError or ProtocolError."""
+    status = _STATUS.get(answer.code)
+    if status is None:
+        raise BrokerError(answer.code, answer.remark, addr)
+    header = PullMessageResponseHeader.decode(answer.ext)
+    messages: list[MessageExt] = []
+    next_offset = header.next_begin_offset
+    if status is PullStatus.FOUND:
+        messages, next_offset = _messages(ask, body, next_offset)
+    return PullResult(
+        status,
+        next_offset,
+        header.min_offset,
+        header.max_offset,
+        messages,
+        header.suggest_which_broker_id,
+    )
+
+
+def _messages(ask: Ask, body: memoryview, next_offset: int) -> tuple[list[MessageExt], int]:
+    """The messages of an answer and where to go on: never beyond one that cannot be read."""
+    messages, is_whole = decode.messages_of(body, ask.queue.broker_name)
+    if not is_whole:
+        if not messages:
+            raise ProtocolError(f"{ask.queue} brought a record that cannot be read")
+        next_offset = messages[-1].queue_offset + 1
+    if ask.filter.tags:
+        messages = decode.tagged(messages, ask.filter.tags)
+    if is_retry_topic(ask.queue.topic):
+        decode.restore_topic(messages)
+    return messages, next_offset

@@ -1,0 +1,284 @@
+"""The works of a push consumer, put together: what calls what, what starts and stops when.
+
+Owns the wiring and the order; refuses to decide anything itself. Invariant: stop is start in
+reverse, and locks are renewed until the last handler is done.
+Java: DefaultMQPushConsumerImpl.start, shutdown
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from copy import copy
+from typing import TYPE_CHECKING
+
+from cometmq.client.consumer.broker_requests import Inbound
+from cometmq.client.consumer.consume_stats import SAMPLE_S, ConsumeStats
+from cometmq.client.consumer.pull_loop import PullLoop
+from cometmq.client.consumer.queue_locks import QueueLocks
+from cometmq.client.consumer.rebalance import Rebalance
+from cometmq.client.failures.send_back import SendBack
+from cometmq.client.handling.by_key import ConsumeByKey
+from cometmq.client.handling.concurrent import ConcurrentConsume
+from cometmq.client.handling.consume_strategy import Parts
+from cometmq.client.handling.orderly import OrderlyConsume
+from cometmq.client.handling.process_pool import Processes
+from cometmq.client.handling.worker_pools import Tasks, Threads
+from cometmq.client.middleware.trace import Trace
+from cometmq.client.offsets.local_offset_store import LocalOffsets
+from cometmq.client.offsets.offset_store import OffsetStore
+from cometmq.client.producer.queue_selector import QueueChoice
+from cometmq.client.producer.retrying_sender import Delivery
+from cometmq.client.session.client_options import ProducerOptions
+from cometmq.client.session.namespace import Instance
+from cometmq.errors import ClientError, CometError, RemotingError
+from cometmq.model.group import INNER_PRODUCER_GROUP
+from cometmq.model.subscription import ConsumeFromWhere, ConsumerData, MessageModel
+from cometmq.rules.retry import longest_block_s, reconsume_times_max
+from cometmq.runtime.background import Background
+from cometmq.runtime.system import SystemFiles, at_home
+from cometmq.wire.bodies.heartbeat import CheckClient, encode_check_client
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.client.consumer.consumer_options import ConsumerOptions
+    from cometmq.client.consumer.subscriptions import Subscriptions
+    from cometmq.client.handling.consume_strategy import Consume, Strategy
+    from cometmq.client.session.client_session import Core
+    from cometmq.model.queue import MessageQueue
+    from cometmq.model.subscription import SubscriptionData
+
+log = logging.getLogger(__name__)
+
+_LONG_BLOCK_S = 60.0
+
+
+class Engine:
+    """One running push consumer. Belongs to the loop it was made on."""
+
+    def __init__(self, core: Core, options: ConsumerOptions, subscriptions: Subscriptions) -> None:
+        self._core, clock = core, core.clock
+        self._processes: Processes | None = None
+        if options.workers == "process":
+            handlers = subscriptions.plain_handlers
+            self._processes = Processes(options.consume_threads, handlers)
+            subscriptions = copy(subscriptions)  # the consumer may be started again with its own
+            subscriptions.run_through(self._processes.handler_of)
+        self._trace: Trace | None = None
+        if core.options.trace:
+            self._trace = Trace(core, options.group, "CONSUME", asyncio.get_running_loop())
+            subscriptions = self._trace.over(subscriptions)
+        instance = Instance(core.options.namespace)
+        if instance.is_there:
+            subscriptions = instance.over(subscriptions)
+        self._options, self._subscriptions = options, subscriptions
+        subscriptions.fix(clock.now_ms())
+        self._rounds = Background(f"{core.client_id} rebalance")
+        self._threads = Threads(options.consume_threads, f"cometmq-{options.group}")
+        self._tasks = Tasks(options.consume_threads)
+        self._offsets = _offsets(core, options)
+        self._locks = _locks(core, options)
+        self._stats = ConsumeStats(clock)
+        self._rebalance = Rebalance(core, options, subscriptions, self._offsets, self._locks)
+        self._consume = consume = _strategy_of(options)(self._parts())
+        pulls = PullLoop(
+            core, options, subscriptions, self._offsets, consume, self._rebalance, self._stats
+        )
+        self._rebalance.use(consume, pulls)
+        self._inbound = Inbound(
+            core, options, subscriptions, self._rebalance, self._stats, consume.facts
+        )
+        self._lost: set[str] = set()
+        self.on_halt: Callable[[], object] = lambda: None
+        """Called when a failure policy asks for the end of the consumer."""
+
+    @property
+    def client_id(self) -> str:
+        """The id under which brokers know this member."""
+        return self._core.client_id
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues in work, in order."""
+        return sorted(self._rebalance.table)
+
+    @property
+    def consume(self) -> Consume:
+        """The way messages are handled."""
+        return self._consume
+
+    async def start(self) -> None:
+        """Join the group; the first round of rebalance follows at once."""
+        core, options = self._core, self._options
+        if self._processes is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._processes.start)
+        core.be_consumer(self._consumer_data)
+        core.lost_listeners.append(self._on_lost)
+        core.greet_listeners.append(self._on_greet)
+        self._inbound.listen()
+        self._warn_of_blocks()
+        for topic in self._subscriptions.topics:
+            try:
+                await core.routes.subscribe_queues(topic)
+            except CometError as error:
+                log.warning("the route of %s is not known yet: %s", topic, error)
+        await self._check_conditions()
+        await core.heartbeat()
+        core.start()
+        core.background.every(SAMPLE_S, self._stats.sample, name="statistics")
+        core.background.every(options.persist_s, self._persist, name="offsets")
+        if self._locks is not None:
+            core.background.every(options.lock_renew_s, self._renew, name="locks")
+        self._rebalance.wake()
+        self._rounds.every(1.0, self._rebalance.run, name="rounds", first_s=0.0)
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Have nothing pulled any more, or have it again."""
+        self._rebalance.pause(is_paused=is_paused)
+
+    async def stop(self) -> None:
+        """Finish, commit, leave; also when the caller is cancelled meanwhile, then at once."""
+        try:
+            await self._rounds.stop()
+            await self._rebalance.stop()
+        finally:
+            self._consume.close()
+            self._tasks.close()
+            self._threads.close()
+            await self._leave()
+
+    async def _leave(self) -> None:
+        try:
+            if self._processes is not None:
+                await asyncio.get_running_loop().run_in_executor(None, self._processes.close)
+            if self._trace is not None:
+                await self._trace.flush()
+        finally:
+            await self._core.stop()
+
+    def _send_back(self) -> SendBack:
+        options, core = self._options, self._core
+        times_max = reconsume_times_max(options.max_attempts, orderly=options.is_locking)
+        delivery = Delivery(core, ProducerOptions(group=INNER_PRODUCER_GROUP))
+        return SendBack(core, delivery, QueueChoice(os.getpid()), options.group, times_max)
+
+    def _parts(self) -> Parts:
+        return Parts(
+            options=self._options,
+            subscriptions=self._subscriptions,
+            threads=self._threads,
+            tasks=self._tasks,
+            send_back=self._send_back(),
+            offsets=self._offsets,
+            background=self._core.background,
+            stats=self._stats,
+            clock=self._core.clock,
+            broke_off=self._rebalance.broke_off,
+            give_up=self._rebalance.give_up,
+            locks=self._locks,
+            files=SystemFiles(),
+            namesrv=self._core.options.namesrv,
+            halt=self._halt,
+        )
+
+    def _halt(self, reason: str) -> None:
+        log.error("the consumer of %s stops: %s", self._options.group, reason)
+        self.on_halt()
+
+    def _consumer_data(self) -> ConsumerData:
+        return ConsumerData(
+            group_name=self._options.group,
+            message_model=(
+                MessageModel.BROADCASTING if self._options.broadcasting else MessageModel.CLUSTERING
+            ),
+            consume_from_where=ConsumeFromWhere(self._options.consume_from.value),
+            subscriptions=self._subscriptions.data(),
+        )
+
+    def _warn_of_blocks(self) -> None:
+        """Say how long one bad message may hold up a queue; above a minute that is a warning."""
+        options = self._options
+        if not options.orderly:
+            return
+        block_s = longest_block_s(options.max_attempts, options.suspend_ms)
+        known = "for ever (max_attempts is not set)" if block_s is None else f"{block_s:g} s"
+        level = logging.WARNING if block_s is None or block_s > _LONG_BLOCK_S else logging.INFO
+        log.log(
+            level,
+            "group %s: a message that always fails may block its queue %s, the handler's own time "
+            "apart (max_attempts, suspend_ms)",
+            options.group,
+            known,
+        )
+
+    async def _check_conditions(self) -> None:
+        """Ask brokers whether they take our SQL; raises ClientError when one says no."""
+        for data in self._subscriptions.conditions:
+            queues = await self._core.routes.subscribe_queues(data.topic)
+            for broker_name in sorted({queue.broker_name for queue in queues})[:1]:
+                await self._check_condition(data, broker_name)
+
+    async def _check_condition(self, data: SubscriptionData, broker_name: str) -> None:
+        core = self._core
+        check = CheckClient(core.client_id, self._options.group, data)
+        body = encode_check_client(check)
+        try:
+            addr = core.routes.master(broker_name)
+            answer = await core.call(addr, request(RequestCode.CHECK_CLIENT_CONFIG, 0, body=body))
+        except RemotingError as error:
+            log.warning("whether %s takes the filter is not known: %s", broker_name, error)
+            return
+        if answer.code != ResponseCode.SUCCESS:
+            raise ClientError(
+                f"broker {broker_name} does not take the condition {data.sub_string!r} for "
+                f"{data.topic}: {answer.remark}"
+            )
+
+    def _persist(self) -> None:
+        table = self._rebalance.table
+        self._offsets.persist(
+            queue for queue, assigned in table.items() if not assigned.has_lost_lock
+        )
+
+    async def _renew(self) -> None:
+        if self._locks is not None:
+            await self._locks.renew(self._rebalance.held)
+
+    def _on_lost(self, addr: str) -> None:
+        """A broker may have gone with its locks: nothing of it is handled until they are back."""
+        self._lost.add(addr)
+        if self._locks is not None:
+            names = self._core.routes.broker_names_at(addr)
+            for assigned in self._rebalance.held:
+                if assigned.queue.broker_name in names:
+                    assigned.lose_lock()
+
+    def _on_greet(self, addr: str) -> None:
+        if addr in self._lost:
+            self._lost.discard(addr)
+            self._rebalance.rejoin(self._options.rejoin_grace_s)
+
+
+def _offsets(core: Core, options: ConsumerOptions) -> OffsetStore:
+    if options.broadcasting:
+        folder = at_home("offsets_dir", options.offsets_dir)
+        return LocalOffsets(core, options, folder, SystemFiles())
+    return OffsetStore(core, options.group, options.consume_from, options.consume_timestamp_ms)
+
+
+def _locks(core: Core, options: ConsumerOptions) -> QueueLocks | None:
+    """Locks, where the queues of an ordered group are shared out."""
+    if not options.is_locking or options.broadcasting:
+        return None
+    return QueueLocks(core, options.group, options.lock_valid_s)
+
+
+def _strategy_of(options: ConsumerOptions) -> Strategy:
+    """The way of handling that the options ask for."""
+    if options.is_by_key:
+        return ConsumeByKey
+    return OrderlyConsume if options.orderly else ConcurrentConsume

@@ -1,0 +1,89 @@
+"""The locks that let one member of an orderly group work on a queue.
+
+Owns asking brokers for locks, renewing and returning them; refuses to know handlers. Invariant: a
+lock counts from the moment it was asked for, so ours ends before the broker's does; when the
+connection to a broker breaks, its locks count as lost until they are asked for again.
+Java: RebalanceImpl.lockAll, RebalanceLockManager (the broker's side)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from cometmq.errors import CometError
+from cometmq.wire.bodies.lock import LockRequest, decode_locked, encode_lock_request
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import request
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.session.client_session import Core
+    from cometmq.model.queue import MessageQueue
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_S = 1.0
+
+
+class QueueLocks:
+    """Locks of one group's member. One loop owns it."""
+
+    def __init__(self, core: Core, group: str, valid_s: float) -> None:
+        self._core, self._group, self._valid_s = core, group, valid_s
+
+    async def take(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
+        """Ask for locks.
+
+        Each queue that a broker answered for comes with the loop time until which it is surely
+        ours; 0 means that somebody else has it. Queues of brokers that did not answer are absent.
+        """
+        by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            by_broker[queue.broker_name].append(queue)
+        parts = await asyncio.gather(
+            *(self._take_at(broker, wanted) for broker, wanted in by_broker.items())
+        )
+        return {queue: until for part in parts for queue, until in part.items()}
+
+    async def renew(self, table: Collection[Assigned]) -> None:
+        """Ask again for the locks that are held; what ran out or was refused counts as lost."""
+        now = asyncio.get_running_loop().time()
+        held = [assigned for assigned in table if assigned.holds_lock(now)]
+        got = await self.take([assigned.queue for assigned in held])
+        for assigned in held:
+            until = got.get(assigned.queue)
+            if until == 0.0:
+                log.warning("somebody else has the lock of %s: its work stops here", assigned.queue)
+                assigned.lose_lock()
+            elif until is not None and not assigned.has_lost_lock:
+                assigned.lock_until = until
+
+    async def give_back(self, queue: MessageQueue) -> None:
+        """Return one lock; one that cannot be returned runs out at the broker."""
+        try:
+            addr = self._core.routes.master(queue.broker_name)
+            body = self._body([queue])
+            await self._core.ask(
+                addr, request(RequestCode.UNLOCK_BATCH_MQ, 0, body=body), _TIMEOUT_S
+            )
+        except CometError as error:
+            log.info("the lock of %s was not returned and will run out: %s", queue, error)
+
+    async def _take_at(self, broker: str, queues: list[MessageQueue]) -> dict[MessageQueue, float]:
+        until = asyncio.get_running_loop().time() + self._valid_s
+        command = request(RequestCode.LOCK_BATCH_MQ, 0, body=self._body(queues))
+        try:
+            answer = await self._core.ask(self._core.routes.master(broker), command, _TIMEOUT_S)
+            locked = decode_locked(answer.body)
+        except CometError as error:
+            log.info("no locks from broker %s: %s", broker, error)
+            return {}
+        return {queue: until if queue in locked else 0.0 for queue in queues}
+
+    def _body(self, queues: list[MessageQueue]) -> bytes:
+        return encode_lock_request(LockRequest(self._group, self._core.client_id, tuple(queues)))

@@ -1,0 +1,63 @@
+"""The breakers of one consumer: which topics have an outage, and who may try one message.
+
+Owns a breaker a topic, and what the log says of it; refuses to know who is held back and where.
+Invariant: a topic that no failure was ever reported of costs one look into a dictionary.
+Java: nothing alike
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from cometmq.rules.circuit_breaker import Breaker
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from cometmq.model.message import MessageExt
+    from cometmq.rules.circuit_breaker import BreakerLimits
+
+log = logging.getLogger(__name__)
+
+
+class Outages:
+    """Breakers by topic. One loop owns it; threads only read `is_open` of a breaker."""
+
+    def __init__(self, limits: BreakerLimits) -> None:
+        self._limits = limits
+        self._breakers: dict[str, Breaker] = {}
+
+    def of(self, topic: str) -> Breaker:
+        """The breaker of a topic, the same each time."""
+        found = self._breakers.get(topic)
+        if found is None:
+            found = self._breakers[topic] = Breaker(self._limits)
+        return found
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that have an outage now."""
+        return sorted(topic for topic, breaker in self._breakers.items() if breaker.is_open)
+
+    def facts(self) -> dict[str, str]:
+        """What operators should see: nothing when all is well."""
+        return {"OUTAGES": " ".join(self.topics)} if self.topics else {}
+
+    def began(self, topic: str, reason: str) -> None:
+        """Say that an outage began."""
+        log.warning(
+            "failures of %s jump across keys, the last one: %s; it counts as an outage: one "
+            "message at a time is tried until one goes well",
+            topic,
+            reason,
+        )
+
+    def ended(self, topic: str) -> None:
+        """Say that an outage is over."""
+        log.warning("%s is handled again: the outage is over", topic)
+
+
+def key_of(message: MessageExt) -> Hashable:
+    """What counts as one key where handling knows none: the sharding key, else the message."""
+    return message.sharding_key or (message.queue_id, message.queue_offset)

@@ -1,0 +1,158 @@
+"""Gives failed messages back to the broker: to be tried again later, or as dead letters.
+
+Owns the two ways back (CONSUMER_SEND_MSG_BACK, and a plain send to the group's retry topic) and
+what a dead letter carries; refuses to know when a message has failed for good (`rules.retry`).
+Invariants: nothing is reported as given back unless a broker said it has it; a message whose
+properties nearly fill a record can still be buried.
+Java: DefaultMQPushConsumerImpl.sendMessageBack, ConsumeMessageOrderlyService.sendMessageBack
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from cometmq.client.producer.message_checks import PROPERTIES_BYTES_MAX
+from cometmq.client.producer.prepared_message import again
+from cometmq.errors import CometError
+from cometmq.model.message import Property
+from cometmq.model.topic import retry_topic_of
+from cometmq.rules.dead_letter import fitted
+from cometmq.rules.retry import is_dead, retry_delay_level
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import request
+from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
+
+if TYPE_CHECKING:
+    from cometmq.client.producer.queue_selector import QueueChoice
+    from cometmq.client.producer.retrying_sender import Delivery
+    from cometmq.client.session.client_session import Core
+    from cometmq.model.message import MessageExt
+    from cometmq.model.queue import MessageQueue
+
+log = logging.getLogger(__name__)
+
+DLQ_REASON_FIELD = "dlqReason"
+"""Our own field of a send-back: what the dead letter shall say when this was the last attempt."""
+_BACK_TIMEOUT_S, _SEND_TIMEOUT_S = 5.0, 3.0
+_BROKERS_BYTES = 120
+"""What a broker may write besides its region and its cluster: other pairs and the checksum."""
+_GONE = (Property.TRAN_MSG, Property.DELAY, Property.WAIT)
+
+
+class SendBack:
+    """The way back for one group's messages. One loop owns it."""
+
+    def __init__(
+        self, core: Core, delivery: Delivery, choice: QueueChoice, group: str, times_max: int
+    ) -> None:
+        self._core, self._delivery, self._choice = core, delivery, choice
+        self._group, self._times_max = group, times_max
+
+    async def later(
+        self,
+        message: MessageExt,
+        queue: MessageQueue,
+        delay_level: int,
+        reason: str,
+        times_max: int | None = None,
+    ) -> bool:
+        """Let the broker bring the message again; False when no broker took it back.
+
+        The broker decides whether it is a dead letter now; when it refuses, we do. `times_max` is
+        its maximum of repeats; None: that of the group.
+        """
+        times_max = self._times_max if times_max is None else times_max
+        try:
+            await self._back(message, queue, delay_level, reason, times_max)
+        except CometError as error:
+            log.warning("%s was not taken back, sending it anew: %s", message, error)
+            if delay_level < 0 or is_dead(message.reconsume_times, times_max):
+                return await self.bury(message, queue, reason, times_max)
+            pairs = self._retry_pairs(message, times_max)
+            pairs[Property.DELAY] = str(retry_delay_level(delay_level, message.reconsume_times))
+            return await self._send(message, pairs)
+        return True
+
+    async def bury(
+        self, message: MessageExt, queue: MessageQueue, reason: str, times_max: int | None = None
+    ) -> bool:
+        """Make the message a dead letter of the group; False when no broker took it.
+
+        `times_max` is said to have been its maximum of repeats; None: that of the group.
+        What does not fit into a record beside the message's properties is left out.
+        """
+        times_max = self._times_max if times_max is None else times_max
+        pairs = self._retry_pairs(message, times_max)
+        pairs[Property.DLQ_REASON] = reason
+        pairs[Property.DLQ_ATTEMPTS] = str(message.reconsume_times + 1)
+        pairs[Property.DLQ_ORIGIN_TOPIC] = message.topic
+        pairs[Property.DLQ_ORIGIN_QUEUE_ID] = str(queue.queue_id)
+        pairs[Property.DLQ_ORIGIN_OFFSET] = str(message.queue_offset)
+        pairs[Property.DLQ_ORIGIN_MESSAGE_ID] = message.msg_id
+        pairs[Property.DLQ_FAILED_AT] = str(self._core.clock.now_ms())
+        # one above the maximum, so that a broker without a lock of ours buries it all the same
+        pairs[Property.RECONSUME_TIME] = str(times_max + 1)
+        pairs, left_out = fitted(pairs, _room(message))
+        if left_out:
+            log.warning(
+                "the dead letter of %s cannot hold all its properties, without: %s",
+                message,
+                ", ".join(left_out),
+            )
+        return await self._send(message, pairs)
+
+    async def _back(
+        self,
+        message: MessageExt,
+        queue: MessageQueue,
+        delay_level: int,
+        reason: str,
+        times_max: int,
+    ) -> None:
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=message.phy_offset,
+            group=self._group,
+            delay_level=delay_level,
+            origin_msg_id=message.msg_id,
+            origin_topic=message.topic,
+            unit_mode=False,
+            max_reconsume_times=times_max,
+            broker_name=queue.broker_name,
+        )
+        command = request(RequestCode.CONSUMER_SEND_MSG_BACK, 0, header)
+        command.ext[DLQ_REASON_FIELD] = reason
+        addr = self._core.routes.master(queue.broker_name)
+        await self._core.ask(addr, command, _BACK_TIMEOUT_S)
+
+    def _retry_pairs(self, message: MessageExt, times_max: int) -> dict[str, str]:
+        pairs = {name: text for name, text in message.properties.items() if name not in _GONE}
+        pairs.setdefault(Property.ORIGIN_MESSAGE_ID, message.msg_id)
+        pairs.setdefault(Property.RETRY_TOPIC, message.topic)
+        pairs[Property.RECONSUME_TIME] = str(message.reconsume_times + 1)
+        pairs[Property.MAX_RECONSUME_TIMES] = str(times_max)
+        return pairs
+
+    async def _send(self, message: MessageExt, pairs: dict[str, str]) -> bool:
+        topic = retry_topic_of(self._group)
+
+        async def choose(failed_broker: str | None) -> MessageQueue:
+            queues = await self._core.routes.publish_queues(topic, 1)
+            return self._choice.in_turn(topic, queues, failed_broker)
+
+        deadline = asyncio.get_running_loop().time() + _SEND_TIMEOUT_S
+        try:
+            sent = again(topic, message, pairs, self._delivery.options, self._core.clock.now_ms())
+            await self._delivery.one(sent, choose, 2, deadline)
+        except CometError as error:
+            log.warning("%s could not be given back to a broker: %s", message, error)
+            return False
+        return True
+
+
+def _room(message: MessageExt) -> int:
+    """The bytes for properties of a dead letter: brokers write their own beside them."""
+    own = (Property.MSG_REGION, Property.CLUSTER)
+    names = sum(len(message.properties.get(name, "").encode()) for name in own)
+    return PROPERTIES_BYTES_MAX - _BROKERS_BYTES - names

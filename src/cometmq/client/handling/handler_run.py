@@ -1,0 +1,101 @@
+"""A run of one queue's messages through a handler, batch by batch, up to a failure.
+
+Owns the loop over batches, and what is done, failed and spent; refuses to know slots, verdicts and
+commits. Many small batches in one go cost one hand-over to a thread. Invariant: a stint touches
+nothing but itself until it is back on the loop, so threads need no lock.
+Java: ConsumeMessageOrderlyService.ConsumeRequest
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from cometmq.client.handling import handler_call as handlers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.consume_stats import ConsumeStats
+    from cometmq.client.consumer.subscriptions import Subscription
+    from cometmq.client.handling.handler_call import AsyncHandler, Outcome, SyncHandler
+    from cometmq.model.message import MessageExt
+
+
+class Stint:
+    """A run of messages of one topic; `outcome` is that of the last call.
+
+    It ends early when the queue is dropped, when its lock may have run out, and after `most_s`
+    seconds, so that commits go on; one batch is handled in any case.
+    """
+
+    __slots__ = (
+        "assigned", "calls", "clock", "done", "failed", "messages", "most_s", "outcome", "spent_s",
+        "subscription",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        assigned: Assigned,
+        messages: list[MessageExt],
+        subscription: Subscription,
+        clock: Callable[[], float],
+        most_s: float,
+    ) -> None:
+        """Take the first messages, as far as they are of one topic."""
+        self.assigned, self.messages = assigned, _of_one_topic(messages)
+        self.subscription, self.clock, self.most_s = subscription, clock, most_s
+        self.calls = self.done = self.failed = 0
+        self.spent_s = 0.0
+        self.outcome: Outcome = handlers.DONE
+
+    def run(self, batch_size: int) -> None:
+        """Run a plain handler (in a thread)."""
+        handler, until = cast("SyncHandler", self.subscription.handler), self.clock() + self.most_s
+        while self._may_go_on(until):
+            batch = self.messages[self.done : self.done + batch_size]
+            began = self.clock()
+            self._judge(handlers.run(handler, batch), len(batch), began)
+
+    async def run_async(self, batch_size: int) -> None:
+        """Run an async handler."""
+        handler, until = cast("AsyncHandler", self.subscription.handler), self.clock() + self.most_s
+        while self._may_go_on(until):
+            batch = self.messages[self.done : self.done + batch_size]
+            began = self.clock()
+            self._judge(await handlers.run_async(handler, batch), len(batch), began)
+
+    def tell(self, stats: ConsumeStats) -> None:
+        """Have it counted, under the topic of its queue."""
+        topic = self.assigned.queue.topic
+        if self.calls:
+            stats.ran(topic, self.spent_s / self.calls)
+        if self.done:
+            stats.done(topic, self.done)
+        if self.failed:
+            stats.failed(topic, self.failed)
+
+    def _may_go_on(self, until: float) -> bool:
+        if self.failed or self.done == len(self.messages) or self.assigned.is_dropped:
+            return False
+        now = self.clock()
+        return self.assigned.holds_lock(now) and (now < until or not self.calls)
+
+    def _judge(self, outcome: Outcome, size: int, began: float) -> None:
+        self.calls += 1
+        self.spent_s += self.clock() - began
+        self.outcome = outcome
+        if outcome.is_done:
+            self.done += size
+        else:
+            self.done += outcome.done
+            self.failed = size - outcome.done
+
+
+def _of_one_topic(messages: list[MessageExt]) -> list[MessageExt]:
+    """The first messages of one topic: a retry queue holds those of several."""
+    if len(messages) == 1:  # as most lanes have it
+        return messages
+    topic = messages[0].topic
+    end = next((at for at, one in enumerate(messages) if one.topic != topic), len(messages))
+    return messages[:end]

@@ -1,0 +1,364 @@
+"""Orderly handling: one handler at a time per queue, in the queue's order, under the broker's lock.
+
+Owns the loop of one queue: lock, batch, handler, commit, and after a failure rest, try again, or
+bury; refuses to know pulls and rebalance. Invariants: the handler gets a message only after all
+before it in the queue are done or buried; nothing is handled without a lock that surely holds.
+A batch that fails is handled one message at a time from then on, so one bad message neither spends
+the attempts of its neighbours nor takes them with it.
+Java: ConsumeMessageOrderlyService
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from math import inf
+from typing import TYPE_CHECKING
+
+from cometmq.client.failures.blocked_queues import Blockages
+from cometmq.client.failures.circuit_breakers import Outages, key_of
+from cometmq.client.failures.failure_actions import Endings
+from cometmq.client.handling.handler_run import Stint
+from cometmq.errors import CometError
+from cometmq.model.results import ConsumeStatus
+from cometmq.rules import retry
+from cometmq.rules.failure_policy import Ending, decide, default_policy
+
+if TYPE_CHECKING:
+    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.handling.consume_strategy import Parts
+    from cometmq.client.handling.handler_call import Outcome
+    from cometmq.model.message import MessageExt
+    from cometmq.model.results import BlockedQueue
+    from cometmq.rules.circuit_breaker import Breaker
+    from cometmq.rules.failure_policy import Verdict
+
+log = logging.getLogger(__name__)
+
+_STINT_MESSAGES, _STINT_S = 256, 0.1
+_OUTAGE_LOOK_S = 0.05
+_LOCK_PAUSE_S = 0.5
+_BURY_PAUSE_S = 1.0
+
+
+class OrderlyConsume:
+    """Runs the queues of one orderly consumer. One loop owns it."""
+
+    def __init__(self, parts: Parts) -> None:
+        options = parts.options
+        self._options, self._subscriptions = options, parts.subscriptions
+        self._threads, self._send_back = parts.threads, parts.send_back
+        self._offsets, self._locks = parts.offsets, parts.locks
+        self._give_up, self._stats = parts.give_up, parts.stats
+        self._blocked = Blockages(parts.clock)
+        self.overlaps = 0
+        self._room = asyncio.Semaphore(options.consume_threads)
+        self._endings = Endings(parts)
+        self._default = default_policy(options.max_attempts)
+        self._outages = Outages(options.breaker) if options.breaker else None
+        self._idle: set[Assigned] = set()  # kept from their messages by an outage
+
+    def begin(self, assigned: Assigned) -> None:
+        """Start the loop of a new queue."""
+        loop = asyncio.get_running_loop()
+        assigned.tasks.append(loop.create_task(self._work(assigned), name=f"{assigned.queue}"))
+
+    def feed(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+        """Tell the queue's loop that messages wait."""
+        if messages:
+            assigned.arrived.set()
+
+    async def drain(self, assigned: Assigned, timeout_s: float) -> bool:
+        """Wait until the handler at work on the queue is done with its batch; False when it is not.
+
+        `in_hand` then says that it still runs.
+        """
+        _, late = await asyncio.wait(assigned.tasks, timeout=timeout_s)
+        return not late
+
+    def blocked(self) -> list[BlockedQueue]:
+        """The queues that stand still since their first message keeps failing."""
+        return self._blocked.all()
+
+    def facts(self) -> dict[str, str]:
+        """Queues that stand still, and messages that two members may have had."""
+        outages = self._outages.facts() if self._outages else {}
+        return {**self._blocked.facts(), **outages, "ORDERLY_OVERLAPS": str(self.overlaps)}
+
+    def close(self) -> None:
+        """Nothing is held beyond the queues."""
+
+    async def _work(self, assigned: Assigned) -> None:
+        try:
+            while not assigned.is_dropped:
+                if not assigned.holds_lock(self._now()):
+                    await self._regain(assigned)
+                elif assigned.window.waiting:
+                    await self._handle_unless_out(assigned)
+                else:
+                    assigned.arrived.clear()
+                    await assigned.arrived.wait()
+        finally:
+            self._idle.discard(assigned)
+            self._blocked.forget(assigned.queue)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _handle_unless_out(self, assigned: Assigned) -> None:
+        """Handle what waits; in an outage of the topic wait, or try one message for all."""
+        breaker = self._outages.of(assigned.queue.topic) if self._outages else None
+        if breaker is None or not breaker.is_open:
+            self._idle.discard(assigned)
+            await self._handle(assigned)
+        elif self._may_probe(assigned, breaker):
+            is_judged = False
+            try:
+                is_judged = await self._handle(assigned, is_probe=True)
+            finally:
+                if not is_judged:
+                    breaker.gave_nothing()
+        else:
+            await self._rest(assigned, _OUTAGE_LOOK_S)
+
+    def _may_probe(self, assigned: Assigned, breaker: Breaker) -> bool:
+        """Whether this queue is the one to try a message now, of all that wait for that.
+
+        A queue whose head has not failed goes first, then the one that tried longest ago.
+        """
+        now, topic = self._now(), assigned.queue.topic
+        self._idle.add(assigned)
+        able = [one for one in self._idle if one.queue.topic == topic and _is_able(one, now)]
+        if min(able, key=_probe_rank, default=None) is not assigned or not breaker.may_begin(now):
+            return False
+        self._idle.discard(assigned)
+        assigned.probed_at = now
+        return True
+
+    async def _handle(self, assigned: Assigned, *, is_probe: bool = False) -> bool:
+        """Handle what waits, or one message for a probe; whether the handler was called."""
+        messages, size = self._next(assigned)
+        if is_probe:
+            assigned.window.put_back(messages[1:])
+            messages, size = messages[:1], 1
+        stint = await self._run(assigned, messages, size)
+        stint.tell(self._stats)
+        if stint.calls and not await self._is_valid(assigned, messages[0].queue_offset):
+            self._discard(stint, messages)
+            return False
+        assigned.window.put_back(messages[stint.done :])
+        assigned.consumed_at = self._now()
+        is_out = self._is_outage(stint, is_probe=is_probe)
+        self._settle(assigned, stint)
+        if stint.failed:
+            await self._failed(assigned, stint, is_out=is_out)
+        return bool(stint.calls)
+
+    def _is_outage(self, stint: Stint, *, is_probe: bool) -> bool:
+        """Report a stint to its topic's breaker; whether a failure is an outage's."""
+        if self._outages is None or not stint.calls:
+            return False
+        topic, now = stint.assigned.queue.topic, self._now()
+        breaker = self._outages.of(topic)
+        well = stint.calls - bool(stint.failed)
+        first = key_of(stint.messages[0])
+        if well and breaker.succeeded(first, now, is_probe=is_probe, calls=well):
+            self._outages.ended(topic)
+        if stint.failed:
+            key = key_of(stint.messages[stint.done])
+            if breaker.failed(key, now, is_probe=is_probe):
+                self._outages.began(topic, stint.outcome.reason)
+        return breaker.excuses(now)
+
+    def _settle(self, assigned: Assigned, stint: Stint) -> None:
+        """Take what is done out of the window, once the handler has committed it."""
+        window, done = assigned.window, stint.messages[: stint.done]
+        verdict = stint.outcome.verdict
+        if done:
+            self._blocked.over(assigned.queue)
+        if self._options.auto_commit:
+            window.done(done)
+        elif verdict is ConsumeStatus.ROLLBACK:
+            window.put_back([*assigned.held, *done])
+            assigned.held.clear()
+        else:
+            assigned.held += done
+            if verdict is ConsumeStatus.COMMIT:
+                window.done(assigned.held)
+                assigned.held.clear()
+        if done:
+            self._note(assigned)
+
+    async def _is_valid(self, assigned: Assigned, head: int) -> bool:
+        """Whether nobody else has had the messages from `head` on while we were at work.
+
+        When the lock has run out meanwhile (the process stood still, the handler took long, the
+        broker was away) it is taken again before the results count, however long that takes.
+        """
+        is_elsewhere = False
+        while not assigned.holds_lock(self._now()):
+            assigned.lose_lock()
+            until = await self._take(assigned)
+            is_elsewhere |= until == 0.0
+            committed = await self._committed(assigned) if until else None
+            if until and committed is not None:
+                return self._resume(assigned, until, is_ours=committed <= head)
+            if assigned.is_dropped:
+                return not is_elsewhere
+            await self._rest(assigned, _LOCK_PAUSE_S)
+        return True
+
+    def _resume(self, assigned: Assigned, until: float, *, is_ours: bool) -> bool:
+        if is_ours:
+            assigned.has_lost_lock = False
+            assigned.lock_until = until
+        return is_ours
+
+    def _discard(self, stint: Stint, messages: list[MessageExt]) -> None:
+        """Forget what a handler has done: another member may have had the same messages."""
+        handled = stint.done + stint.failed
+        self.overlaps += handled
+        log.warning(
+            "the lock of %s ran out while %d message(s) from offset %d on were handled, and "
+            "somebody else has the queue since: their results are discarded",
+            stint.assigned.queue,
+            handled,
+            messages[0].queue_offset,
+        )
+        stint.assigned.window.put_back(messages)
+
+    def _next(self, assigned: Assigned) -> tuple[list[MessageExt], int]:
+        """Take the next messages in hand, and say how many the handler gets at a time."""
+        size, head = self._options.batch_size, assigned.window.waiting[0].queue_offset
+        if head <= assigned.alone_until:
+            return assigned.window.take(min(assigned.alone_until - head + 1, _STINT_MESSAGES)), 1
+        return assigned.window.take(max(size, _STINT_MESSAGES)), size
+
+    async def _run(self, assigned: Assigned, messages: list[MessageExt], size: int) -> Stint:
+        """Run one stint in a thread or here; at most `consume_threads` queues at once."""
+        loop = asyncio.get_running_loop()
+        subscription = self._subscriptions.handler_of(messages[0].topic)
+        most_s = _STINT_S if self._options.auto_commit else 0  # then each batch has its own commit
+        stint = Stint(assigned, messages, subscription, loop.time, most_s)
+        async with self._room:
+            assigned.in_hand = len(stint.messages)
+            if subscription.is_async:
+                await stint.run_async(size)
+            else:
+                over: asyncio.Future[None] = loop.create_future()
+                self._threads.submit(lambda: stint.run(size), lambda: _set(over))
+                await asyncio.shield(over)
+            assigned.in_hand = 0
+        return stint
+
+    async def _failed(self, assigned: Assigned, stint: Stint, *, is_out: bool) -> None:
+        failed = stint.messages[stint.done : stint.done + stint.failed]
+        if stint.outcome.verdict is ConsumeStatus.ROLLBACK and not self._options.auto_commit:
+            await self._rest(assigned, retry.suspend_ms(self._options.suspend_ms) / 1000)
+            return
+        self._blocked.failed(assigned.queue, failed[0], stint.outcome.reason)
+        asked_ms = stint.outcome.suspend_ms
+        rest_ms = retry.suspend_ms(self._options.suspend_ms if asked_ms is None else asked_ms)
+        assigned.alone_until = max(assigned.alone_until, failed[-1].queue_offset)
+        if len(failed) == 1:
+            policy = self._endings.policy_of(stint.subscription, stint.outcome) or self._default
+            verdict = decide(policy, failed[0].reconsume_times + 1, rest_ms, is_outage=is_out)
+            if verdict.ending is Ending.DEAD_LETTER:
+                await self._bury(assigned, failed[0], stint.outcome.reason)
+                return
+            if verdict.ending is not Ending.NONE:
+                await self._end(assigned, failed[0], verdict, stint.outcome)
+                return
+            failed[0].reconsume_times += not is_out
+            rest_ms = verdict.rest_ms
+        await self._rest(assigned, rest_ms / 1000)
+
+    async def _end(
+        self, assigned: Assigned, message: MessageExt, verdict: Verdict, outcome: Outcome
+    ) -> None:
+        """Have the head message meet an end other than a dead letter."""
+        if await self._endings.meet(assigned, message, verdict, outcome):
+            assigned.window.done(assigned.window.take(1))
+            self._blocked.over(assigned.queue)
+            self._note(assigned)
+        else:
+            await self._rest(assigned, _BURY_PAUSE_S)
+
+    async def _bury(self, assigned: Assigned, message: MessageExt, reason: str) -> None:
+        """Make the head message a dead letter and commit at once, so that it is buried once."""
+        if self._options.broadcasting:
+            log.error("%s has failed for the last time and is passed over: %s", message, reason)
+        elif not await self._send_back.bury(
+            message, assigned.queue, reason, message.reconsume_times
+        ):
+            await self._rest(assigned, _BURY_PAUSE_S)
+            return
+        assigned.window.done(assigned.window.take(1))
+        self._blocked.over(assigned.queue)
+        self._note(assigned)
+        if assigned.has_lost_lock:
+            return  # whoever has the queue now may have committed more
+        try:
+            await self._offsets.commit(assigned.queue, assigned.window.commit_offset)
+        except CometError as error:
+            log.warning(
+                "the offset after a dead letter of %s is not yet committed: %s",
+                assigned.queue,
+                error,
+            )
+
+    def _note(self, assigned: Assigned) -> None:
+        if not assigned.is_dropped:
+            self._offsets.remember(assigned.queue, assigned.window.commit_offset)
+
+    async def _rest(self, assigned: Assigned, pause_s: float) -> None:
+        """Leave the queue alone for a while, but notice at once when it is dropped."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + pause_s
+        while not assigned.is_dropped and (left_s := until - loop.time()) > 0:
+            await asyncio.sleep(min(left_s, 0.05))
+
+    async def _regain(self, assigned: Assigned) -> None:
+        """Take the lock again; whoever had it meanwhile may have gone on, then start anew.
+
+        Also when the queue is dropped by then: what was done here before can be committed so.
+        """
+        assigned.lose_lock()
+        until = await self._take(assigned)
+        committed = await self._committed(assigned) if until else None
+        if until and committed is not None and committed <= assigned.window.commit_offset:
+            self._resume(assigned, until, is_ours=True)
+        elif assigned.is_dropped:
+            return
+        elif not until or committed is None:
+            await self._rest(assigned, _LOCK_PAUSE_S)
+        else:
+            log.info("%s went on elsewhere: it starts anew here at %d", assigned.queue, committed)
+            self._give_up(assigned)
+
+    async def _take(self, assigned: Assigned) -> float | None:
+        """Until when the lock is ours now; 0 when somebody else has it, None when none answers."""
+        if self._locks is None:
+            return inf
+        return (await self._locks.take([assigned.queue])).get(assigned.queue)
+
+    async def _committed(self, assigned: Assigned) -> int | None:
+        """The committed offset, 0 when there is none yet; None when nobody says."""
+        try:
+            return await self._offsets.committed(assigned.queue) or 0
+        except CometError:
+            return None
+
+
+def _is_able(assigned: Assigned, now: float) -> bool:
+    return bool(assigned.window.waiting) and assigned.holds_lock(now) and not assigned.is_dropped
+
+
+def _probe_rank(assigned: Assigned) -> tuple[bool, float]:
+    head = assigned.window.waiting[0].queue_offset
+    return head <= assigned.alone_until, assigned.probed_at
+
+
+def _set(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)

@@ -1,0 +1,228 @@
+"""Handlers in processes of their own, for work that one interpreter cannot share out.
+
+Owns the processes, the pipe to each, and what comes back; refuses to know queues, order and
+retries: to a consumer it looks like a plain handler that is called in threads, one thread a
+process. Invariants: a process has at most one batch, so nothing waits in pipes; a process that dies
+makes its batch fail, and the next batch gets a new one; processes end when this one does.
+Processes are spawned: the handler must be importable, and a script needs the usual
+`if __name__ == "__main__":`. Ctrl-C is the parent's business.
+Java: nothing alike
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import pickle
+import signal
+import traceback
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, cast
+
+from cometmq.errors import ClientError
+from cometmq.model.results import ConsumeStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from multiprocessing.connection import Connection
+
+    from cometmq.client.handling.handler_call import SyncHandler
+    from cometmq.model.message import MessageExt
+
+log = logging.getLogger(__name__)
+
+_READY_S = 60.0
+_END_S = 2.0
+_ENDED_AT_ONCE = (
+    "it ended at once; is the script's own work inside 'if __name__ == \"__main__\":', and can the "
+    "handler be imported?"
+)
+_DONE, _FAILED, _READY = "done", "failed", "ready"
+
+
+class WorkerDied(ClientError):
+    """A process ended while it had messages: they come again."""
+
+
+class HandlerFailed(Exception):
+    """An error of a handler that cannot be sent from one process to another, as text."""
+
+
+class RemoteTraceback(Exception):
+    """Where an error was raised in a process, as the cause of the error here."""
+
+
+class Processes:
+    """The processes of one consumer. `start` and `close` block; calls come from many threads."""
+
+    def __init__(self, count: int, handlers: dict[str, SyncHandler]) -> None:
+        """Take the handlers by topic. Raises ClientError when one cannot be sent to a process."""
+        self._context = multiprocessing.get_context("spawn")
+        self._count = count
+        self._handlers = _pickled(handlers)
+        self._idle: SimpleQueue[_Worker | None] = SimpleQueue()
+        self._all: set[_Worker] = set()
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Start all processes and wait until they are ready. Raises ClientError if one is not."""
+        workers = [self._spawn() for _ in range(self._count)]
+        try:
+            for worker in workers:
+                worker.wait_until_ready()
+        except ClientError:
+            self.close()
+            raise
+        for worker in workers:
+            self._idle.put(worker)
+
+    def handler_of(self, topic: str) -> SyncHandler:
+        """Return the handler to call here: it waits for a process, and for what that says."""
+
+        def call(messages: Sequence[MessageExt]) -> ConsumeStatus | None:
+            return self._call(topic, messages)
+
+        return call
+
+    def close(self) -> None:
+        """End the processes; one that does not end in 2 s is terminated."""
+        self._is_closed = True
+        while not self._idle.empty():
+            if (worker := self._idle.get()) is not None:
+                worker.connection.close()  # which it takes for the end
+        for worker in list(self._all):
+            worker.end()
+        self._all.clear()
+        for _ in range(self._count):
+            self._idle.put(None)  # nobody waits for ever for a process that is gone
+
+    def _call(self, topic: str, messages: Sequence[MessageExt]) -> ConsumeStatus | None:
+        worker = self._idle.get()
+        try:
+            if worker is None or not worker.process.is_alive():
+                self._forget(worker)
+                worker = None
+                worker = self._fresh()
+            kind, value = worker.ask((topic, list(messages)))
+        except (EOFError, OSError) as error:
+            self._forget(worker)
+            worker = None
+            raise WorkerDied(f"a worker process died with messages of {topic}") from error
+        finally:
+            self._idle.put(worker)
+        if kind == _DONE:
+            return cast("ConsumeStatus | None", value)
+        raised, where = value
+        raise raised from RemoteTraceback(where)
+
+    def _forget(self, worker: _Worker | None) -> None:
+        """Let go of a worker that died; the next call starts another one in its place."""
+        if worker is not None:
+            self._all.discard(worker)
+            worker.connection.close()
+            worker.end()
+            if not self._is_closed:
+                log.warning("worker process %s ended with %s", worker.pid, worker.exit_code)
+
+    def _fresh(self) -> _Worker:
+        if self._is_closed:
+            raise EOFError
+        fresh = self._spawn()
+        try:
+            fresh.wait_until_ready()
+        except ClientError as error:
+            self._all.discard(fresh)
+            raise EOFError(str(error)) from error
+        return fresh
+
+    def _spawn(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(
+            target=_serve, args=(theirs, self._handlers), name="cometmq-worker", daemon=True
+        )
+        process.start()
+        theirs.close()
+        worker = _Worker(process, ours)
+        self._all.add(worker)
+        return worker
+
+
+class _Worker:
+    """One process and the pipe to it. One thread at a time has it."""
+
+    def __init__(self, process: Any, connection: Connection) -> None:
+        self.process, self.connection = process, connection
+        self.pid: int = process.pid
+        self.exit_code: int | None = None
+
+    def wait_until_ready(self) -> None:
+        """Wait for the first word. Raises ClientError when there is none."""
+        try:
+            is_there = self.connection.poll(_READY_S)
+            kind, value = self.connection.recv() if is_there else (_FAILED, "it said nothing")
+        except (EOFError, OSError):
+            kind, value = _FAILED, _ENDED_AT_ONCE
+        if kind != _READY:
+            self.end()
+            raise ClientError(f"a worker process did not start: {value}")
+
+    def ask(self, question: object) -> Any:
+        """Send a question and wait for the answer. Raises EOFError or OSError when it dies."""
+        self.connection.send(question)
+        return self.connection.recv()
+
+    def end(self) -> None:
+        """Wait for the end, then enforce it."""
+        self.process.join(_END_S)
+        if self.process.is_alive():
+            self.process.terminate()
+            self.process.join(_END_S)
+        self.exit_code = self.process.exitcode
+
+
+def _pickled(handlers: dict[str, SyncHandler]) -> bytes:
+    try:
+        return pickle.dumps(handlers)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ClientError(
+            f"a handler cannot be sent to a process: {error}; with workers='process' it must be a "
+            "function of a module, or an object that can be pickled"
+        ) from error
+
+
+def _serve(connection: Connection, pickled: bytes) -> None:
+    """Run handlers until the pipe is closed (in a process of its own)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us when it is done
+    try:
+        handlers: dict[str, Callable[[object], object]] = pickle.loads(pickled)
+    except (ImportError, AttributeError, pickle.UnpicklingError) as error:
+        connection.send((_FAILED, f"the handler cannot be imported there: {error}"))
+        return
+    connection.send((_READY, None))
+    try:
+        while True:
+            topic, messages = connection.recv()
+            connection.send(_answer(handlers[topic], messages))
+    except (EOFError, OSError):
+        return  # the parent has closed the pipe, or is gone
+
+
+def _answer(handler: Callable[[object], object], messages: object) -> tuple[str, object]:
+    try:
+        verdict = handler(messages)
+    except BaseException as error:  # noqa: BLE001 - it goes back to the process that asked
+        return _FAILED, (_portable(error), traceback.format_exc())
+    if verdict is None or isinstance(verdict, ConsumeStatus):
+        return _DONE, verdict
+    return _FAILED, (HandlerFailed(f"the handler returned {type(verdict).__name__}"), "")
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The error, if it arrives whole on the other side; else its text."""
+    try:
+        again = pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - the error is a user's, and so is what it does here
+        again = None
+    if type(again) is type(error):
+        return error
+    return HandlerFailed(f"{type(error).__name__}: {error}")

@@ -1,0 +1,133 @@
+"""Journals of finished messages on this machine's disk, a file a queue.
+
+Owns names, files and their size; refuses to know what the bytes say (`rules.done_map`). Invariants:
+a file never grows beyond `FILE_BYTES`; what was written is with the operating system when the call
+returns, so the death of the process loses nothing; a power cut may, and then messages are repeated.
+A disk that fails costs the memory of what is done and nothing else.
+Layout of a file: a journal, then zeros. Old files of a group are removed after `KEEP_DAYS`.
+Java: LocalFileOffsetStore (there: one offset a queue, and for broadcasting only)
+"""
+
+from __future__ import annotations
+
+import logging
+from hashlib import sha256
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from cometmq.rules.completed_offsets import Journal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.model.queue import MessageQueue
+    from cometmq.runtime.ports import Files, OpenFile
+
+log = logging.getLogger(__name__)
+
+FILE_BYTES = 131_072
+KEEP_DAYS = 14
+_DAY_MS = 86_400_000
+_SUFFIX, _NEW = ".done", ".new"
+_NAME_CHARS = 80
+
+
+class DoneLog:
+    """The journal of one queue, open for writing. One loop owns it."""
+
+    def __init__(self, files: Files, path: Path, journal: Journal) -> None:
+        self.journal = journal
+        self._files, self._path = files, path
+        self._file: OpenFile | None = None
+        self._at = 0
+        self._has_failed = False
+        self._rewrite()
+
+    def append(self, record: bytes) -> None:
+        """Write one record of the journal; a disk that fails is logged once and left alone."""
+        if not record or self._has_failed:
+            return
+        if self._at + len(record) > FILE_BYTES:
+            self._rewrite()
+            return  # the journal has what the record says, and so has the new file
+        self._write(record)
+
+    def close(self) -> None:
+        """Give the file back; nothing is written any more."""
+        self._has_failed = True
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _rewrite(self) -> None:
+        """Begin a new file, small again, and put it in the place of the old one."""
+        new = self._path.with_suffix(_NEW)
+        try:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+            self._files.delete(new)
+            self._file = self._files.open(new, FILE_BYTES)
+            self._at = 0
+        except OSError as error:
+            self._give_up(error)
+            return
+        self._write(self.journal.start())
+        if not self._has_failed:
+            try:
+                self._files.rename(new, self._path)
+            except OSError as error:
+                self._give_up(error)
+
+    def _write(self, record: bytes) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.write(self._at, record)
+        except OSError as error:
+            self._give_up(error)
+        else:
+            self._at += len(record)
+
+    def _give_up(self, error: OSError) -> None:
+        log.warning(
+            "what is done cannot be noted in %s: %s; after a restart messages of the queue that "
+            "are done may come again",
+            self._path,
+            error,
+        )
+        self.close()
+
+
+class DoneStore:
+    """The journals of one group on this machine."""
+
+    def __init__(self, files: Files, root: Path, group: str, namesrv: tuple[str, ...]) -> None:
+        self._files, self._group, self._namesrv = files, group, ";".join(sorted(namesrv))
+        digest = sha256(f"{group}\0{self._namesrv}".encode()).hexdigest()[:12]
+        self._directory = root / f"{quote(group, safe='')[:_NAME_CHARS]}-{digest}"
+
+    def open(self, queue: MessageQueue, start: int, *, is_reset: bool) -> DoneLog:
+        """Read the journal of a queue and go on with it, from the offset `start`."""
+        owner = sha256("\0".join((self._group, self._namesrv, str(queue))).encode()).hexdigest()
+        path = (
+            self._directory / f"{quote(queue.topic, safe='')[:_NAME_CHARS]}-{owner[:16]}{_SUFFIX}"
+        )
+        found: bytes | None = None
+        try:
+            self._files.make_dir(self._directory, durable=False)
+            found = self._files.read(path)
+        except OSError as error:
+            log.warning("%s cannot be read: %s", path, error)
+        return DoneLog(self._files, path, Journal(owner, start, found, is_reset=is_reset))
+
+    def sweep(self, now_ms: int) -> None:
+        """Remove the files that nobody has written for `KEEP_DAYS`."""
+        try:
+            for name in self._files.names(self._directory):
+                path = self._directory / name
+                stat = self._files.stat(path)
+                if stat and now_ms - stat.modified_ms > KEEP_DAYS * _DAY_MS:
+                    self._files.delete(path)
+        except OSError as error:
+            log.warning("%s cannot be swept: %s", self._directory, error)

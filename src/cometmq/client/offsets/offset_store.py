@@ -1,0 +1,157 @@
+"""How far the group is in each queue: kept at the brokers, remembered here in between.
+
+Owns reading, remembering and committing offsets, and where a group without offset begins; refuses
+to know windows and locks. Invariant: a remembered offset only grows, except by `reset`.
+Java: RemoteBrokerOffsetStore, RebalancePushImpl.computePullFromWhere
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from cometmq.errors import BrokerError, RemotingError
+from cometmq.model.results import ConsumeFrom
+from cometmq.model.topic import is_retry_topic
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request
+from cometmq.wire.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    OffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    SearchOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cometmq.client.session.client_session import Core
+    from cometmq.model.queue import MessageQueue
+    from cometmq.wire.command import Command
+    from cometmq.wire.headers.base import Header
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_S = 5.0
+
+
+class OffsetStore:
+    """Offsets of one group. One loop owns it."""
+
+    def __init__(
+        self, core: Core, group: str, consume_from: ConsumeFrom, timestamp_ms: int | None
+    ) -> None:
+        self._core, self._group = core, group
+        self._from, self._timestamp_ms = consume_from, timestamp_ms
+        self._memory: dict[MessageQueue, int] = {}
+        self._resets: set[MessageQueue] = set()
+
+    def remember(self, queue: MessageQueue, offset: int) -> None:
+        """Note that everything below `offset` is finished."""
+        if offset > self._memory.get(queue, -1):
+            self._memory[queue] = offset
+            self._resets.discard(queue)
+
+    def reset(self, queue: MessageQueue, offset: int) -> None:
+        """Go to an offset, backwards too."""
+        self._resets.add(queue)
+        self._memory[queue] = offset
+
+    def remembered(self, queue: MessageQueue) -> int:
+        """The offset noted last; 0 when there is none."""
+        return self._memory.get(queue, 0)
+
+    def was_reset(self, queue: MessageQueue) -> bool:
+        """Whether nothing was noted of the queue since `reset` named a place to begin."""
+        return queue in self._resets
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Drop what was noted: the queue is somebody else's now."""
+        self._memory.pop(queue, None)
+        self._resets.discard(queue)
+
+    async def start_offset(self, queue: MessageQueue) -> int:
+        """Where to begin: where `reset` said, else at the committed offset, else by `consume_from`.
+
+        Raises RemotingError, BrokerError or ProtocolError; the queue must not be read then.
+        """
+        if queue in self._memory:
+            return self._memory[queue]
+        committed = await self.committed(queue)
+        if committed is not None:
+            return committed
+        if is_retry_topic(queue.topic):
+            return 0
+        return await self._first_offset(queue)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The offset the broker holds for the group, or None."""
+        header = QueryConsumerOffsetRequestHeader(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            broker_name=queue.broker_name,
+            consumer_group=self._group,
+            # unless told not to, brokers start a new group of a young queue at its beginning
+            set_zero_if_not_found=False if self._from is ConsumeFrom.TIMESTAMP else None,
+        )
+        addr = self._core.routes.master(queue.broker_name)
+        command = request(RequestCode.QUERY_CONSUMER_OFFSET, 0, header)
+        answer = await self._core.call(addr, command, _TIMEOUT_S)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, addr)
+        return OffsetResponseHeader.decode(answer.ext).offset
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Tell the broker and wait until it has heard. Raises RemotingError or BrokerError."""
+        addr = self._core.routes.master(queue.broker_name)
+        await self._core.ask(addr, self._update(queue, offset, oneway=False), _TIMEOUT_S)
+
+    def persist(self, queues: Iterable[MessageQueue]) -> None:
+        """Tell the brokers what is noted of these queues, without waiting for an answer."""
+        for queue in queues:
+            offset = self._memory.get(queue)
+            if offset is None:
+                continue
+            try:
+                addr = self._core.routes.master(queue.broker_name)
+                if channel := self._core.pool.open_channel(addr):
+                    channel.oneway(self._update(queue, offset, oneway=True))
+            except RemotingError as error:
+                log.debug("the offset of %s stays unsaved for now: %s", queue, error)
+
+    async def _first_offset(self, queue: MessageQueue) -> int:
+        if self._from is ConsumeFrom.FIRST:
+            return 0
+        if self._from is ConsumeFrom.TIMESTAMP and self._timestamp_ms is not None:
+            return await self._ask(
+                queue,
+                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+                SearchOffsetRequestHeader(
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    broker_name=queue.broker_name,
+                    timestamp=self._timestamp_ms,
+                ),
+            )
+        header = GetMaxOffsetRequestHeader(
+            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        return await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
+
+    async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
+        addr = self._core.routes.master(queue.broker_name)
+        answer = await self._core.ask(addr, request(code, 0, header), _TIMEOUT_S)
+        return OffsetResponseHeader.decode(answer.ext).offset
+
+    def _update(self, queue: MessageQueue, offset: int, *, oneway: bool) -> Command:
+        header = UpdateConsumerOffsetRequestHeader(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            broker_name=queue.broker_name,
+            consumer_group=self._group,
+            commit_offset=offset,
+        )
+        return request(RequestCode.UPDATE_CONSUMER_OFFSET, 0, header, oneway=oneway)

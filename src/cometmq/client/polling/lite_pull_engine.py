@@ -1,0 +1,221 @@
+"""The works of a lite pull consumer, put together.
+
+Owns the wiring, the start and stop order, and the automatic commit; refuses to know the public
+methods. Invariant: positions are noted before the next batch is handed out, never with it, so a
+crash repeats what was handed out last.
+Java: DefaultLitePullConsumerImpl
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cometmq.client.consumer.broker_requests import Inbound
+from cometmq.client.consumer.consume_stats import SAMPLE_S, ConsumeStats
+from cometmq.client.consumer.pull_request import Puller
+from cometmq.client.polling.lite_pull_parts import (
+    LitePullLoop,
+    LiteRebalance,
+    PolledLocalOffsets,
+    PolledOffsets,
+    Polls,
+)
+from cometmq.errors import ClientError
+from cometmq.model.subscription import ConsumerData, ConsumeType, MessageModel
+from cometmq.runtime.background import Background
+from cometmq.runtime.system import SystemFiles, at_home
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import request
+from cometmq.wire.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    OffsetResponseHeader,
+    SearchOffsetRequestHeader,
+)
+
+if TYPE_CHECKING:
+    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.consumer_options import ConsumerOptions
+    from cometmq.client.polling.lite_pull_options import LiteOptions
+    from cometmq.client.polling.lite_pull_parts import LiteSubscriptions
+    from cometmq.client.session.client_session import Core
+    from cometmq.model.message import MessageExt
+    from cometmq.model.queue import MessageQueue
+    from cometmq.wire.headers.base import Header
+
+_BEGIN_S = 10.0
+
+
+class LiteEngine:
+    """One running lite pull consumer. Belongs to the loop it was made on."""
+
+    def __init__(
+        self,
+        core: Core,
+        options: ConsumerOptions,
+        lite: LiteOptions,
+        subscriptions: LiteSubscriptions,
+    ) -> None:
+        self._options, self._lite, self._subscriptions = options, lite, subscriptions
+        self.core, clock = core, core.clock
+        subscriptions.fix(clock.now_ms())
+        self.puller = Puller(core, options.group)
+        self.polls = Polls()
+        self.offsets = _offsets(core, options)
+        self._stats = ConsumeStats(clock)
+        self.rebalance = LiteRebalance(core, options, subscriptions, self.offsets, None)
+        pulls = LitePullLoop(
+            core, options, subscriptions, self.offsets, self.polls, self.rebalance, self._stats
+        )
+        pulls.cached_max = lite.cached_max
+        self.rebalance.use(self.polls, pulls)
+        self._inbound = Inbound(
+            core, options, subscriptions, self.rebalance, self._stats, self.polls.facts
+        )
+        self._rounds = Background(f"{core.client_id} rebalance")
+        self._commit_at = asyncio.get_running_loop().time() + lite.auto_commit_s
+        self.is_stopped = False
+
+    async def start(self) -> None:
+        """Join the group; the first round of rebalance follows at once."""
+        core = self.core
+        core.be_consumer(self._consumer_data)
+        self._inbound.listen()
+        del core.answers[RequestCode.CONSUME_MESSAGE_DIRECTLY]  # there is no handler
+        await core.heartbeat()
+        core.start()
+        core.background.every(SAMPLE_S, self._stats.sample, name="statistics")
+        core.background.every(self._options.persist_s, self._persist, name="offsets")
+        self.rebalance.wake()
+        self._rounds.every(1.0, self.rebalance.run, name="rounds", first_s=0.0)
+
+    async def stop(self, *, is_clean: bool) -> None:
+        """Commit and leave; after a failure what was handed out last is not committed."""
+        self.is_stopped = True
+        if is_clean and self._lite.auto_commit:
+            self.note_all()
+        self.polls.close()
+        try:
+            await self._rounds.stop()
+            await self.rebalance.stop()
+        finally:
+            await self.core.stop()
+
+    def auto_commit(self) -> None:
+        """Note all positions, if it is time for it; called before anything is handed out."""
+        if not self._lite.auto_commit:
+            return
+        now = asyncio.get_running_loop().time()
+        if now >= self._commit_at:
+            self._commit_at = now + self._lite.auto_commit_s
+            self.note_all()
+
+    def note_all(self) -> None:
+        """Take everything that was handed out for done."""
+        for queue, assigned in self.rebalance.table.items():
+            if not assigned.is_dropped:
+                self.offsets.note(queue, assigned.window.commit_offset)
+
+    async def poll(self, timeout_s: float, max_count: int) -> list[MessageExt]:
+        """The next messages of one queue; none when none come in time or the consumer stops."""
+        self.auto_commit()
+        loop, polls = asyncio.get_running_loop(), self.polls
+        deadline = loop.time() + timeout_s
+        while not self.is_stopped:
+            polls.arrived.clear()
+            if found := polls.next(max_count):
+                return found
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await polls.arrived.wait()
+            except TimeoutError:
+                return []
+        return []
+
+    def assigned(self, queue: MessageQueue) -> Assigned:
+        """A queue in work. Raises ClientError for another."""
+        found = self.rebalance.table.get(queue)
+        if found is None:
+            raise ClientError(f"{queue} is not assigned to this consumer now")
+        return found
+
+    async def wait_for(self, queue: MessageQueue) -> Assigned:
+        """A queue that was assigned by hand may not be in work yet: wait until it is."""
+        if self._subscriptions.queues is not None and queue in self._subscriptions.queues:
+            deadline = asyncio.get_running_loop().time() + _BEGIN_S
+            while queue not in self.rebalance.table:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise ClientError(f"{queue} could not be begun within {_BEGIN_S:g} s")
+                await asyncio.sleep(0.01)
+        return self.assigned(queue)
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at an offset, and forget what was pulled of the queue."""
+        assigned = await self.wait_for(queue)
+        self.rebalance.give_up(assigned)
+        self.offsets.reset(queue, offset)
+        deadline = asyncio.get_running_loop().time() + _BEGIN_S
+        while self.rebalance.table.get(queue) in (None, assigned):
+            if self.is_stopped or asyncio.get_running_loop().time() > deadline:
+                raise ClientError(f"{queue} could not be begun anew at {offset}")
+            await asyncio.sleep(0.002)
+
+    async def commit(self, offsets: dict[MessageQueue, int] | None) -> None:
+        """Commit the offsets given, or all positions, and wait until they are kept."""
+        if offsets is None:
+            self.note_all()
+            table = self.rebalance.table
+            offsets = {q: at for q in table if (at := self.offsets.noted(q)) is not None}
+        for queue, offset in offsets.items():
+            self.offsets.note(queue, offset)
+        await asyncio.gather(*(self.offsets.commit(q, at) for q, at in offsets.items()))
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message that is still there."""
+        header = GetMinOffsetRequestHeader(
+            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        return await self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
+        header = GetMaxOffsetRequestHeader(
+            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        return await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
+
+    async def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at a time or later."""
+        header = SearchOffsetRequestHeader(
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            broker_name=queue.broker_name,
+            timestamp=timestamp_ms,
+        )
+        return await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+    async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
+        await self.core.routes.subscribe_queues(queue.topic)
+        addr = self.core.routes.master(queue.broker_name)
+        answer = await self.core.ask(addr, request(code, 0, header))
+        return OffsetResponseHeader.decode(answer.ext).offset
+
+    def _persist(self) -> None:
+        self.offsets.persist(self.rebalance.table)
+
+    def _consumer_data(self) -> ConsumerData:
+        broadcasting = self._options.broadcasting
+        return ConsumerData(
+            group_name=self._options.group,
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            message_model=MessageModel.BROADCASTING if broadcasting else MessageModel.CLUSTERING,
+            subscriptions=self._subscriptions.data(),
+        )
+
+
+def _offsets(core: Core, options: ConsumerOptions) -> PolledOffsets:
+    if options.broadcasting:
+        folder = at_home("offsets_dir", options.offsets_dir)
+        return PolledLocalOffsets(core, options, folder, SystemFiles())
+    return PolledOffsets(core, options)

@@ -1,0 +1,106 @@
+"""What a lite pull consumer can be told, with RocketMQ's defaults and ranges.
+
+Owns the settings that a push consumer does not have, and their names; refuses to know what uses
+them. What both have is checked by `consumer_options`.
+Java: DefaultLitePullConsumer (its fields)
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cometmq.client.consumer.consumer_options import (
+    BROADCAST_INSTANCE,
+    ConsumerOptions,
+    check_names,
+    use_words,
+)
+from cometmq.client.session.client_options import (
+    CLIENT_SETTINGS,
+    ClientOptions,
+    ClientSettings,
+    check_group,
+    check_range,
+    check_seconds,
+    check_type,
+    client_options,
+)
+from cometmq.rules.namespace import wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cometmq.model.results import ConsumeFrom
+    from cometmq.rules.allocate import Allocate
+    from cometmq.rules.flow_control import FlowLimits
+
+_PULL_BATCH_SIZE, _PULL_BATCH_BYTES, _SUSPEND_S = 10, 2_147_483_647, 20.0
+_INSTANCE_MARK = "@STREAM"
+_numbers = iter(range(1 << 62))
+
+
+class LiteSettings(ClientSettings, total=False):
+    """The settings that a lite pull consumer takes by name."""
+
+    auto_commit: bool
+    auto_commit_s: float
+    cached_max: int
+    broadcasting: bool
+    offsets_dir: str | os.PathLike[str]
+    pull_batch_size: int
+    consume_from: ConsumeFrom | str
+    consume_timestamp_ms: int | None
+    allocate: Allocate | str
+    flow: FlowLimits | None
+    persist_s: float
+    rebalance_s: float
+    poll_suspend_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiteOptions:
+    """How positions are committed and how much is pulled ahead."""
+
+    auto_commit: bool = True
+    auto_commit_s: float = 5.0
+    cached_max: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Refuse what RocketMQ's consumers refuse."""
+        check_type("auto_commit", self.auto_commit, bool, "True or False")
+        check_seconds("auto_commit_s", self.auto_commit_s)
+        check_range("cached_max", self.cached_max, 1, 6_553_500)
+
+
+def lite_options(
+    group: str, settings: LiteSettings, environ: Mapping[str, str]
+) -> tuple[ClientOptions, ConsumerOptions, LiteOptions]:
+    """Make the options of a lite pull consumer from what was given by name.
+
+    Raises TypeError for a name that is none, SettingsError for a value that cannot be.
+    """
+    given: dict[str, Any] = dict(settings)
+    check_names(given, LiteSettings.__annotations__)
+    lite = {name: given[name] for name in LiteOptions.__slots__ if name in given}
+    own = {
+        name: value
+        for name, value in given.items()
+        if name not in CLIENT_SETTINGS and name not in lite
+    }
+    use_words(own)
+    own.setdefault("pull_batch_size", _PULL_BATCH_SIZE)
+    own.setdefault("poll_suspend_s", _SUSPEND_S)
+    check_group(group)
+    instance = given.get("instance_name")
+    check_type("instance_name", instance, str | None, "a text")
+    if instance is None:
+        unique = f"{os.getpid()}#{time.monotonic_ns()}.{next(_numbers)}"
+        instance = BROADCAST_INSTANCE if own.get("broadcasting") is True else unique
+    given["instance_name"] = f"{instance}{_INSTANCE_MARK}"
+    client = client_options(given, environ)
+    wrapped = wrap(client.namespace, group)
+    options = ConsumerOptions(group=wrapped, pull_batch_bytes=_PULL_BATCH_BYTES, **own)
+    return client, options, LiteOptions(**lite)

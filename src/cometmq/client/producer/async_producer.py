@@ -1,0 +1,268 @@
+"""AsyncProducer: sends messages, one at a time, by key, in batches, or without waiting.
+
+Owns the public sending methods; refuses to know frames and retries (`delivery`, `bulk`).
+Invariant: sends of one sharding key leave one after the other, retries included, while other keys
+go on side by side.
+Java: DefaultMQProducer
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Self, Unpack
+
+from cometmq.client.producer import message_checks as validation
+from cometmq.client.producer.producer_options import producer_options
+from cometmq.client.producer.request_reply import Requests
+from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE
+from cometmq.client.producer.send_fast_path import result_of
+from cometmq.client.producer.send_pipeline import Sends
+from cometmq.client.producer.transactions import AsyncTransaction, Transactions, state_of
+from cometmq.client.session.argument_checks import check_function
+from cometmq.client.session.client_session import Core, running
+from cometmq.errors import CometError, TooManyRequests
+from cometmq.model.message import Message
+from cometmq.model.results import TransactionResult, TransactionState
+from cometmq.runtime.system import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from cometmq.client.producer.producer_options import ProducerSettings
+    from cometmq.client.producer.queue_selector import Selector
+    from cometmq.client.session.client_options import Verdict
+    from cometmq.model.message import MessageExt
+    from cometmq.model.queue import MessageQueue
+    from cometmq.model.results import SendResult
+
+
+class AsyncProducer:
+    """Sends messages to the brokers that the name servers name.
+
+    `group` names the producers that send for one purpose. `namesrv` is "host:port", several joined
+    by ";" or as a list; without it the environment's NAMESRV_ADDR is used. `retries` counts further
+    attempts after the first, on other brokers where there are any. Bodies from
+    `compress_over_bytes` on are deflated. `check`, a plain or async function of a message, tells
+    brokers how a transaction ended that they heard nothing of: True, False, or None for later.
+
+    `retry_not_ok`: a message that was stored, but not as safely as asked for, goes to another
+    broker as well. `latency_fault`, "classic" (RocketMQ 4) or "current" (5), keeps away from slow
+    and failing brokers for a while; `detect_faults` looks whether a broker that was gone is back.
+    `keys`, "hash" or "balanced", says how a sharding key finds its queue, and `strict_order` fails
+    rather than let a key change its queue. `compression` is "zlib", "lz4" or "zstd".
+
+    `access_key`, `secret_key` and `security_token` sign all requests, `tls` (True or an
+    SSLContext) encrypts them, `namespace` or `namespace_v2` is the instance of a shared cluster,
+    and `unit_name` a part of the client id. `trace`, True or a topic's name, tells RocketMQ's trace
+    topic of every message. Use it as a context manager, or call start and stop.
+    """
+
+    def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
+        self._client_options, self._options = producer_options(group, settings, os.environ)
+        self._core: Core | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._now: Callable[[], float]
+        self.sends: Sends
+        """How it sends; there once it is started. Not for users: the blocking face needs it."""
+        self._transactions: Transactions
+        self._requests: Requests
+        self._pending: set[asyncio.Task[SendResult]] = set()
+
+    async def start(self) -> None:
+        """Make ready to send. No connection is made before the first message needs it."""
+        if self._core is None:
+            core = Core(self._client_options, SystemClock())
+            core.be_producer(self._options.group)
+            core.start()
+            self._core = core
+            self._loop = asyncio.get_running_loop()
+            self._now = self._loop.time
+            self.sends = Sends(core, self._options)
+            self._transactions = Transactions(self.sends, self._options)
+            self._requests = Requests(self.sends, self._options)
+
+    async def stop(self) -> None:
+        """Wait for the sends begun with send_async, then close all connections."""
+        if self._core is not None:
+            self.sends.direct.close()
+            self._transactions.close()
+            try:
+                await asyncio.gather(*self._pending, return_exceptions=True)
+                if self.sends.trace is not None:
+                    await self.sends.trace.flush()
+            finally:  # also when whoever stops it is interrupted
+                core, self._core = self._core, None
+                if core is not None:
+                    await core.stop()
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop."""
+        await self.stop()
+
+    async def send(
+        self,
+        message: Message,
+        timeout_s: float = 3.0,
+        *,
+        queue: MessageQueue | Selector | None = None,
+    ) -> SendResult:
+        """Send one message and wait until a broker has stored it.
+
+        The queue is the one given, or chosen by a function of the topic's queues and the message
+        (`by_hash` makes one), else that of the message's sharding key, else the next in turn.
+        `timeout_s` bounds the whole call, retries included. Raises InvalidMessage, RouteNotFound,
+        RemotingError (RemotingTimeout at the deadline) or BrokerError.
+        """
+        if self._core is None or type(timeout_s) is not float or not timeout_s > 0:
+            running(self._core, "producer")
+            validation.check_timeout(timeout_s)
+        deadline = self._now() + timeout_s
+        if type(message) is not Message:
+            validation.check_kind(message)
+        sends = self.sends
+        if queue is not None:
+            return await sends.to(message, queue, deadline)
+        if message.sharding_key is not None:
+            return await sends.in_lane(message, deadline)
+        posted = sends.quick.post(message, deadline)
+        if posted is None:
+            return await sends.slowly(message, None, deadline)
+        answer, place, msg_id, born_ms = posted
+        try:
+            return result_of(place, place.addr, msg_id, await answer)
+        except CometError as error:
+            failed = (error, place.queue)
+            return await sends.again(message, msg_id, born_ms, failed, deadline)
+
+    def send_async(
+        self,
+        message: Message,
+        timeout_s: float = 3.0,
+        *,
+        queue: MessageQueue | Selector | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Begin to send one message and return the future of its result; otherwise like send.
+
+        Messages of one sharding key leave in the order of the calls. When 65,535 sends are under
+        way it fails with TooManyRequests, and nothing is sent: by raising it, or, blocking, as the
+        result of the future. The blocking call raises it when as many wait to be begun.
+        """
+        running(self._core, "producer")
+        if len(self._pending) >= self._options.pending_max:
+            raise TooManyRequests(f"{len(self._pending)} sends are under way; wait for some first")
+        task = asyncio.get_running_loop().create_task(self.send(message, timeout_s, queue=queue))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+        return task
+
+    async def send_oneway(
+        self, message: Message, *, queue: MessageQueue | Selector | None = None
+    ) -> None:
+        """Write one message to a broker; whether it was stored, nobody says.
+
+        Raises InvalidMessage, RouteNotFound, or RemotingError when there is no connection.
+        """
+        core = running(self._core, "producer")
+        sends, now_ms = self.sends, core.clock.now_ms()
+        prepared = sends.prepared(message, core.uniq_keys.take(now_ms), now_ms)
+        await sends.oneway(prepared, message, queue)
+
+    async def send_batch(
+        self, messages: Iterable[Message], timeout_s: float = 3.0
+    ) -> list[SendResult]:
+        """Send messages of one topic in as few requests as possible; one result for each, in order.
+
+        Messages with a sharding key go to the key's queue, in their order; the others share one
+        queue. Retried like send. Raises PartlySent (with the results so far) when some of several
+        requests failed, else the error itself.
+        """
+        if self._core is None or type(timeout_s) is not float or not timeout_s > 0:
+            running(self._core, "producer")
+            validation.check_timeout(timeout_s)
+        found = messages if type(messages) is list else validation.listed(messages)
+        deadline = self._now() + timeout_s
+        results = await self.sends.bulk.one_frame(found, deadline, self._options.retries)
+        if results is not None:
+            return results
+        found = validation.listed(found)
+        validation.check_batch(found)
+        return await self.sends.bulk.send(found, timeout_s, self._options.retries, is_spread=False)
+
+    async def send_many(
+        self, messages: Iterable[Message], timeout_s: float = 60.0
+    ) -> list[SendResult]:
+        """Send many messages fast and in order; one result for each, in the order given.
+
+        Messages are grouped by queue: a queue has one request under way, queues go side by side,
+        and no queue is ever reordered. While a broker is away its messages wait and are tried again
+        until `timeout_s` seconds are over. Raises PartlySent (its `results` say what was stored).
+        """
+        running(self._core, "producer")
+        validation.check_timeout(timeout_s)
+        found = validation.listed(messages)
+        return await self.sends.bulk.send(found, timeout_s, UNTIL_DEADLINE, is_spread=True)
+
+    def transaction(self) -> AsyncTransaction:
+        """A block whose messages are committed at its end and rolled back by an exception.
+
+        Give the producer a `check` as well: brokers ask it about what nobody ended.
+        """
+        return AsyncTransaction(self._in_transactions)
+
+    async def send_in_transaction(
+        self,
+        message: Message,
+        local: Callable[[Message], Verdict | Awaitable[Verdict]],
+        timeout_s: float = 3.0,
+    ) -> TransactionResult:
+        """Store a half message, run `local` with it, and end as that says.
+
+        True commits, False rolls back, None leaves it to the broker, which asks the producer's
+        `check`; so does an exception, which is raised on. Other errors are those of send.
+        """
+        check_function("local", local, "a function of the message")
+        validation.check_timeout(timeout_s)
+        transactions = self._in_transactions()
+        sent = await transactions.send_half(message, timeout_s)
+        state = TransactionState.UNKNOWN
+        try:
+            verdict = local(message)
+            state = state_of(await verdict if isawaitable(verdict) else verdict)
+        finally:
+            await transactions.end(message.topic, sent, state, timeout_s)
+        return TransactionResult(sent, state)
+
+    async def request(self, message: Message, timeout_s: float = 3.0) -> MessageExt:
+        """Send a message and wait for the reply that whoever consumes it makes with `reply`.
+
+        Raises RemotingTimeout when none comes in time; otherwise like send.
+        """
+        running(self._core, "producer")
+        validation.check_timeout(timeout_s)
+        return await self._requests.ask(message, timeout_s)
+
+    async def reply(self, request: MessageExt, body: bytes, timeout_s: float = 3.0) -> SendResult:
+        """Answer a message that was sent with `request`; called in its consumer.
+
+        Raises InvalidMessage when nobody asked, BrokerError when the asking client is gone.
+        """
+        running(self._core, "producer")
+        validation.check_timeout(timeout_s)
+        return await self._requests.reply(request, body, timeout_s)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that messages may be sent to, in their order."""
+        core = running(self._core, "producer")
+        validation.check_topic(topic)
+        return await core.routes.publish_queues(topic, self._options.default_topic_queues)
+
+    def _in_transactions(self) -> Transactions:
+        running(self._core, "producer")
+        return self._transactions

@@ -1,0 +1,234 @@
+"""A message on its way out: its properties, its body as sent, and the requests that carry it.
+
+Owns the translation from messages to SEND requests and from their answers to results; refuses to
+know which queue and how often. Invariant: the UNIQ_KEY is given once, so retries repeat it.
+Java: DefaultMQProducerImpl.sendKernelImpl, MQClientAPIImpl.processSendResponse
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.client.producer.message_checks import check_properties_size
+from cometmq.errors import BrokerError
+from cometmq.model.message import Property
+from cometmq.model.queue import MessageQueue
+from cometmq.model.results import SendResult, SendStatus
+from cometmq.model.topic import DEFAULT_TOPIC, is_retry_topic
+from cometmq.rules.namespace import wrap
+from cometmq.wire import batch, properties, sysflag
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import request
+from cometmq.wire.compression import deflate
+from cometmq.wire.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cometmq.client.session.client_options import ProducerOptions
+    from cometmq.model.message import Message, MessageExt
+    from cometmq.wire.command import Command
+
+BATCH_ITEM_BYTES = 22
+"""What a message takes in a batch besides its body and its properties."""
+_COMPRESSION = sysflag.COMPRESSED | sysflag.COMPRESSION_MASK
+_STATUS = {status.value: status for status in SendStatus}
+
+
+class Outgoing(NamedTuple):
+    """One message ready to be sent to any queue of its topic, as often as needed."""
+
+    topic: str
+    body: bytes
+    sys_flag: int
+    flag: int
+    properties: str
+    msg_id: str
+    born_ms: int
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
+    code: int = RequestCode.SEND_MESSAGE_V2
+
+
+def pairs_of(message: Message, uniq_key: str) -> dict[str, str]:
+    """All properties of a message as they go out."""
+    pairs = dict(message.properties) if message.properties else {}
+    if message.keys:
+        pairs[Property.KEYS] = message.keys
+    pairs[Property.UNIQ_KEY] = uniq_key
+    pairs[Property.WAIT] = "true" if message.wait_store_ok else "false"
+    if message.tags:
+        pairs[Property.TAGS] = message.tags
+    if message.sharding_key:
+        pairs[Property.SHARDING_KEY] = message.sharding_key
+    if message.delay_level > 0:
+        pairs[Property.DELAY] = str(message.delay_level)
+    return pairs
+
+
+def outgoing(
+    message: Message,
+    options: ProducerOptions,
+    uniq_key: str,
+    now_ms: int,
+    extra: Mapping[str, str] | None = None,
+) -> Outgoing:
+    """Prepare one checked message: properties encoded, a large body deflated if that helps.
+
+    `extra` are properties that only the client itself may set.
+    """
+    pairs = pairs_of(message, uniq_key)
+    if options.instance_id:
+        pairs[Property.INSTANCE_ID] = options.instance_id
+    if extra:
+        pairs.update(extra)
+    raw = properties.encode(pairs)
+    check_properties_size(raw)
+    body, sys_flag = _deflated(message.body, options)
+    topic = wrap(options.instance_id, message.topic)
+    return Outgoing(topic, body, sys_flag, message.flag, raw.decode(), uniq_key, now_ms)
+
+
+def again(
+    group_topic: str, message: MessageExt, pairs: dict[str, str], options: ProducerOptions, now: int
+) -> Outgoing:
+    """Prepare a message for a retry topic; the counts of attempts move from pairs to the header.
+
+    `now` is in ms. A body that could not be inflated goes back as it came.
+    """
+    pairs = dict(pairs)
+    times = int(pairs.pop(Property.RECONSUME_TIME, "0"))
+    most = pairs.pop(Property.MAX_RECONSUME_TIMES, None)
+    raw = properties.encode(pairs)
+    check_properties_size(raw)
+    body, sys_flag = message.body, message.sys_flag & _COMPRESSION
+    if not sys_flag & sysflag.COMPRESSED:
+        body, sys_flag = _deflated(body, options)
+    return Outgoing(
+        group_topic,
+        body,
+        sys_flag,
+        message.flag,
+        raw.decode(),
+        pairs.get(Property.UNIQ_KEY, ""),
+        now,
+        times,
+        None if most is None else int(most),
+    )
+
+
+def _deflated(body: bytes, options: ProducerOptions) -> tuple[bytes, int]:
+    """A large body compressed, where that is shorter, and the flag that says so."""
+    if len(body) >= options.compress_over_bytes:
+        return deflate(body, options.compression, options.compress_level)
+    return body, 0
+
+
+def send_request(
+    message: Outgoing, group: str, queue: MessageQueue, default_queues: int, *, oneway: bool = False
+) -> Command:
+    """The SEND_MESSAGE_V2 request that puts the message into the queue."""
+    header = SendMessageRequestHeaderV2(
+        producer_group=group,
+        topic=message.topic,
+        default_topic=DEFAULT_TOPIC,
+        default_topic_queue_nums=default_queues,
+        queue_id=queue.queue_id,
+        sys_flag=message.sys_flag,
+        born_timestamp=message.born_ms,
+        flag=message.flag,
+        properties=message.properties,
+        reconsume_times=message.reconsume_times,
+        unit_mode=False,
+        max_reconsume_times=message.max_reconsume_times if is_retry_topic(message.topic) else None,
+        batch=False,
+        broker_name=queue.broker_name,
+    )
+    return request(message.code, 0, header, message.body, oneway=oneway)
+
+
+def result_of(answer: Command, addr: str, queue: MessageQueue, msg_id: str) -> SendResult:
+    """What the answer to a send says; raises BrokerError when the message was not stored."""
+    status = _STATUS.get(answer.code)
+    if status is None:
+        raise BrokerError(answer.code, answer.remark, addr)
+    header = SendMessageResponseHeader.decode(answer.ext)
+    stored_in = MessageQueue(queue.topic, queue.broker_name, header.queue_id)
+    return SendResult(
+        status,
+        msg_id,
+        stored_in,
+        header.queue_offset,
+        header.msg_id,
+        header.transaction_id,
+        header.msg_region or "DefaultRegion",
+        header.trace_on is not False,
+    )
+
+
+class OutgoingBatch:
+    """Several messages of one topic for one queue, as one frame's body. Filled, then sent."""
+
+    __slots__ = ("_items", "body_bytes", "born_ms", "msg_ids", "topic")
+
+    def __init__(self, topic: str, born_ms: int) -> None:
+        self.topic, self.born_ms = topic, born_ms
+        self.msg_ids: list[str] = []
+        self.body_bytes = 0
+        self._items: list[batch.BatchItem] = []
+
+    def __len__(self) -> int:
+        """Return how many messages it holds."""
+        return len(self._items)
+
+    def add(self, message: Message, uniq_key: str) -> None:
+        """Append a checked message. Raises InvalidMessage when its properties are too long."""
+        raw = properties.encode(pairs_of(message, uniq_key))
+        check_properties_size(raw)
+        self._items.append(batch.BatchItem(message.flag, message.body, raw))
+        self.msg_ids.append(uniq_key)
+        self.body_bytes += BATCH_ITEM_BYTES + len(message.body) + len(raw)
+
+    def body(self) -> bytes:
+        """The body of the request."""
+        return batch.encode(self._items)
+
+    def own_properties(self) -> str:
+        """The properties of the batch itself."""
+        return properties.encode(
+            {Property.UNIQ_KEY: self.msg_ids[0], Property.WAIT: "true"}
+        ).decode()
+
+
+def batch_request(sent: OutgoingBatch, options: ProducerOptions, queue: MessageQueue) -> Command:
+    """The SEND_BATCH_MESSAGE request that puts the messages into the queue."""
+    header = SendMessageRequestHeaderV2(
+        producer_group=options.group,
+        topic=wrap(options.instance_id, sent.topic),
+        default_topic=DEFAULT_TOPIC,
+        default_topic_queue_nums=options.default_topic_queues,
+        queue_id=queue.queue_id,
+        sys_flag=0,
+        born_timestamp=sent.born_ms,
+        flag=0,
+        properties=sent.own_properties(),
+        reconsume_times=0,
+        unit_mode=False,
+        batch=True,
+        broker_name=queue.broker_name,
+    )
+    return request(RequestCode.SEND_BATCH_MESSAGE, 0, header, sent.body())
+
+
+def batch_results_of(
+    answer: Command, addr: str, queue: MessageQueue, msg_ids: Sequence[str]
+) -> list[SendResult]:
+    """One result for each message of a batch; raises BrokerError when it was not stored."""
+    whole = result_of(answer, addr, queue, "")
+    ids = whole.offset_msg_id.split(",")
+    if len(ids) != len(msg_ids):
+        ids = [whole.offset_msg_id] * len(msg_ids)
+    return [
+        whole._replace(msg_id=msg_id, queue_offset=whole.queue_offset + at, offset_msg_id=ids[at])
+        for at, msg_id in enumerate(msg_ids)
+    ]

@@ -1,0 +1,36 @@
+"""A settings file that is changed while its role runs: replaced whole, the old one kept as .bak.
+
+Refuses to know what is in it. A crash leaves the old text or the new one.
+Java: MixAll.string2File.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.runtime.ports import Files
+
+
+class TextFile:
+    """One file of text in UTF-8."""
+
+    def __init__(self, path: Path, files: Files) -> None:
+        self.path, self._files = path, files
+
+    def read(self) -> str:
+        """Return the text; empty where there is no file. Raises OSError."""
+        return (self._files.read(self.path) or b"").decode("utf-8", "replace")
+
+    def save(self, text: str) -> None:
+        """Replace the text, durably. Raises OSError."""
+        files, path = self._files, self.path
+        fresh, spare = path.with_name(path.name + ".tmp"), path.with_name(path.name + ".bak")
+        before = files.read(path)
+        if before is not None:
+            files.write(spare, before)
+        files.write(fresh, text.encode())
+        files.rename(fresh, path)
+        files.sync_dir(path.parent)

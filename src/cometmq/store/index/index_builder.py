@@ -1,0 +1,162 @@
+"""Hot. From records of the log to entries of the key index, a bounded helping at a time.
+
+Reads only what the index needs: head, topic, properties. Knows which records count (all but
+rollbacks) and what of them is indexed, in RocketMQ's order: UNIQ_KEY, each word of KEYS, TAGS.
+Hashes of what repeats (topics, tags, the first 20 digits of ids of one client) are kept.
+Java: CommitLogDispatcherBuildIndex, IndexService.buildIndex.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
+from cometmq.wire.index_entry import fold
+from cometmq.wire.java_hash import java_hash
+
+if TYPE_CHECKING:
+    from cometmq.store.log.commit_log import CommitLog
+
+CHUNK_BYTES = 1 << 16
+_HEAD_BYTES = 128
+_TAIL_BYTES = 40_000
+"""More than topic and properties of one record can take."""
+_MEMO_MAX = 4096
+_ID_HEAD = 20
+_ROLLBACK, _BORN_V6 = 0xC, 0x10
+_MAGICS = (stored.MAGIC_V1, stored.MAGIC_V2)
+_MASK = 0xFFFFFFFF
+_prefix = Struct(">iI").unpack_from
+_flag_of = Struct(">i").unpack_from
+_time_of = Struct(">q").unpack_from
+_short_of = Struct(">h").unpack_from
+_find = properties.find
+_K = TypeVar("_K")
+
+
+class Keyed(NamedTuple):
+    """A record as the index sees it. `hashes` in the order in which they are put."""
+
+    phy_offset: int
+    size: int
+    store_ms: int
+    hashes: list[int]
+
+
+class KeyHashes:
+    """Hashes of messages' keys; remembers those of what repeats."""
+
+    def __init__(self) -> None:
+        self._topics: dict[bytes, int] = {}
+        self._tags: dict[tuple[bytes, bytes], int] = {}
+        self._ids: dict[tuple[bytes, bytes], int] = {}
+
+    def of(self, topic: bytes, raw: bytes) -> list[int]:
+        """The hashes a message is filed under."""
+        seed = self._topics.get(topic)
+        if seed is None:
+            seed = _remember(self._topics, topic, java_hash(topic.decode() + "#") & _MASK)
+        found = []
+        if unique := _find(raw, b"UNIQ_KEY"):
+            found.append(self._unique(topic, seed, unique))
+        if keys := _find(raw, b"KEYS"):
+            found += [_hash(seed, key) for key in keys.split(b" ") if key]
+        if tag := _find(raw, b"TAGS"):
+            hashed = self._tags.get((topic, tag))
+            if hashed is None:
+                hashed = _remember(self._tags, (topic, tag), _hash(seed, b"T#" + tag))
+            found.append(hashed)
+        return found
+
+    def _unique(self, topic: bytes, seed: int, unique: bytes) -> int:
+        if not unique.isascii():
+            return _hash(seed, unique)
+        start = topic, unique[:_ID_HEAD]
+        value = self._ids.get(start)
+        if value is None:
+            value = _remember(self._ids, start, _run(seed, start[1]))
+        return fold(_run(value, unique[_ID_HEAD:]))
+
+
+class IndexFeed:
+    """Reads the log onwards from where it stands. Belongs to the store's loop."""
+
+    def __init__(self, log: CommitLog, file_bytes: int) -> None:
+        self._log, self._file_bytes = log, file_bytes
+        self._hashes = KeyHashes().of
+
+    def read(self, at: int, end: int, count: int) -> tuple[list[Keyed], int]:
+        """Up to `count` records of [at, end) and where to go on.
+
+        Damage is passed over to the next file. May raise NotInMemory.
+        """
+        at = max(at, self._log.first)
+        found: list[Keyed] = []
+        if at >= end:
+            return found, at
+        room = self._file_bytes - at % self._file_bytes
+        chunk = self._log.read(at, min(CHUNK_BYTES, room, end - at))
+        index = 0
+        while len(found) < count and len(chunk) - index >= 8:
+            size, magic = _prefix(chunk, index)
+            if magic not in _MAGICS or not stored.FIXED_BYTES <= size <= room - index - 8:
+                return found, at + room  # the blank at a file's end, or damage
+            if index + size > len(chunk):
+                if not index:
+                    found.append(self._large(at, size))
+                    index = size
+                break
+            found.append(self._keyed(at + index, size, chunk[index : index + size], 0))
+            index += size
+        return found, at + index
+
+    def _large(self, at: int, size: int) -> Keyed:
+        """A record longer than a chunk: its head and its end are read, not its body."""
+        head = self._log.read(at, min(_HEAD_BYTES, size))
+        skipped = max(0, size - _HEAD_BYTES - _TAIL_BYTES)
+        rest = self._log.read(at + len(head) + skipped, size - len(head) - skipped)
+        return self._keyed(at, size, head + rest, skipped)
+
+    def _keyed(self, at: int, size: int, raw: bytes, skipped: int) -> Keyed:
+        """What of a record is indexed; `skipped` bytes of its body are not in `raw`."""
+        try:
+            (flag,) = _flag_of(raw, 36)
+            (store_ms,) = _time_of(raw, 68 if flag & _BORN_V6 else 56)
+            if flag & _ROLLBACK == _ROLLBACK:
+                return Keyed(at, size, store_ms, [])
+            body_at = stored.head_of(flag).size
+            topic_at = body_at + _flag_of(raw, body_at - 4)[0] - skipped
+            start = topic_at + 1
+            topic_end = start + raw[topic_at]
+            if _prefix(raw)[1] == stored.MAGIC_V2:
+                start = topic_at + 2
+                topic_end = start + _short_of(raw, topic_at)[0]
+            hashes = self._hashes(raw[start:topic_end], raw[topic_end + 2 :])
+        except (error, IndexError, UnicodeDecodeError):
+            return Keyed(at, size, 0, [])  # damaged: readers will not get it either
+        return Keyed(at, size, store_ms, hashes)
+
+
+def _run(value: int, data: bytes) -> int:
+    """Java's hash taken on from `value` over ASCII bytes, as 32 bits."""
+    for unit in data:
+        value = value * 31 + unit
+    return value & _MASK
+
+
+def _hash(seed: int, key: bytes) -> int:
+    """The hash of a whole key; `seed` is that of `topic#`."""
+    if key.isascii():
+        return fold(_run(seed, key))
+    units = len(key.decode("utf-8", "replace").encode("utf-16-be")) // 2
+    text = key.decode("utf-8", "replace")
+    return fold((seed * pow(31, units, 1 << 32) + java_hash(text)) & _MASK)
+
+
+def _remember(memo: dict[_K, int], key: _K, value: int) -> int:
+    if len(memo) >= _MEMO_MAX:
+        memo.clear()
+    memo[key] = value
+    return value

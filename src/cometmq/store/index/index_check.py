@@ -1,0 +1,105 @@
+"""Looking through the index files of a stopped store: sizes, heads, slots, and every entry.
+
+Entries lie in the order of the log, so they are compared with its records while these are read.
+All that is found amiss is only a note: an index can be built anew from the log.
+Java: none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.store.index.index_builder import KeyHashes
+from cometmq.store.index.index_file import Shape
+from cometmq.wire import sysflag
+from cometmq.wire.index_entry import ENTRY, ENTRY_BYTES, HEAD_BYTES, SLOT, decode_head
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cometmq.runtime.ports import Files, OpenFile
+    from cometmq.wire.log_record import Stored
+
+DEFAULT_SHAPE = Shape(5_000_000, 20_000_000)
+_SLOTS_BYTES = 1 << 20
+_ENTRIES_AT_ONCE = 4096
+_HOW = "delete index/ and it is built anew from the log"
+
+
+class IndexCheck:
+    """The index of one stopped store. Opens its files one at a time and changes nothing."""
+
+    def __init__(self, files: Files, directory: Path, shape: Shape) -> None:
+        self._files, self._shape = files, shape
+        names = [name for name in files.names(directory) if name.isdecimal()]
+        self._paths = [directory / name for name in names]
+        self.notes: list[str] = []
+        self._hashes = KeyHashes()
+        self._entries = self._walk()
+        self._next = next(self._entries, None)
+        self._lacking = self._strange = 0
+
+    def see(self, record: Stored) -> None:
+        """Compare the next record of the log with the entries that should speak of it."""
+        at, found = record.phy_offset, []
+        while self._next is not None and self._next[0] <= at:
+            if self._next[0] == at:
+                found.append(self._next[1])
+            self._next = next(self._entries, None)
+        wanted = []
+        if sysflag.transaction_of(record.sys_flag) != sysflag.TRANSACTION_ROLLBACK:
+            wanted = self._hashes.of(record.topic.encode(), record.properties)
+        if self._next is not None:  # else it is beyond what was indexed, which a start makes up for
+            self._lacking += sum(1 for hashed in wanted if hashed not in found)
+        self._strange += sum(1 for hashed in found if hashed not in wanted)
+
+    def finish(self) -> list[str]:
+        """All that was found, in sentences."""
+        if self._lacking:
+            self.notes.append(f"the key index lacks {self._lacking} entries; {_HOW}")
+        if self._strange:
+            self.notes.append(f"{self._strange} entries of the key index fit no message; {_HOW}")
+        return self.notes
+
+    def _walk(self) -> Iterator[tuple[int, int]]:
+        """(phy_offset, hash) of every entry of every file that can be read."""
+        for path in self._paths:
+            stat = self._files.stat(path)
+            if stat is None or stat.size != self._shape.file_bytes:
+                size = -1 if stat is None else stat.size
+                self.notes.append(
+                    f"{path} has {size} bytes, not {self._shape.file_bytes} as with "
+                    f"{self._shape.slots} slots and {self._shape.entries} entries; unless the "
+                    f"broker's maxHashSlotNum and maxIndexNum are others, {_HOW}"
+                )
+                continue
+            file = self._files.open(path, 0)
+            try:
+                yield from self._walk_file(path, file)
+            finally:
+                file.close()
+
+    def _walk_file(self, path: Path, file: OpenFile) -> Iterator[tuple[int, int]]:
+        head = decode_head(file.read(0, HEAD_BYTES))
+        if head.number > self._shape.entries:
+            self.notes.append(f"{path} says it has {head.number} entries; {_HOW}")
+            return
+        if bad := self._bad_slots(file, head.number):
+            self.notes.append(f"{bad} slots of {path} lead nowhere; {_HOW}")
+        number = 1
+        while number < head.number:
+            count = min(_ENTRIES_AT_ONCE, head.number - number)
+            at = self._shape.entries_at + number * ENTRY_BYTES
+            for hashed, phy_offset, _, _ in ENTRY.iter_unpack(file.read(at, count * ENTRY_BYTES)):
+                yield phy_offset, hashed
+            number += count
+
+    def _bad_slots(self, file: OpenFile, end: int) -> int:
+        bad, at = 0, HEAD_BYTES
+        while at < self._shape.entries_at:
+            raw = file.read(at, min(_SLOTS_BYTES, self._shape.entries_at - at))
+            if raw.count(0) != len(raw):
+                bad += sum(1 for (number,) in SLOT.iter_unpack(raw) if not 0 <= number < end)
+            at += len(raw)
+        return bad

@@ -1,0 +1,253 @@
+"""Hot. One file of the key index: entries chained by hash, the newest first.
+
+Entries and slots that are new stay in memory until `cargo` is written: the entries first, flushed,
+then the slots and the head that speak of them. So whatever a crash cuts short, a slot leads to an
+entry that is whole. Refuses to know messages and keys. Invariants: entries below `written` and
+their slots are in the file or on their way there; `pages` and `flying` hold each part of the slots
+in which something is newer than in the file.
+Layout: `wire/index_entry.py`. Java: IndexFile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.wire import index_entry
+from cometmq.wire.index_entry import ENTRY, ENTRY_BYTES, HEAD, HEAD_BYTES, SECONDS_MAX, SLOT
+
+if TYPE_CHECKING:
+    from cometmq.runtime.ports import OpenFile
+    from cometmq.store.log.mapped_file_queue import Segment
+    from cometmq.wire.index_entry import Head
+
+_PAGE = 4096
+_MENDED_BYTES = 1 << 18
+_pack, _unpack = ENTRY.pack, ENTRY.unpack_from
+_slot, _slot_at = SLOT.pack_into, SLOT.unpack_from
+
+
+class Shape(NamedTuple):
+    """How many slots and entries each file of an index has."""
+
+    slots: int
+    entries: int
+
+    @property
+    def entries_at(self) -> int:
+        """Where the entries begin."""
+        return HEAD_BYTES + self.slots * index_entry.SLOT_BYTES
+
+    @property
+    def file_bytes(self) -> int:
+        """How long a file is."""
+        return self.entries_at + self.entries * ENTRY_BYTES
+
+
+class Cargo(NamedTuple):
+    """What is to be written to one file, and what the file then holds."""
+
+    entries_at: int
+    entries: bytes
+    pages: dict[int, bytearray]
+    number: int
+
+    def write_entries(self, file: OpenFile) -> None:
+        """Write the entries and make them durable."""
+        file.write(self.entries_at, self.entries)
+        file.sync()
+
+    def write_slots(self, file: OpenFile) -> None:
+        """Write the head and the slots, neighbours as one piece, and make them durable."""
+        run: list[bytearray] = []
+        start = 0
+        for number in sorted(self.pages):
+            if run and number != start + len(run):
+                file.write(start * _PAGE, b"".join(run))
+                run = []
+            if not run:
+                start = number
+            run.append(self.pages[number])
+        file.write(start * _PAGE, b"".join(run))
+        file.sync()
+
+
+class IndexFile:
+    """One file. Belongs to the store's loop; `search` reads what is in the file from elsewhere."""
+
+    __slots__ = (
+        "_entries",
+        "_flying",
+        "_pages",
+        "_shape",
+        "begin_ms",
+        "begin_phy",
+        "count",
+        "end_ms",
+        "end_phy",
+        "is_known",
+        "segment",
+        "used",
+        "written",
+    )
+
+    def __init__(self, segment: Segment, shape: Shape, head: Head) -> None:
+        self.segment, self._shape = segment, shape
+        self.begin_ms, self.end_ms, self.begin_phy, self.end_phy, self.used, self.count = head
+        self.written = self.count
+        """Entries below this number are in the file."""
+        self.is_known = self.count > 1
+        """Whether the file's name is durable."""
+        self._entries = bytearray()
+        self._pages: dict[int, bytearray] = {}
+        self._flying: dict[int, bytearray] = {}
+
+    @property
+    def name(self) -> int:
+        """The file's name, 17 digits that tell when it was made."""
+        return self.segment.base
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no entry more goes in."""
+        return self.count >= self._shape.entries
+
+    @property
+    def waiting(self) -> int:
+        """Entries that are in memory only."""
+        return self.count - self.written
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether messages of this time may be in the file."""
+        return begin_ms <= self.end_ms and end_ms >= self.begin_ms
+
+    def put(self, hashed: int, phy_offset: int, store_ms: int) -> None:
+        """Add an entry; the file must not be full."""
+        at = HEAD_BYTES + hashed % self._shape.slots * 4
+        page = self._pages.get(at >> 12) or self._page(at >> 12)
+        number = self.count
+        (before,) = _slot_at(page, at & 4095)
+        if not 0 < before < number:
+            before = 0
+            self.used += 1
+        if number <= 1:
+            self.begin_phy = phy_offset
+            seconds = (store_ms - self.begin_ms) // 1000 if self.begin_ms > 0 else 0
+            self.begin_ms = store_ms
+        else:
+            seconds = (store_ms - self.begin_ms) // 1000
+        if not 0 <= seconds <= SECONDS_MAX:
+            seconds = 0 if seconds < 0 else SECONDS_MAX
+        self._entries += _pack(hashed, phy_offset, seconds, before)
+        _slot(page, at & 4095, number)
+        self.count = number + 1
+        self.end_phy, self.end_ms = phy_offset, store_ms
+
+    def _page(self, number: int) -> bytearray:
+        """A part of the slots, from now on in memory until it is written."""
+        page = bytearray(self._flying.get(number, b"")) or self._read_page(number)
+        self._pages[number] = page
+        return page
+
+    def _read_page(self, number: int) -> bytearray:
+        start = number * _PAGE
+        length = min(_PAGE, self._shape.entries_at - start)
+        page = bytearray(self.segment.wake().read(start, length))
+        return page.ljust(length, b"\0")
+
+    def head_of(self, hashed: int) -> int:
+        """The newest entry of a hash's slot; -1 when only the file knows."""
+        at = HEAD_BYTES + hashed % self._shape.slots * 4
+        page = self._pages.get(at >> 12) or self._flying.get(at >> 12)
+        if page is None:
+            return -1
+        return self._checked(int(_slot_at(page, at & 4095)[0]))
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """(hash, phy_offset, seconds, entry before it) of an entry that waits in memory."""
+        found: tuple[int, int, int, int] = _unpack(
+            self._entries, (number - self.written) * ENTRY_BYTES
+        )
+        return found
+
+    def read_slot(self, file: OpenFile, hashed: int) -> int:
+        """The newest entry of a hash's slot as the file has it."""
+        raw = file.fetch(HEAD_BYTES + hashed % self._shape.slots * 4, 4)
+        return self._checked(int(_slot_at(raw)[0])) if len(raw) == 4 else 0
+
+    def read_entry(self, file: OpenFile, number: int) -> tuple[int, int, int, int]:
+        """An entry as the file has it; all zero past its end."""
+        raw = file.fetch(self._shape.entries_at + number * ENTRY_BYTES, ENTRY_BYTES)
+        found: tuple[int, int, int, int] = _unpack(raw.ljust(ENTRY_BYTES, b"\0"))
+        return found
+
+    def _checked(self, number: int) -> int:
+        return number if 0 < number < self.count else 0
+
+    # ---- writing
+
+    def cargo(self) -> Cargo | None:
+        """All that is newer here than in the file; `landed` must follow. None: nothing is."""
+        if not self._entries and not self._pages:
+            return None
+        first = self._pages.get(0) or self._page(0)
+        head = self.begin_ms, self.end_ms, self.begin_phy, self.end_phy, self.used, self.count
+        HEAD.pack_into(first, 0, *head)
+        self._flying, self._pages = self._pages, {}
+        at = self._shape.entries_at + self.written * ENTRY_BYTES
+        return Cargo(at, bytes(self._entries), self._flying, self.count)
+
+    def landed(self, cargo: Cargo) -> None:
+        """The cargo is in the file, durably."""
+        self._flying = {}
+        self.is_known = True
+        self.written = cargo.number
+        del self._entries[: len(cargo.entries)]
+
+    def lost(self) -> None:
+        """The cargo could not be written: its entries and slots wait again."""
+        self._pages = self._flying | self._pages
+        self._flying = {}
+
+    def mend(self, count: int) -> None:
+        """Make the file end at entry `count`, whatever a crash left beyond; reads all slots."""
+        file = self.segment.wake()
+        self.count = self.written = count
+        self.used = 0
+        at, end = HEAD_BYTES, self._shape.entries_at
+        while at < end:
+            raw = file.read(at, min(_MENDED_BYTES, end - at))
+            if raw.count(0) != len(raw):
+                self._mend_slots(file, at, raw)
+            at += len(raw)
+        self._take_end(file)
+        if 0 not in self._pages:
+            self._page(0)  # the head is to be written again
+
+    def _mend_slots(self, file: OpenFile, at: int, raw: bytes) -> None:
+        count = self.count
+        for index, (number,) in enumerate(SLOT.iter_unpack(raw)):
+            if number <= 0:
+                continue
+            if number >= count:
+                mended = self._before(file, number)
+                place = at + index * 4
+                page = self._pages.get(place >> 12) or self._page(place >> 12)
+                _slot(page, place & 4095, mended)
+                if not mended:
+                    continue
+            self.used += 1
+
+    def _before(self, file: OpenFile, number: int) -> int:
+        """The first entry of a chain that is below the count."""
+        while number >= self.count:
+            before = self.read_entry(file, number)[3]
+            if not 0 < before < number:
+                return 0
+            number = before
+        return number
+
+    def _take_end(self, file: OpenFile) -> None:
+        """Where the file ends, told by its last entry."""
+        if self.count > 1:
+            _, self.end_phy, seconds, _ = self.read_entry(file, self.count - 1)
+            self.end_ms = self.begin_ms + seconds * 1000

@@ -1,0 +1,425 @@
+"""The key index of a store: which records carry a key, so that a message is found by it.
+
+Filled from the log behind the answers, a helping at a time; asked, it first catches up. Files are
+RocketMQ's. All it says is in the log, so whatever is missing or broken is dropped and built anew.
+Refuses to know requests. Invariant: the checkpoint names a file, an entry and a byte of the log
+only after all entries of records below that byte are durable and nothing beyond was vouched for.
+Java: IndexService.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.store.index.index_builder import IndexFeed
+from cometmq.store.index.index_file import IndexFile, Shape
+from cometmq.store.log.mapped_file_queue import FileRow, pin_all
+from cometmq.store.queues.consume_queues import run
+from cometmq.wire import index_entry
+from cometmq.wire.index_entry import HEAD_BYTES, Head, decode_head
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.runtime.ports import Clock, Files, OpenFile, Worker
+    from cometmq.settings.store import StoreSettings
+    from cometmq.store.cold_reads import Aside
+    from cometmq.store.index.index_builder import Keyed
+    from cometmq.store.index.index_file import Cargo
+    from cometmq.store.log.commit_log import CommitLog
+    from cometmq.store.log.mapped_file_queue import OpenFiles
+    from cometmq.store.recovery.checkpoint import Checkpoint
+
+    Cargos = list[tuple[IndexFile, Cargo]]
+
+log = logging.getLogger(__name__)
+HELPING = 32
+"""Records indexed in one turn of the loop: 0.3 ms, so nobody waits for it long."""
+LAG_BYTES_MAX = 256 << 20
+"""How far the index falls behind the log while messages come fast, before it takes its share."""
+_HELPING_MAX = 512
+"""The share of a turn then: more than one puts."""
+WAITING_MAX = 262_144
+"""Entries in memory at which the index waits for its writes to end."""
+WRITE_AT = 65_536
+"""Entries in memory at which they are written before their time."""
+_FILES_WAITING_MAX = 48
+_WARM_BYTES = 1 << 20
+_STEPS_MAX = 1_000_000
+_STEPS_A_TURN = 1_000
+
+
+class IndexRow(FileRow):
+    """The files of an index: named by the local time at which they were made."""
+
+    __slots__ = ()
+
+    def load(self) -> None:
+        """Find the files; names that are no number are let be, as Java does."""
+        for name in self.files.names(self.directory):
+            if name.isdecimal():
+                self.add(int(name))
+
+    def path_of(self, base: int) -> Path:
+        """The file of this name."""
+        return self.directory / f"{base:017d}"
+
+
+class Mark(NamedTuple):
+    """How far the index has come: its newest file, that file's next entry, and the log's byte."""
+
+    name: int
+    number: int
+    position: int
+    end_ms: int
+
+
+class KeyIndex:
+    """All index files of one store. Belongs to its loop."""
+
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        directory: Path,
+        settings: StoreSettings,
+        commit_log: CommitLog,
+        open_files: OpenFiles,
+    ) -> None:
+        self._files, self._clock, self._log = files, clock, commit_log
+        self.is_enabled = settings.message_index_enable
+        self._shape = Shape(settings.max_hash_slot_num, settings.max_index_num)
+        self._waiting_max = min(WAITING_MAX, _FILES_WAITING_MAX * settings.max_index_num)
+        self._write_at = min(WRITE_AT, self._waiting_max // 2)
+        self._row = IndexRow(files, directory, self._shape.file_bytes, open_files)
+        self._feed = IndexFeed(commit_log, settings.commit_log_file_bytes)
+        self._index_files: list[IndexFile] = []
+        self._resumed_at = -1
+        self.waiting = 0
+        """Entries that are in memory only."""
+        self.is_paused = False
+        """Whether nothing is to be indexed now: what is will be written, and the log first."""
+        self.position = 0
+        """Every record before this byte of the log is indexed."""
+
+    # ---- opening
+
+    def load(self, checkpoint: Checkpoint, log_end: int, *, was_stopped: bool) -> None:
+        """Find out what the files hold, drop what cannot be trusted, and where to go on."""
+        if not self.is_enabled:
+            return
+        self._row.load()
+        mark = checkpoint.index_mark
+        is_ours = mark is not None and mark[2] <= log_end
+        if is_ours and mark is not None:
+            self._drop_newer(mark[0])
+        for base in list(self._row.bases):
+            if not self._take(base, is_last=base == self._row.bases[-1], log_end=log_end):
+                self._drop_from(base, "is broken")
+                break
+            if self._is_gap_before_last(log_end):
+                self._drop_from(base, "does not begin where the one before it ends")
+                break
+        if is_ours and mark is not None:
+            self._resume(*mark, was_stopped=was_stopped)
+        else:
+            if not was_stopped:
+                self._drop_unsafe(checkpoint.index_ms)
+            self._resume_after_last()
+        self.position = max(self.position, self._log.first)
+
+    def _take(self, base: int, *, is_last: bool, log_end: int) -> bool:
+        """Believe in a file if its size and head can be true."""
+        stat = self._files.stat(self._row.path_of(base))
+        if stat is None or stat.size != self._row.file_bytes:
+            return False
+        segment = self._row.segments[base]
+        head = decode_head(segment.wake().read(0, HEAD_BYTES))
+        is_sound = 1 <= head.number <= self._shape.entries and head.begin_phy <= head.end_phy
+        if not is_sound or not (is_last or head.number == self._shape.entries):
+            return False
+        if head.number > 1 and (head.end_phy >= log_end or head.begin_ms <= 0):
+            return False
+        self._index_files.append(IndexFile(segment, self._shape, head))
+        return True
+
+    def _is_gap_before_last(self, log_end: int) -> bool:
+        """Whether a file is missing before the last one taken: the log has keys from in between."""
+        file, before = self._index_files[-1], self._index_files[-2:-1]
+        start = before[0].end_phy if before else self._log.first
+        if file.count <= 1 or file.begin_phy <= start:
+            return False
+        records, _ = self._feed.read(start, log_end, HELPING)
+        first = next(
+            (r for r in records if r.hashes and not (before and r.phy_offset == start)), None
+        )
+        return first is not None and first.phy_offset < file.begin_phy
+
+    def _drop_from(self, base: int, why: str) -> None:
+        """Delete a file and those after it; they are built anew from the log."""
+        for later in [later for later in self._row.bases if later >= base]:
+            log.warning("the index file %s %s: building it anew", self._row.path_of(later), why)
+            self._row.remove(later)
+        self._index_files = [file for file in self._index_files if file.name < base]
+
+    def _drop_newer(self, name: int) -> None:
+        """Delete files that a crash left before they were vouched for."""
+        for later in [later for later in self._row.bases if later > name]:
+            log.info("the index file %s was not vouched for yet", self._row.path_of(later))
+            self._row.remove(later)
+
+    def _drop_unsafe(self, index_ms: int) -> None:
+        """After another broker's crash: what it had not declared safe may be anything."""
+        for file in self._index_files:
+            if file.end_ms > index_ms:
+                self._drop_from(file.name, "was not safe when its broker crashed")
+                return
+
+    def _resume(self, name: int, count: int, position: int, *, was_stopped: bool) -> None:
+        """Go on from our own mark."""
+        last = self._index_files[-1] if self._index_files else None
+        if (last.name if last else 0) != name or (last and last.count < count):
+            self._resume_after_last()
+            return
+        self.position = position
+        if last and not (was_stopped and last.count == count):
+            last.mend(count)
+            last.end_ms = max(last.end_ms, self._log.store_time(last.end_phy))
+
+    def _resume_after_last(self) -> None:
+        """Go on with the record that was indexed last, which may not be indexed whole."""
+        last = next((file for file in reversed(self._index_files) if file.count > 1), None)
+        self.position = self._resumed_at = last.end_phy if last else 0
+
+    async def warm(self, aside: Aside) -> None:
+        """Bring the slots of the newest file into memory: new entries fall anywhere in them."""
+        if self._index_files and not self._index_files[-1].is_full:
+            segment = self._index_files[-1].segment
+            opened, length = segment.pin(), self._shape.entries_at
+            await aside.run(
+                lambda: _warm(opened, length),
+                segment.unpin,
+            )
+
+    # ---- filling
+
+    def is_late(self, end: int) -> bool:
+        """Whether the index has fallen too far behind the log, which ends at `end`."""
+        return end - self.position >= LAG_BYTES_MAX
+
+    def advance(self, end: int) -> bool:
+        """Index one helping of records below `end`; whether it makes sense to go on at once.
+
+        May raise NotInMemory; then nothing was indexed.
+        """
+        if not self.is_enabled or self.is_paused:
+            return False
+        if self.position >= end or self.waiting > self._waiting_max:
+            return False
+        helping = _HELPING_MAX if self.is_late(end) else HELPING
+        records, position = self._feed.read(self.position, end, helping)
+        for record in records:
+            if record.hashes:
+                self._put(record)
+        self.position = position
+        return position < end
+
+    def _put(self, record: Keyed) -> None:
+        hashes = record.hashes
+        if record.phy_offset == self._resumed_at:
+            hashes = hashes[self._already(record.phy_offset) :]
+        file = self._index_files[-1] if self._index_files else self._roll()
+        for hashed in hashes:
+            if file.is_full:
+                file = self._roll()
+            file.put(hashed, record.phy_offset, record.store_ms)
+        self.waiting += len(hashes)
+
+    def _already(self, phy_offset: int) -> int:
+        """How many of a record's entries another life has left."""
+        found = 0
+        for file in reversed(self._index_files):
+            opened = file.segment.wake()
+            for number in range(file.written - 1, 0, -1):
+                if file.read_entry(opened, number)[1] != phy_offset:
+                    return found
+                found += 1
+        return found
+
+    def _roll(self) -> IndexFile:
+        """Begin a file; its times and offsets begin where the last one ends."""
+        last = self._index_files[-1] if self._index_files else None
+        name = int(self._clock.local_stamp())
+        if last is not None:
+            name = max(name, last.name + 1)
+        head = Head(last.end_ms, last.end_ms, last.end_phy, last.end_phy, 0, 1) if last else None
+        file = IndexFile(self._row.segment(name), self._shape, head or Head(0, 0, 0, 0, 0, 1))
+        self._index_files.append(file)
+        return file
+
+    # ---- writing
+
+    @property
+    def is_full_of_news(self) -> bool:
+        """Whether so much waits in memory that it is to be written before its time."""
+        return self.waiting > self._write_at
+
+    def mark(self) -> Mark:
+        """How far the index has come now."""
+        last = self._index_files[-1] if self._index_files else None
+        if last is None:
+            return Mark(0, 1, self.position, 0)
+        return Mark(last.name, last.count, self.position, last.end_ms)
+
+    def cargos(self) -> Cargos:
+        """All that is to be written now; `flush` must follow."""
+        return [(file, cargo) for file in self._index_files if (cargo := file.cargo()) is not None]
+
+    async def flush(self, cargos: Cargos, worker: Worker) -> None:
+        """Write cargos and make them durable, in the worker. OSError: they wait again."""
+        is_done = False
+        try:
+            opened = pin_all([file.segment for file, _ in cargos])
+            await run(worker, lambda: self._write(cargos, opened), lambda: _unpin(cargos))
+            is_done = True
+        finally:
+            self._settle(cargos, is_done=is_done)
+
+    def take_back(self, cargos: Cargos) -> None:
+        """Cargos will not be written after all: they wait again."""
+        self._settle(cargos, is_done=False)
+
+    def is_ahead_of(self, saved: tuple[int, int, int] | None) -> bool:
+        """Whether more is indexed than a mark that was saved says."""
+        return self.is_enabled and (saved is None or self.position > saved[2])
+
+    def flush_now(self) -> None:
+        """Do as `flush`, here and now, with all there is."""
+        cargos = self.cargos()
+        is_done = False
+        try:
+            opened = pin_all([file.segment for file, _ in cargos])
+            try:
+                self._write(cargos, opened)
+            finally:
+                _unpin(cargos)
+            is_done = True
+        finally:
+            self._settle(cargos, is_done=is_done)
+
+    def _write(self, cargos: Cargos, opened: list[OpenFile]) -> None:
+        if any(not file.is_known for file, _ in cargos):
+            self._files.sync_dir(self._row.directory)
+            self._files.sync_dir(self._row.directory.parent)
+        for (_, cargo), file in zip(cargos, opened, strict=True):
+            cargo.write_entries(file)
+        for (_, cargo), file in zip(cargos, opened, strict=True):
+            cargo.write_slots(file)
+
+    def _settle(self, cargos: Cargos, *, is_done: bool) -> None:
+        for file, cargo in cargos:
+            if is_done:
+                file.landed(cargo)
+            else:
+                file.lost()
+        self.waiting = sum([file.waiting for file in self._index_files])
+
+    # ---- asking
+
+    async def find(
+        self, aside: Aside, topic: str, key: str, count: int, begin_ms: int, end_ms: int
+    ) -> list[int]:
+        """Where records lie whose key has this key's hash, newest first, at most `count`."""
+        hashed = index_entry.key_hash(topic, key)
+        found: list[int] = []
+        for file in self._index_files[::-1] if count > 0 else ():
+            if file.overlaps(begin_ms, end_ms):
+                await _Search(file, hashed, begin_ms, end_ms, count, found).run(aside)
+            if file.begin_ms < begin_ms or len(found) >= count:
+                break
+        return found
+
+    @property
+    def last_update(self) -> tuple[int, int]:
+        """Store time and place of the newest record that is indexed; zeros when none is."""
+        last = self._index_files[-1] if self._index_files else None
+        return (last.end_ms, last.end_phy) if last else (0, 0)
+
+    # ---- going
+
+    def expired(self, log_first: int) -> list[IndexFile]:
+        """The files that speak of nothing that is still in the log; never the newest."""
+        gone = []
+        for file in self._index_files[:-1]:
+            if file.end_phy >= log_first or file.waiting:
+                break
+            gone.append(file)
+        return gone
+
+    def forget(self, file: IndexFile) -> Path:
+        """Take a file out; what is left to do is to delete this path."""
+        self._index_files.remove(file)
+        return self._row.release(file.name)
+
+    def close(self) -> None:
+        """Close all files."""
+        self._row.close()
+
+
+def _warm(opened: OpenFile, length: int) -> None:
+    """In a thread: read the begin of a file into the system's cache."""
+    for at in range(0, length, _WARM_BYTES):
+        opened.fetch(at, min(_WARM_BYTES, length - at))
+
+
+def _unpin(cargos: Cargos) -> None:
+    for file, _ in cargos:
+        file.segment.unpin()
+
+
+class _Search:
+    """One walk along a chain of one file: first what is in memory, then what is in the file."""
+
+    def __init__(
+        self,
+        file: IndexFile,
+        hashed: int,
+        begin_ms: int,
+        end_ms: int,
+        count: int,
+        found: list[int],
+    ) -> None:
+        self._file, self._hashed, self._count, self._found = file, hashed, count, found
+        self._begin_ms, self._end_ms = begin_ms, end_ms
+        self._number = file.head_of(hashed)
+        self._steps = 0
+
+    async def run(self, aside: Aside) -> None:
+        """Collect the offsets that match."""
+        file = self._file
+        while self._number >= file.written and self._steps < _STEPS_MAX:
+            self._step(*file.entry(self._number))
+            if not self._steps % _STEPS_A_TURN:
+                await asyncio.sleep(0)
+        if self._number and file.segment.is_there:
+            opened = file.segment.pin()
+            await aside.run(lambda: self._walk(opened), file.segment.unpin)
+
+    def _walk(self, opened: OpenFile) -> None:
+        """In a thread: the part of the chain that is in the file."""
+        file = self._file
+        if self._number < 0:
+            self._number = file.read_slot(opened, self._hashed)
+        while self._number and self._steps < _STEPS_MAX:
+            self._step(*file.read_entry(opened, self._number))
+
+    def _step(self, hashed: int, phy_offset: int, seconds: int, before: int) -> None:
+        self._steps += 1
+        time_ms = self._file.begin_ms + seconds * 1000
+        is_wanted = hashed == self._hashed and self._begin_ms <= time_ms <= self._end_ms
+        if is_wanted and phy_offset not in self._found:
+            self._found.append(phy_offset)
+        is_over = len(self._found) >= self._count or time_ms < self._begin_ms
+        self._number = before if 0 < before < self._number and not is_over else 0

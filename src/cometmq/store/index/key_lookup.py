@@ -1,0 +1,134 @@
+"""Finding messages by their keys: asks the index, reads the records, and looks at them again.
+
+A hash can be another key's, so each record found is asked for its keys. Refuses to know requests.
+Java: DefaultMessageStore.queryMessage, which leaves the second look to its clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cometmq.errors import ProtocolError
+from cometmq.store.log.mapped_file_queue import NotInMemory
+from cometmq.store.results import Found
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
+from cometmq.wire.index_entry import tag_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.store.cold_reads import Aside
+    from cometmq.store.index.key_index import KeyIndex
+
+_CATCH_UP_MS = 1_000
+_PAUSE_S = 0.002
+_LOOK_S = 0.01
+_FAST_BYTES_A_S = 6 << 20
+"""What counts as fast: up to there indexing takes about a tenth of a core, 9 us a message."""
+
+
+class _Rush:
+    """Whether messages come fast now, looked at every `_LOOK_S`."""
+
+    __slots__ = ("_end", "_is_on", "_since")
+
+    def __init__(self) -> None:
+        self._end, self._since, self._is_on = -1, 0.0, False
+
+    def is_on(self, end: int, now: float) -> bool:
+        """`end` is that of the log, `now` in seconds."""
+        passed = now - self._since
+        if passed >= _LOOK_S:
+            self._is_on = 0 <= self._end < end - _FAST_BYTES_A_S * passed
+            self._end, self._since = end, now
+        return self._is_on
+
+
+class Lookup:
+    """Keeps the index up with the log and answers from it. Belongs to the store's loop."""
+
+    def __init__(
+        self,
+        index: KeyIndex,
+        aside: Aside,
+        shown_end: Callable[[], int],
+        record_at: Callable[[int], bytes | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`shown_end`: the byte after the newest record that readers may see."""
+        self._index, self._aside, self._record_at = index, aside, record_at
+        self._shown_end, self._now_ms = shown_end, now_ms
+        self._is_warm = False
+
+    @property
+    def behind_bytes(self) -> int:
+        """How much of the log readers may see and the index has not taken in yet."""
+        return max(0, self._shown_end() - self._index.position) if self._index.is_enabled else 0
+
+    async def keep_up(self) -> None:
+        """Index what readers may see, a helping each turn of the loop; one who calls is enough.
+
+        While messages come fast they go first, until the index is late.
+        """
+        index, more, rush = self._index, True, _Rush()
+        clock = asyncio.get_running_loop().time
+        if not self._is_warm:
+            self._is_warm = True
+            await index.warm(self._aside)
+        while more:
+            end = self._shown_end()
+            if rush.is_on(end, clock()) and not index.is_late(end):
+                await asyncio.sleep(_LOOK_S)
+                continue
+            try:
+                more = self._aside.at_once(lambda: index.advance(self._shown_end()))
+            except NotInMemory as missing:
+                await self._aside.fetch(missing)
+            await asyncio.sleep(0)
+
+    async def catch_up(self, within_ms: int = _CATCH_UP_MS) -> None:
+        """Wait until all that is visible now is indexed, or the time is over."""
+        end, until = self._shown_end(), self._now_ms() + within_ms
+        while self._index.is_enabled and self._index.position < end and self._now_ms() < until:
+            try:
+                is_going = self._aside.at_once(lambda: self._index.advance(end))
+            except NotInMemory as missing:
+                await self._aside.fetch(missing)
+            else:
+                await asyncio.sleep(0 if is_going else _PAUSE_S)
+
+    async def query(
+        self, topic: str, key: str, count: int, begin_ms: int, end_ms: int, *, is_tag: bool = False
+    ) -> Found:
+        """Records of a topic with this key (or tag), stored in this time, in the log's order.
+
+        The newest `count` of them; times count by the second. What was visible before the call is
+        found, unless a second is too short to index it.
+        """
+        await self.catch_up()
+        filed = tag_key(key) if is_tag else key
+        offsets = await self._index.find(self._aside, topic, filed, count, begin_ms, end_ms)
+        records = []
+        for offset in sorted(offsets):
+            record = await self._aside.ask(partial(self._record_at, offset))
+            if record is not None and _has_key(record, topic, key.encode(), is_tag=is_tag):
+                records.append(record)
+        return Found(records, *(self._index.last_update if offsets else (0, 0)))
+
+
+def _has_key(raw: bytes, topic: str, key: bytes, *, is_tag: bool) -> bool:
+    try:
+        record = stored.decode(raw)
+    except ProtocolError:
+        return False
+    if record.topic != topic:
+        return False
+    pairs = record.properties
+    if is_tag:
+        return properties.find(pairs, properties.TAGS_KEY) == key
+    if properties.find(pairs, properties.UNIQ_KEY_KEY) == key:
+        return True
+    return key in (properties.find(pairs, properties.KEYS_KEY) or b"").split(b" ")

@@ -1,0 +1,259 @@
+"""Hot. The log: every record of every topic, one after the other, in files of one size.
+
+A record gets its place at once and waits in memory for `write`, which hands all of them to the
+system in one call a file. A file ends with a blank, so a record is followed by at least 8 bytes.
+Invariants: first <= flushed <= written <= tail; bytes below `written` are in the files, below
+`flushed` they survive a power cut; a failed `write` leaves the log as if nothing had been placed.
+Java: CommitLog.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from cometmq.wire import log_record as stored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cometmq.store.log.mapped_file_queue import FileRow, Segment
+    from cometmq.store.results import Draft
+
+_encode = stored.encode
+_HEAD_BYTES = 56
+_PREFIX = Struct(">iI")
+_OFFSETS = Struct(">qqi")
+_TIME = Struct(">q")
+SMALL_BYTES = 1024
+SURE_BYTES_MIN = 64 * 1024 * 1024
+"""How much of what was written last is taken to be in memory without asking, at least."""
+_SPAN_BYTES = 65_536
+_MAGICS = (stored.MAGIC_V1, stored.MAGIC_V2)
+
+
+class CommitLog:
+    """The run of records. One loop owns it; only `Segment.pin`ned files are synced elsewhere."""
+
+    __slots__ = (
+        "_file_bytes",
+        "_life_start",
+        "_row",
+        "_sure_bytes",
+        "_sure_next",
+        "_torn",
+        "_with_crc",
+        "flushed",
+        "pending",
+        "room",
+        "store_host",
+        "tail",
+        "written",
+    )
+
+    def __init__(self, row: FileRow, store_host: bytes, ram_bytes: int, *, with_crc: bool) -> None:
+        self._row = row
+        self._sure_bytes = max(ram_bytes >> 5, SURE_BYTES_MIN)
+        self._file_bytes = row.file_bytes
+        self.store_host = store_host
+        self._with_crc = with_crc
+        self.pending: list[bytes] = []
+        self._torn = False
+        self.begin_at(row.first)
+
+    def begin_at(self, tail: int) -> None:
+        """Take `tail` as the end of what is in the files and durable."""
+        self.tail = self.written = self.flushed = tail
+        self._life_start = self._sure_next = tail
+        self.room = self._file_bytes - tail % self._file_bytes
+
+    @property
+    def row(self) -> FileRow:
+        """The files."""
+        return self._row
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are."""
+        return self._row.directory
+
+    @property
+    def first(self) -> int:
+        """The offset of the oldest byte still there."""
+        return self._row.first
+
+    def fits(self, size: int) -> bool:
+        """Whether so many bytes of records can lie in one file."""
+        return size + 8 <= self._file_bytes
+
+    def make_room(self, size: int) -> None:
+        """End the current file with a blank unless `size` bytes and a blank still fit."""
+        if self.room < size + 8:
+            self.pending.append(stored.BLANK.pack(self.room, stored.MAGIC_BLANK))
+            self.tail += self.room
+            self.room = self._file_bytes
+
+    def place(
+        self, draft: Draft, properties: bytes, sys_flag: int, queue_offset: int, now_ms: int
+    ) -> tuple[int, int]:
+        """Put a record at the tail, still in memory; its phy_offset and size come back.
+
+        Only after `make_room` for it.
+        """
+        phy_offset = self.tail
+        record = _encode(
+            draft.topic,
+            draft.queue_id,
+            draft.flag,
+            queue_offset,
+            phy_offset,
+            sys_flag,
+            draft.born_ms,
+            draft.born_host,
+            now_ms,
+            self.store_host,
+            draft.reconsume_times,
+            draft.prepared_offset,
+            draft.body,
+            properties,
+            self._with_crc,
+        )
+        self.pending.append(record)
+        size = len(record)
+        self.tail = phy_offset + size
+        self.room -= size
+        return phy_offset, size
+
+    def write(self) -> None:
+        """Hand everything placed to the system; OSError: nothing of it was kept."""
+        pending = self.pending
+        if not pending:
+            return
+        self.pending = []
+        start, end = self.written, self.tail
+        try:
+            if self._torn:
+                self._mend(start)
+            if start // self._file_bytes == (end - 1) // self._file_bytes:
+                self._row.write(start, b"".join(pending))
+            else:
+                self._write_over_files(pending)
+        except OSError:
+            self.tail = start
+            self.room = self._file_bytes - start % self._file_bytes
+            self._torn = True
+            self._mend(start)
+            raise
+        self.written = end
+        if end > self._sure_next:
+            self._sure_next = end + (self._sure_bytes >> 3)
+            self._row.sure_from = max(self._life_start, end - self._sure_bytes)
+
+    def _mend(self, start: int) -> None:
+        """Wipe out what a failed write left behind; tried again before the next write."""
+        self._row.cut(start)
+        self._torn = False
+
+    def _write_over_files(self, pending: list[bytes]) -> None:
+        """Write pieces that reach over a file's end: the blank is the last piece of each."""
+        at, first = self.written, 0
+        room = self._file_bytes - at % self._file_bytes
+        for index, piece in enumerate(pending):
+            if len(piece) == 8:
+                self._row.write(at, b"".join(pending[first : index + 1]))
+                at += room
+                first, room = index + 1, self._file_bytes
+        if first < len(pending):
+            self._row.write(at, b"".join(pending[first:]))
+
+    def read(self, at: int, length: int) -> bytes:
+        """Copy bytes of one file out."""
+        return self._row.read(at, length)
+
+    def read_runs(self, runs: list[tuple[int, int]]) -> bytes:
+        """Copy several stretches out, each given by its begin and end within one file."""
+        parts: list[bytes] = []
+        base = end = -1
+        if not self._row.open_files.may_wait and runs[0][0] < self._row.sure_from:
+            return b"".join([self._row.read(start, end - start) for start, end in runs])
+        for run_start, run_end in runs:
+            if not base <= run_start < end:
+                base = self._row.base_of(run_start)
+                if (segment := self._row.segments.get(base)) is None:
+                    continue
+                end = base + self._file_bytes
+                read = segment.wake().read
+            parts.append(read(run_start - base, run_end - run_start))
+        return b"".join(parts)
+
+    def properties_at(self, phy_offset: int, size: int) -> bytes:
+        """The raw properties of the record of this size, its body left where it is.
+
+        A record of up to `SMALL_BYTES` is copied whole, which is one read instead of two.
+        """
+        read = self._row.read
+        head = read(phy_offset, size if size <= SMALL_BYTES else stored.HEAD_BYTES_MAX)
+        magic, body_end = stored.body_end(head)
+        if not 0 < body_end < size:
+            return b""
+        if size <= SMALL_BYTES:
+            return stored.properties_after(magic, head, body_end)
+        return stored.properties_after(magic, read(phy_offset + body_end, size - body_end), 0)
+
+    def gather(self, places: Sequence[int], sizes: Sequence[int], total: int) -> bytes | None:
+        """Copy records out, side by side, in the order of their places; None: not in one file."""
+        first, end = places[0], places[-1] + sizes[-1]
+        base = self._row.base_of(first)
+        segment = self._row.segments.get(base)
+        if segment is None or end > base + self._file_bytes:
+            return None
+        if first < self._row.sure_from and not self._row.open_files.may_wait:
+            return self._gather_now(places, sizes, end, total)
+        if end - first == total:
+            return segment.wake().read(first - base, total)
+        return segment.wake().gather(base, places, sizes)
+
+    def _gather_now(
+        self, places: Sequence[int], sizes: Sequence[int], end: int, total: int
+    ) -> bytes | None:
+        """Do as `gather` with what may not be in memory: in one read, unless it lies far apart."""
+        first = places[0]
+        if end - first > 4 * total + _SPAN_BYTES:
+            return None
+        raw = self._row.read(first, end - first)
+        if end - first == total:
+            return raw
+        pairs = zip(places, sizes, strict=True)
+        return b"".join([raw[at - first : at - first + size] for at, size in pairs])
+
+    def record_at(self, phy_offset: int) -> bytes | None:
+        """The record that begins there; None when none does."""
+        size = self.size_at(phy_offset)
+        return self._row.read(phy_offset, size) if size else None
+
+    def size_at(self, phy_offset: int) -> int:
+        """The size of the record that begins there; 0 when none does."""
+        if not self._row.first <= phy_offset < self.written:
+            return 0
+        head = self._row.read(phy_offset, _HEAD_BYTES)
+        if len(head) < _HEAD_BYTES:
+            return 0
+        size, magic = _PREFIX.unpack_from(head)
+        if magic not in _MAGICS or size < stored.FIXED_BYTES:
+            return 0
+        if _OFFSETS.unpack_from(head, 20)[1] != phy_offset or phy_offset + size > self.written:
+            return 0
+        return int(size)
+
+    def store_time(self, phy_offset: int) -> int:
+        """When the record that begins there was stored, ms; -1 when none does."""
+        if not self.size_at(phy_offset):
+            return -1
+        head = self._row.read(phy_offset, 76)
+        is_v6 = _OFFSETS.unpack_from(head, 20)[2] & 0x10
+        return int(_TIME.unpack_from(head, 68 if is_v6 else 56)[0])
+
+    def segments(self, start: int, end: int) -> list[Segment]:
+        """The files that hold bytes of [start, end)."""
+        return self._row.between(start, end)

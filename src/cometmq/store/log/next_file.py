@@ -1,0 +1,62 @@
+"""The log's next file, made in a worker while the current one still has room.
+
+To make a file takes two syncs, milliseconds on a quiet disk and a tenth of a second on a busy one,
+which the loop would wait for. Owns when it is made and that it goes again at a stop; refuses to
+know records. Invariants: at most one file is ahead, empty; the log never waits for it, since what
+is not ready when it is needed is made by the log itself; recovery deletes what lies behind the end.
+Java: AllocateMappedFileService.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from cometmq.store.queues.consume_queues import run
+
+if TYPE_CHECKING:
+    from cometmq.runtime.ports import OpenFile, Worker
+    from cometmq.store.log.commit_log import CommitLog
+
+log = logging.getLogger(__name__)
+
+
+class NextFile:
+    """Makes the next file of one log. Belongs to the store's loop."""
+
+    def __init__(self, commit_log: CommitLog, worker: Worker) -> None:
+        self._log, self._row, self._worker = commit_log, commit_log.row, worker
+        self._asked = -1
+
+    def make_if_due(self) -> None:
+        """Have the next file made once half of the current one is written; once for each."""
+        row = self._row
+        base = row.base_of(self._log.written) + row.file_bytes
+        if base == self._asked or base - self._log.written > row.file_bytes // 2:
+            return
+        self._asked = row.spare_base = base
+        made: list[OpenFile] = []
+
+        def make() -> None:
+            made.append(row.files.open(row.path_of(base), row.file_bytes, mapped=row.mapped))
+            made[0].sync()
+            row.files.sync_dir(row.directory)
+
+        def keep(problem: OSError | None) -> None:
+            if problem is not None:
+                log.info("%s could not be made ahead: %s", row.path_of(base), problem)
+            if problem is None and row.spare_base == base:
+                row.spare = made[0]
+            else:
+                for file in made:
+                    file.close()
+
+        self._worker.submit(make, keep)
+
+    async def drop(self) -> None:
+        """Delete what was made and is not needed: a store that is stopped ends with its log."""
+        await run(self._worker, lambda: None)  # what is being made is there by then
+        try:
+            self._row.drop_spare()
+        except OSError as problem:
+            log.info("the empty file after the log stays until the next start: %s", problem)

@@ -1,0 +1,268 @@
+"""Hot. What all messages of one topic and one sender share on their way into the log.
+
+Worked out once, so that a message costs one pack, one join and two checksums. Invariant: a record
+made here is the one that `wire.stored.encode` makes of the same values, and its place the one that
+`MessageStore.put` would have given it.
+Java: none; MessageExtEncoder keeps nothing between messages.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import add
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cometmq.store.log.commit_log import CommitLog
+    from cometmq.store.log.log_flush import Entry
+    from cometmq.store.queues.consume_queue import ConsumeQueue
+
+Place = tuple[int, int, int]
+"""phy_offset, queue_offset and size of what was put."""
+
+
+class Places(NamedTuple):
+    """Where several messages were put, and how many bytes they take in all."""
+
+    phy_offsets: list[int]
+    queue_offsets: list[int]
+    size: int
+
+
+_length = Struct(">h").pack
+_MASK = stored.CRC_MASK
+_SUM = b"\x02%010d" + stored.CRC_MARK[::-1]
+"""The checksum's property backwards, as its digits stand: measured, 0.03 us less."""
+
+
+class Turn:
+    """What one turn of the loop has put: its time, 0 before the first put, and its entries.
+
+    `begun_s`: when it began by the loop's own clock, seconds.
+    """
+
+    __slots__ = ("begin", "begun_s", "now_ms", "placed")
+
+    def __init__(self, begin: Callable[[], int]) -> None:
+        self.begin, self.now_ms, self.begun_s = begin, 0, 0.0
+        self.placed: list[Entry] = []
+
+
+class Lane:
+    """The constant part of records of one topic, one pair of addresses and one set of flags.
+
+    Valid until the topic is deleted or the store's address changes; its keeper drops it then.
+    """
+
+    __slots__ = (
+        "_behind",
+        "_born_host",
+        "_fixed_bytes",
+        "_flag",
+        "_log",
+        "_magic",
+        "_of",
+        "_pack",
+        "_pack_front",
+        "_properties_max",
+        "_queues",
+        "_reconsume_times",
+        "_size_max",
+        "_store_host",
+        "_sum_bytes",
+        "_sys_flag",
+        "_topic",
+        "_topic_part",
+        "_turn",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        of: Callable[[str, int], ConsumeQueue],
+        queue_count: int,
+        log: CommitLog,
+        turn: Turn,
+        *,
+        flag: int,
+        sys_flag: int,
+        born_host: bytes,
+        reconsume_times: int,
+        size_max: int,
+        with_crc: bool,
+    ) -> None:
+        self._queues: list[ConsumeQueue | None] = [None] * queue_count
+        self._of, self._topic = of, topic
+        self._log, self._turn = log, turn
+        self._magic, self._topic_part = stored.topic_part(topic)
+        self._pack: Callable[..., bytes] = stored.head_of(sys_flag).pack
+        behind = stored.behind_front(sys_flag)
+        self._behind: Callable[..., bytes] = behind.pack
+        self._pack_front: Callable[..., bytes] = Struct(f"{stored.FRONT.format}{behind.size}s").pack
+        self._flag, self._sys_flag, self._reconsume_times = flag, sys_flag, reconsume_times
+        self._born_host, self._store_host = born_host, log.store_host
+        self._sum_bytes = stored.CRC_BYTES if with_crc else 0
+        self._fixed_bytes = stored.size_of(topic, b"", b"", sys_flag, with_crc)
+        self._properties_max = properties.BYTES_MAX - (self._sum_bytes and self._sum_bytes + 1)
+        self._size_max = size_max
+
+    def _open(self, queue_id: int) -> ConsumeQueue:
+        """The queue, made with its first message."""
+        queue = self._queues[queue_id] = self._of(self._topic, queue_id)
+        return queue
+
+    def put(self, queue_id: int, born_ms: int, body: bytes, raw: bytes, code: int) -> Place | None:
+        """Put a message; (phy_offset, queue_offset, size), or None where `MessageStore.put` must.
+
+        `raw` ends with a separator, holds no checksum and stands for a message that consumers see;
+        `code` is its tags code. None: nothing was kept.
+        """
+        turn, log = self._turn, self._log
+        now = turn.now_ms or turn.begin()
+        body_bytes, raw_bytes = len(body), len(raw)
+        size = self._fixed_bytes + body_bytes + raw_bytes
+        if not now or raw_bytes > self._properties_max or size > self._size_max:
+            return None
+        if log.room < size + 8:
+            log.make_room(size)
+        queue = self._queues[queue_id] or self._open(queue_id)
+        queue_offset, phy_offset = queue.next_offset, log.tail
+        record = b"".join(
+            (
+                self._pack(
+                    size,
+                    self._magic,
+                    crc32(body) & _MASK,
+                    queue_id,
+                    self._flag,
+                    queue_offset,
+                    phy_offset,
+                    self._sys_flag,
+                    born_ms,
+                    self._born_host,
+                    now,
+                    self._store_host,
+                    self._reconsume_times,
+                    0,
+                    body_bytes,
+                ),
+                body,
+                self._topic_part,
+                _length(raw_bytes + self._sum_bytes),
+                raw,
+            )
+        )
+        pending = log.pending
+        pending.append(record)
+        if self._sum_bytes:
+            pending.append((_SUM % (crc32(record) & _MASK))[::-1])
+        log.tail = phy_offset + size
+        log.room -= size
+        queue.next_offset = queue_offset + 1
+        turn.placed.append((queue, phy_offset, size, code))
+        return phy_offset, queue_offset, size
+
+    def put_run(
+        self,
+        queue_ids: list[int],
+        born: list[int],
+        bodies: Sequence[bytes],
+        raws: list[bytes],
+        code: int,
+    ) -> Places:
+        """Do as `put` with one message after the other, which share size and code of properties.
+
+        Ends where one would have to go another way: fewer places than messages come back then.
+        Measured: 1.2 us a message instead of 1.55.
+        """
+        turn, log = self._turn, self._log
+        now, raw_bytes = turn.now_ms or turn.begin(), len(raws[0])
+        if not now or raw_bytes > self._properties_max:
+            return Places([], [], 0)
+        middle = self._topic_part + _length(raw_bytes + self._sum_bytes)
+        size_before, size_max = self._fixed_bytes + raw_bytes, self._size_max
+        pack, magic, flag, queues = self._pack_front, self._magic, self._flag, self._queues
+        phy_offset, room, entries = log.tail, log.room, turn.placed
+        behind, behind_of = b"", (-1, -1)
+        records, sums, phy_offsets, queue_offsets = [], [], [], []
+        for queue_id, born_ms, body, raw in zip(queue_ids, born, bodies, raws, strict=True):
+            body_bytes = len(body)
+            size = size_before + body_bytes
+            if room < size + 8 or size > size_max:
+                break
+            if behind_of != (born_ms, body_bytes):
+                behind, behind_of = self._behind_of(born_ms, now, body_bytes), (born_ms, body_bytes)
+            queue = queues[queue_id] or self._open(queue_id)
+            queue_offset = queue.next_offset
+            queue.next_offset = queue_offset + 1
+            body_sum = crc32(body) & _MASK
+            front = pack(size, magic, body_sum, queue_id, flag, queue_offset, phy_offset, behind)
+            record = b"".join((front, body, middle, raw))
+            records.append(record)
+            sums.append(crc32(record) & _MASK)
+            entries.append((queue, phy_offset, size, code))
+            phy_offsets.append(phy_offset)
+            queue_offsets.append(queue_offset)
+            phy_offset += size
+            room -= size
+        log.pending += self._with_sums(records, sums)
+        total, log.tail, log.room = phy_offset - log.tail, phy_offset, room
+        return Places(phy_offsets, queue_offsets, total)
+
+    def put_batch(
+        self,
+        queue_id: int,
+        born_ms: int,
+        bodies: Sequence[bytes],
+        raws: list[bytes],
+        codes: Sequence[int],
+    ) -> Places | None:
+        """Put messages of one queue side by side in one file: all of them or none.
+
+        `raws` hold no checksum and stand for messages that consumers see; `codes` are their tags
+        codes. None where `MessageStore.put_batch` must do it or say why not: nothing was kept.
+        """
+        if self._sum_bytes:
+            raws = [raw + b"\x02" if raw and raw[-1] != 2 else raw for raw in raws]
+        turn, log, sizes = self._turn, self._log, list(map(len, raws))
+        total = self._fixed_bytes * len(bodies) + sum(sizes) + sum(map(len, bodies))
+        largest = self._fixed_bytes + max(sizes) + max(map(len, bodies))
+        if max(sizes) > self._properties_max or largest > self._size_max or not log.fits(total):
+            return None
+        if not (turn.now_ms or turn.begin()):
+            return None
+        log.make_room(total)
+        at, puts = 0, Places([], [], 0)
+        for _, alike in groupby(zip(sizes, codes, strict=True)):
+            end = at + len(list(alike))
+            ids, born = [queue_id] * (end - at), [born_ms] * (end - at)
+            put = self.put_run(ids, born, bodies[at:end], raws[at:end], codes[at])
+            puts = Places(*map(add, puts, put))
+            at = end
+        return puts
+
+    def _behind_of(self, born_ms: int, now_ms: int, body_bytes: int) -> bytes:
+        """The fields of a record's head that like messages of a moment share."""
+        return self._behind(
+            *(self._sys_flag, born_ms, self._born_host, now_ms, self._store_host),
+            *(self._reconsume_times, 0, body_bytes),
+        )
+
+    def _with_sums(self, records: list[bytes], sums: list[int]) -> list[bytes]:
+        """Each record followed by its checksum, all written backwards by one `%`."""
+        if not self._sum_bytes:
+            return records
+        count, width = len(records), self._sum_bytes
+        sums.reverse()
+        text = (_SUM * count % tuple(sums))[::-1]
+        pieces = [b""] * (2 * count)
+        pieces[::2] = records
+        pieces[1::2] = [text[at : at + width] for at in range(0, count * width, width)]
+        return pieces

@@ -1,0 +1,122 @@
+"""Deleting what is old: whole files of the log, then queue and index files that spoke of them.
+
+A file goes when it was last written longer ago than fileReservedTime and it is the hour for it or
+the disk is filling up; when the disk is nearly full, age does not count. Never the newest file, nor
+one that is not durable yet. Files are counted out on the loop and deleted in a worker, the oldest
+first and each for good before the next, so a crash leaves no gap.
+Java: CleanCommitLogService, CleanConsumeQueueService.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cometmq.store.queues.consume_queues import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.runtime.ports import Clock, Worker
+    from cometmq.settings.store import StoreSettings
+    from cometmq.store.cold_reads import Aside
+    from cometmq.store.index.key_index import KeyIndex
+    from cometmq.store.log.commit_log import CommitLog
+    from cometmq.store.log.mapped_file_queue import FileRow
+    from cometmq.store.queues.consume_queues import Queues
+
+log = logging.getLogger(__name__)
+_HOUR_MS = 3_600_000
+_SLICE = 256
+"""Queues looked at between two turns of the loop."""
+
+
+class Retention:
+    """Decides what is old and deletes it. Belongs to the store's loop."""
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        clock: Clock,
+        row: FileRow,
+        commit_log: CommitLog,
+        queues: Queues,
+        index: KeyIndex,
+        aside: Aside,
+        worker: Worker,
+    ) -> None:
+        """`row`: the files of `commit_log`."""
+        self._index, self._aside, self._worker = index, aside, worker
+        self._settings, self._clock, self._files = settings, clock, row.files
+        self._row, self._log, self._queues = row, commit_log, queues
+        self._first = row.first
+        self.is_disk_full = False
+        """Whether the disk is used beyond diskSpaceWarningLevelRatio: sends are refused."""
+
+    def adjust(self, settings: StoreSettings) -> None:
+        """Work with these ages and shares from now on."""
+        self._settings = settings
+
+    async def clean(self, *, any_hour: bool = False) -> None:
+        """One round: measure the disk, delete what may go, let the queues follow."""
+        used = self._used_percent()
+        settings = self._settings
+        was_full, self.is_disk_full = self.is_disk_full, used > settings.disk_full_percent
+        if self.is_disk_full != was_full:
+            log.warning("the disk is used to %d %%: %s", used, _word(is_full=self.is_disk_full))
+        at_once = settings.clean_forcibly and used > settings.disk_clean_percent
+        is_hour = any_hour or self._clock.local_hour() in settings.delete_hours
+        if at_once or is_hour or used > settings.disk_used_percent_max:
+            await self._delete(self._old_files(at_once=at_once))
+        if self._row.first != self._first:
+            self._first = self._row.first
+            await self._follow(self._first)
+
+    def _used_percent(self) -> int:
+        space = self._files.space(self._row.directory.parent)
+        return -(-100 * space.used // max(space.total, 1))
+
+    def _old_files(self, *, at_once: bool) -> list[Path]:
+        """Count out the files of the log that may go; their paths, the oldest first."""
+        before = self._clock.now_ms() - self._settings.file_reserved_hours * _HOUR_MS
+        gone = []
+        for base in self._row.bases[:-1][: self._settings.delete_file_batch_max]:
+            if base + self._row.file_bytes > self._log.flushed:
+                break  # senders still wait for it, and the worker may be flushing it
+            path = self._row.path_of(base)
+            stat = self._files.stat(path)
+            if not at_once and stat is not None and stat.modified_ms > before:
+                break
+            log.info("deleting %s: it is older than need be", path)
+            gone.append(self._row.release(base))
+        return gone
+
+    async def _follow(self, log_first: int) -> None:
+        """Delete the files of queues and index that speak of nothing that is still there."""
+        for number, queue in enumerate(self._queues):
+            if len(queue.row.bases) > 1:
+                bases = await self._aside.ask(partial(self._queues.expired, queue, log_first))
+                alive = [base for base in bases if base in queue.row.segments]
+                await self._delete([self._queues.release(queue, base) for base in alive])
+            elif number % _SLICE == 0:
+                await asyncio.sleep(0)
+        expired = self._index.expired(log_first)
+        await self._delete([self._index.forget(file) for file in expired])
+
+    async def _delete(self, paths: list[Path]) -> None:
+        """Delete files in the worker, each for good before the next one."""
+        if not paths:
+            return
+
+        def job() -> None:
+            for path in paths:
+                self._files.delete(path)
+                self._files.sync_dir(path.parent)
+
+        await run(self._worker, job)
+
+
+def _word(*, is_full: bool) -> str:
+    return "sends are refused" if is_full else "sends are taken again"

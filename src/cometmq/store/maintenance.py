@@ -1,0 +1,203 @@
+"""What a store does beside puts and gets: flush, write queue entries, vouch for them, clean up.
+
+Holds no messages. A turn that fails for want of room is told once, and puts are refused until one
+succeeds. Invariant: the checkpoint names an offset only after every record below it is durable and
+has a durable queue entry. Java: FlushConsumeQueueService, StoreCheckpoint, CleanCommitLogService.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from cometmq.runtime.background import Background
+from cometmq.store.log.next_file import NextFile
+from cometmq.store.queues.consume_queues import run
+from cometmq.store.queues.deleted_topics import Deletion
+from cometmq.store.recovery.recovery import NOTHING, Last
+from cometmq.store.results import PutStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from cometmq.runtime.ports import Clock, Worker
+    from cometmq.settings.store import StoreSettings
+    from cometmq.store.index.key_index import KeyIndex, Mark
+    from cometmq.store.log.commit_log import CommitLog
+    from cometmq.store.log.log_flush import LogFlush
+    from cometmq.store.log.retention import Retention
+    from cometmq.store.queues.consume_queues import Queues
+    from cometmq.store.recovery.checkpoint import Checkpoint
+
+log = logging.getLogger(__name__)
+_PAGE = 4096
+_INDEX_S = 0.05
+_NEXT_FILE_S = 0.25
+
+
+class Upkeep:
+    """The background work of one store. Belongs to the store's loop."""
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        clock: Clock,
+        commit_log: CommitLog,
+        queues: Queues,
+        checkpoint: Checkpoint,
+        flush: LogFlush,
+        retention: Retention,
+        index: KeyIndex,
+        worker: Worker,
+    ) -> None:
+        self._settings, self._clock, self._index = settings, clock, index
+        self._log, self._queues, self._checkpoint = commit_log, queues, checkpoint
+        self._flush, self._retention, self._worker = flush, retention, worker
+        self._background = Background("store")
+        self.next_file = NextFile(commit_log, worker)
+        """Makes the log's next file before it is needed."""
+        self._flush_due_ms = self._vouch_due_ms = 0
+        self._deletions = self._vouched_deletions = 0
+        self._promised: Counter[str] = Counter()
+        self.shown: Last = NOTHING
+        """The newest record that readers may see."""
+        self.is_full = False
+        """Whether queue entries could not be written; they wait in memory."""
+
+    def start(self, keep_up: Callable[[], Awaitable[None]]) -> None:
+        """Begin the periodic work on the running loop; `keep_up` fills the key index."""
+        settings, every = self._settings, self._background.every
+        if not settings.is_sync_flush:
+            every(settings.flush_interval_ms / 1000, self.flush_if_due, name="flush")
+        every(settings.flush_interval_consume_queue_ms / 1000, self.write_queues, name="queues")
+        every(_NEXT_FILE_S, self.next_file.make_if_due, name="next log file")
+        every(settings.clean_interval_ms / 1000, self.clean, name="clean")
+        if settings.message_index_enable:
+            every(_INDEX_S, keep_up, name="key index")
+
+    async def stop(self) -> None:
+        """End the periodic work."""
+        await self._background.stop()
+        await self.next_file.drop()
+
+    def flush_if_due(self) -> None:
+        """Start a flush of the log when enough was written, or long ago."""
+        written, now = self._log.written - self._log.flushed, self._clock.now_ms()
+        is_due = now >= self._flush_due_ms
+        if written >= self._settings.flush_least_pages * _PAGE or (written and is_due):
+            self._flush.join([], [], self.shown.store_ms)
+            self._flush_due_ms = now + self._settings.flush_thorough_interval_ms
+
+    async def write_queues(self) -> None:
+        """Write waiting queue entries; now and then make them durable and say so."""
+        try:
+            if self._queues.has_unwritten:
+                await self._queues.spill()
+            if self.is_full:
+                log.warning("queue entries are written again")
+            self.is_full = False
+            await self._write_deletions()
+            now = self._clock.now_ms()
+            if now >= self._vouch_due_ms or self._index.is_full_of_news:
+                self._vouch_due_ms = now + self._settings.flush_consume_queue_thorough_interval_ms
+                await self.vouch()
+        except OSError as problem:
+            if not self.is_full:
+                log.warning("queue entries cannot be written, sends are refused: %s", problem)
+            self.is_full = True
+
+    async def _write_deletions(self) -> None:
+        deletions = self._queues.deletions
+        if deletions.is_stale:
+            deletions.is_stale = False  # before: it may go stale again while this is written
+            is_on = False
+            try:
+                await run(self._worker, deletions.writing())
+                is_on = True
+            finally:
+                deletions.is_stale = deletions.is_stale or not is_on
+
+    def deletion_of(self, topic: str) -> Deletion:
+        """What recovery must know of a topic that is deleted now."""
+        return Deletion(self._log.tail, self._promised[topic], self._checkpoint.dispatched)
+
+    def vouch_soon(self) -> None:
+        """Move the checkpoint at the next turn: queues were deleted."""
+        self._vouch_due_ms = 0
+        self._deletions += 1
+
+    async def vouch(self) -> None:
+        """Make all that readers see now durable, entries included, and move the checkpoint."""
+        shown, entries = self.shown, self._queues.entries()
+        deletions, checkpoint = self._deletions, self._checkpoint
+        is_news = (
+            shown.end > checkpoint.dispatched
+            or deletions > self._vouched_deletions
+            or self._index.is_ahead_of(checkpoint.index_mark)
+        )
+        if shown is NOTHING or not is_news:
+            return
+        self._index.is_paused = True  # what is indexed by now will be written, after the log
+        try:
+            if not await self._is_flushed(shown):
+                return
+            mark, cargos = self._index.mark(), self._index.cargos()
+        finally:
+            self._index.is_paused = False
+        is_on = False
+        try:
+            await self._queues.spill()
+            await self._queues.flush(self._worker)
+            is_on = True
+        finally:
+            if not is_on:
+                self._index.take_back(cargos)
+        await self._index.flush(cargos, self._worker)
+        if deletions != self._deletions:
+            return  # queues were deleted meanwhile: what was counted is no longer so
+        self._promise(shown, entries, mark)
+        await run(self._worker, checkpoint.save)
+        self._vouched_deletions = deletions
+
+    def vouch_now(self) -> None:
+        """Write and flush the queues and move the checkpoint here and now; the log is flushed."""
+        if self._queues.deletions.is_stale:  # else a topic that was to stay goes at the next start
+            self._queues.deletions.writing()()
+            self._queues.deletions.is_stale = False
+        self._queues.spill_all()
+        self._queues.flush_all()
+        self._index.flush_now()
+        if self.shown is not NOTHING:
+            self._promise(self.shown, self._queues.entries(), self._index.mark())
+        self._checkpoint.save()
+
+    def _promise(self, shown: Last, entries: Counter[str], mark: Mark) -> None:
+        checkpoint = self._checkpoint
+        self._promised, checkpoint.entries = entries, entries.total()
+        checkpoint.dispatched, checkpoint.newest = shown.end, shown.phy_offset
+        checkpoint.log_ms = checkpoint.queues_ms = shown.store_ms
+        if self._index.is_enabled:
+            checkpoint.index_mark = mark.name, mark.number, mark.position
+            checkpoint.index_ms = mark.end_ms
+
+    async def clean(self) -> None:
+        """Delete what is older than it need be."""
+        try:
+            await self._retention.clean()
+        except OSError as problem:
+            log.warning("old files cannot be deleted: %s", problem)
+
+    async def _is_flushed(self, shown: Last) -> bool:
+        """Wait until the log is durable up to here; False when it did not get there in time."""
+        if self._log.flushed >= shown.end:
+            return True
+        answer: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
+
+        def done(status: PutStatus) -> None:
+            if not answer.done():
+                answer.set_result(status)
+
+        self._flush.join([], [done], shown.store_ms)
+        return await answer is PutStatus.PUT_OK

@@ -1,0 +1,87 @@
+"""Topics that were deleted: how far into the log their messages no longer count.
+
+The log keeps the records of a deleted topic until their files go, so whatever reads it again must
+know. Kept in config/deletedTopics.json, written before a queue is removed. A deletion that is only
+begun is marked so until all of the topic is gone, elsewhere too; after a crash it is carried out.
+Ours alone.
+Invariant: a record of a topic that lies below its mark is in no queue again, whatever crashes.
+Java: none; there a crash can bring a deleted topic's queues back.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.store.json_file import JsonFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cometmq.runtime.ports import Files
+
+log = logging.getLogger(__name__)
+
+
+class Deletion(NamedTuple):
+    """One topic: records below `end` are gone. The checkpoint of `dispatched` counts `entries`."""
+
+    end: int
+    entries: int
+    dispatched: int
+    is_begun: int = 0
+    """1 while the topic may still be known elsewhere."""
+
+
+class Deletions:
+    """The marks of one store."""
+
+    def __init__(self, files: Files, config: Path) -> None:
+        self._file = JsonFile(config / "deletedTopics.json", files)
+        self._marks: dict[str, Deletion] = {}
+        self.is_stale = False
+        """Whether the file lacks what a disk in trouble refused; to be written again."""
+
+    def load(self, log_first: int) -> None:
+        """Read the marks that still matter; StoreCorrupt when the file cannot be read."""
+        found = self._file.load()
+        table = found.get("deletedTopics") if isinstance(found, dict) else None
+        for topic, fields in (table or {}).items():
+            mark = Deletion(*(int(fields.get(name) or 0) for name in Deletion._fields))
+            if mark.end > log_first or mark.is_begun:
+                self._marks[topic] = mark
+
+    def begun(self) -> list[str]:
+        """The topics whose deletion a crash cut short, once the marks are loaded."""
+        return [topic for topic, mark in self._marks.items() if mark.is_begun]
+
+    def set(self, topic: str, mark: Deletion | None) -> None:
+        """Keep a mark in memory, or forget it; it is for the caller to write."""
+        self._marks.pop(topic, None)
+        if mark is not None:
+            self._marks[topic] = mark
+
+    def note(self, topic: str, mark: Deletion) -> None:
+        """Keep a mark, durably unless the disk refuses: then a crash may bring the topic back."""
+        self.set(topic, mark)
+        try:
+            self.writing()()
+        except OSError as problem:
+            self.is_stale = True
+            log.warning("the deletion of %s is not kept over a crash: %s", topic, problem)
+
+    def writing(self) -> Callable[[], None]:
+        """What writes the marks as they are now; in any thread, one after the other."""
+        table = {name: each._asdict() for name, each in self._marks.items()}
+        return partial(self._file.save, {"deletedTopics": table})
+
+    def end_of(self, topic: str) -> int:
+        """Records of the topic below this byte are gone."""
+        mark = self._marks.get(topic)
+        return mark.end if mark else 0
+
+    def uncounted(self, dispatched: int) -> int:
+        """Entries that this checkpoint counts and that have been deleted since."""
+        return sum([m.entries for m in self._marks.values() if m.dispatched == dispatched])

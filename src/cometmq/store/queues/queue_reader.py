@@ -1,0 +1,160 @@
+"""Hot. What one pull gets: entries looked at, records copied out of the log, where to go on.
+
+Neighbours in the log are copied as one run. Limits follow RocketMQ: old messages come in smaller
+helpings than fresh ones, the first message comes whatever its size.
+Refuses to know requests and sessions. Java: DefaultMessageStore.getMessage.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from cometmq.store.log.mapped_file_queue import NotInMemory
+from cometmq.store.results import GetStatus, Got
+from cometmq.wire.queue_entry import ENTRY, FILLER_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.settings.store import StoreSettings
+    from cometmq.store.log.commit_log import CommitLog
+    from cometmq.store.queues.consume_queue import ConsumeQueue
+    from cometmq.store.results import Judge
+
+_entries = ENTRY.iter_unpack
+
+
+@lru_cache(maxsize=256)
+def _flat(count: int) -> Struct:
+    return Struct(">" + "qi8x" * count)
+
+
+class Fetch:
+    """Reads queues for pulls. Belongs to the store's loop."""
+
+    def __init__(self, log: CommitLog, settings: StoreSettings, ram_bytes: int) -> None:
+        self._log = log
+        self._fresh_bytes = ram_bytes * settings.memory_percent // 100
+        self.adjust(settings)
+
+    def adjust(self, settings: StoreSettings) -> None:
+        """Work with these limits from now on."""
+        self._scan_max = settings.filter_scan_bytes_max // ENTRY.size
+        self._fresh = (settings.transfer_count_in_memory_max, settings.transfer_bytes_in_memory_max)
+        self._old = (settings.transfer_count_on_disk_max, settings.transfer_bytes_on_disk_max)
+
+    def get(
+        self,
+        queue: ConsumeQueue | None,
+        queue_offset: int,
+        max_count: int,
+        max_bytes: int,
+        match: Callable[[int], bool] | None,
+        judge: Judge | None = None,
+    ) -> Got:
+        """Messages from `queue_offset` on that are wanted; see `MessageStore.get`."""
+        if queue is None or queue.max_offset == 0:
+            return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, b"", 0)
+        low, high = queue.min_offset(self._log.first), queue.max_offset
+        if low <= queue_offset < high:
+            if match is None and judge is None:
+                got = self._all(queue, queue_offset, max_count, max_bytes, low)
+                if got is not None:
+                    return got
+            return self._scan(queue, queue_offset, max_count, max_bytes, match, judge, low)
+        if queue_offset < low:
+            return Got(GetStatus.OFFSET_TOO_SMALL, low, low, high, b"", 0)
+        if queue_offset == high:
+            return Got(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high, b"", 0)
+        return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high, b"", 0)
+
+    def _all(
+        self, queue: ConsumeQueue, queue_offset: int, max_count: int, max_bytes: int, low: int
+    ) -> Got | None:
+        """Fresh records as they come, where there is nothing to choose: 14 us less for 32."""
+        raw = queue.read(queue_offset, max(min(max_count, self._fresh[0]), 1))
+        if not raw:
+            return None
+        count = len(raw) // ENTRY.size
+        flat = _flat(count).unpack(raw)
+        places, sizes = flat[::2], flat[1::2]
+        total, log = sum(sizes), self._log
+        is_old = places[0] < log.first or places[0] < log.written - self._fresh_bytes
+        if is_old or total > min(max_bytes, self._fresh[1]) or min(sizes) <= 0:
+            return None  # fillers are longer than any answer
+        body = log.gather(places, sizes, total)
+        if body is None:
+            return None
+        return Got(GetStatus.FOUND, queue_offset + count, low, queue.max_offset, body, count)
+
+    def _asked(self, judge: Judge, phy_offset: int, size: int, scanned: int) -> bool | None:
+        """Whether the judge wants a record; None when the scan may end before it, and does."""
+        try:
+            return judge.accepts(self._log.properties_at(phy_offset, size))
+        except NotInMemory:
+            if judge.may_stop and scanned:
+                return None
+            raise
+
+    def _scan(  # noqa: C901 - one pass over the entries; calls would cost more than it does
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        max_count: int,
+        max_bytes: int,
+        match: Callable[[int], bool] | None,
+        judge: Judge | None,
+        low: int,
+    ) -> Got:
+        log, first, high = self._log, self._log.first, queue.max_offset
+        count_max, bytes_max = min(max_count, self._fresh[0]), min(max_bytes, self._fresh[1])
+        old_count_max, old_bytes_max = min(max_count, self._old[0]), min(max_bytes, self._old[1])
+        wanted = count_max if match is None else max(self._scan_max, max_count)
+        if judge is not None:
+            wanted = min(max(self._scan_max, max_count), judge.scan_max)
+        raw = queue.read(queue_offset, max(wanted, 1))
+        fresh_from = log.written - self._fresh_bytes
+        runs: list[tuple[int, int]] = []
+        run_start = run_end = total = count = scanned = 0
+        removed = False
+        for phy_offset, size, tags_code in _entries(raw):
+            if match is not None and not match(tags_code):
+                scanned += 1
+                continue
+            if size == FILLER_SIZE or size <= 0 or phy_offset < first:
+                removed = True
+                scanned += 1
+                continue
+            if judge is not None:
+                is_wanted = self._asked(judge, phy_offset, size, scanned)
+                if is_wanted is None:
+                    break
+                if not is_wanted:
+                    scanned += 1
+                    continue
+            total += size
+            if count:
+                if phy_offset < fresh_from:
+                    if count >= old_count_max or total > old_bytes_max:
+                        break
+                elif count >= count_max or total > bytes_max:
+                    break
+            if phy_offset != run_end:
+                if run_end:
+                    runs.append((run_start, run_end))
+                run_start = phy_offset
+            run_end = phy_offset + size
+            count += 1
+            scanned += 1
+        next_offset = queue_offset + scanned
+        if count:
+            runs.append((run_start, run_end))
+            return Got(GetStatus.FOUND, next_offset, low, high, log.read_runs(runs), count)
+        if not raw:
+            after = queue.row.base_of(queue_offset * ENTRY.size) + queue.row.file_bytes
+            beyond = min(after // ENTRY.size, high)
+            return Got(GetStatus.OFFSET_FOUND_NULL, beyond, low, high, b"", 0)
+        status = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
+        return Got(status, next_offset, low, high, b"", 0)

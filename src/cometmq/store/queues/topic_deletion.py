@@ -1,0 +1,76 @@
+"""Deleting a topic in steps, so that a crash between any two of them leaves all of it or nothing.
+
+Begun: the mark is on disk, and from here on a restart carries the deletion out. Then whoever knows
+the topic forgets it, durably. Ended: the queues are gone and the mark says so. Files are written
+by a thread of the store, the loop does not wait. Refuses to know topics' settings.
+Invariant: no queue is removed before the mark that says so is on disk.
+Java: DefaultMessageStore.deleteTopics, which has no such steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.store.queues.consume_queues import run
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from cometmq.runtime.ports import Worker
+    from cometmq.store.maintenance import Upkeep
+    from cometmq.store.queues.consume_queues import Queues
+
+
+class TopicDeletion:
+    """The deletions of one store. Belongs to its loop; whoever uses it does one after the other."""
+
+    def __init__(self, queues: Queues, upkeep: Upkeep, worker: Worker) -> None:
+        self._queues, self._upkeep, self._worker = queues, upkeep, worker
+
+    def topics(self) -> set[str]:
+        """The topics that have queues, which are what there is to delete."""
+        return {queue.topic for queue in self._queues}
+
+    def unfinished(self) -> list[str]:
+        """Topics whose deletion a crash cut short. For the start: end them with `delete_topic`."""
+        return self._queues.deletions.begun()
+
+    async def begin(self, topics: Collection[str]) -> None:
+        """Make it durable that these topics will go. OSError: they will not."""
+        deletions = self._queues.deletions
+        for topic in topics:
+            deletions.set(topic, self._upkeep.deletion_of(topic)._replace(is_begun=1))
+        try:
+            await run(self._worker, deletions.writing())
+        except OSError:
+            await self.take_back(topics)
+            raise
+
+    async def take_back(self, topics: Collection[str]) -> None:
+        """They will not go; should the disk refuse that, it is written as soon as it can be."""
+        deletions = self._queues.deletions
+        for topic in topics:
+            deletions.set(topic, None)
+        try:
+            await run(self._worker, deletions.writing())
+        except OSError:
+            deletions.is_stale = True
+
+    async def end(self, topics: Collection[str]) -> None:
+        """Delete the queues of topics that nobody knows any more, durably.
+
+        OSError: they are gone, but a restart would delete the topics again. Do not make them anew,
+        and come here again.
+        """
+        deletions = self._queues.deletions
+        marks = {topic: self._upkeep.deletion_of(topic) for topic in topics}
+        self._queues.remove_topics(topics)
+        self._upkeep.vouch_soon()
+        for topic, mark in marks.items():
+            deletions.set(topic, mark)
+        try:
+            await run(self._worker, deletions.writing())
+        except OSError:
+            for topic, mark in marks.items():
+                deletions.set(topic, mark._replace(is_begun=1))
+            raise

@@ -1,0 +1,102 @@
+"""The checkpoint: how far the log and the queues are known to be durable.
+
+Layout, 4096 bytes, big-endian: i64 each at 0 store time of the newest flushed record, 8 of the
+newest flushed queue entry, 16 of the newest full index file, 24 master's flushed offset, 32 confirm
+offset; Java uses no more. At 64 ours: i64 offset below which every record has a durable queue
+entry, i64 where the newest of them begins, i64 the sum of the queues' ends then, u32 CRC of bytes
+0-40 and 64-88. At 96: i64 name of the newest index file, i64 the number of its next entry, i64 the
+offset below which every record is indexed, u32 CRC of bytes 0-40 and 96-120. Either of ours counts
+only while Java has not written since.
+All of it lies within one sector, hence is written whole or not at all.
+Java: StoreCheckpoint.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.runtime.ports import Files, OpenFile
+
+FILE_BYTES = 4096
+_JAVA = Struct(">qqqqq")
+_OURS = Struct(">qqqI")
+_OURS_AT = 64
+_INDEX_AT = 96
+_END = _INDEX_AT + _OURS.size
+_BACK_MS = 3_000
+
+
+class Checkpoint:
+    """The newest promise about the disk; `save` makes it durable."""
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files, self._path = files, path
+        self.log_ms = 0
+        self.queues_ms = 0
+        self.index_ms = 0
+        self.dispatched = -1
+        """Every record below this offset has a durable queue entry; -1: not known."""
+        self.newest = -1
+        """Where the newest of those records begins; -1: there is none."""
+        self.entries = 0
+        """The sum of the max offsets of all queues at that time: none may be missing."""
+        self.index_mark: tuple[int, int, int] | None = None
+        """(name, next entry, offset) of the key index; None: not known."""
+        self._others = (0, 0)
+        self._file: OpenFile | None = None
+        self._saved = b""
+
+    def load(self) -> None:
+        """Read what was saved; all zero when there is no file."""
+        raw = self._files.read(self._path) or b""
+        raw = raw.ljust(_END, b"\0")
+        self.log_ms, self.queues_ms, self.index_ms, *others = _JAVA.unpack_from(raw)
+        self._others = (others[0], others[1])
+        *ours, crc = _OURS.unpack_from(raw, _OURS_AT)
+        if crc == crc32(raw[_OURS_AT : _OURS_AT + 24], crc32(raw[: _JAVA.size])):
+            self.dispatched, self.newest, self.entries = ours
+        name, count, position, crc = _OURS.unpack_from(raw, _INDEX_AT)
+        if crc == crc32(raw[_INDEX_AT : _INDEX_AT + 24], crc32(raw[: _JAVA.size])):
+            self.index_mark = name, count, position
+
+    @property
+    def safe_ms(self) -> int:
+        """Records stored before this time are durable and have durable queue entries."""
+        return max(0, min(self.log_ms, self.queues_ms) - _BACK_MS)
+
+    def encode(self) -> bytes:
+        """The bytes up to the end of our part."""
+        java = _JAVA.pack(self.log_ms, self.queues_ms, self.index_ms, *self._others)
+        ours = _signed(java, self.dispatched, self.newest, self.entries)
+        data = java.ljust(_OURS_AT, b"\0") + ours
+        if self.index_mark is not None:
+            return data.ljust(_INDEX_AT, b"\0") + _signed(java, *self.index_mark)
+        return data.ljust(_END, b"\0")
+
+    def save(self) -> None:
+        """Write and make durable what changed since the last save."""
+        data = self.encode()
+        if data == self._saved:
+            return
+        if self._file is None:
+            self._file = self._files.open(self._path, FILE_BYTES)
+            self._files.sync_dir(self._path.parent)
+        self._file.write(0, data)
+        self._file.sync()
+        self._saved = data
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _signed(java: bytes, *values: int) -> bytes:
+    ours = _OURS.pack(*values, 0)[:24]
+    return ours + crc32(ours, crc32(java)).to_bytes(4)
