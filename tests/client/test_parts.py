@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from cometmq import BreakerLimits, ConsumeStatus, MessageExt, MessageSelector, RetryLater
 from cometmq.client.consumer import message_decoder as decode
-from cometmq.client.consumer.assigned_queue import Assigned
+from cometmq.client.consumer.assigned_queue import AssignedQueue
 from cometmq.client.consumer.subscriptions import Subscriptions
 from cometmq.client.handling import handler_call as handlers
-from cometmq.client.handling.orderly import OrderlyConsume
+from cometmq.client.handling.orderly import OrderlyStrategy
 from cometmq.client.producer.queue_selector import QueueChoice
 from cometmq.client.session import identity
 from cometmq.client.session.client_options import name_servers
 from cometmq.errors import ClientError, SettingsError
 from cometmq.model.queue import MessageQueue
-from cometmq.rules.circuit_breaker import Breaker
+from cometmq.rules.circuit_breaker import CircuitBreaker
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
 
@@ -109,7 +109,7 @@ def test_retry_later_carries_its_wishes_and_stays_out_of_the_log(caplog):
     error = RetryLater("busy", delay_level=4, suspend_ms=7, done=9)
     with caplog.at_level(logging.DEBUG):
         outcome = handlers.run(raising(error), [message()])
-    assert outcome == handlers.Outcome(False, "RetryLater: busy", 4, 7, done=1)
+    assert outcome == handlers.HandlerOutcome(False, "RetryLater: busy", 4, 7, done=1)
     assert not caplog.records
     handlers.run(raising(KeyError("k")), [message()])
     assert "KeyError" in caplog.text
@@ -232,10 +232,10 @@ def test_name_servers_are_read_from_arguments_or_the_environment(given_as, found
 
 def test_a_queue_in_order_whose_lock_has_just_run_out_tries_nothing_in_an_outage():
     async def story():
-        consume = object.__new__(OrderlyConsume)
+        consume = object.__new__(OrderlyStrategy)
         consume._idle = set()
-        assigned = Assigned(MessageQueue("T1", "b0", 3), 0)
+        assigned = AssignedQueue(MessageQueue("T1", "b0", 3), 0)
         assigned.window.put([message()], 1)
-        assert not consume._may_probe(assigned, Breaker(BreakerLimits()))
+        assert not consume._may_probe(assigned, CircuitBreaker(BreakerLimits()))
 
     asyncio.run(story())

@@ -18,7 +18,7 @@ from cometmq.client.blocking.consumers import LitePullConsumer, PushConsumer
 from cometmq.client.blocking.portal import Portal
 from cometmq.client.blocking.producer_and_admin import Admin, Producer, Transaction
 from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
-from cometmq.client.handling.worker_pools import Tasks, Threads
+from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
 from cometmq.client.polling.async_lite_pull_consumer import AsyncLitePullConsumer
 from cometmq.client.producer.async_producer import AsyncProducer
 from cometmq.client.producer.key_locks import Lanes
@@ -187,7 +187,7 @@ def test_sends_under_way_are_bounded_in_both_colours():
 
 def test_threads_bring_every_result_back_exactly_once():
     async def story():
-        threads, done, loop = Threads(8, "test"), [], asyncio.get_running_loop()
+        threads, done, loop = ThreadPool(8, "test"), [], asyncio.get_running_loop()
         over = loop.create_future()
 
         def finish(n):
@@ -208,7 +208,7 @@ def test_threads_bring_every_result_back_exactly_once():
 
 def test_no_more_tasks_run_at_once_than_there_is_room_for():
     async def story():
-        tasks, running, most, done = Tasks(3), 0, 0, []
+        tasks, running, most, done = TaskPool(3), 0, 0, []
 
         async def job(n):
             nonlocal running, most

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from cometmq.client.handling.worker_pools import Tasks, Threads
+from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def run(story, reported):
 
 def test_a_result_that_cannot_be_taken_does_not_hold_up_those_that_came_with_it(reported):
     async def story():
-        threads, taken, gate = Threads(1, "t"), [], threading.Event()
+        threads, taken, gate = ThreadPool(1, "t"), [], threading.Event()
 
         def take(number):
             if number % 2 == 0:
@@ -50,7 +50,7 @@ def test_a_result_that_cannot_be_taken_does_not_hold_up_those_that_came_with_it(
 
 def test_a_task_that_breaks_makes_room_for_the_next(reported):
     async def story():
-        tasks, ran = Tasks(1), []
+        tasks, ran = TaskPool(1), []
 
         async def work(number):
             if number == 0:
@@ -69,7 +69,7 @@ def test_a_task_that_breaks_makes_room_for_the_next(reported):
 
 def test_a_thread_that_cannot_be_started_leaves_its_place_to_another(reported, monkeypatch):
     async def story():
-        threads, done = Threads(1, "t"), asyncio.Event()
+        threads, done = ThreadPool(1, "t"), asyncio.Event()
 
         def refuse(thread):
             raise RuntimeError("can't start new thread")

@@ -35,10 +35,10 @@ from cometmq import (
     by_hash,
 )
 from cometmq.client.consumer.consumer_options import PushSettings
-from cometmq.client.polling.lite_pull_options import LiteSettings
+from cometmq.client.polling.lite_pull_options import LitePullSettings
 from cometmq.client.producer.producer_options import ProducerSettings
 from cometmq.errors import CometError
-from cometmq.rules.failure_policy import Ending
+from cometmq.rules.failure_policy import FailureAction
 from cometmq.wire.codes import RequestCode
 
 HARMLESS = {
@@ -423,7 +423,7 @@ def test_the_asyncio_face_refuses_the_same(peer, kind, table, assigned):
 )
 def test_what_needs_no_client_refuses(peer, function, fitting, argument, value):
     if function is FailurePolicy and argument != "ending":
-        function = lambda **given: FailurePolicy(ending=Ending.SKIP, **given)  # noqa: E731
+        function = lambda **given: FailurePolicy(ending=FailureAction.SKIP, **given)  # noqa: E731
         with pytest.raises((CometError, TypeError, ValueError)) as caught:
             function(**{argument: value})
         check(caught.value, argument)
@@ -436,8 +436,8 @@ SETTINGS = [
     (AsyncProducer, ProducerSettings),
     (PushConsumer, PushSettings),
     (AsyncPushConsumer, PushSettings),
-    (LitePullConsumer, LiteSettings),
-    (AsyncLitePullConsumer, LiteSettings),
+    (LitePullConsumer, LitePullSettings),
+    (AsyncLitePullConsumer, LitePullSettings),
 ]
 OBJECT = object()
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import SettingsError
-from cometmq.rules.circuit_breaker import Breaker, BreakerLimits
+from cometmq.rules.circuit_breaker import BreakerLimits, CircuitBreaker
 
 LIMITS = BreakerLimits(keys=3, results=8, share=0.5, memory_s=10.0, pause_s=1.0, pause_most_s=4.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.floats(0, 3)), max_size=60))
 def test_one_bad_key_never_opens_it_whatever_else_goes_well(story):
-    breaker, now = Breaker(LIMITS), 0.0
+    breaker, now = CircuitBreaker(LIMITS), 0.0
     for key, passes in story:
         now += passes
         breaker.failed("bad", now, is_probe=False)
@@ -24,7 +24,7 @@ def test_one_bad_key_never_opens_it_whatever_else_goes_well(story):
 
 
 def test_failures_that_jump_across_keys_open_it_and_it_probes_at_growing_pauses():
-    breaker, begun, now = Breaker(LIMITS), [], 0.0
+    breaker, begun, now = CircuitBreaker(LIMITS), [], 0.0
     for key in "abc":
         opened = breaker.failed(key, now, is_probe=False)
     assert opened
@@ -41,7 +41,7 @@ def test_failures_that_jump_across_keys_open_it_and_it_probes_at_growing_pauses(
 
 
 def test_what_had_begun_before_it_opened_neither_closes_nor_prolongs_it():
-    breaker = Breaker(LIMITS)
+    breaker = CircuitBreaker(LIMITS)
     for key in "abc":
         breaker.failed(key, 0.0, is_probe=False)
     assert not breaker.succeeded("late", 0.1, is_probe=False)
@@ -51,14 +51,14 @@ def test_what_had_begun_before_it_opened_neither_closes_nor_prolongs_it():
 
 
 def test_calls_count_one_by_one_so_a_long_run_that_fails_at_last_is_no_outage():
-    breaker = Breaker(LIMITS)
+    breaker = CircuitBreaker(LIMITS)
     for step in range(50):
         breaker.succeeded(step, 0.0, is_probe=False, calls=9)
         assert not breaker.failed(step, 0.0, is_probe=False)
 
 
 def test_a_probe_that_gave_nothing_lets_another_one_begin():
-    breaker = Breaker(LIMITS)
+    breaker = CircuitBreaker(LIMITS)
     for key in "abc":
         breaker.failed(key, 0.0, is_probe=False)
     assert breaker.may_begin(1.0)
@@ -67,7 +67,7 @@ def test_a_probe_that_gave_nothing_lets_another_one_begin():
 
 
 def test_failures_long_ago_and_failures_among_many_successes_do_not_count():
-    breaker = Breaker(LIMITS)
+    breaker = CircuitBreaker(LIMITS)
     for now, key in ((0.0, "a"), (1.0, "b"), (20.0, "c")):
         assert not breaker.failed(key, now, is_probe=False)
     for key in "defgh":
@@ -77,7 +77,7 @@ def test_failures_long_ago_and_failures_among_many_successes_do_not_count():
 
 
 def test_failures_are_excused_for_a_bounded_time_even_when_the_outage_comes_and_goes():
-    breaker = Breaker(replace(LIMITS, outage_most_s=100.0))
+    breaker = CircuitBreaker(replace(LIMITS, outage_most_s=100.0))
 
     def opened(now):
         for key in "abc":

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from cometmq.rules import completed_offsets as done_map
 from cometmq.rules.completed_offsets import (
-    DoneMap,
-    Journal,
-    Saved,
+    CompletedOffsets,
+    JournalState,
+    OffsetJournal,
     decode,
     done_record,
     start_record,
@@ -22,7 +22,7 @@ offsets = st.integers(0, 60)
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "advance"]), offsets, st.integers(0, 9))))
 def test_a_map_is_a_set(story):
-    found, model, base = DoneMap(5), set(range(5)), 5
+    found, model, base = CompletedOffsets(5), set(range(5)), 5
     for step, at, length in story:
         if step == "add":
             found.add(at, at + length)
@@ -42,8 +42,8 @@ def test_a_map_is_a_set(story):
 def journals(draw):
     """Records, and for each number of whole records what they say."""
     base = draw(st.integers(0, 1 << 40))
-    done, ours, top = DoneMap(base), (base,), 0
-    records = [start_record(Saved("me", ours, top, done, {}))]
+    done, ours, top = CompletedOffsets(base), (base,), 0
+    records = [start_record(JournalState("me", ours, top, done, {}))]
     tried = {}
     said = [(ours, top, done.base, done.runs, {})]
     for _ in range(draw(st.integers(0, 6))):
@@ -94,16 +94,16 @@ def test_what_is_no_journal_says_nothing():
 
 
 def test_a_map_is_bounded_and_forgets_the_highest_first():
-    found = DoneMap(0)
+    found = CompletedOffsets(0)
     for offset in range(1, 2 * done_map.RUNS_MAX + 100, 2):
         found.add(offset, offset + 1)
     assert len(found.runs) == done_map.RUNS_MAX
     assert found.runs[0] == (1, 2)
-    assert len(start_record(Saved("me", (0,), 0, found, {}))) < 65_535
+    assert len(start_record(JournalState("me", (0,), 0, found, {}))) < 65_535
 
 
 def journal_of(start, found, *, is_reset=False):
-    return Journal("me", start, found, is_reset=is_reset)
+    return OffsetJournal("me", start, found, is_reset=is_reset)
 
 
 def test_a_map_counts_only_where_the_committed_offset_is_its_writers():
@@ -114,7 +114,7 @@ def test_a_map_counts_only_where_the_committed_offset_is_its_writers():
     assert not journal_of(10, data).is_known(12, 501), "stored later: a topic made anew"
     assert not journal_of(9, data).is_known(12, 500)
     assert not journal_of(10, data, is_reset=True).is_known(12, 500)
-    assert not Journal("you", 10, data, is_reset=False).is_known(12, 500)
+    assert not OffsetJournal("you", 10, data, is_reset=False).is_known(12, 500)
 
 
 def test_failures_are_counted_over_restarts_until_their_message_is_finished():

@@ -5,7 +5,7 @@ import pytest
 from cometmq.errors import SettingsError
 from cometmq.rules.failure_policy import (
     BLOCK,
-    Ending,
+    FailureAction,
     FailurePolicy,
     OnFailure,
     decide,
@@ -18,9 +18,9 @@ def calls(policy, *, most=100):
     """How often a handler that always fails is called, and the end."""
     for failures in range(1, most):
         verdict = decide(policy, failures, 1000, is_outage=False)
-        if verdict.ending is not Ending.NONE:
+        if verdict.ending is not FailureAction.NONE:
             return failures, verdict.ending
-    return most, Ending.NONE
+    return most, FailureAction.NONE
 
 
 def put(message, failure):
@@ -30,15 +30,15 @@ def put(message, failure):
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        (OnFailure.block(), (100, Ending.NONE)),
-        (OnFailure.retry(3), (4, Ending.DEAD_LETTER)),
-        (OnFailure.retry(0), (1, Ending.DEAD_LETTER)),
-        (OnFailure.retry(3, OnFailure.skip()), (4, Ending.SKIP)),
-        (OnFailure.retry(2, OnFailure.store(put, after=3)), (5, Ending.STORE)),
-        (OnFailure.dead_letter(), (1, Ending.DEAD_LETTER)),
-        (OnFailure.skip(after=2), (2, Ending.SKIP)),
-        (OnFailure.stop(), (1, Ending.STOP)),
-        (OnFailure.store(put, after=5), (5, Ending.STORE)),
+        (OnFailure.block(), (100, FailureAction.NONE)),
+        (OnFailure.retry(3), (4, FailureAction.DEAD_LETTER)),
+        (OnFailure.retry(0), (1, FailureAction.DEAD_LETTER)),
+        (OnFailure.retry(3, OnFailure.skip()), (4, FailureAction.SKIP)),
+        (OnFailure.retry(2, OnFailure.store(put, after=3)), (5, FailureAction.STORE)),
+        (OnFailure.dead_letter(), (1, FailureAction.DEAD_LETTER)),
+        (OnFailure.skip(after=2), (2, FailureAction.SKIP)),
+        (OnFailure.stop(), (1, FailureAction.STOP)),
+        (OnFailure.store(put, after=5), (5, FailureAction.STORE)),
     ],
 )
 def test_a_message_meets_its_end_after_exactly_so_many_calls(policy, expected):
@@ -46,7 +46,7 @@ def test_a_message_meets_its_end_after_exactly_so_many_calls(policy, expected):
 
 
 def test_in_an_outage_no_message_meets_its_end():
-    assert decide(OnFailure.skip(), 7, 1000, is_outage=True).ending is Ending.NONE
+    assert decide(OnFailure.skip(), 7, 1000, is_outage=True).ending is FailureAction.NONE
 
 
 def test_the_policy_is_that_of_the_nearest_class_of_the_error():
@@ -82,7 +82,7 @@ def test_pauses_double_up_to_their_bound_and_stay_within_ten_ms_and_thirty_s():
         lambda: OnFailure.skip(after=0),
         lambda: OnFailure.store("table"),
         lambda: OnFailure.block(pause_ms=1),
-        lambda: FailurePolicy(ending=Ending.STORE),
+        lambda: FailurePolicy(ending=FailureAction.STORE),
         lambda: policies("retry"),
         lambda: policies({"ValueError": BLOCK}),
         lambda: policies({ValueError: "skip"}),

@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cometmq.rules.circuit_breaker import Breaker, BreakerLimits
-from cometmq.rules.completed_offsets import Journal, decode
-from cometmq.rules.failure_policy import BLOCK, Ending, OnFailure
+from cometmq.rules.circuit_breaker import BreakerLimits, CircuitBreaker
+from cometmq.rules.completed_offsets import OffsetJournal, decode
+from cometmq.rules.failure_policy import BLOCK, FailureAction, OnFailure
 from cometmq.rules.key_lanes import BARRIER
 from cometmq.rules.key_queue import KeyQueue
 from cometmq.rules.process_queue import ProcessQueue
@@ -65,9 +65,9 @@ class Member:
         saved = decode(self.disk)
         if saved is None or start not in saved.ours:
             self.written = set()
-        self.journal = Journal("us", start, self.disk, is_reset=False)
+        self.journal = OffsetJournal("us", start, self.disk, is_reset=False)
         self.disk = self.journal.start()
-        self.keys = KeyQueue(ProcessQueue(start), self.journal, Breaker(CALM))
+        self.keys = KeyQueue(ProcessQueue(start), self.journal, CircuitBreaker(CALM))
         self.told, self.turns = start, []
 
     def pull(self, span=SPAN, count=COUNT, number=PULL) -> None:
@@ -102,7 +102,7 @@ class Member:
                 continue
             policy = own[0].sent.policy
             verdict, _ = self.keys.failed(turn, len(own), policy, 1000, self.world.now)
-            if verdict.ending is Ending.DEAD_LETTER:
+            if verdict.ending is FailureAction.DEAD_LETTER:
                 assert len(own) == 1
                 assert own[0].reconsume_times + 1 == AFTER, "dead before its attempts were used"
                 own[0].sent.is_dead = own[0].sent.is_finished = True

@@ -18,11 +18,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cometmq.rules.circuit_breaker import Breaker, BreakerLimits
-from cometmq.rules.completed_offsets import Journal, decode
-from cometmq.rules.failure_policy import BLOCK, Ending, FailurePolicy, OnFailure
+from cometmq.rules.circuit_breaker import BreakerLimits, CircuitBreaker
+from cometmq.rules.completed_offsets import OffsetJournal, decode
+from cometmq.rules.failure_policy import BLOCK, FailureAction, FailurePolicy, OnFailure
 from cometmq.rules.key_lanes import BARRIER
-from cometmq.rules.key_queue import KeyQueue, Turn
+from cometmq.rules.key_queue import KeyQueue, LaneBatch
 from cometmq.rules.process_queue import ProcessQueue
 from rules.key_world import FOR_EVER, Pulled, handled, never_overtaken
 
@@ -52,7 +52,7 @@ class Sent:
     charged: int = 0  # failures that its member knows of, without those of outages
     noted: int = 0  # those after which it was to come again: what its member keeps
     is_finished: bool = False
-    end: Ending | None = None
+    end: FailureAction | None = None
     end_charged: int = 0  # as many as it had when it met its end
     was_row: bool = False
 
@@ -83,7 +83,7 @@ class Judge:
     spans: list[tuple[float, float]] = field(default_factory=list)  # outages: from, until
 
     def excuses(self, now: float) -> bool:
-        """Outages with less than the memory between them are one; it may last so long."""
+        """CircuitBreakers with less than the memory between them are one; it may last so long."""
         if not self.is_open:
             return False
         began = self.spans[-1][0]
@@ -119,11 +119,11 @@ class Member:
     def begin_anew(self) -> None:
         """A process of this disk starts: it knows nothing but what lies there."""
         self.works: dict[int, KeyQueue] = {}
-        self.journals: dict[int, Journal] = {}
+        self.journals: dict[int, OffsetJournal] = {}
         self.told: dict[int, int] = {}
-        self.breaker, self.judge = Breaker(LIMITS), Judge()
-        self.turns: list[tuple[int, Turn, int]] = []
-        self.dying: list[tuple[int, Turn]] = []  # whose head shall be a row, and is not yet
+        self.breaker, self.judge = CircuitBreaker(LIMITS), Judge()
+        self.turns: list[tuple[int, LaneBatch, int]] = []
+        self.dying: list[tuple[int, LaneBatch]] = []  # whose head shall be a row, and is not yet
 
     def take(self, queue: int) -> None:
         """Begin with a queue at its committed offset."""
@@ -131,7 +131,7 @@ class Member:
         found = decode(self.disks[queue])
         if found is None or start not in found.ours:  # somebody else told the offset: all is void
             self.charges[queue] = {}
-        journal = Journal("us", start, self.disks[queue], is_reset=False)
+        journal = OffsetJournal("us", start, self.disks[queue], is_reset=False)
         self.disks[queue] = journal.start()
         self.journals[queue], self.told[queue] = journal, start
         self.works[queue] = KeyQueue(ProcessQueue(start), journal, self.breaker)
@@ -184,26 +184,26 @@ class Member:
                 return
         keys.put_down(turn)
 
-    def failed(self, queue: int, turn: Turn, number: int, policy: FailurePolicy) -> bool:
+    def failed(self, queue: int, turn: LaneBatch, number: int, policy: FailurePolicy) -> bool:
         """Judge a failed call; whether the turn goes on. Here the policies are checked."""
         keys, sent, world = self.works[queue], turn.messages[0].sent, self.world
         verdict, _ = keys.failed(turn, number, policy, 1000, world.now)
         assert self.breaker.is_open == self.judge.is_open, "an outage is judged as described"
         if number == 1 and not self.judge.excuses(world.now):
             sent.charged += 1
-            is_due = policy.ending is not Ending.NONE and sent.charged >= policy.after
+            is_due = policy.ending is not FailureAction.NONE and sent.charged >= policy.after
         else:
             is_due = False
-        wanted = policy.ending if is_due else Ending.NONE
+        wanted = policy.ending if is_due else FailureAction.NONE
         assert verdict.ending is wanted, f"{sent} met {verdict}, due was {wanted}"
-        if wanted is Ending.NONE:
+        if wanted is FailureAction.NONE:
             assert turn.messages[0].reconsume_times == sent.charged, "a failure was miscounted"
             sent.noted = sent.charged
             keys.put_down(turn, world.now + verdict.rest_ms / 1000)
-        elif wanted is Ending.STOP:
+        elif wanted is FailureAction.STOP:
             sent.fails = 0  # somebody mends the handler, and starts it again
             self.restart(queue, turn)
-        elif wanted is Ending.STORE:
+        elif wanted is FailureAction.STORE:
             self.dying.append((queue, turn))
             self.store()
         else:
@@ -218,11 +218,11 @@ class Member:
             queue, turn = self.dying.pop()
             sent = turn.messages[0].sent
             sent.was_row = sent.is_finished = True
-            sent.end, sent.end_charged = Ending.STORE, sent.charged
+            sent.end, sent.end_charged = FailureAction.STORE, sent.charged
             self.works[queue].finish(turn, 1)
             self.works[queue].put_down(turn)
 
-    def restart(self, queue: int, turn: Turn) -> None:
+    def restart(self, queue: int, turn: LaneBatch) -> None:
         """Stop in peace and start again: what is in hand ends, all is told."""
         self.works[queue].put_down(turn)
         held = list(self.works)
@@ -252,7 +252,7 @@ class Member:
         offset = self.works[queue].window.commit_offset
         log = self.world.logs[queue][:offset]
         assert all(sent.is_finished for sent in log), "an offset passed what is not finished"
-        assert all(sent.was_row for sent in log if sent.end is Ending.STORE)
+        assert all(sent.was_row for sent in log if sent.end is FailureAction.STORE)
         self.disks[queue] += self.journals[queue].telling(offset)
         if arrives:
             self.world.committed[queue] = offset
@@ -361,7 +361,7 @@ class OrderInOutages(RuleBasedStateMachine):
     def nothing_dies_of_an_outage_alone(self):
         for log in self.world.logs:
             for sent in log:
-                if sent.end is Ending.DEAD_LETTER and sent.policy.ending is not sent.end:
+                if sent.end is FailureAction.DEAD_LETTER and sent.policy.ending is not sent.end:
                     assert sent.end_charged >= AWAY.after, "dead before its attempts were used"
 
     def teardown(self):
@@ -393,7 +393,7 @@ def ended_well(sent: Sent) -> None:
     if sent.end is None:
         assert not sent.fails, "done, though it never went well"
     elif sent.fails:
-        assert sent.end in (sent.policy.ending, Ending.DEAD_LETTER)
+        assert sent.end in (sent.policy.ending, FailureAction.DEAD_LETTER)
 
 
 TestOrderInOutages = OrderInOutages.TestCase

@@ -67,7 +67,7 @@ def _check(name: str, value: object, kinds: tuple[type, ...], wanted: str) -> No
         raise SettingsError(f"the breaker has {name}={value!r}: it must be {wanted}")
 
 
-class Breaker:
+class CircuitBreaker:
     """The judgement of one topic. One owner: the client's loop."""
 
     __slots__ = (

@@ -33,7 +33,7 @@ _START, _DONE, _TOLD, _TRIED = b"S", b"D", b"T", b"A"
 _SHIFT, _LOW, _MORE = 7, 0x7F, 0x80
 
 
-class DoneMap:
+class CompletedOffsets:
     """Offsets that are finished: all below `base`, and runs above it."""
 
     __slots__ = ("_ends", "_starts", "base")
@@ -80,7 +80,7 @@ class DoneMap:
             self._starts[0] = base
 
 
-class Saved(NamedTuple):
+class JournalState(NamedTuple):
     """What a journal says."""
 
     owner: str
@@ -89,12 +89,12 @@ class Saved(NamedTuple):
     """The committed offsets that come from this journal's writer, the last ones only."""
     top_store_ms: int
     """The latest store time of what was finished."""
-    done: DoneMap
+    done: CompletedOffsets
     tried: dict[int, Tried]
     """How often offsets have failed that were not finished."""
 
 
-def start_record(saved: Saved) -> bytes:
+def start_record(saved: JournalState) -> bytes:
     """The record that a journal begins with."""
     owner, done = saved.owner.encode(), saved.done
     numbers = [saved.top_store_ms, done.base, len(saved.ours), *saved.ours]
@@ -119,9 +119,9 @@ def tried_record(offset: int, failures: int, store_ms: int) -> bytes:
     return _record(_TRIED, _varints([offset, failures, store_ms]))
 
 
-def decode(data: bytes) -> Saved | None:
+def decode(data: bytes) -> JournalState | None:
     """What a journal says as far as it can be read; None when it does not begin as one."""
-    saved: Saved | None = None
+    saved: JournalState | None = None
     at = 0
     while (payload := _payload(data, at)) is not None:
         at += _HEAD.size + len(payload)
@@ -142,7 +142,7 @@ def runs_of(offsets: Iterable[int]) -> list[Run]:
     return runs
 
 
-class Journal:
+class OffsetJournal:
     """The journal of the one who works on a queue now: what was found, and what to write next.
 
     What was found counts only if the offset to start from is one that its writer committed; any
@@ -156,9 +156,9 @@ class Journal:
         self.ours: tuple[int, ...] = (start,)
         saved = decode(found) if found and not is_reset else None
         is_ours = saved is not None and saved.owner == owner and start in saved.ours
-        self.done = saved.done if saved and is_ours else DoneMap(start)
+        self.done = saved.done if saved and is_ours else CompletedOffsets(start)
         self.top_store_ms = saved.top_store_ms if saved and is_ours else 0
-        self._known = DoneMap(self.done.base, self.done.runs)
+        self._known = CompletedOffsets(self.done.base, self.done.runs)
         self._known_ms = self.top_store_ms if is_ours else -1
         self.tried: dict[int, Tried] = {}
         if saved and is_ours:
@@ -185,7 +185,7 @@ class Journal:
 
     def start(self) -> bytes:
         """Return the records to begin a new file with."""
-        saved = Saved(self.owner, self.ours, self.top_store_ms, self.done, self.tried)
+        saved = JournalState(self.owner, self.ours, self.top_store_ms, self.done, self.tried)
         tried = [tried_record(offset, *one) for offset, one in self.tried.items()]
         return start_record(saved) + b"".join(tried)
 
@@ -214,7 +214,7 @@ class Journal:
         return told_record(self.ours)
 
 
-def _apply(saved: Saved | None, payload: bytes) -> Saved | None:
+def _apply(saved: JournalState | None, payload: bytes) -> JournalState | None:
     kind, rest = payload[:1], payload[1:]
     if kind == _START:
         return _started(rest)
@@ -236,13 +236,15 @@ def _apply(saved: Saved | None, payload: bytes) -> Saved | None:
     return saved._replace(top_store_ms=max(saved.top_store_ms, top_store_ms))
 
 
-def _started(rest: bytes) -> Saved:
+def _started(rest: bytes) -> JournalState:
     size, at = _varint(rest, 0)
     owner = rest[at : at + size].decode()
     numbers = _numbers(rest[at + size :])
     top_store_ms, base, number = numbers[:3]
     ours, runs = numbers[3 : 3 + number], numbers[3 + number :]
-    return Saved(owner, tuple(ours), top_store_ms, DoneMap(base, _read_runs(base, runs)), {})
+    return JournalState(
+        owner, tuple(ours), top_store_ms, CompletedOffsets(base, _read_runs(base, runs)), {}
+    )
 
 
 def _payload(data: bytes, at: int) -> bytes | None:

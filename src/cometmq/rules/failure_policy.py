@@ -3,7 +3,7 @@
 Owns the policies and their decisions; refuses to know who carries them out (a push consumer, a
 Spark job), time and the network. Invariant: a decision depends on nothing but the policy, the
 error's type, the number of failures and what the handler asked for. Parking a key, and redriving it
-in order, would be one more `Ending`.
+in order, would be one more `FailureAction`.
 Java: ConsumeConcurrentlyStatus, ConsumeOrderlyStatus (there the handler decides each time)
 """
 
@@ -29,7 +29,7 @@ def _check(name: str, value: Any, least: int, most: int) -> None:
         raise SettingsError(f"{name} is {value!r}; it must be within {least} and {most}")
 
 
-class Ending(Enum):
+class FailureAction(Enum):
     """What becomes of a message that has failed often enough."""
 
     NONE = "never given up"
@@ -47,7 +47,7 @@ class FailurePolicy:
     is the consumer's `suspend_ms`, the same each time.
     """
 
-    ending: Ending
+    ending: FailureAction
     after: int = 1
     pause_ms: int | None = None
     pause_most_ms: int | None = None
@@ -60,7 +60,7 @@ class FailurePolicy:
             value = getattr(self, name)
             if value is not None:
                 _check(name, value, SUSPEND_MS_MIN, SUSPEND_MS_MAX)
-        if self.ending is Ending.STORE and not callable(self.sink):
+        if self.ending is FailureAction.STORE and not callable(self.sink):
             raise SettingsError(
                 f"the sink is {self.sink!r}; it must be a function of (message, failure), or what "
                 "a cometmq.TableSink"
@@ -74,10 +74,10 @@ class FailurePolicy:
         return suspend_ms(int(backoff_s(max(1, failures), self.pause_ms, most_ms)))
 
 
-class Verdict(NamedTuple):
+class FailureDecision(NamedTuple):
     """What to do with a message now: rest so long and try it again, or carry out its end."""
 
-    ending: Ending
+    ending: FailureAction
     rest_ms: int = 0
     policy: FailurePolicy | None = None
 
@@ -92,7 +92,9 @@ class OnFailure:
     @staticmethod
     def block(*, pause_ms: int | None = None, pause_most_ms: int | None = None) -> FailurePolicy:
         """Try the message for ever; what comes after it in its order waits. RocketMQ's way."""
-        return FailurePolicy(ending=Ending.NONE, pause_ms=pause_ms, pause_most_ms=pause_most_ms)
+        return FailurePolicy(
+            ending=FailureAction.NONE, pause_ms=pause_ms, pause_most_ms=pause_most_ms
+        )
 
     @staticmethod
     def retry(
@@ -107,7 +109,7 @@ class OnFailure:
         The handler is called `times + 1` times.
         """
         _check("times", times, 0, AFTER_MAX - 1)
-        last = FailurePolicy(ending=Ending.DEAD_LETTER) if then is None else then
+        last = FailurePolicy(ending=FailureAction.DEAD_LETTER) if then is None else then
         if not isinstance(last, FailurePolicy):
             raise SettingsError(f"then is {then!r}; it must be a policy, as OnFailure.skip()")
         return replace(
@@ -120,17 +122,17 @@ class OnFailure:
     @staticmethod
     def dead_letter(*, after: int = 1) -> FailurePolicy:
         """Make it a dead letter of the group after so many failures, and go on."""
-        return FailurePolicy(ending=Ending.DEAD_LETTER, after=after)
+        return FailurePolicy(ending=FailureAction.DEAD_LETTER, after=after)
 
     @staticmethod
     def skip(*, after: int = 1) -> FailurePolicy:
         """Count it as done after so many failures, and go on; the log tells of it."""
-        return FailurePolicy(ending=Ending.SKIP, after=after)
+        return FailurePolicy(ending=FailureAction.SKIP, after=after)
 
     @staticmethod
     def stop(*, after: int = 1) -> FailurePolicy:
         """Stop the consumer after so many failures; the message comes again at the next start."""
-        return FailurePolicy(ending=Ending.STOP, after=after)
+        return FailurePolicy(ending=FailureAction.STOP, after=after)
 
     @staticmethod
     def store(sink: Callable[..., object], *, after: int = 1) -> FailurePolicy:
@@ -139,7 +141,7 @@ class OnFailure:
         A sink that raises is called again, for ever: the offset does not move before the row is
         there. It may be called twice for one message (at least once, as the handler).
         """
-        return FailurePolicy(ending=Ending.STORE, after=after, sink=sink)
+        return FailurePolicy(ending=FailureAction.STORE, after=after, sink=sink)
 
 
 BLOCK = OnFailure.block()
@@ -174,12 +176,14 @@ def policy_of(known: Policies, kind: type[BaseException], default: D) -> Failure
     return next((known[base] for base in kind.__mro__ if base in known), default)
 
 
-def decide(policy: FailurePolicy, failures: int, default_ms: int, *, is_outage: bool) -> Verdict:
+def decide(
+    policy: FailurePolicy, failures: int, default_ms: int, *, is_outage: bool
+) -> FailureDecision:
     """What to do with a message that has failed `failures` times, the last one included.
 
     `default_ms` is the rest that the handler or the consumer asks for. During an outage no message
     meets its end, since it is not the message that is at fault.
     """
-    if policy.ending is Ending.NONE or failures < policy.after or is_outage:
-        return Verdict(Ending.NONE, policy.rest_ms(failures, default_ms), policy)
-    return Verdict(policy.ending, 0, policy)
+    if policy.ending is FailureAction.NONE or failures < policy.after or is_outage:
+        return FailureDecision(FailureAction.NONE, policy.rest_ms(failures, default_ms), policy)
+    return FailureDecision(policy.ending, 0, policy)

@@ -14,18 +14,18 @@ from heapq import heappop, heappush
 from itertools import count, islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from cometmq.rules.process_queue import Queued
+from cometmq.rules.process_queue import QueuedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-M = TypeVar("M", bound=Queued)
+M = TypeVar("M", bound=QueuedMessage)
 
 BARRIER = None
 """The key of a message that nothing of its queue may pass, and that passes nothing."""
 
 
-class Lane(Generic[M]):
+class KeyLane(Generic[M]):
     """The unfinished messages of one key that were let in, oldest first."""
 
     __slots__ = ("alone_until", "is_in_hand", "key", "reason", "since_ms", "waiting")
@@ -57,16 +57,16 @@ class KeyLanes(Generic[M]):
     __slots__ = ("_held", "_is_barred", "_lanes", "_numbers", "_open", "_ready", "_resting")
 
     def __init__(self) -> None:
-        self._lanes: dict[Hashable, Lane[M]] = {}
-        self._ready: deque[Lane[M]] = deque()
-        self._resting: list[tuple[float, int, Lane[M]]] = []
+        self._lanes: dict[Hashable, KeyLane[M]] = {}
+        self._ready: deque[KeyLane[M]] = deque()
+        self._resting: list[tuple[float, int, KeyLane[M]]] = []
         self._numbers = count()  # two lanes that rest equally long are not compared
         self._held: deque[tuple[Hashable, M]] = deque()  # behind a barrier, or one themselves
         self._open = 0  # messages let in and not finished
         self._is_barred = False  # the one message let in is a barrier
 
     @property
-    def lanes(self) -> Iterable[Lane[M]]:
+    def lanes(self) -> Iterable[KeyLane[M]]:
         """The lanes with unfinished messages, in no order."""
         return self._lanes.values()
 
@@ -82,7 +82,7 @@ class KeyLanes(Generic[M]):
         else:
             self._let_in(key, message)
 
-    def take(self, now: float, *, is_probe: bool = False) -> Lane[M] | None:
+    def take(self, now: float, *, is_probe: bool = False) -> KeyLane[M] | None:
         """Take the lane in hand that has been ready longest; None when no lane is ready.
 
         For a probe the first one whose head has not failed yet goes before all others.
@@ -97,7 +97,7 @@ class KeyLanes(Generic[M]):
         lane.is_in_hand = True
         return lane
 
-    def finish(self, lane: Lane[M], number: int) -> None:
+    def finish(self, lane: KeyLane[M], number: int) -> None:
         """Let go of the first `number` messages of a lane in hand; it stays in hand."""
         assert lane.is_in_hand, "only what is in hand can be finished"
         assert number <= len(lane.waiting), "more was finished than was there"
@@ -109,7 +109,7 @@ class KeyLanes(Generic[M]):
             if self._held:
                 self._let_held_in()
 
-    def put_down(self, lane: Lane[M], rest_until: float | None = None) -> None:
+    def put_down(self, lane: KeyLane[M], rest_until: float | None = None) -> None:
         """Give a lane out of hand: it is ready again, or rests; an empty one is gone."""
         assert lane.is_in_hand, "only what is in hand can be put down"
         lane.is_in_hand = False
@@ -138,7 +138,7 @@ class KeyLanes(Generic[M]):
         self._open += 1
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = Lane(key)
+            lane = self._lanes[key] = KeyLane(key)
             self._ready.append(lane)
         lane.waiting.append(message)
 

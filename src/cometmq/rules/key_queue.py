@@ -11,36 +11,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from cometmq.rules.failure_policy import Ending, decide
+from cometmq.rules.failure_policy import FailureAction, decide
 from cometmq.rules.key_lanes import BARRIER, KeyLanes
-from cometmq.rules.process_queue import Queued
+from cometmq.rules.process_queue import QueuedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-    from cometmq.rules.circuit_breaker import Breaker
-    from cometmq.rules.completed_offsets import Journal
-    from cometmq.rules.failure_policy import FailurePolicy, Verdict
-    from cometmq.rules.key_lanes import Lane
+    from cometmq.rules.circuit_breaker import CircuitBreaker
+    from cometmq.rules.completed_offsets import OffsetJournal
+    from cometmq.rules.failure_policy import FailureDecision, FailurePolicy
+    from cometmq.rules.key_lanes import KeyLane
     from cometmq.rules.process_queue import ProcessQueue
 
 
-class Keyed(Queued, Protocol):
+class KeyedMessage(QueuedMessage, Protocol):
     """What is needed of a message."""
 
     store_ms: int
     reconsume_times: int
 
 
-M = TypeVar("M", bound=Keyed)
+M = TypeVar("M", bound=KeyedMessage)
 
 
-class Turn(Generic[M]):
+class LaneBatch(Generic[M]):
     """Messages of one lane in hand, oldest first."""
 
     __slots__ = ("is_probe", "lane", "messages")
 
-    def __init__(self, lane: Lane[M], messages: list[M], *, is_probe: bool) -> None:
+    def __init__(self, lane: KeyLane[M], messages: list[M], *, is_probe: bool) -> None:
         self.lane, self.messages, self.is_probe = lane, messages, is_probe
 
     @property
@@ -63,7 +63,9 @@ class KeyQueue(Generic[M]):
         "window",
     )
 
-    def __init__(self, window: ProcessQueue[M], journal: Journal, breaker: Breaker) -> None:
+    def __init__(
+        self, window: ProcessQueue[M], journal: OffsetJournal, breaker: CircuitBreaker
+    ) -> None:
         self.window, self._journal, self.breaker = window, journal, breaker
         self._lanes: KeyLanes[M] = KeyLanes()
         self._fresh: list[int] = []  # finished, and not written down yet
@@ -87,7 +89,7 @@ class KeyQueue(Generic[M]):
                 self._lanes.put(key, message)
         self.window.done(known)
 
-    def begin(self, most: int, now: float) -> Turn[M] | None:
+    def begin(self, most: int, now: float) -> LaneBatch[M] | None:
         """Take up to `most` messages of the next lane in hand; None when none may begin now."""
         breaker = self.breaker
         if not breaker.may_begin(now):
@@ -101,7 +103,7 @@ class KeyQueue(Generic[M]):
         is_alone = is_probe or lane.waiting[0].queue_offset <= lane.alone_until
         if is_probe:
             self._probed_at = now
-        return Turn(lane, lane.head(1 if is_alone else most), is_probe=is_probe)
+        return LaneBatch(lane, lane.head(1 if is_alone else most), is_probe=is_probe)
 
     def probe_rank(self, now: float) -> tuple[bool, float]:
         """Orders the queues under one breaker for its next probe, the best one first.
@@ -110,7 +112,7 @@ class KeyQueue(Generic[M]):
         """
         return not self._lanes.has_untried(now), self._probed_at
 
-    def finish(self, turn: Turn[M], number: int) -> None:
+    def finish(self, turn: LaneBatch[M], number: int) -> None:
         """Let go of the first messages of a turn: they are done, or have met their end."""
         messages = turn.messages[:number]
         del turn.messages[:number]
@@ -122,7 +124,7 @@ class KeyQueue(Generic[M]):
             self._top_ms = max(self._top_ms, message.store_ms)
         turn.lane.reason, turn.lane.since_ms = "", 0
 
-    def succeeded(self, turn: Turn[M], number: int, now: float, calls: int = 1) -> bool:
+    def succeeded(self, turn: LaneBatch[M], number: int, now: float, calls: int = 1) -> bool:
         """Note that the handler is done with the first messages, in so many calls that went well.
 
         Returns whether an outage ended.
@@ -132,8 +134,8 @@ class KeyQueue(Generic[M]):
         return self.breaker.succeeded(key, now, is_probe=turn.is_probe, calls=calls)
 
     def failed(
-        self, turn: Turn[M], number: int, policy: FailurePolicy, rest_ms: int, now: float
-    ) -> tuple[Verdict, bool]:
+        self, turn: LaneBatch[M], number: int, policy: FailurePolicy, rest_ms: int, now: float
+    ) -> tuple[FailureDecision, bool]:
         """Judge a call that failed on the first messages; the verdict, and if an outage began.
 
         A batch is tried again message by message, and what fails in an outage costs no attempt,
@@ -145,12 +147,12 @@ class KeyQueue(Generic[M]):
         is_outage = self.breaker.excuses(now)
         failures = first.reconsume_times + 1
         verdict = decide(policy, failures, rest_ms, is_outage=is_outage or number > 1)
-        if verdict.ending is Ending.NONE and number == 1 and not is_outage:
+        if verdict.ending is FailureAction.NONE and number == 1 and not is_outage:
             first.reconsume_times = failures
             self._tried[first.queue_offset] = first
         return verdict, has_begun
 
-    def put_down(self, turn: Turn[M], rest_until: float | None = None) -> None:
+    def put_down(self, turn: LaneBatch[M], rest_until: float | None = None) -> None:
         """Give a turn out of hand; its lane goes on, at once or at a time."""
         self._lanes.put_down(turn.lane, rest_until)
 
@@ -158,7 +160,7 @@ class KeyQueue(Generic[M]):
         """When the first lane that rests goes on; None when none rests."""
         return self._lanes.next_wake()
 
-    def stuck(self) -> Lane[M] | None:
+    def stuck(self) -> KeyLane[M] | None:
         """The lane whose head holds back the commit, if that head has failed."""
         offset = self.window.commit_offset
         for lane in self._lanes.lanes:

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Queued(Protocol):
+class QueuedMessage(Protocol):
     """What the window needs of a message."""
 
     queue_offset: int
     body: bytes
 
 
-M = TypeVar("M", bound=Queued)
+M = TypeVar("M", bound=QueuedMessage)
 _PART_LEAST = 4
 """Fewer messages are not worth a part."""
 
 
-class _Part(NamedTuple, Generic[M]):
+class _PulledBatch(NamedTuple, Generic[M]):
     """What one pull brought, and nothing of it is finished alone."""
 
     messages: list[M]
@@ -55,7 +55,7 @@ class ProcessQueue(Generic[M]):
         self.size_bytes = 0
         # offsets not known to be finished up to the first gap; of a part only the first one
         self._open: deque[int] = deque()
-        self._parts: dict[int, _Part[M]] = {}  # by first offset, oldest first
+        self._parts: dict[int, _PulledBatch[M]] = {}  # by first offset, oldest first
         self._parts_count = 0  # messages in them
         self._sizes: dict[int, int] = {}  # of the other unfinished ones
         self._later: dict[int, list[int]] = {}  # offsets that follow one in `_open`
@@ -131,7 +131,7 @@ class ProcessQueue(Generic[M]):
 
     def _put_part(self, taken: list[M]) -> None:
         sizes = [len(message.body) for message in taken]  # handlers may change a body
-        part = _Part(taken, sizes, sum(sizes))
+        part = _PulledBatch(taken, sizes, sum(sizes))
         self._parts[taken[0].queue_offset] = part
         self._parts_count += len(taken)
         self.size_bytes += part.size_bytes

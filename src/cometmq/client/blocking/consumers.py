@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cometmq.client.consumer.consumer_options import PushSettings
     from cometmq.client.handling.handler_call import Handler
-    from cometmq.client.polling.lite_pull_options import LiteSettings
+    from cometmq.client.polling.lite_pull_options import LitePullSettings
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue, PullResult
@@ -171,7 +171,7 @@ class LitePullConsumer:
     PushConsumer. There is no retry topic and there are no dead letters.
     """
 
-    def __init__(self, group: str, **settings: Unpack[LiteSettings]) -> None:
+    def __init__(self, group: str, **settings: Unpack[LitePullSettings]) -> None:
         self._inner = AsyncLitePullConsumer(group, **settings)
         self._crossing = Crossing("consumer")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
 
 
-class Assigned:
+class AssignedQueue:
     """A queue in work. The loop owns it; handler threads only read `is_dropped`."""
 
     __slots__ = (

@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from cometmq.client.consumer.consumer_options import push_options
-from cometmq.client.consumer.push_engine import Engine
+from cometmq.client.consumer.push_engine import PushEngine
 from cometmq.client.consumer.subscriptions import Subscriptions, selector_of
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import check_wait
@@ -78,7 +78,7 @@ class AsyncPushConsumer:
         self._instance = Instance(self._client_options.namespace)
         self._options = options = self._instance.options(options)
         self._subscriptions = Subscriptions(options.group, broadcasting=options.broadcasting)
-        self._engine: Engine | None = None
+        self._engine: PushEngine | None = None
         self._stopped: asyncio.Event | None = None
         self._halting: asyncio.Task[None] | None = None
 
@@ -123,7 +123,7 @@ class AsyncPushConsumer:
             core = Core(self._client_options, SystemClock())
             engine = None
             try:
-                engine = Engine(core, self._options, self._subscriptions)
+                engine = PushEngine(core, self._options, self._subscriptions)
             finally:
                 if engine is None:
                     await core.stop()

@@ -36,19 +36,19 @@ from cometmq.wire.headers.client import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.consume_stats import ConsumeStats
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.consumer.rebalance import Rebalance
     from cometmq.client.consumer.subscriptions import Subscriptions
-    from cometmq.client.handling.handler_call import AsyncHandler, Outcome, SyncHandler
+    from cometmq.client.handling.handler_call import AsyncHandler, HandlerOutcome, SyncHandler
     from cometmq.client.session.client_session import Core
     from cometmq.model.message import MessageExt
     from cometmq.net.channel import Channel
     from cometmq.wire.command import Command
 
 
-class Inbound:
+class BrokerRequests:
     """The listener of one consumer. One loop owns it."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Inbound:
         )
         _answer(channel, command, encode_running_info(info))
 
-    def _queue_info(self, assigned: Assigned) -> ProcessQueueInfo:
+    def _queue_info(self, assigned: AssignedQueue) -> ProcessQueueInfo:
         window, now = assigned.window, asyncio.get_running_loop().time()
         wall_ms = self._core.clock.now_ms()
 
@@ -143,7 +143,7 @@ class Inbound:
             last_consume_timestamp=ago(assigned.consumed_at),
         )
 
-    def _locked_at(self, assigned: Assigned) -> float:
+    def _locked_at(self, assigned: AssignedQueue) -> float:
         """When the queue's lock was last asked for with success (loop time); 0: never."""
         until = assigned.lock_until
         return until - self._options.lock_valid_s if 0 < until < inf else 0.0
@@ -161,7 +161,7 @@ class Inbound:
         loop = asyncio.get_running_loop()
         decode.restore_topic([message])
         subscription, began = self._subscriptions.handler_of(message.topic), loop.time()
-        outcome: Outcome
+        outcome: HandlerOutcome
         if subscription.is_async:
             handler = cast("AsyncHandler", subscription.handler)
             outcome = await handlers.run_async(handler, [message])
@@ -177,7 +177,7 @@ class Inbound:
         _answer(channel, command, encode_directly_result(result))
 
 
-def _direct_result(outcome: Outcome) -> str:
+def _direct_result(outcome: HandlerOutcome) -> str:
     """RocketMQ's name of an outcome."""
     if outcome.error is not None:
         return "CR_THROW_EXCEPTION"

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.client.consumer.pull_request import Ask, Puller
+from cometmq.client.consumer.pull_request import PullClient, PullRequest
 from cometmq.errors import BrokerError, CometError, RemotingError, RemotingTimeout
 from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.route import MASTER_ID
@@ -22,7 +22,7 @@ from cometmq.rules.retry import backoff_s
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.consume_stats import ConsumeStats
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.consumer.subscriptions import Subscriptions
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from cometmq.client.session.client_session import Core
     from cometmq.model.message import MessageExt
 
-    class Feeds(Protocol):
+    class MessageReceiver(Protocol):
         """Who takes pulled messages."""
 
-        def feed(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+        def feed(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
             """Take messages that are in the window already."""
 
-    class Restarts(Protocol):
+    class QueueRestarter(Protocol):
         """Who can begin a queue anew elsewhere in it."""
 
-        def restart(self, assigned: Assigned, offset: int) -> None:
+        def restart(self, assigned: AssignedQueue, offset: int) -> None:
             """Drop the queue's object and begin anew at `offset`."""
 
         def queues_of(self, topic: str) -> int:
@@ -62,20 +62,20 @@ class PullLoop:
         options: ConsumerOptions,
         subscriptions: Subscriptions,
         offsets: OffsetStore,
-        consume: Feeds,
-        restarts: Restarts,
+        consume: MessageReceiver,
+        restarts: QueueRestarter,
         stats: ConsumeStats,
     ) -> None:
-        self._puller, self._stats = Puller(core, options.group), stats
+        self._puller, self._stats = PullClient(core, options.group), stats
         self._core, self._options, self._subscriptions = core, options, subscriptions
         self._offsets, self._consume, self._restarts = offsets, consume, restarts
 
-    def begin(self, assigned: Assigned) -> None:
+    def begin(self, assigned: AssignedQueue) -> None:
         """Pull a queue until it is dropped."""
         work, name = self._run(assigned), f"pull {assigned.queue}"
         assigned.pull_task = asyncio.get_running_loop().create_task(work, name=name)
 
-    async def _run(self, assigned: Assigned) -> None:
+    async def _run(self, assigned: AssignedQueue) -> None:
         failures, pause_s = 0, self._options.pull_interval_ms / 1000
         while not assigned.is_dropped:
             if assigned.is_paused or self._is_full(assigned):
@@ -92,7 +92,7 @@ class PullLoop:
             if pause_s and result.status is PullStatus.FOUND:
                 await asyncio.sleep(pause_s)
 
-    def _is_full(self, assigned: Assigned) -> bool:
+    def _is_full(self, assigned: AssignedQueue) -> bool:
         window, limits = assigned.window, self._options.flow
         if limits.is_shared:
             limits = limits.of_one(self._restarts.queues_of(assigned.queue.topic))
@@ -104,7 +104,7 @@ class PullLoop:
             orderly=self._options.orderly,
         )
 
-    def _take(self, assigned: Assigned, result: PullResult) -> None:
+    def _take(self, assigned: AssignedQueue, result: PullResult) -> None:
         if assigned.is_dropped:
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:
@@ -125,7 +125,7 @@ class PullLoop:
         elif not assigned.window.count and assigned.told is None:
             self._offsets.remember(assigned.queue, assigned.window.commit_offset)
 
-    async def _pull(self, assigned: Assigned) -> PullResult:
+    async def _pull(self, assigned: AssignedQueue) -> PullResult:
         loop = asyncio.get_running_loop()
         began = loop.time()
         result = await self._puller.pull(self._ask(assigned))
@@ -135,11 +135,11 @@ class PullLoop:
             self._stats.pulled(topic, len(result.messages), spent_s)
         return result
 
-    def _ask(self, assigned: Assigned) -> Ask:
+    def _ask(self, assigned: AssignedQueue) -> PullRequest:
         queue, options = assigned.queue, self._options
         commit = self._offsets.remembered(queue)
         may_commit = assigned.broker_id == MASTER_ID and not assigned.has_lost_lock
-        return Ask(
+        return PullRequest(
             queue,
             assigned.window.next_offset,
             options.pull_batch_size,
@@ -150,7 +150,7 @@ class PullLoop:
             max_bytes=options.pull_batch_bytes,
         )
 
-    async def _after_error(self, assigned: Assigned, error: Exception, failures: int) -> None:
+    async def _after_error(self, assigned: AssignedQueue, error: Exception, failures: int) -> None:
         if isinstance(error, BrokerError) and error.code == _FLOW_CONTROL:
             await asyncio.sleep(_FLOW_CONTROL_PAUSE_S)
             return

@@ -31,7 +31,7 @@ _ANSWER_GRACE_S = 15.0
 _STATUS = {status.value: status for status in PullStatus}
 
 
-class Filter(NamedTuple):
+class TopicFilter(NamedTuple):
     """What is wanted of a topic, as a pull says it."""
 
     expression: str = "*"
@@ -41,21 +41,21 @@ class Filter(NamedTuple):
     """The tags to compare again here; empty means all, or that the broker alone judges."""
 
 
-def filter_of(selector: MessageSelector) -> Filter:
+def filter_of(selector: MessageSelector) -> TopicFilter:
     """The filter that a checked selector means."""
     if selector.expression_type != TAG:
-        return Filter(*selector)
+        return TopicFilter(*selector)
     tags = split_expression(selector.expression)
-    return Filter(" || ".join(tags) or "*", TAG, tags=frozenset(tag.encode() for tag in tags))
+    return TopicFilter(" || ".join(tags) or "*", TAG, tags=frozenset(tag.encode() for tag in tags))
 
 
-class Ask(NamedTuple):
+class PullRequest(NamedTuple):
     """One pull of a queue from `offset` on."""
 
     queue: MessageQueue
     offset: int
     max_count: int
-    filter: Filter
+    filter: TopicFilter
     broker_id: int = 0
     suspend_s: float = 0.0
     """How long the broker may wait for a message; 0: not at all."""
@@ -66,13 +66,13 @@ class Ask(NamedTuple):
     max_bytes: int | None = None
 
 
-class Puller:
+class PullClient:
     """Pulls for one group. One loop owns it."""
 
     def __init__(self, core: Core, group: str) -> None:
         self._core, self._group = core, group
 
-    async def pull(self, ask: Ask) -> PullResult:
+    async def pull(self, ask: PullRequest) -> PullResult:
         """Ask once and read the answer. Raises RemotingError, BrokerError or ProtocolError."""
         addr = self._core.routes.reader(ask.queue.broker_name, ask.broker_id)
         code = RequestCode.LITE_PULL_MESSAGE if ask.is_lite else RequestCode.PULL_MESSAGE
@@ -89,7 +89,7 @@ class Puller:
         if channel := self._core.pool.open_channel(addr):
             channel.close()
 
-    def _header(self, ask: Ask) -> PullMessageRequestHeader:
+    def _header(self, ask: PullRequest) -> PullMessageRequestHeader:
         queue, wanted = ask.queue, ask.filter
         return PullMessageRequestHeader(
             consumer_group=self._group,
@@ -108,7 +108,7 @@ class Puller:
         )
 
 
-def _flags(ask: Ask) -> int:
+def _flags(ask: PullRequest) -> int:
     return (
         (bits.COMMIT_OFFSET if ask.commit_offset else 0)
         | (bits.SUSPEND if ask.suspend_s else 0)
@@ -117,7 +117,7 @@ def _flags(ask: Ask) -> int:
     )
 
 
-def _result(ask: Ask, addr: str, answer: Command, body: memoryview) -> PullResult:
+def _result(ask: PullRequest, addr: str, answer: Command, body: memoryview) -> PullResult:
     """What an answer says; raises BrokerError or ProtocolError."""
     status = _STATUS.get(answer.code)
     if status is None:
@@ -137,7 +137,7 @@ def _result(ask: Ask, addr: str, answer: Command, body: memoryview) -> PullResul
     )
 
 
-def _messages(ask: Ask, body: memoryview, next_offset: int) -> tuple[list[MessageExt], int]:
+def _messages(ask: PullRequest, body: memoryview, next_offset: int) -> tuple[list[MessageExt], int]:
     """The messages of an answer and where to go on: never beyond one that cannot be read."""
     messages, is_whole = decode.messages_of(body, ask.queue.broker_name)
     if not is_whole:

@@ -13,20 +13,20 @@ import os
 from copy import copy
 from typing import TYPE_CHECKING
 
-from cometmq.client.consumer.broker_requests import Inbound
+from cometmq.client.consumer.broker_requests import BrokerRequests
 from cometmq.client.consumer.consume_stats import SAMPLE_S, ConsumeStats
 from cometmq.client.consumer.pull_loop import PullLoop
-from cometmq.client.consumer.queue_locks import QueueLocks
+from cometmq.client.consumer.queue_locks import QueueLockClient
 from cometmq.client.consumer.rebalance import Rebalance
-from cometmq.client.failures.send_back import SendBack
-from cometmq.client.handling.by_key import ConsumeByKey
-from cometmq.client.handling.concurrent import ConcurrentConsume
-from cometmq.client.handling.consume_strategy import Parts
-from cometmq.client.handling.orderly import OrderlyConsume
-from cometmq.client.handling.process_pool import Processes
-from cometmq.client.handling.worker_pools import Tasks, Threads
+from cometmq.client.failures.send_back import FailedMessageSender
+from cometmq.client.handling.by_key import KeyStrategy
+from cometmq.client.handling.concurrent import ConcurrentStrategy
+from cometmq.client.handling.consume_strategy import StrategyContext
+from cometmq.client.handling.orderly import OrderlyStrategy
+from cometmq.client.handling.process_pool import ProcessPool
+from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
 from cometmq.client.middleware.trace import Trace
-from cometmq.client.offsets.local_offset_store import LocalOffsets
+from cometmq.client.offsets.local_offset_store import LocalOffsetStore
 from cometmq.client.offsets.offset_store import OffsetStore
 from cometmq.client.producer.queue_selector import QueueChoice
 from cometmq.client.producer.retrying_sender import Delivery
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.consumer.subscriptions import Subscriptions
-    from cometmq.client.handling.consume_strategy import Consume, Strategy
+    from cometmq.client.handling.consume_strategy import ConsumeStrategy, StrategyFactory
     from cometmq.client.session.client_session import Core
     from cometmq.model.queue import MessageQueue
     from cometmq.model.subscription import SubscriptionData
@@ -57,15 +57,15 @@ log = logging.getLogger(__name__)
 _LONG_BLOCK_S = 60.0
 
 
-class Engine:
+class PushEngine:
     """One running push consumer. Belongs to the loop it was made on."""
 
     def __init__(self, core: Core, options: ConsumerOptions, subscriptions: Subscriptions) -> None:
         self._core, clock = core, core.clock
-        self._processes: Processes | None = None
+        self._processes: ProcessPool | None = None
         if options.workers == "process":
             handlers = subscriptions.plain_handlers
-            self._processes = Processes(options.consume_threads, handlers)
+            self._processes = ProcessPool(options.consume_threads, handlers)
             subscriptions = copy(subscriptions)  # the consumer may be started again with its own
             subscriptions.run_through(self._processes.handler_of)
         self._trace: Trace | None = None
@@ -78,8 +78,8 @@ class Engine:
         self._options, self._subscriptions = options, subscriptions
         subscriptions.fix(clock.now_ms())
         self._rounds = Background(f"{core.client_id} rebalance")
-        self._threads = Threads(options.consume_threads, f"cometmq-{options.group}")
-        self._tasks = Tasks(options.consume_threads)
+        self._threads = ThreadPool(options.consume_threads, f"cometmq-{options.group}")
+        self._tasks = TaskPool(options.consume_threads)
         self._offsets = _offsets(core, options)
         self._locks = _locks(core, options)
         self._stats = ConsumeStats(clock)
@@ -89,7 +89,7 @@ class Engine:
             core, options, subscriptions, self._offsets, consume, self._rebalance, self._stats
         )
         self._rebalance.use(consume, pulls)
-        self._inbound = Inbound(
+        self._inbound = BrokerRequests(
             core, options, subscriptions, self._rebalance, self._stats, consume.facts
         )
         self._lost: set[str] = set()
@@ -107,7 +107,7 @@ class Engine:
         return sorted(self._rebalance.table)
 
     @property
-    def consume(self) -> Consume:
+    def consume(self) -> ConsumeStrategy:
         """The way messages are handled."""
         return self._consume
 
@@ -160,14 +160,16 @@ class Engine:
         finally:
             await self._core.stop()
 
-    def _send_back(self) -> SendBack:
+    def _send_back(self) -> FailedMessageSender:
         options, core = self._options, self._core
         times_max = reconsume_times_max(options.max_attempts, orderly=options.is_locking)
         delivery = Delivery(core, ProducerOptions(group=INNER_PRODUCER_GROUP))
-        return SendBack(core, delivery, QueueChoice(os.getpid()), options.group, times_max)
+        return FailedMessageSender(
+            core, delivery, QueueChoice(os.getpid()), options.group, times_max
+        )
 
-    def _parts(self) -> Parts:
-        return Parts(
+    def _parts(self) -> StrategyContext:
+        return StrategyContext(
             options=self._options,
             subscriptions=self._subscriptions,
             threads=self._threads,
@@ -266,19 +268,19 @@ class Engine:
 def _offsets(core: Core, options: ConsumerOptions) -> OffsetStore:
     if options.broadcasting:
         folder = at_home("offsets_dir", options.offsets_dir)
-        return LocalOffsets(core, options, folder, SystemFiles())
+        return LocalOffsetStore(core, options, folder, SystemFiles())
     return OffsetStore(core, options.group, options.consume_from, options.consume_timestamp_ms)
 
 
-def _locks(core: Core, options: ConsumerOptions) -> QueueLocks | None:
+def _locks(core: Core, options: ConsumerOptions) -> QueueLockClient | None:
     """Locks, where the queues of an ordered group are shared out."""
     if not options.is_locking or options.broadcasting:
         return None
-    return QueueLocks(core, options.group, options.lock_valid_s)
+    return QueueLockClient(core, options.group, options.lock_valid_s)
 
 
-def _strategy_of(options: ConsumerOptions) -> Strategy:
+def _strategy_of(options: ConsumerOptions) -> StrategyFactory:
     """The way of handling that the options ask for."""
     if options.is_by_key:
-        return ConsumeByKey
-    return OrderlyConsume if options.orderly else ConcurrentConsume
+        return KeyStrategy
+    return OrderlyStrategy if options.orderly else ConcurrentStrategy

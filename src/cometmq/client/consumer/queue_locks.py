@@ -21,7 +21,7 @@ from cometmq.wire.command import request
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.session.client_session import Core
     from cometmq.model.queue import MessageQueue
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _TIMEOUT_S = 1.0
 
 
-class QueueLocks:
+class QueueLockClient:
     """Locks of one group's member. One loop owns it."""
 
     def __init__(self, core: Core, group: str, valid_s: float) -> None:
@@ -50,7 +50,7 @@ class QueueLocks:
         )
         return {queue: until for part in parts for queue, until in part.items()}
 
-    async def renew(self, table: Collection[Assigned]) -> None:
+    async def renew(self, table: Collection[AssignedQueue]) -> None:
         """Ask again for the locks that are held; what ran out or was refused counts as lost."""
         now = asyncio.get_running_loop().time()
         held = [assigned for assigned in table if assigned.holds_lock(now)]

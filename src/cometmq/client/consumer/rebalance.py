@@ -14,7 +14,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from cometmq.client.consumer.assigned_queue import Assigned
+from cometmq.client.consumer.assigned_queue import AssignedQueue
 from cometmq.errors import CometError
 from cometmq.rules.allocate import share_of
 from cometmq.wire.bodies.lists import decode_consumer_list
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
     from cometmq.client.consumer.consumer_options import ConsumerOptions
-    from cometmq.client.consumer.queue_locks import QueueLocks
+    from cometmq.client.consumer.queue_locks import QueueLockClient
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.offsets.offset_store import OffsetStore
     from cometmq.client.session.client_session import Core
@@ -40,17 +40,17 @@ _ANEW_S = 1.0
 _PROBLEMS_MAX = 100
 
 
-class Begins(Protocol):
+class QueueStarter(Protocol):
     """Who starts work on a queue."""
 
-    def begin(self, assigned: Assigned) -> None:
+    def begin(self, assigned: AssignedQueue) -> None:
         """Start; ends by itself once the queue is dropped."""
 
 
-class Works(Begins, Protocol):
+class QueueWorker(QueueStarter, Protocol):
     """Who runs handlers."""
 
-    async def drain(self, assigned: Assigned, timeout_s: float) -> bool:
+    async def drain(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Wait until no handler has a message of the queue; whether that was in time."""
 
 
@@ -63,22 +63,22 @@ class Rebalance:
         options: ConsumerOptions,
         subscriptions: Subscriptions,
         offsets: OffsetStore,
-        locks: QueueLocks | None,
+        locks: QueueLockClient | None,
     ) -> None:
         self._core, self._options, self._subscriptions = core, options, subscriptions
         self._offsets, self._locks = offsets, locks
-        self.table: dict[MessageQueue, Assigned] = {}
+        self.table: dict[MessageQueue, AssignedQueue] = {}
         """The queues in work."""
-        self._leaving: dict[MessageQueue, Assigned] = {}
+        self._leaving: dict[MessageQueue, AssignedQueue] = {}
         self._to_resume: set[MessageQueue] = set()  # given up, and perhaps still locked
         self._awake = asyncio.Event()
         self._not_before = 0.0
         self._is_paused = False
         self._said: set[str] = set()
-        self._consume: Works
-        self._pulls: Begins
+        self._consume: QueueWorker
+        self._pulls: QueueStarter
 
-    def use(self, consume: Works, pulls: Begins) -> None:
+    def use(self, consume: QueueWorker, pulls: QueueStarter) -> None:
         """Name who works on queues; needed once before `run`."""
         self._consume, self._pulls = consume, pulls
 
@@ -105,7 +105,7 @@ class Rebalance:
         return sum(queue.topic == topic for queue in self.table)
 
     @property
-    def held(self) -> list[Assigned]:
+    def held(self) -> list[AssignedQueue]:
         """All queues whose lock is still needed: those in work and those being given away."""
         return [*self.table.values(), *self._leaving.values()]
 
@@ -116,7 +116,7 @@ class Rebalance:
             await self._wait(self._options.rebalance_s if is_balanced else _UNBALANCED_S)
             is_balanced = await self._round()
 
-    def give_up(self, assigned: Assigned) -> None:
+    def give_up(self, assigned: AssignedQueue) -> None:
         """Drop a queue without committing anything; the next round begins it anew."""
         assigned.drop()
         if self.table.get(assigned.queue) is assigned:
@@ -126,12 +126,12 @@ class Rebalance:
         self._leave(assigned, self._wait_for_hands(assigned))
         self.wake()
 
-    def broke_off(self, assigned: Assigned) -> None:
+    def broke_off(self, assigned: AssignedQueue) -> None:
         """Begin a queue anew, after a pause, whose work ended by an error nobody foresaw."""
         if not assigned.is_dropped:
             asyncio.get_running_loop().call_later(_ANEW_S, self._anew, assigned)
 
-    def restart(self, assigned: Assigned, offset: int) -> None:
+    def restart(self, assigned: AssignedQueue, offset: int) -> None:
         """Drop a queue and begin it anew at `offset`, which is committed."""
         self.give_up(assigned)
         self._offsets.reset(assigned.queue, offset)
@@ -243,7 +243,7 @@ class Rebalance:
             return False
         log.info("taking %s from offset %d", queue, offset)
         self._to_resume.discard(queue)
-        assigned = self.table[queue] = Assigned(queue, offset)
+        assigned = self.table[queue] = AssignedQueue(queue, offset)
         assigned.is_paused = self._is_paused
         assigned.lock_until = lock_until
         self._consume.begin(assigned)
@@ -253,7 +253,7 @@ class Rebalance:
                 task.add_done_callback(partial(self._ended, assigned))
         return True
 
-    def _ended(self, assigned: Assigned, task: asyncio.Task[None]) -> None:
+    def _ended(self, assigned: AssignedQueue, task: asyncio.Task[None]) -> None:
         """Look how a task of a queue ended: before the queue is dropped only an error ends it."""
         error: BaseException | None = None
         try:
@@ -265,11 +265,11 @@ class Rebalance:
             log.error("%s broke off", task.get_name(), exc_info=error)
             self.broke_off(assigned)
 
-    def _anew(self, assigned: Assigned) -> None:
+    def _anew(self, assigned: AssignedQueue) -> None:
         if not assigned.is_dropped:
             self.give_up(assigned)
 
-    def _leave(self, assigned: Assigned, work: Coroutine[object, object, None]) -> None:
+    def _leave(self, assigned: AssignedQueue, work: Coroutine[object, object, None]) -> None:
         """Do what is left of a dropped queue; until then nobody here begins it anew."""
         self._leaving[assigned.queue] = assigned
         self._core.background.spawn(self._left(assigned.queue, work), name="give away")
@@ -281,7 +281,7 @@ class Rebalance:
             self._leaving.pop(queue, None)
             self.wake()
 
-    async def _wait_for_hands(self, assigned: Assigned) -> None:
+    async def _wait_for_hands(self, assigned: AssignedQueue) -> None:
         """Let an orderly handler end, however long it takes: a second one would break the order.
 
         Until then the lock is renewed, so that nobody else begins either.
@@ -289,15 +289,15 @@ class Rebalance:
         while self._options.is_locking and not await self._consume.drain(assigned, _SLOW_S):
             log.warning("%s is kept from others until its handler is done", assigned.queue)
 
-    async def _give_away(self, assigned: Assigned) -> None:
+    async def _give_away(self, assigned: AssignedQueue) -> None:
         await self._wait_for_hands(assigned)
         await self._release(assigned)
 
-    async def _finish(self, assigned: Assigned, timeout_s: float) -> None:
+    async def _finish(self, assigned: AssignedQueue, timeout_s: float) -> None:
         await self._consume.drain(assigned, timeout_s)
         await self._release(assigned)
 
-    async def _release(self, assigned: Assigned) -> None:
+    async def _release(self, assigned: AssignedQueue) -> None:
         """Commit and unlock; the lock of a queue whose handler still runs is left to run out."""
         queue, offset = assigned.queue, assigned.window.commit_offset
         try:

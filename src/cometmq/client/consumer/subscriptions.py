@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from cometmq.client.consumer.pull_request import Filter, filter_of
+from cometmq.client.consumer.pull_request import TopicFilter, filter_of
 from cometmq.client.handling.handler_call import is_async
 from cometmq.errors import ClientError
 from cometmq.model.selector import MessageSelector
@@ -52,7 +52,7 @@ class Subscription(NamedTuple):
     """One topic's filter and handler."""
 
     data: SubscriptionData
-    filter: Filter
+    filter: TopicFilter
     handler: Handler
     is_async: bool
     on_failure: Policies | None = None
@@ -115,10 +115,10 @@ class Subscriptions:
         """The subscriptions that only brokers can judge."""
         return [data for data in self.data() if data.expression_type != TAG]
 
-    def filter_of(self, topic: str) -> Filter:
+    def filter_of(self, topic: str) -> TopicFilter:
         """What is wanted of a topic; a retry topic is taken whole."""
         found = self._by_topic.get(topic)
-        wanted = found.filter if found else Filter()
+        wanted = found.filter if found else TopicFilter()
         return wanted._replace(version=self._version)
 
     def handler_of(self, topic: str) -> Subscription:
@@ -138,7 +138,7 @@ class Subscriptions:
         return (*own, *retried)
 
 
-def _subscription(topic: str, selector: MessageSelector) -> tuple[SubscriptionData, Filter]:
+def _subscription(topic: str, selector: MessageSelector) -> tuple[SubscriptionData, TopicFilter]:
     wanted = filter_of(selector)
     text, kind = wanted.expression, wanted.expression_type
     if kind != TAG:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _FIRST_WORD_MS, _WORD_EVERY_MS = 10_000, 300_000
 
 
-class Blockages:
+class BlockedQueues:
     """The queues of one consumer that stand still. One loop owns it."""
 
     def __init__(self, clock: Clock) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.rules.circuit_breaker import Breaker
+from cometmq.rules.circuit_breaker import CircuitBreaker
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Outages:
+class CircuitBreakers:
     """Breakers by topic. One loop owns it; threads only read `is_open` of a breaker."""
 
     def __init__(self, limits: BreakerLimits) -> None:
         self._limits = limits
-        self._breakers: dict[str, Breaker] = {}
+        self._breakers: dict[str, CircuitBreaker] = {}
 
-    def of(self, topic: str) -> Breaker:
+    def of(self, topic: str) -> CircuitBreaker:
         """The breaker of a topic, the same each time."""
         found = self._breakers.get(topic)
         if found is None:
-            found = self._breakers[topic] = Breaker(self._limits)
+            found = self._breakers[topic] = CircuitBreaker(self._limits)
         return found
 
     @property

@@ -13,16 +13,16 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.client.handling import handler_call as handlers
-from cometmq.rules.failure_policy import Ending, policy_of
+from cometmq.rules.failure_policy import FailureAction, policy_of
 from cometmq.rules.retry import backoff_s
 
 if TYPE_CHECKING:
-    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.subscriptions import Subscription
-    from cometmq.client.handling.consume_strategy import Parts
-    from cometmq.client.handling.handler_call import Outcome
+    from cometmq.client.handling.consume_strategy import StrategyContext
+    from cometmq.client.handling.handler_call import HandlerOutcome
     from cometmq.model.message import MessageExt
-    from cometmq.rules.failure_policy import FailurePolicy, Verdict
+    from cometmq.rules.failure_policy import FailureDecision, FailurePolicy
 
 log = logging.getLogger(__name__)
 
@@ -30,19 +30,25 @@ _AGAIN_FIRST_S, _AGAIN_MOST_S = 0.5, 10.0
 _LOOK_S = 0.05
 
 
-class Endings:
+class FailureActions:
     """Carries out verdicts for one consumer. One loop owns it."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: StrategyContext) -> None:
         self._parts = parts
 
-    def policy_of(self, subscription: Subscription, outcome: Outcome) -> FailurePolicy | None:
+    def policy_of(
+        self, subscription: Subscription, outcome: HandlerOutcome
+    ) -> FailurePolicy | None:
         """The policy for an error of this topic's handler; None where nobody chose one."""
         known = subscription.on_failure or self._parts.options.on_failure or {}
         return policy_of(known, outcome.kind, None)
 
     async def meet(
-        self, assigned: Assigned, message: MessageExt, verdict: Verdict, outcome: Outcome
+        self,
+        assigned: AssignedQueue,
+        message: MessageExt,
+        verdict: FailureDecision,
+        outcome: HandlerOutcome,
     ) -> bool:
         """Carry out the end of a message; False when the queue is not ours any more, or all stops.
 
@@ -50,7 +56,7 @@ class Endings:
         """
         failures = 0
         while not await self._try(assigned, message, verdict, outcome):
-            if verdict.ending is Ending.STOP:
+            if verdict.ending is FailureAction.STOP:
                 return False
             failures += 1
             await self._rest(assigned, backoff_s(failures, _AGAIN_FIRST_S, _AGAIN_MOST_S))
@@ -59,27 +65,33 @@ class Endings:
         return True
 
     async def _try(
-        self, assigned: Assigned, message: MessageExt, verdict: Verdict, outcome: Outcome
+        self,
+        assigned: AssignedQueue,
+        message: MessageExt,
+        verdict: FailureDecision,
+        outcome: HandlerOutcome,
     ) -> bool:
-        if verdict.ending is Ending.DEAD_LETTER:
+        if verdict.ending is FailureAction.DEAD_LETTER:
             times_max = message.reconsume_times
             return await self._parts.send_back.bury(
                 message, assigned.queue, outcome.reason, times_max
             )
-        if verdict.ending is Ending.SKIP:
+        if verdict.ending is FailureAction.SKIP:
             log.warning("%s is skipped, as its policy says: %s", message, outcome.reason)
             return True
-        if verdict.ending is Ending.STORE:
+        if verdict.ending is FailureAction.STORE:
             return await self._store(message, verdict, outcome)
         self._parts.halt(f"{message} failed, and its policy is to stop: {outcome.reason}")
         return False
 
-    async def _store(self, message: MessageExt, verdict: Verdict, outcome: Outcome) -> bool:
+    async def _store(
+        self, message: MessageExt, verdict: FailureDecision, outcome: HandlerOutcome
+    ) -> bool:
         """Call the sink in a thread of its own; whether it returned."""
         assert verdict.policy is not None, "a verdict to store comes from a policy"
         sink = verdict.policy.sink
         assert sink is not None, "a policy that stores has a sink"
-        failure = handlers.Failure(
+        failure = handlers.FailureDetails(
             message.reconsume_times + 1, outcome.kind, outcome.reason, self._parts.clock.now_ms()
         )
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -91,7 +103,7 @@ class Endings:
         await over
         return is_stored[0]
 
-    async def _rest(self, assigned: Assigned, pause_s: float) -> None:
+    async def _rest(self, assigned: AssignedQueue, pause_s: float) -> None:
         """Wait, but notice soon when the queue is dropped."""
         loop = asyncio.get_running_loop()
         until = loop.time() + pause_s

@@ -41,7 +41,7 @@ _BROKERS_BYTES = 120
 _GONE = (Property.TRAN_MSG, Property.DELAY, Property.WAIT)
 
 
-class SendBack:
+class FailedMessageSender:
     """The way back for one group's messages. One loop owns it."""
 
     def __init__(

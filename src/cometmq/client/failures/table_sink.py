@@ -18,7 +18,7 @@ from cometmq.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.client.handling.handler_call import Failure
+    from cometmq.client.handling.handler_call import FailureDetails
     from cometmq.model.message import MessageExt
 
 _TYPES = {
@@ -81,7 +81,7 @@ class TableSink:
             f"({columns}, PRIMARY KEY ({', '.join(_PLACE)}))"
         )
 
-    def __call__(self, message: MessageExt, failure: Failure) -> None:
+    def __call__(self, message: MessageExt, failure: FailureDetails) -> None:
         """Write the row and commit it."""
         row = _row(message, failure)
         with closing(self._connect()) as connection, closing(connection.cursor()) as cursor:
@@ -91,7 +91,7 @@ class TableSink:
                 connection.commit()
 
 
-def _row(message: MessageExt, failure: Failure) -> tuple[object, ...]:
+def _row(message: MessageExt, failure: FailureDetails) -> tuple[object, ...]:
     return (
         message.topic,
         message.broker_name,

@@ -15,26 +15,26 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cometmq.client.failures.circuit_breakers import Outages
-from cometmq.client.failures.failure_actions import Endings
+from cometmq.client.failures.circuit_breakers import CircuitBreakers
+from cometmq.client.failures.failure_actions import FailureActions
 from cometmq.client.handling import handler_call as handlers
-from cometmq.client.handling.key_run import STINT_MESSAGES, KeyCall, KeyWork
-from cometmq.client.offsets.completed_offset_store import DoneStore
+from cometmq.client.handling.key_run import STINT_MESSAGES, AssignedKeyQueue, KeyRun
+from cometmq.client.offsets.completed_offset_store import CompletedOffsetStore
 from cometmq.errors import ClientError, CometError
 from cometmq.model.results import BlockedQueue
 from cometmq.rules.circuit_breaker import BreakerLimits
-from cometmq.rules.failure_policy import Ending, default_policy
+from cometmq.rules.failure_policy import FailureAction, default_policy
 from cometmq.rules.key_lanes import BARRIER
 from cometmq.runtime.system import at_home
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from cometmq.client.consumer.assigned_queue import Assigned
-    from cometmq.client.handling.consume_strategy import Parts
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
+    from cometmq.client.handling.consume_strategy import StrategyContext
     from cometmq.model.message import MessageExt
-    from cometmq.rules.failure_policy import Verdict
-    from cometmq.rules.key_queue import Turn
+    from cometmq.rules.failure_policy import FailureDecision
+    from cometmq.rules.key_queue import LaneBatch
 
 log = logging.getLogger(__name__)
 
@@ -46,36 +46,36 @@ _FOR_EVER = float("inf")
 _KEYLESS = ("no key",)
 
 
-class ConsumeByKey:
+class KeyStrategy:
     """Runs the queues of one consumer by key. One loop owns it."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: StrategyContext) -> None:
         if parts.locks is None:
             raise ClientError("a consumer by key cannot do without locks")
         options = parts.options
         self._parts, self._options, self._locks = parts, options, parts.locks
         folder = at_home("state_dir", options.state_dir) / "done"
-        self._store = DoneStore(parts.files, folder, options.group, parts.namesrv)
+        self._store = CompletedOffsetStore(parts.files, folder, options.group, parts.namesrv)
         self._store.sweep(parts.clock.now_ms())
-        self._endings = Endings(parts)
-        self._works: dict[Assigned, KeyWork] = {}
-        self._outages = Outages(options.breaker or BreakerLimits())
-        self._waiting: deque[KeyWork] = deque()
+        self._endings = FailureActions(parts)
+        self._works: dict[AssignedQueue, AssignedKeyQueue] = {}
+        self._outages = CircuitBreakers(options.breaker or BreakerLimits())
+        self._waiting: deque[AssignedKeyQueue] = deque()
         self._slots = options.consume_threads
         self.overlaps = 0
         self._default = default_policy(options.max_attempts)
 
-    def begin(self, assigned: Assigned) -> None:
+    def begin(self, assigned: AssignedQueue) -> None:
         """Start work on a new queue: what its journal knows as done is left out."""
         queue, offset = assigned.queue, assigned.window.next_offset
         found = self._store.open(queue, offset, is_reset=self._parts.offsets.was_reset(queue))
-        work = KeyWork(assigned, found, self._outages.of(queue.topic))
+        work = AssignedKeyQueue(assigned, found, self._outages.of(queue.topic))
         self._works[assigned] = work
         assigned.told = offset
         task = asyncio.get_running_loop().create_task(self._keep(work), name=f"{queue}")
         assigned.tasks.append(task)
 
-    def feed(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+    def feed(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Put newly pulled messages into their lanes."""
         work = self._works.get(assigned)
         if work is None or not messages:
@@ -85,7 +85,7 @@ class ConsumeByKey:
         self._want(work)
         self._pump()
 
-    async def drain(self, assigned: Assigned, timeout_s: float) -> bool:
+    async def drain(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Wait until no handler has a message of the queue; then write and tell how far it is."""
         work = self._works.get(assigned)
         if work is None:
@@ -146,13 +146,13 @@ class ConsumeByKey:
             return BARRIER
         return _KEYLESS if rule == "lane" else (*_KEYLESS, message.queue_offset)
 
-    def _want(self, work: KeyWork) -> None:
+    def _want(self, work: AssignedKeyQueue) -> None:
         """Have a queue ask for a slot."""
         if not work.is_waiting and not work.assigned.is_dropped:
             work.is_waiting = True
             self._waiting.append(work)
 
-    def _woken(self, work: KeyWork) -> None:
+    def _woken(self, work: AssignedKeyQueue) -> None:
         self._want(work)
         self._pump()
 
@@ -172,7 +172,7 @@ class ConsumeByKey:
             if self._begin_turn(work, now):
                 self._want(work)
 
-    def _begin_turn(self, work: KeyWork, now: float) -> bool:
+    def _begin_turn(self, work: AssignedKeyQueue, now: float) -> bool:
         assigned, size = work.assigned, self._options.batch_size
         if assigned.is_dropped or not assigned.holds_lock(now):
             return False
@@ -184,7 +184,7 @@ class ConsumeByKey:
             size = 1
         clock = asyncio.get_running_loop().time
         subscription = self._parts.subscriptions.handler_of(turn.messages[0].topic)
-        call = KeyCall(work, turn, subscription, clock)
+        call = KeyRun(work, turn, subscription, clock)
         assigned.in_hand += 1
         self._slots -= 1
         if subscription.is_async:
@@ -193,7 +193,7 @@ class ConsumeByKey:
             self._parts.threads.submit(partial(call.run, size), partial(self._ended, call))
         return True
 
-    def _set_alarm(self, work: KeyWork, now: float) -> None:
+    def _set_alarm(self, work: AssignedKeyQueue, now: float) -> None:
         """Look at a queue again when its first resting lane goes on."""
         if work.wake is not None:
             work.wake.cancel()
@@ -202,11 +202,11 @@ class ConsumeByKey:
         if wake is not None and now < wake < _FOR_EVER:
             work.wake = asyncio.get_running_loop().call_at(wake, self._woken, work)
 
-    async def _run_async(self, call: KeyCall, size: int) -> None:
+    async def _run_async(self, call: KeyRun, size: int) -> None:
         await call.run_async(size)
         self._ended(call)
 
-    def _ended(self, call: KeyCall) -> None:
+    def _ended(self, call: KeyRun) -> None:
         work, turn = call.work, call.turn
         now = asyncio.get_running_loop().time()
         self._slots += 1
@@ -228,13 +228,13 @@ class ConsumeByKey:
                 self._topic_woken(topic)
         self._pump()
 
-    def _count(self, call: KeyCall, now: float) -> None:
+    def _count(self, call: KeyRun, now: float) -> None:
         call.tell(self._parts.stats)
         if call.calls and not call.assigned.holds_lock(now):
             # it ran out meanwhile: somebody else may have them too
             self.overlaps += call.done + call.failed
 
-    def _failed(self, call: KeyCall, now: float) -> None:
+    def _failed(self, call: KeyRun, now: float) -> None:
         work, turn, outcome = call.work, call.turn, call.outcome
         breaker, topic = work.keys.breaker, work.assigned.queue.topic
         turn.lane.reason = outcome.reason
@@ -247,17 +247,17 @@ class ConsumeByKey:
                 self._outages.began(topic, outcome.reason)
             loop = asyncio.get_running_loop()
             loop.call_at(breaker.next_probe, self._topic_woken, topic)
-        if verdict.ending is Ending.NONE:
+        if verdict.ending is FailureAction.NONE:
             self._noted(work)  # a restart goes on counting
             self._put_down(work, turn, now + verdict.rest_ms / 1000)
         else:
             self._spawn(call, verdict)
 
-    def _spawn(self, call: KeyCall, verdict: Verdict) -> None:
+    def _spawn(self, call: KeyRun, verdict: FailureDecision) -> None:
         name = f"{verdict.ending.name} {call.work.assigned.queue}"
         self._parts.background.spawn(self._end(call, verdict), name=name)
 
-    async def _end(self, call: KeyCall, verdict: Verdict) -> None:
+    async def _end(self, call: KeyRun, verdict: FailureDecision) -> None:
         """Have the head message meet its end; its lane waits for that."""
         work, is_over, is_met = call.work, False, False
         assigned, message = work.assigned, call.turn.messages[0]
@@ -268,29 +268,31 @@ class ConsumeByKey:
             if is_met:
                 work.keys.finish(call.turn, 1)
                 self._noted(work)
-            rest_until = _FOR_EVER if verdict.ending is Ending.STOP else None
+            rest_until = _FOR_EVER if verdict.ending is FailureAction.STOP else None
             self._put_down(work, call.turn, rest_until)
             if not is_over:
                 self._parts.broke_off(assigned)
             self._pump()
 
-    def _put_down(self, work: KeyWork, turn: Turn[MessageExt], rest_until: float | None) -> None:
+    def _put_down(
+        self, work: AssignedKeyQueue, turn: LaneBatch[MessageExt], rest_until: float | None
+    ) -> None:
         work.keys.put_down(turn, rest_until)
         work.assigned.in_hand -= 1
         self._want(work)
 
-    def _noted(self, work: KeyWork) -> None:
+    def _noted(self, work: AssignedKeyQueue) -> None:
         if not work.is_unwritten:
             work.is_unwritten = True
             asyncio.get_running_loop().call_soon(self._write, work)
 
-    def _write(self, work: KeyWork) -> None:
+    def _write(self, work: AssignedKeyQueue) -> None:
         """Write down what is finished or has failed, unless somebody else may have the queue."""
         work.is_unwritten = False
         if not work.assigned.has_lost_lock:
             work.log.append(work.keys.unwritten())
 
-    async def _keep(self, work: KeyWork) -> None:
+    async def _keep(self, work: AssignedKeyQueue) -> None:
         """Keep the lock and the broker's knowledge up to date until the queue is dropped."""
         loop, assigned = asyncio.get_running_loop(), work.assigned
         while not assigned.is_dropped:
@@ -302,11 +304,11 @@ class ConsumeByKey:
             self._look_for_stuck(work, now)
             await asyncio.sleep(_LOOK_S)
 
-    def _is_due(self, work: KeyWork, now: float) -> bool:
+    def _is_due(self, work: AssignedKeyQueue, now: float) -> bool:
         pause_s = min(_TELL_S, self._options.persist_s)
         return now >= work.told_at + pause_s or work.assigned.span > self._options.flow.span // 2
 
-    async def _tell(self, work: KeyWork) -> None:
+    async def _tell(self, work: AssignedKeyQueue) -> None:
         """Tell the broker the lowest unfinished offset, if it is news: first the journal, then it.
 
         Never raises for a broker that does not answer: the next time comes soon.
@@ -329,7 +331,7 @@ class ConsumeByKey:
             if not assigned.is_dropped:
                 offsets.remember(assigned.queue, offset)
 
-    async def _regain(self, work: KeyWork) -> None:
+    async def _regain(self, work: AssignedKeyQueue) -> None:
         """Take the lock again; whoever had it meanwhile may have gone on, then start anew."""
         assigned = work.assigned
         assigned.lose_lock()
@@ -354,7 +356,7 @@ class ConsumeByKey:
         self._write(work)
         self._woken(work)
 
-    def _look_for_stuck(self, work: KeyWork, now: float) -> None:
+    def _look_for_stuck(self, work: AssignedKeyQueue, now: float) -> None:
         """Say which key holds a queue back that can go no further, every minute."""
         assigned, limits = work.assigned, self._options.flow
         if assigned.span <= limits.span // 2 and assigned.window.count <= limits.count // 2:

@@ -15,23 +15,23 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
-from cometmq.client.failures.circuit_breakers import Outages, key_of
-from cometmq.client.failures.failure_actions import Endings
+from cometmq.client.failures.circuit_breakers import CircuitBreakers, key_of
+from cometmq.client.failures.failure_actions import FailureActions
 from cometmq.client.handling import handler_call as handlers
 from cometmq.model.topic import is_retry_topic
-from cometmq.rules.failure_policy import Ending, decide
+from cometmq.rules.failure_policy import FailureAction, decide
 from cometmq.rules.retry import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.subscriptions import Subscription
-    from cometmq.client.handling.consume_strategy import Parts
-    from cometmq.client.handling.handler_call import AsyncHandler, Outcome, SyncHandler
+    from cometmq.client.handling.consume_strategy import StrategyContext
+    from cometmq.client.handling.handler_call import AsyncHandler, HandlerOutcome, SyncHandler
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
-    from cometmq.rules.circuit_breaker import Breaker
+    from cometmq.rules.circuit_breaker import CircuitBreaker
 
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ _SWEEPS = 15
 _EXPIRED_MAX, _EXPIRED_LEVEL = 16, 3
 
 
-class _Call:
+class _HandlerCall:
     """One call of a handler: runs somewhere, ends on the loop."""
 
     __slots__ = (
@@ -60,18 +60,18 @@ class _Call:
 
     def __init__(
         self,
-        assigned: Assigned,
+        assigned: AssignedQueue,
         messages: list[MessageExt],
         subscription: Subscription,
-        ended: Callable[[_Call], None],
+        ended: Callable[[_HandlerCall], None],
         clock: Callable[[], float],
-        breaker: Breaker | None,
+        breaker: CircuitBreaker | None,
     ) -> None:
         self.breaker = breaker
         self.is_probe = breaker is not None and breaker.is_open
         self.assigned, self.messages, self.subscription = assigned, messages, subscription
         self.ended, self.clock = ended, clock
-        self.outcome: Outcome | None = None
+        self.outcome: HandlerOutcome | None = None
         self.began_at = self.spent_s = 0.0
         self.expired: list[MessageExt] = []
         """Those that were sent back meanwhile, since the handler took too long."""
@@ -103,31 +103,35 @@ class _Call:
         self.ended(self)
 
 
-class ConcurrentConsume:
-    """Feeds handlers for one concurrent consumer. One loop owns it."""
+class ConcurrentStrategy:
+    """MessageReceiver handlers for one concurrent consumer. One loop owns it."""
 
     overlaps = 0
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: StrategyContext) -> None:
         self._options, self._subscriptions = parts.options, parts.subscriptions
         self._threads, self._tasks = parts.threads, parts.tasks
         self._send_back, self._offsets = parts.send_back, parts.offsets
         self._background, self._broke_off = parts.background, parts.broke_off
-        self._stats, self._endings = parts.stats, Endings(parts)
+        self._stats, self._endings = parts.stats, FailureActions(parts)
         self._clock = asyncio.get_running_loop().time
-        self._calls: set[_Call] = set()
+        self._calls: set[_HandlerCall] = set()
         limits = parts.options.breaker
-        self._outages = Outages(limits) if limits and not parts.options.broadcasting else None
-        self._held: dict[str, deque[tuple[Assigned, list[MessageExt]]]] = defaultdict(deque)
-        self._held_failed: dict[str, deque[tuple[Assigned, list[MessageExt]]]] = defaultdict(deque)
+        self._outages = (
+            CircuitBreakers(limits) if limits and not parts.options.broadcasting else None
+        )
+        self._held: dict[str, deque[tuple[AssignedQueue, list[MessageExt]]]] = defaultdict(deque)
+        self._held_failed: dict[str, deque[tuple[AssignedQueue, list[MessageExt]]]] = defaultdict(
+            deque
+        )
         if not parts.options.broadcasting:
             every_s = parts.options.consume_timeout_s / _SWEEPS
             parts.background.every(every_s, self._sweep, name="stuck handlers")
 
-    def begin(self, assigned: Assigned) -> None:
+    def begin(self, assigned: AssignedQueue) -> None:
         """Nothing is needed for a new queue: its messages start work by themselves."""
 
-    def feed(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+    def feed(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Give newly pulled messages to handlers."""
         assigned.window.take(len(messages))
         size, groups = self._options.batch_size, [messages]
@@ -138,7 +142,7 @@ class ConcurrentConsume:
             for at in range(0, len(own), size):
                 self._submit(assigned, own[at : at + size])
 
-    async def drain(self, assigned: Assigned, timeout_s: float) -> bool:
+    async def drain(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Wait until the handlers at work on the queue are done; False when they are not.
 
         What no handler has begun is skipped.
@@ -160,7 +164,7 @@ class ConcurrentConsume:
     def close(self) -> None:
         """Nothing is held beyond the queues."""
 
-    def _submit(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+    def _submit(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Give messages to a handler, or hold them while their topic has an outage."""
         topic = messages[0].topic
         breaker = self._outages.of(topic) if self._outages else None
@@ -184,10 +188,10 @@ class ConcurrentConsume:
                 breaker.gave_nothing()
 
     def _start(
-        self, assigned: Assigned, messages: list[MessageExt], breaker: Breaker | None
+        self, assigned: AssignedQueue, messages: list[MessageExt], breaker: CircuitBreaker | None
     ) -> None:
         subscription = self._subscriptions.handler_of(messages[0].topic)
-        call = _Call(assigned, messages, subscription, self._ended, self._clock, breaker)
+        call = _HandlerCall(assigned, messages, subscription, self._ended, self._clock, breaker)
         assigned.in_hand += len(messages)
         self._calls.add(call)
         if subscription.is_async:
@@ -195,7 +199,7 @@ class ConcurrentConsume:
         else:
             self._threads.submit(call.run, call.done)
 
-    def _ended(self, call: _Call) -> None:
+    def _ended(self, call: _HandlerCall) -> None:
         self._calls.discard(call)
         assigned, outcome, messages = call.assigned, call.outcome, call.messages
         if call.expired:
@@ -213,7 +217,7 @@ class ConcurrentConsume:
         else:
             self._failed(assigned, messages, call.messages[:done], outcome, is_out=is_out)
 
-    def _not_begun(self, call: _Call, messages: list[MessageExt]) -> None:
+    def _not_begun(self, call: _HandlerCall, messages: list[MessageExt]) -> None:
         """Hold what an outage kept from its handler."""
         if call.breaker is None:
             return
@@ -223,7 +227,7 @@ class ConcurrentConsume:
             self._held[messages[0].topic].append((call.assigned, messages))
         self._release(call.messages[0].topic)
 
-    def _is_outage(self, call: _Call, outcome: Outcome) -> bool:
+    def _is_outage(self, call: _HandlerCall, outcome: HandlerOutcome) -> bool:
         """Report a call to its topic's breaker; whether a failure is an outage's."""
         breaker, topic = call.breaker, call.messages[0].topic
         if breaker is None or self._outages is None:
@@ -244,10 +248,10 @@ class ConcurrentConsume:
 
     def _failed(
         self,
-        assigned: Assigned,
+        assigned: AssignedQueue,
         messages: list[MessageExt],
         head: list[MessageExt],
-        outcome: Outcome,
+        outcome: HandlerOutcome,
         *,
         is_out: bool,
     ) -> None:
@@ -266,23 +270,23 @@ class ConcurrentConsume:
         elif rest:
             self._spawn(assigned, self._give_back(assigned, rest, outcome), "send back")
 
-    def _finish(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+    def _finish(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         self._stats.done(assigned.queue.topic, len(messages))
         self._remove(assigned, messages)
 
-    def _remove(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+    def _remove(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Take messages that need not come again from here out of the window."""
         assigned.in_hand -= len(messages)
         assigned.window.done(messages)
         assigned.consumed_at = self._clock()
         self._note(assigned)
 
-    def _note(self, assigned: Assigned) -> None:
+    def _note(self, assigned: AssignedQueue) -> None:
         if not assigned.is_dropped:
             self._offsets.remember(assigned.queue, assigned.window.commit_offset)
 
     async def _give_back(
-        self, assigned: Assigned, messages: list[MessageExt], outcome: Outcome
+        self, assigned: AssignedQueue, messages: list[MessageExt], outcome: HandlerOutcome
     ) -> None:
         if assigned.is_dropped:  # whoever has the queue now gets them again anyway
             assigned.in_hand -= len(messages)
@@ -293,21 +297,23 @@ class ConcurrentConsume:
             else:
                 self._spawn(assigned, self._again(assigned, message), "retry in place")
 
-    async def _return(self, assigned: Assigned, message: MessageExt, outcome: Outcome) -> bool:
+    async def _return(
+        self, assigned: AssignedQueue, message: MessageExt, outcome: HandlerOutcome
+    ) -> bool:
         """Let a message come again, or meet the end its policy says; False when it could not."""
         queue, level, reason = assigned.queue, outcome.delay_level, outcome.reason
         policy = self._endings.policy_of(self._subscriptions.handler_of(message.topic), outcome)
         if policy is None:
             return await self._send_back.later(message, queue, level, reason)
         verdict = decide(policy, message.reconsume_times + 1, 0, is_outage=False)
-        if verdict.ending is Ending.NONE:
+        if verdict.ending is FailureAction.NONE:
             return await self._send_back.later(message, queue, level, reason, UNLIMITED)
         return await self._endings.meet(assigned, message, verdict, outcome)
 
     async def _sweep(self) -> None:
         """Send back what holds up a queue since a handler has it for too long."""
         limit = self._clock() - self._options.consume_timeout_s
-        stuck: dict[Assigned, dict[int, _Call]] = defaultdict(dict)
+        stuck: dict[AssignedQueue, dict[int, _HandlerCall]] = defaultdict(dict)
         for call in self._calls:
             if 0 < call.began_at < limit and not call.assigned.is_dropped:
                 own = stuck[call.assigned]
@@ -315,7 +321,7 @@ class ConcurrentConsume:
         for assigned, calls in stuck.items():
             await self._expire(assigned, calls)
 
-    async def _expire(self, assigned: Assigned, calls: dict[int, _Call]) -> None:
+    async def _expire(self, assigned: AssignedQueue, calls: dict[int, _HandlerCall]) -> None:
         """Send the oldest messages of a queue back as long as they are stuck, at most 16."""
         reason = f"it was in its handler for more than {self._options.consume_timeout_s:g} s"
         for _ in range(_EXPIRED_MAX):
@@ -331,7 +337,7 @@ class ConcurrentConsume:
             assigned.window.done([message])
             self._note(assigned)
 
-    async def _again(self, assigned: Assigned, message: MessageExt) -> None:
+    async def _again(self, assigned: AssignedQueue, message: MessageExt) -> None:
         """Try a message here once more, since no broker took it back."""
         assigned.in_hand -= 1
         await asyncio.sleep(self._options.retry_in_place_s)
@@ -339,10 +345,14 @@ class ConcurrentConsume:
             message.reconsume_times += 1
             self._submit(assigned, [message])
 
-    def _spawn(self, assigned: Assigned, work: Coroutine[object, object, None], name: str) -> None:
+    def _spawn(
+        self, assigned: AssignedQueue, work: Coroutine[object, object, None], name: str
+    ) -> None:
         self._background.spawn(self._supervised(assigned, work), name=f"{name} {assigned.queue}")
 
-    async def _supervised(self, assigned: Assigned, work: Coroutine[object, object, None]) -> None:
+    async def _supervised(
+        self, assigned: AssignedQueue, work: Coroutine[object, object, None]
+    ) -> None:
         """Have the queue begun anew when work on its messages breaks off (which is logged)."""
         is_over = False
         try:

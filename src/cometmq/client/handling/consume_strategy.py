@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.consume_stats import ConsumeStats
     from cometmq.client.consumer.consumer_options import ConsumerOptions
-    from cometmq.client.consumer.queue_locks import QueueLocks
+    from cometmq.client.consumer.queue_locks import QueueLockClient
     from cometmq.client.consumer.subscriptions import Subscriptions
-    from cometmq.client.failures.send_back import SendBack
-    from cometmq.client.handling.worker_pools import Tasks, Threads
+    from cometmq.client.failures.send_back import FailedMessageSender
+    from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
     from cometmq.client.offsets.offset_store import OffsetStore
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from cometmq.runtime.ports import Clock, Files
 
 
-class Consume(Protocol):
+class ConsumeStrategy(Protocol):
     """A way of handling messages. One loop owns it."""
 
     overlaps: int
     """Messages whose results were discarded since another member may have had them as well."""
 
-    def begin(self, assigned: Assigned) -> None:
+    def begin(self, assigned: AssignedQueue) -> None:
         """Start work on a queue that was just taken; its window is empty.
 
         Tasks put into `assigned.tasks` are watched: an error of one begins the queue anew.
         """
 
-    def feed(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+    def feed(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Take newly pulled messages, which wait in the queue's window already (maybe none)."""
 
-    async def drain(self, assigned: Assigned, timeout_s: float) -> bool:
+    async def drain(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Wait until no handler has a message of the dropped queue; whether that was in time."""
 
     def blocked(self) -> list[BlockedQueue]:
@@ -55,23 +55,23 @@ class Consume(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class StrategyContext:
     """What a strategy may use."""
 
     options: ConsumerOptions
     subscriptions: Subscriptions
-    threads: Threads
-    tasks: Tasks
-    send_back: SendBack
+    threads: ThreadPool
+    tasks: TaskPool
+    send_back: FailedMessageSender
     offsets: OffsetStore
     background: Background
     stats: ConsumeStats
     clock: Clock
-    broke_off: Callable[[Assigned], None]
-    """Begins a queue anew after an error nobody foresaw."""
-    give_up: Callable[[Assigned], None]
+    broke_off: Callable[[AssignedQueue], None]
+    """QueueStarter a queue anew after an error nobody foresaw."""
+    give_up: Callable[[AssignedQueue], None]
     """Drops a queue without committing anything; it is begun anew at the committed offset."""
-    locks: QueueLocks | None = None
+    locks: QueueLockClient | None = None
     """There for consumers that work under locks only, and not when the group is broadcast to."""
     files: Files
     namesrv: tuple[str, ...]
@@ -79,4 +79,4 @@ class Parts:
     """Stops the consumer soon, for the reason given."""
 
 
-Strategy = Callable[[Parts], Consume]
+StrategyFactory = Callable[[StrategyContext], ConsumeStrategy]

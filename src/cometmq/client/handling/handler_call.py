@@ -23,9 +23,9 @@ from cometmq.rules.retry import reason_of
 
 log = logging.getLogger(__name__)
 
-Verdict = ConsumeStatus | None
-SyncHandler = Callable[[list[MessageExt]], Verdict]
-AsyncHandler = Callable[[list[MessageExt]], Awaitable[Verdict]]
+HandlerStatus = ConsumeStatus | None
+SyncHandler = Callable[[list[MessageExt]], HandlerStatus]
+AsyncHandler = Callable[[list[MessageExt]], Awaitable[HandlerStatus]]
 Handler = SyncHandler | AsyncHandler
 """What `subscribe` takes: a plain or async function of a list of messages, oldest first."""
 
@@ -59,7 +59,7 @@ class RetryLater(Exception):
         super().__init__(reason)
 
 
-class Outcome(NamedTuple):
+class HandlerOutcome(NamedTuple):
     """What became of one call of a handler."""
 
     is_done: bool
@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
         return RetryLater if self.error is None else type(self.error)
 
 
-class Failure(NamedTuple):
+class FailureDetails(NamedTuple):
     """Why a message was given up, as sinks are told: calls of the handler, the last error, when."""
 
     attempts: int
@@ -88,7 +88,7 @@ class Failure(NamedTuple):
     failed_ms: int
 
 
-DONE = Outcome(is_done=True)
+DONE = HandlerOutcome(is_done=True)
 
 
 def is_async(handler: Handler) -> bool:
@@ -96,7 +96,7 @@ def is_async(handler: Handler) -> bool:
     return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
 
 
-def run(handler: SyncHandler, messages: list[MessageExt]) -> Outcome:
+def run(handler: SyncHandler, messages: list[MessageExt]) -> HandlerOutcome:
     """Call a plain handler with a list of its own; never raises."""
     try:
         verdict = handler(list(messages))
@@ -105,7 +105,7 @@ def run(handler: SyncHandler, messages: list[MessageExt]) -> Outcome:
     return DONE if verdict is None else _judged(verdict, messages)
 
 
-async def run_async(handler: AsyncHandler, messages: list[MessageExt]) -> Outcome:
+async def run_async(handler: AsyncHandler, messages: list[MessageExt]) -> HandlerOutcome:
     """Call an async handler with a list of its own.
 
     Raises nothing but the end of the task it runs in, and Ctrl-C, which ends the loop.
@@ -127,24 +127,24 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _judged(verdict: object, messages: Sequence[MessageExt]) -> Outcome:
+def _judged(verdict: object, messages: Sequence[MessageExt]) -> HandlerOutcome:
     if isinstance(verdict, ConsumeStatus):
         reason = "" if verdict.is_done else verdict.value
-        return Outcome(verdict.is_done, reason, verdict=verdict)
+        return HandlerOutcome(verdict.is_done, reason, verdict=verdict)
     log.error(
         "the handler of %s returned %r, which is no verdict: return nothing when the messages are "
         "done and raise when they should come again; they will come again",
         messages[0].topic,
         verdict,
     )
-    return Outcome(is_done=False, reason=f"the handler returned {type(verdict).__name__}")
+    return HandlerOutcome(is_done=False, reason=f"the handler returned {type(verdict).__name__}")
 
 
-def _failure(error: BaseException, messages: Sequence[MessageExt]) -> Outcome:
+def _failure(error: BaseException, messages: Sequence[MessageExt]) -> HandlerOutcome:
     reason = reason_of(type(error).__name__, _text_of(error))
     if isinstance(error, RetryLater):
         done = min(max(error.done, 0), len(messages))
-        return Outcome(False, reason, error.delay_level, error.suspend_ms, done)
+        return HandlerOutcome(False, reason, error.delay_level, error.suspend_ms, done)
     first = messages[0]
     log.warning(
         "the handler failed on %d message(s) of %s, the first at offset %d: %s",
@@ -154,7 +154,7 @@ def _failure(error: BaseException, messages: Sequence[MessageExt]) -> Outcome:
         reason,
         exc_info=error,
     )
-    return Outcome(is_done=False, reason=reason, error=error)
+    return HandlerOutcome(is_done=False, reason=reason, error=error)
 
 
 def key_of(key: Callable[[MessageExt], Hashable], message: MessageExt) -> Hashable:
@@ -171,7 +171,7 @@ def key_of(key: Callable[[MessageExt], Hashable], message: MessageExt) -> Hashab
     return found
 
 
-def run_sink(sink: Callable[..., object], message: MessageExt, failure: Failure) -> bool:
+def run_sink(sink: Callable[..., object], message: MessageExt, failure: FailureDetails) -> bool:
     """Give a message that failed to a user's sink; whether that returned. Never raises."""
     try:
         sink(message, failure)

@@ -15,14 +15,14 @@ from cometmq.client.handling import handler_call as handlers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.consume_stats import ConsumeStats
     from cometmq.client.consumer.subscriptions import Subscription
-    from cometmq.client.handling.handler_call import AsyncHandler, Outcome, SyncHandler
+    from cometmq.client.handling.handler_call import AsyncHandler, HandlerOutcome, SyncHandler
     from cometmq.model.message import MessageExt
 
 
-class Stint:
+class HandlerRun:
     """A run of messages of one topic; `outcome` is that of the last call.
 
     It ends early when the queue is dropped, when its lock may have run out, and after `most_s`
@@ -36,7 +36,7 @@ class Stint:
 
     def __init__(
         self,
-        assigned: Assigned,
+        assigned: AssignedQueue,
         messages: list[MessageExt],
         subscription: Subscription,
         clock: Callable[[], float],
@@ -47,7 +47,7 @@ class Stint:
         self.subscription, self.clock, self.most_s = subscription, clock, most_s
         self.calls = self.done = self.failed = 0
         self.spent_s = 0.0
-        self.outcome: Outcome = handlers.DONE
+        self.outcome: HandlerOutcome = handlers.DONE
 
     def run(self, batch_size: int) -> None:
         """Run a plain handler (in a thread)."""
@@ -81,7 +81,7 @@ class Stint:
         now = self.clock()
         return self.assigned.holds_lock(now) and (now < until or not self.calls)
 
-    def _judge(self, outcome: Outcome, size: int, began: float) -> None:
+    def _judge(self, outcome: HandlerOutcome, size: int, began: float) -> None:
         self.calls += 1
         self.spent_s += self.clock() - began
         self.outcome = outcome

@@ -10,24 +10,24 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cometmq.client.handling.handler_run import Stint
+from cometmq.client.handling.handler_run import HandlerRun
 from cometmq.rules.key_queue import KeyQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.subscriptions import Subscription
-    from cometmq.client.offsets.completed_offset_store import DoneLog
+    from cometmq.client.offsets.completed_offset_store import CompletedOffsetFile
     from cometmq.model.message import MessageExt
-    from cometmq.rules.circuit_breaker import Breaker
-    from cometmq.rules.key_queue import Turn
+    from cometmq.rules.circuit_breaker import CircuitBreaker
+    from cometmq.rules.key_queue import LaneBatch
 
 STINT_MESSAGES = 64
 _STINT_S = 0.01  # what is done is not written down before the end of a stint
 
 
-class KeyWork:
+class AssignedKeyQueue:
     """One queue in work by key. The loop owns it."""
 
     __slots__ = (
@@ -42,7 +42,9 @@ class KeyWork:
         "wake",
     )
 
-    def __init__(self, assigned: Assigned, found: DoneLog, breaker: Breaker) -> None:
+    def __init__(
+        self, assigned: AssignedQueue, found: CompletedOffsetFile, breaker: CircuitBreaker
+    ) -> None:
         self.assigned, self.log = assigned, found
         self.keys: KeyQueue[MessageExt] = KeyQueue(assigned.window, found.journal, breaker)
         self.is_waiting = False  # for a slot
@@ -58,15 +60,15 @@ class KeyWork:
         self.log.close()
 
 
-class KeyCall(Stint):
+class KeyRun(HandlerRun):
     """A stint of one lane's messages, which ends as well when an outage begins."""
 
     __slots__ = ("turn", "work")
 
     def __init__(
         self,
-        work: KeyWork,
-        turn: Turn[MessageExt],
+        work: AssignedKeyQueue,
+        turn: LaneBatch[MessageExt],
         subscription: Subscription,
         clock: Callable[[], float],
     ) -> None:

@@ -15,23 +15,23 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING
 
-from cometmq.client.failures.blocked_queues import Blockages
-from cometmq.client.failures.circuit_breakers import Outages, key_of
-from cometmq.client.failures.failure_actions import Endings
-from cometmq.client.handling.handler_run import Stint
+from cometmq.client.failures.blocked_queues import BlockedQueues
+from cometmq.client.failures.circuit_breakers import CircuitBreakers, key_of
+from cometmq.client.failures.failure_actions import FailureActions
+from cometmq.client.handling.handler_run import HandlerRun
 from cometmq.errors import CometError
 from cometmq.model.results import ConsumeStatus
 from cometmq.rules import retry
-from cometmq.rules.failure_policy import Ending, decide, default_policy
+from cometmq.rules.failure_policy import FailureAction, decide, default_policy
 
 if TYPE_CHECKING:
-    from cometmq.client.consumer.assigned_queue import Assigned
-    from cometmq.client.handling.consume_strategy import Parts
-    from cometmq.client.handling.handler_call import Outcome
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
+    from cometmq.client.handling.consume_strategy import StrategyContext
+    from cometmq.client.handling.handler_call import HandlerOutcome
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
-    from cometmq.rules.circuit_breaker import Breaker
-    from cometmq.rules.failure_policy import Verdict
+    from cometmq.rules.circuit_breaker import CircuitBreaker
+    from cometmq.rules.failure_policy import FailureDecision
 
 log = logging.getLogger(__name__)
 
@@ -41,34 +41,34 @@ _LOCK_PAUSE_S = 0.5
 _BURY_PAUSE_S = 1.0
 
 
-class OrderlyConsume:
+class OrderlyStrategy:
     """Runs the queues of one orderly consumer. One loop owns it."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: StrategyContext) -> None:
         options = parts.options
         self._options, self._subscriptions = options, parts.subscriptions
         self._threads, self._send_back = parts.threads, parts.send_back
         self._offsets, self._locks = parts.offsets, parts.locks
         self._give_up, self._stats = parts.give_up, parts.stats
-        self._blocked = Blockages(parts.clock)
+        self._blocked = BlockedQueues(parts.clock)
         self.overlaps = 0
         self._room = asyncio.Semaphore(options.consume_threads)
-        self._endings = Endings(parts)
+        self._endings = FailureActions(parts)
         self._default = default_policy(options.max_attempts)
-        self._outages = Outages(options.breaker) if options.breaker else None
-        self._idle: set[Assigned] = set()  # kept from their messages by an outage
+        self._outages = CircuitBreakers(options.breaker) if options.breaker else None
+        self._idle: set[AssignedQueue] = set()  # kept from their messages by an outage
 
-    def begin(self, assigned: Assigned) -> None:
+    def begin(self, assigned: AssignedQueue) -> None:
         """Start the loop of a new queue."""
         loop = asyncio.get_running_loop()
         assigned.tasks.append(loop.create_task(self._work(assigned), name=f"{assigned.queue}"))
 
-    def feed(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+    def feed(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Tell the queue's loop that messages wait."""
         if messages:
             assigned.arrived.set()
 
-    async def drain(self, assigned: Assigned, timeout_s: float) -> bool:
+    async def drain(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Wait until the handler at work on the queue is done with its batch; False when it is not.
 
         `in_hand` then says that it still runs.
@@ -88,7 +88,7 @@ class OrderlyConsume:
     def close(self) -> None:
         """Nothing is held beyond the queues."""
 
-    async def _work(self, assigned: Assigned) -> None:
+    async def _work(self, assigned: AssignedQueue) -> None:
         try:
             while not assigned.is_dropped:
                 if not assigned.holds_lock(self._now()):
@@ -105,7 +105,7 @@ class OrderlyConsume:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    async def _handle_unless_out(self, assigned: Assigned) -> None:
+    async def _handle_unless_out(self, assigned: AssignedQueue) -> None:
         """Handle what waits; in an outage of the topic wait, or try one message for all."""
         breaker = self._outages.of(assigned.queue.topic) if self._outages else None
         if breaker is None or not breaker.is_open:
@@ -121,7 +121,7 @@ class OrderlyConsume:
         else:
             await self._rest(assigned, _OUTAGE_LOOK_S)
 
-    def _may_probe(self, assigned: Assigned, breaker: Breaker) -> bool:
+    def _may_probe(self, assigned: AssignedQueue, breaker: CircuitBreaker) -> bool:
         """Whether this queue is the one to try a message now, of all that wait for that.
 
         A queue whose head has not failed goes first, then the one that tried longest ago.
@@ -135,7 +135,7 @@ class OrderlyConsume:
         assigned.probed_at = now
         return True
 
-    async def _handle(self, assigned: Assigned, *, is_probe: bool = False) -> bool:
+    async def _handle(self, assigned: AssignedQueue, *, is_probe: bool = False) -> bool:
         """Handle what waits, or one message for a probe; whether the handler was called."""
         messages, size = self._next(assigned)
         if is_probe:
@@ -154,7 +154,7 @@ class OrderlyConsume:
             await self._failed(assigned, stint, is_out=is_out)
         return bool(stint.calls)
 
-    def _is_outage(self, stint: Stint, *, is_probe: bool) -> bool:
+    def _is_outage(self, stint: HandlerRun, *, is_probe: bool) -> bool:
         """Report a stint to its topic's breaker; whether a failure is an outage's."""
         if self._outages is None or not stint.calls:
             return False
@@ -170,7 +170,7 @@ class OrderlyConsume:
                 self._outages.began(topic, stint.outcome.reason)
         return breaker.excuses(now)
 
-    def _settle(self, assigned: Assigned, stint: Stint) -> None:
+    def _settle(self, assigned: AssignedQueue, stint: HandlerRun) -> None:
         """Take what is done out of the window, once the handler has committed it."""
         window, done = assigned.window, stint.messages[: stint.done]
         verdict = stint.outcome.verdict
@@ -189,7 +189,7 @@ class OrderlyConsume:
         if done:
             self._note(assigned)
 
-    async def _is_valid(self, assigned: Assigned, head: int) -> bool:
+    async def _is_valid(self, assigned: AssignedQueue, head: int) -> bool:
         """Whether nobody else has had the messages from `head` on while we were at work.
 
         When the lock has run out meanwhile (the process stood still, the handler took long, the
@@ -208,13 +208,13 @@ class OrderlyConsume:
             await self._rest(assigned, _LOCK_PAUSE_S)
         return True
 
-    def _resume(self, assigned: Assigned, until: float, *, is_ours: bool) -> bool:
+    def _resume(self, assigned: AssignedQueue, until: float, *, is_ours: bool) -> bool:
         if is_ours:
             assigned.has_lost_lock = False
             assigned.lock_until = until
         return is_ours
 
-    def _discard(self, stint: Stint, messages: list[MessageExt]) -> None:
+    def _discard(self, stint: HandlerRun, messages: list[MessageExt]) -> None:
         """Forget what a handler has done: another member may have had the same messages."""
         handled = stint.done + stint.failed
         self.overlaps += handled
@@ -227,19 +227,21 @@ class OrderlyConsume:
         )
         stint.assigned.window.put_back(messages)
 
-    def _next(self, assigned: Assigned) -> tuple[list[MessageExt], int]:
+    def _next(self, assigned: AssignedQueue) -> tuple[list[MessageExt], int]:
         """Take the next messages in hand, and say how many the handler gets at a time."""
         size, head = self._options.batch_size, assigned.window.waiting[0].queue_offset
         if head <= assigned.alone_until:
             return assigned.window.take(min(assigned.alone_until - head + 1, _STINT_MESSAGES)), 1
         return assigned.window.take(max(size, _STINT_MESSAGES)), size
 
-    async def _run(self, assigned: Assigned, messages: list[MessageExt], size: int) -> Stint:
+    async def _run(
+        self, assigned: AssignedQueue, messages: list[MessageExt], size: int
+    ) -> HandlerRun:
         """Run one stint in a thread or here; at most `consume_threads` queues at once."""
         loop = asyncio.get_running_loop()
         subscription = self._subscriptions.handler_of(messages[0].topic)
         most_s = _STINT_S if self._options.auto_commit else 0  # then each batch has its own commit
-        stint = Stint(assigned, messages, subscription, loop.time, most_s)
+        stint = HandlerRun(assigned, messages, subscription, loop.time, most_s)
         async with self._room:
             assigned.in_hand = len(stint.messages)
             if subscription.is_async:
@@ -251,7 +253,7 @@ class OrderlyConsume:
             assigned.in_hand = 0
         return stint
 
-    async def _failed(self, assigned: Assigned, stint: Stint, *, is_out: bool) -> None:
+    async def _failed(self, assigned: AssignedQueue, stint: HandlerRun, *, is_out: bool) -> None:
         failed = stint.messages[stint.done : stint.done + stint.failed]
         if stint.outcome.verdict is ConsumeStatus.ROLLBACK and not self._options.auto_commit:
             await self._rest(assigned, retry.suspend_ms(self._options.suspend_ms) / 1000)
@@ -263,10 +265,10 @@ class OrderlyConsume:
         if len(failed) == 1:
             policy = self._endings.policy_of(stint.subscription, stint.outcome) or self._default
             verdict = decide(policy, failed[0].reconsume_times + 1, rest_ms, is_outage=is_out)
-            if verdict.ending is Ending.DEAD_LETTER:
+            if verdict.ending is FailureAction.DEAD_LETTER:
                 await self._bury(assigned, failed[0], stint.outcome.reason)
                 return
-            if verdict.ending is not Ending.NONE:
+            if verdict.ending is not FailureAction.NONE:
                 await self._end(assigned, failed[0], verdict, stint.outcome)
                 return
             failed[0].reconsume_times += not is_out
@@ -274,7 +276,11 @@ class OrderlyConsume:
         await self._rest(assigned, rest_ms / 1000)
 
     async def _end(
-        self, assigned: Assigned, message: MessageExt, verdict: Verdict, outcome: Outcome
+        self,
+        assigned: AssignedQueue,
+        message: MessageExt,
+        verdict: FailureDecision,
+        outcome: HandlerOutcome,
     ) -> None:
         """Have the head message meet an end other than a dead letter."""
         if await self._endings.meet(assigned, message, verdict, outcome):
@@ -284,7 +290,7 @@ class OrderlyConsume:
         else:
             await self._rest(assigned, _BURY_PAUSE_S)
 
-    async def _bury(self, assigned: Assigned, message: MessageExt, reason: str) -> None:
+    async def _bury(self, assigned: AssignedQueue, message: MessageExt, reason: str) -> None:
         """Make the head message a dead letter and commit at once, so that it is buried once."""
         if self._options.broadcasting:
             log.error("%s has failed for the last time and is passed over: %s", message, reason)
@@ -307,18 +313,18 @@ class OrderlyConsume:
                 error,
             )
 
-    def _note(self, assigned: Assigned) -> None:
+    def _note(self, assigned: AssignedQueue) -> None:
         if not assigned.is_dropped:
             self._offsets.remember(assigned.queue, assigned.window.commit_offset)
 
-    async def _rest(self, assigned: Assigned, pause_s: float) -> None:
+    async def _rest(self, assigned: AssignedQueue, pause_s: float) -> None:
         """Leave the queue alone for a while, but notice at once when it is dropped."""
         loop = asyncio.get_running_loop()
         until = loop.time() + pause_s
         while not assigned.is_dropped and (left_s := until - loop.time()) > 0:
             await asyncio.sleep(min(left_s, 0.05))
 
-    async def _regain(self, assigned: Assigned) -> None:
+    async def _regain(self, assigned: AssignedQueue) -> None:
         """Take the lock again; whoever had it meanwhile may have gone on, then start anew.
 
         Also when the queue is dropped by then: what was done here before can be committed so.
@@ -336,13 +342,13 @@ class OrderlyConsume:
             log.info("%s went on elsewhere: it starts anew here at %d", assigned.queue, committed)
             self._give_up(assigned)
 
-    async def _take(self, assigned: Assigned) -> float | None:
+    async def _take(self, assigned: AssignedQueue) -> float | None:
         """Until when the lock is ours now; 0 when somebody else has it, None when none answers."""
         if self._locks is None:
             return inf
         return (await self._locks.take([assigned.queue])).get(assigned.queue)
 
-    async def _committed(self, assigned: Assigned) -> int | None:
+    async def _committed(self, assigned: AssignedQueue) -> int | None:
         """The committed offset, 0 when there is none yet; None when nobody says."""
         try:
             return await self._offsets.committed(assigned.queue) or 0
@@ -350,11 +356,11 @@ class OrderlyConsume:
             return None
 
 
-def _is_able(assigned: Assigned, now: float) -> bool:
+def _is_able(assigned: AssignedQueue, now: float) -> bool:
     return bool(assigned.window.waiting) and assigned.holds_lock(now) and not assigned.is_dropped
 
 
-def _probe_rank(assigned: Assigned) -> tuple[bool, float]:
+def _probe_rank(assigned: AssignedQueue) -> tuple[bool, float]:
     head = assigned.window.waiting[0].queue_offset
     return head <= assigned.alone_until, assigned.probed_at
 

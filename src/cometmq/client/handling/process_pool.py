@@ -52,7 +52,7 @@ class RemoteTraceback(Exception):
     """Where an error was raised in a process, as the cause of the error here."""
 
 
-class Processes:
+class ProcessPool:
     """The processes of one consumer. `start` and `close` block; calls come from many threads."""
 
     def __init__(self, count: int, handlers: dict[str, SyncHandler]) -> None:
@@ -60,8 +60,8 @@ class Processes:
         self._context = multiprocessing.get_context("spawn")
         self._count = count
         self._handlers = _pickled(handlers)
-        self._idle: SimpleQueue[_Worker | None] = SimpleQueue()
-        self._all: set[_Worker] = set()
+        self._idle: SimpleQueue[_WorkerProcess | None] = SimpleQueue()
+        self._all: set[_WorkerProcess] = set()
         self._is_closed = False
 
     def start(self) -> None:
@@ -115,7 +115,7 @@ class Processes:
         raised, where = value
         raise raised from RemoteTraceback(where)
 
-    def _forget(self, worker: _Worker | None) -> None:
+    def _forget(self, worker: _WorkerProcess | None) -> None:
         """Let go of a worker that died; the next call starts another one in its place."""
         if worker is not None:
             self._all.discard(worker)
@@ -124,7 +124,7 @@ class Processes:
             if not self._is_closed:
                 log.warning("worker process %s ended with %s", worker.pid, worker.exit_code)
 
-    def _fresh(self) -> _Worker:
+    def _fresh(self) -> _WorkerProcess:
         if self._is_closed:
             raise EOFError
         fresh = self._spawn()
@@ -135,19 +135,19 @@ class Processes:
             raise EOFError(str(error)) from error
         return fresh
 
-    def _spawn(self) -> _Worker:
+    def _spawn(self) -> _WorkerProcess:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(
             target=_serve, args=(theirs, self._handlers), name="cometmq-worker", daemon=True
         )
         process.start()
         theirs.close()
-        worker = _Worker(process, ours)
+        worker = _WorkerProcess(process, ours)
         self._all.add(worker)
         return worker
 
 
-class _Worker:
+class _WorkerProcess:
     """One process and the pipe to it. One thread at a time has it."""
 
     def __init__(self, process: Any, connection: Connection) -> None:

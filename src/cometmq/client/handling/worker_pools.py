@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Job = Callable[[], None]
 
 
-class Threads:
+class ThreadPool:
     """Threads that run plain jobs. The caller bounds the number of jobs. One loop owns it."""
 
     def __init__(self, count: int, name: str) -> None:
@@ -75,7 +75,7 @@ class Threads:
                 self._loop.call_soon(self._collect)
 
 
-class Tasks:
+class TaskPool:
     """Tasks that run async jobs, `count` at a time; the rest waits its turn. One loop owns it."""
 
     def __init__(self, count: int) -> None:

@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from cometmq.rules.completed_offsets import Journal
+from cometmq.rules.completed_offsets import OffsetJournal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,10 +32,10 @@ _SUFFIX, _NEW = ".done", ".new"
 _NAME_CHARS = 80
 
 
-class DoneLog:
+class CompletedOffsetFile:
     """The journal of one queue, open for writing. One loop owns it."""
 
-    def __init__(self, files: Files, path: Path, journal: Journal) -> None:
+    def __init__(self, files: Files, path: Path, journal: OffsetJournal) -> None:
         self.journal = journal
         self._files, self._path = files, path
         self._file: OpenFile | None = None
@@ -99,7 +99,7 @@ class DoneLog:
         self.close()
 
 
-class DoneStore:
+class CompletedOffsetStore:
     """The journals of one group on this machine."""
 
     def __init__(self, files: Files, root: Path, group: str, namesrv: tuple[str, ...]) -> None:
@@ -107,7 +107,7 @@ class DoneStore:
         digest = sha256(f"{group}\0{self._namesrv}".encode()).hexdigest()[:12]
         self._directory = root / f"{quote(group, safe='')[:_NAME_CHARS]}-{digest}"
 
-    def open(self, queue: MessageQueue, start: int, *, is_reset: bool) -> DoneLog:
+    def open(self, queue: MessageQueue, start: int, *, is_reset: bool) -> CompletedOffsetFile:
         """Read the journal of a queue and go on with it, from the offset `start`."""
         owner = sha256("\0".join((self._group, self._namesrv, str(queue))).encode()).hexdigest()
         path = (
@@ -119,7 +119,9 @@ class DoneStore:
             found = self._files.read(path)
         except OSError as error:
             log.warning("%s cannot be read: %s", path, error)
-        return DoneLog(self._files, path, Journal(owner, start, found, is_reset=is_reset))
+        return CompletedOffsetFile(
+            self._files, path, OffsetJournal(owner, start, found, is_reset=is_reset)
+        )
 
     def sweep(self, now_ms: int) -> None:
         """Remove the files that nobody has written for `KEEP_DAYS`."""

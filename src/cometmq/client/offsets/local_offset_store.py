@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class LocalOffsets(OffsetStore):
+class LocalOffsetStore(OffsetStore):
     """Offsets of one member that gets every message. One loop owns it."""
 
     def __init__(self, core: Core, options: ConsumerOptions, folder: Path, files: Files) -> None:

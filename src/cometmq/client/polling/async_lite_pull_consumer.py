@@ -11,11 +11,11 @@ import os
 from math import isnan
 from typing import TYPE_CHECKING, Self
 
-from cometmq.client.consumer.pull_request import Ask, filter_of
+from cometmq.client.consumer.pull_request import PullRequest, filter_of
 from cometmq.client.consumer.subscriptions import selector_of
-from cometmq.client.polling.lite_pull_engine import LiteEngine
+from cometmq.client.polling.lite_pull_engine import LitePullEngine
 from cometmq.client.polling.lite_pull_options import lite_options
-from cometmq.client.polling.lite_pull_parts import LiteSubscriptions
+from cometmq.client.polling.lite_pull_parts import LitePullSubscriptions
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import (
     INT64_MAX,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Unpack
 
-    from cometmq.client.polling.lite_pull_options import LiteSettings
+    from cometmq.client.polling.lite_pull_options import LitePullSettings
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import PullResult
@@ -59,12 +59,12 @@ class AsyncLitePullConsumer:
     PushConsumer. There is no retry topic and there are no dead letters.
     """
 
-    def __init__(self, group: str, **settings: Unpack[LiteSettings]) -> None:
+    def __init__(self, group: str, **settings: Unpack[LitePullSettings]) -> None:
         options = lite_options(group, settings, os.environ)
         self._client_options, self._options, self._lite = options
         self._instance = Instance(self._client_options.namespace)
-        self._subscriptions = LiteSubscriptions(self._options.group)
-        self._engine: LiteEngine | None = None
+        self._subscriptions = LitePullSubscriptions(self._options.group)
+        self._engine: LitePullEngine | None = None
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
         """Share in the messages of `topic` that the expression takes, before the start.
@@ -96,7 +96,7 @@ class AsyncLitePullConsumer:
             core = Core(self._client_options, SystemClock())
             engine = None
             try:
-                engine = LiteEngine(core, self._options, self._lite, self._subscriptions)
+                engine = LitePullEngine(core, self._options, self._lite, self._subscriptions)
             finally:
                 if engine is None:
                     await core.stop()
@@ -255,7 +255,7 @@ class AsyncLitePullConsumer:
         wanted = filter_of(selector_of(queue.topic, expression))
         await engine.core.routes.subscribe_queues(queue.topic)
         found = await engine.puller.pull(
-            Ask(queue, offset, max_count, wanted, suspend_s=block_s, says_filter=True)
+            PullRequest(queue, offset, max_count, wanted, suspend_s=block_s, says_filter=True)
         )
         return found._replace(messages=self._instance.outer_messages(found.messages))
 
@@ -277,7 +277,7 @@ class AsyncLitePullConsumer:
     def _queues(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
         return [self._instance.inner_queue(one) for one in checked_queues("queues", queues)]
 
-    def _running(self) -> LiteEngine:
+    def _running(self) -> LitePullEngine:
         if self._engine is None:
             raise NotStarted("this consumer is not running: use it inside 'with', or call start()")
         return self._engine

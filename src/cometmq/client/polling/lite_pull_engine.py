@@ -11,15 +11,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cometmq.client.consumer.broker_requests import Inbound
+from cometmq.client.consumer.broker_requests import BrokerRequests
 from cometmq.client.consumer.consume_stats import SAMPLE_S, ConsumeStats
-from cometmq.client.consumer.pull_request import Puller
+from cometmq.client.consumer.pull_request import PullClient
 from cometmq.client.polling.lite_pull_parts import (
+    LitePullLocalOffsetStore,
     LitePullLoop,
-    LiteRebalance,
-    PolledLocalOffsets,
-    PolledOffsets,
-    Polls,
+    LitePullOffsetStore,
+    LitePullRebalance,
+    PollBuffer,
 )
 from cometmq.errors import ClientError
 from cometmq.model.subscription import ConsumerData, ConsumeType, MessageModel
@@ -35,10 +35,10 @@ from cometmq.wire.headers.offset import (
 )
 
 if TYPE_CHECKING:
-    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.consumer_options import ConsumerOptions
-    from cometmq.client.polling.lite_pull_options import LiteOptions
-    from cometmq.client.polling.lite_pull_parts import LiteSubscriptions
+    from cometmq.client.polling.lite_pull_options import LitePullOptions
+    from cometmq.client.polling.lite_pull_parts import LitePullSubscriptions
     from cometmq.client.session.client_session import Core
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
@@ -47,30 +47,30 @@ if TYPE_CHECKING:
 _BEGIN_S = 10.0
 
 
-class LiteEngine:
+class LitePullEngine:
     """One running lite pull consumer. Belongs to the loop it was made on."""
 
     def __init__(
         self,
         core: Core,
         options: ConsumerOptions,
-        lite: LiteOptions,
-        subscriptions: LiteSubscriptions,
+        lite: LitePullOptions,
+        subscriptions: LitePullSubscriptions,
     ) -> None:
         self._options, self._lite, self._subscriptions = options, lite, subscriptions
         self.core, clock = core, core.clock
         subscriptions.fix(clock.now_ms())
-        self.puller = Puller(core, options.group)
-        self.polls = Polls()
+        self.puller = PullClient(core, options.group)
+        self.polls = PollBuffer()
         self.offsets = _offsets(core, options)
         self._stats = ConsumeStats(clock)
-        self.rebalance = LiteRebalance(core, options, subscriptions, self.offsets, None)
+        self.rebalance = LitePullRebalance(core, options, subscriptions, self.offsets, None)
         pulls = LitePullLoop(
             core, options, subscriptions, self.offsets, self.polls, self.rebalance, self._stats
         )
         pulls.cached_max = lite.cached_max
         self.rebalance.use(self.polls, pulls)
-        self._inbound = Inbound(
+        self._inbound = BrokerRequests(
             core, options, subscriptions, self.rebalance, self._stats, self.polls.facts
         )
         self._rounds = Background(f"{core.client_id} rebalance")
@@ -133,14 +133,14 @@ class LiteEngine:
                 return []
         return []
 
-    def assigned(self, queue: MessageQueue) -> Assigned:
+    def assigned(self, queue: MessageQueue) -> AssignedQueue:
         """A queue in work. Raises ClientError for another."""
         found = self.rebalance.table.get(queue)
         if found is None:
             raise ClientError(f"{queue} is not assigned to this consumer now")
         return found
 
-    async def wait_for(self, queue: MessageQueue) -> Assigned:
+    async def wait_for(self, queue: MessageQueue) -> AssignedQueue:
         """A queue that was assigned by hand may not be in work yet: wait until it is."""
         if self._subscriptions.queues is not None and queue in self._subscriptions.queues:
             deadline = asyncio.get_running_loop().time() + _BEGIN_S
@@ -214,8 +214,8 @@ class LiteEngine:
         )
 
 
-def _offsets(core: Core, options: ConsumerOptions) -> PolledOffsets:
+def _offsets(core: Core, options: ConsumerOptions) -> LitePullOffsetStore:
     if options.broadcasting:
         folder = at_home("offsets_dir", options.offsets_dir)
-        return PolledLocalOffsets(core, options, folder, SystemFiles())
-    return PolledOffsets(core, options)
+        return LitePullLocalOffsetStore(core, options, folder, SystemFiles())
+    return LitePullOffsetStore(core, options)

@@ -42,7 +42,7 @@ _INSTANCE_MARK = "@STREAM"
 _numbers = iter(range(1 << 62))
 
 
-class LiteSettings(ClientSettings, total=False):
+class LitePullSettings(ClientSettings, total=False):
     """The settings that a lite pull consumer takes by name."""
 
     auto_commit: bool
@@ -61,7 +61,7 @@ class LiteSettings(ClientSettings, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiteOptions:
+class LitePullOptions:
     """How positions are committed and how much is pulled ahead."""
 
     auto_commit: bool = True
@@ -76,15 +76,15 @@ class LiteOptions:
 
 
 def lite_options(
-    group: str, settings: LiteSettings, environ: Mapping[str, str]
-) -> tuple[ClientOptions, ConsumerOptions, LiteOptions]:
+    group: str, settings: LitePullSettings, environ: Mapping[str, str]
+) -> tuple[ClientOptions, ConsumerOptions, LitePullOptions]:
     """Make the options of a lite pull consumer from what was given by name.
 
     Raises TypeError for a name that is none, SettingsError for a value that cannot be.
     """
     given: dict[str, Any] = dict(settings)
-    check_names(given, LiteSettings.__annotations__)
-    lite = {name: given[name] for name in LiteOptions.__slots__ if name in given}
+    check_names(given, LitePullSettings.__annotations__)
+    lite = {name: given[name] for name in LitePullOptions.__slots__ if name in given}
     own = {
         name: value
         for name, value in given.items()
@@ -103,4 +103,4 @@ def lite_options(
     client = client_options(given, environ)
     wrapped = wrap(client.namespace, group)
     options = ConsumerOptions(group=wrapped, pull_batch_bytes=_PULL_BATCH_BYTES, **own)
-    return client, options, LiteOptions(**lite)
+    return client, options, LitePullOptions(**lite)

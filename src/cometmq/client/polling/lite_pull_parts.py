@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cometmq.client.consumer.pull_loop import PullLoop
 from cometmq.client.consumer.rebalance import Rebalance
 from cometmq.client.consumer.subscriptions import Subscriptions
-from cometmq.client.offsets.local_offset_store import LocalOffsets
+from cometmq.client.offsets.local_offset_store import LocalOffsetStore
 from cometmq.client.offsets.offset_store import OffsetStore
 from cometmq.model.subscription import TAG
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from cometmq.client.consumer.assigned_queue import Assigned
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.consumer_options import ConsumerOptions
-    from cometmq.client.consumer.pull_request import Ask
+    from cometmq.client.consumer.pull_request import PullRequest
     from cometmq.client.session.client_session import Core
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cometmq.runtime.ports import Files
 
 
-class Polls:
+class PollBuffer:
     """Batches that were pulled and wait for a poll. One loop owns it."""
 
     overlaps = 0
@@ -45,13 +45,13 @@ class Polls:
         self.paused: set[MessageQueue] = set()
         self.count = 0
         """Messages that wait."""
-        self._batches: deque[tuple[Assigned, deque[MessageExt]]] = deque()
+        self._batches: deque[tuple[AssignedQueue, deque[MessageExt]]] = deque()
 
-    def begin(self, assigned: Assigned) -> None:
+    def begin(self, assigned: AssignedQueue) -> None:
         """Keep a queue paused that was paused before it was begun anew."""
         assigned.is_paused = assigned.queue in self.paused
 
-    def feed(self, assigned: Assigned, messages: list[MessageExt]) -> None:
+    def feed(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Let newly pulled messages wait."""
         if messages:
             assigned.window.take(len(messages))
@@ -80,7 +80,7 @@ class Polls:
             return found
         return []
 
-    async def drain(self, assigned: Assigned, timeout_s: float) -> bool:
+    async def drain(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Nothing is in the hands of a handler."""
         del assigned, timeout_s
         return True
@@ -99,7 +99,7 @@ class Polls:
         self.arrived.set()
 
 
-class PolledOffsets(OffsetStore):
+class LitePullOffsetStore(OffsetStore):
     """Offsets that only `note` moves: what was pulled, or even handed out, is not yet done."""
 
     def __init__(self, core: Core, options: ConsumerOptions) -> None:
@@ -134,15 +134,15 @@ class PolledOffsets(OffsetStore):
             await super().commit(queue, noted)
 
 
-class PolledLocalOffsets(PolledOffsets, LocalOffsets):
+class LitePullLocalOffsetStore(LitePullOffsetStore, LocalOffsetStore):
     """The same in a file, for a group that is broadcast to."""
 
     def __init__(self, core: Core, options: ConsumerOptions, folder: Path, files: Files) -> None:
-        LocalOffsets.__init__(self, core, options, folder, files)
+        LocalOffsetStore.__init__(self, core, options, folder, files)
         self._starts = {}
 
 
-class LiteSubscriptions(Subscriptions):
+class LitePullSubscriptions(Subscriptions):
     """Topics to share out, or queues assigned by hand; no retry topic."""
 
     def __init__(self, group: str) -> None:
@@ -172,10 +172,10 @@ class LiteSubscriptions(Subscriptions):
         return sorted({queue.topic for queue in self.queues} | self._leaving_topics)
 
 
-class LiteRebalance(Rebalance):
+class LitePullRebalance(Rebalance):
     """Queues shared out among the members, or those assigned by hand."""
 
-    _subscriptions: LiteSubscriptions
+    _subscriptions: LitePullSubscriptions
 
     async def _topic_round(self, topic: str) -> bool:
         queues = self._subscriptions.queues
@@ -190,12 +190,12 @@ class LitePullLoop(PullLoop):
 
     cached_max = 10_000
     """How many messages of all queues together may wait."""
-    _consume: Polls
+    _consume: PollBuffer
 
-    def _is_full(self, assigned: Assigned) -> bool:
+    def _is_full(self, assigned: AssignedQueue) -> bool:
         return self._consume.count > self.cached_max or super()._is_full(assigned)
 
-    def _ask(self, assigned: Assigned) -> Ask:
+    def _ask(self, assigned: AssignedQueue) -> PullRequest:
         ask = super()._ask(assigned)
         if ask.filter.expression_type == TAG:
             ask = ask._replace(filter=ask.filter._replace(version=0))
