@@ -102,7 +102,7 @@ def test_nothing_more_is_read_for_a_pull_whose_connection_has_closed(disk: SimFi
 
             async def slow(missing: NotInMemory) -> None:
                 fetches.append(missing)
-                while rig.broker._server.connections:
+                while rig.broker._server.protocols:
                     await asyncio.sleep(0.001)
                 await fetch(missing)
                 asyncio.get_running_loop().call_later(0.05, is_over.set)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from broker.rig import Rig
     from cometmq.model.route import TopicRouteData
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
     from cometmq.wire.command import Command
 
 
@@ -206,9 +206,9 @@ class Overheard:
         for code in (RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION):
             server._edge._table[code] = partial(self._note, server._edge._table[code])
 
-    def _note(self, handler: Handler, command: Command, peer: Peer) -> Any:
+    def _note(self, handler: Handler, command: Command, connection: Connection) -> Any:
         self.heard.append(command)
-        return handler(command, peer)
+        return handler(command, connection)
 
     def codes(self) -> list[int]:
         return [command.code for command in self.heard]

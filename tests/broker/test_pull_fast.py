@@ -11,7 +11,7 @@ import pytest
 
 from broker.rig import SMALL_STORE, Client, Rig, records, run, running
 from cometmq.broker.messages import pull_fast_path as pull_fast
-from cometmq.net.peer import JOINED_BYTES_MAX
+from cometmq.net.connection import JOINED_BYTES_MAX
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.wire.codes import ResponseCode
 

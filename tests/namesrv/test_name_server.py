@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.net.channel import Channel
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
     from cometmq.wire.frame import Frame
 
 BROKER = "10.0.0.1:10911"
@@ -509,7 +509,7 @@ def test_brokers_of_one_name_hear_who_is_the_first_of_them() -> None:
     async def story() -> None:
         heard: asyncio.Queue[dict[str, str]] = asyncio.Queue()
 
-        def listen(frame: Frame, _peer: Peer) -> None:
+        def listen(frame: Frame, _connection: Connection) -> None:
             command = Command.decode(frame)
             assert command.code == RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
             assert command.is_oneway

@@ -16,8 +16,8 @@ from cometmq.wire.frame import FrameDecoder
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
 
 BOUND_S = 20
 
@@ -78,7 +78,7 @@ class Served:
     server: RemotingServer
     edge: Edge
     port: int
-    peers: list[Peer] = field(default_factory=list)
+    connections: list[Connection] = field(default_factory=list)
     raws: list[Raw] = field(default_factory=list)
 
     async def connect(self) -> Raw:
@@ -92,23 +92,23 @@ async def serving(
     table: dict[int, Handler],
     *,
     net: NetSettings | None = None,
-    fast: Callable[[Peer], Fast] | None = None,
+    fast: Callable[[Connection], Fast] | None = None,
     **edge: Any,
 ) -> AsyncIterator[Served]:
-    """Serve a table of handlers; `peers` gets everyone who asked something."""
-    peers: list[Peer] = []
+    """Serve a table of handlers; `connections` gets everyone who asked something."""
+    connections: list[Connection] = []
 
     def noting(handler: Handler) -> Handler:
-        def noted(command: Command, peer: Peer) -> Any:
-            if peer not in peers:
-                peers.append(peer)
-            return handler(command, peer)
+        def noted(command: Command, connection: Connection) -> Any:
+            if connection not in connections:
+                connections.append(connection)
+            return handler(command, connection)
 
         return noted
 
     made = Edge({code: noting(handler) for code, handler in table.items()}, **edge)
     server = RemotingServer(made, net or NetSettings(), fast=fast)
-    served = Served(server, made, await server.start("127.0.0.1", 0), peers)
+    served = Served(server, made, await server.start("127.0.0.1", 0), connections)
     try:
         yield served
     finally:

@@ -18,17 +18,17 @@ from cometmq.wire.frame import ROCKETMQ, encode_frame
 from net.listening import run, serving, until
 
 if TYPE_CHECKING:
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
 
 ECHO, PARK, SLOW, BOOM, REJECT, BAD, RAW, DURABLE = range(1, 9)
 
 
-def echo(command: Command, _peer: Peer) -> Reply:
+def echo(command: Command, _connection: Connection) -> Reply:
     return Reply(body=command.body)
 
 
 def raising(error: Exception) -> Any:
-    def handler(_command: Command, _peer: Peer) -> Reply:
+    def handler(_command: Command, _connection: Connection) -> Reply:
         raise error
 
     return handler
@@ -78,7 +78,7 @@ def test_a_stop_closes_what_has_not_even_begun_to_wait() -> None:
         async def late() -> Reply:
             return Reply()
 
-        def handler(_command: Command, _peer: Peer) -> Any:
+        def handler(_command: Command, _connection: Connection) -> Any:
             asyncio.get_running_loop().call_soon(served.edge.stop)
             begun.append(late())
             return begun[-1]
@@ -117,11 +117,11 @@ def test_a_fallback_gets_what_the_table_does_not_know() -> None:
 def test_one_way_requests_are_handled_and_never_answered() -> None:
     seen: list[int] = []
 
-    def note(command: Command, _peer: Peer) -> Reply:
+    def note(command: Command, _connection: Connection) -> Reply:
         seen.append(command.opaque)
         return Reply(body=b"nobody wants this")
 
-    async def later(command: Command, _peer: Peer) -> Reply:
+    async def later(command: Command, _connection: Connection) -> Reply:
         seen.append(command.opaque)
         return Reply()
 
@@ -142,15 +142,15 @@ def test_one_way_requests_are_handled_and_never_answered() -> None:
     run(story())
 
 
-def _park(_command: Command, _peer: Peer) -> Any:
+def _park(_command: Command, _connection: Connection) -> Any:
     return PARKED
 
 
 def test_a_parked_request_is_answered_once_by_finish() -> None:
-    parked: list[tuple[Peer, Command]] = []
+    parked: list[tuple[Connection, Command]] = []
 
-    def park(command: Command, peer: Peer) -> Any:
-        parked.append((peer, command))
+    def park(command: Command, connection: Connection) -> Any:
+        parked.append((connection, command))
         return PARKED
 
     async def story() -> None:
@@ -172,10 +172,10 @@ def test_a_parked_request_is_answered_once_by_finish() -> None:
 
 
 def test_the_debts_of_a_closed_connection_are_forgotten() -> None:
-    parked: list[tuple[Peer, Command]] = []
+    parked: list[tuple[Connection, Command]] = []
 
-    def park(command: Command, peer: Peer) -> Any:
-        parked.append((peer, command))
+    def park(command: Command, connection: Connection) -> Any:
+        parked.append((connection, command))
         return PARKED
 
     async def story() -> None:
@@ -198,7 +198,7 @@ def test_the_debts_of_a_closed_connection_are_forgotten() -> None:
 def test_awaiting_handlers_answer_when_they_are_done() -> None:
     gate: asyncio.Event
 
-    async def slow(command: Command, _peer: Peer) -> Reply:
+    async def slow(command: Command, _connection: Connection) -> Reply:
         await gate.wait()
         if command.body == b"bad":
             raise Reject(8, "no")
@@ -254,7 +254,7 @@ def test_a_durable_answer_to_a_closed_connection_is_dropped() -> None:
             raw.ask(DURABLE, 1)
             await until(lambda: waiting)
             await raw.close()
-            await until(lambda: not served.server.connections)
+            await until(lambda: not served.server.protocols)
             waiting[0](None)
             assert served.server.in_flight == 0
 
@@ -264,19 +264,19 @@ def test_a_durable_answer_to_a_closed_connection_is_dropped() -> None:
 def test_a_fast_hook_sees_frames_before_they_are_decoded() -> None:
     async def story() -> None:
         class Short:
-            def __init__(self, peer: Peer) -> None:
-                self.peer = peer
+            def __init__(self, connection: Connection) -> None:
+                self.connection = connection
 
             def chunk(self, data: bytes) -> int:
                 if b'"code":1,' not in data[:30]:
                     return 0
-                self.peer.send(encode_answer(1, 42))
+                self.connection.send(encode_answer(1, 42))
                 return 4 + int.from_bytes(data[:4], "big")
 
             def frame(self, frame: Any) -> bool:
                 if b'"code":1,' not in frame.header:
                     return False
-                self.peer.send(encode_answer(1, 43))
+                self.connection.send(encode_answer(1, 43))
                 return True
 
         async with serving({ECHO: echo, RAW: echo}, fast=Short) as served:
@@ -327,7 +327,7 @@ def test_requests_by_which_a_client_lives_are_answered_however_much_is_unanswere
 @pytest.mark.parametrize("size", [0, 10, 300_000])
 def test_a_frame_in_two_pieces_comes_between_the_others(size: int) -> None:
     async def story() -> None:
-        def in_pieces(command: Command, _peer: Peer) -> Pieces:
+        def in_pieces(command: Command, _connection: Connection) -> Pieces:
             head = encode_answer(command.opaque, 0, b"")[4:]
             return Pieces((len(head) + size).to_bytes(4, "big") + head, bytes(size))
 
@@ -347,7 +347,7 @@ def test_one_way_requests_above_the_bound_do_not_pile_up() -> None:
     gate: asyncio.Event
     begun = 0
 
-    async def slow(_command: Command, _peer: Peer) -> Reply:
+    async def slow(_command: Command, _connection: Connection) -> Reply:
         nonlocal begun
         begun += 1
         await gate.wait()

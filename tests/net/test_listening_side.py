@@ -1,4 +1,4 @@
-"""The listening socket under friendly, slow and hostile peers."""
+"""The listening socket under friendly, slow and hostile clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cometmq.wire.frame import HEADER_BYTES_MAX
 from net.listening import run, serving, until
 
 if TYPE_CHECKING:
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
 
 ECHO, BIG, PARK = 1, 2, 3
 GARBAGE = [
@@ -34,7 +34,7 @@ GARBAGE = [
 ]
 
 
-def echo(command: Command, _peer: Peer) -> Reply:
+def echo(command: Command, _connection: Connection) -> Reply:
     return Reply(body=command.body)
 
 
@@ -48,7 +48,7 @@ def test_a_malformed_frame_ends_its_connection_and_no_other(garbage: bytes) -> N
             assert (await bad.next()).body == b"before"
             assert await bad.end() == b""
             assert (await good.call(ECHO, body=b"alive")).body == b"alive"
-            await until(lambda: len(served.server.connections) == 1)
+            await until(lambda: len(served.server.protocols) == 1)
 
     run(story())
 
@@ -56,14 +56,14 @@ def test_a_malformed_frame_ends_its_connection_and_no_other(garbage: bytes) -> N
 def test_answers_to_one_who_left_are_dropped_without_a_word(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def long(_command: Command, _peer: Peer) -> Reply:
+    def long(_command: Command, _connection: Connection) -> Reply:
         return Reply(body=bytes(10_000))
 
     async def story() -> None:
         async with serving({BIG: long}) as served:
             with socket.create_connection(("127.0.0.1", served.port)) as link:
                 link.sendall(request(BIG, 1).encode() * 200)
-            await until(lambda: served.peers and not served.server.connections)
+            await until(lambda: served.connections and not served.server.protocols)
 
     run(story())
     assert caplog.messages == []
@@ -72,7 +72,7 @@ def test_answers_to_one_who_left_are_dropped_without_a_word(
 def test_frames_behind_a_malformed_one_are_not_looked_at() -> None:
     seen: list[int] = []
 
-    def note(command: Command, _peer: Peer) -> Reply:
+    def note(command: Command, _connection: Connection) -> Reply:
         seen.append(command.opaque)
         return Reply()
 
@@ -122,7 +122,7 @@ def test_who_does_not_read_its_answers_is_not_read_either() -> None:
     net = NetSettings(write_buffer_bytes_max=64 * 1024)
     handled = 0
 
-    def big(_command: Command, _peer: Peer) -> Reply:
+    def big(_command: Command, _connection: Connection) -> Reply:
         nonlocal handled
         handled += 1
         return Reply(body=bytes(256 * 1024))
@@ -135,7 +135,7 @@ def test_who_does_not_read_its_answers_is_not_read_either() -> None:
             large = [request(BIG, opaque, body=bytes(64 * 1024)) for opaque in range(200, 600)]
             slow.send(*small)  # one write, so one chunk: its frames wait in hand
             slow.send(*large)  # these wait in the socket and at the sender
-            await until(lambda: served.peers and served.peers[0].is_blocked)
+            await until(lambda: served.connections and served.connections[0].is_blocked)
             at_rest = -1
             while at_rest != handled:
                 at_rest = handled
@@ -159,13 +159,13 @@ def test_who_never_reads_is_cut_when_we_have_more_to_tell_than_the_bound() -> No
             raw = await served.connect()
             await raw.call(PARK)
             raw.writer.transport.pause_reading()
-            (peer,) = served.peers
+            (connection,) = served.connections
             for _ in range(100_000):
-                if peer.is_closed:
+                if connection.is_closed:
                     break
-                peer.oneway(request(40, 0, body=bytes(64 * 1024), oneway=True))
+                connection.oneway(request(40, 0, body=bytes(64 * 1024), oneway=True))
                 await asyncio.sleep(0)
-            assert peer.is_closed
+            assert connection.is_closed
 
     run(story())
 
@@ -180,11 +180,11 @@ def test_unread_answers_are_bounded_over_all_connections() -> None:
                 await raw.call(ECHO)
                 raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
             for turn in range(4_000):
-                served.peers[turn % 4].oneway(request(40, 0, body=bytes(16_384), oneway=True))
+                served.connections[turn % 4].oneway(request(40, 0, body=bytes(16_384), oneway=True))
                 await asyncio.sleep(0)
-                if any(peer.is_closed for peer in served.peers):
+                if any(connection.is_closed for connection in served.connections):
                     break
-            assert 0 < sum(peer.is_closed for peer in served.peers) < 4
+            assert 0 < sum(connection.is_closed for connection in served.connections) < 4
             good = await served.connect()
             assert (await good.call(ECHO, body=b"alive")).body == b"alive"
 
@@ -219,7 +219,7 @@ def test_what_strangers_make_us_log_is_bounded(caplog: pytest.LogCaptureFixture)
 def test_frames_of_a_long_chunk_are_all_answered_and_others_come_in_between() -> None:
     seen: list[bytes] = []
 
-    def note(command: Command, _peer: Peer) -> Reply:
+    def note(command: Command, _connection: Connection) -> Reply:
         seen.append(command.body)
         return Reply(body=command.body)
 
@@ -288,8 +288,8 @@ def test_we_may_ask_the_client_over_its_own_connection() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
             await raw.call(ECHO, opaque=1)
-            (peer,) = served.peers
-            asked = [peer.request(request(220, 0), 5), peer.request(request(221, 0), 5)]
+            (connection,) = served.connections
+            asked = [connection.request(request(220, 0), 5), connection.request(request(221, 0), 5)]
             first, second = await raw.next(), await raw.next()
             assert (first.code, second.code) == (220, 221)
             assert 0 not in {first.opaque, second.opaque}
@@ -305,18 +305,18 @@ def test_our_requests_fail_in_time_at_the_close_and_above_the_bound() -> None:
         async with serving({ECHO: echo}, net=NetSettings(calls_max=1)) as served:
             raw = await served.connect()
             await raw.call(ECHO)
-            (peer,) = served.peers
-            slow = peer.request(request(220, 0), 0.05)
+            (connection,) = served.connections
+            slow = connection.request(request(220, 0), 0.05)
             with pytest.raises(TooManyRequests):
-                await peer.request(request(220, 0), 5)
+                await connection.request(request(220, 0), 5)
             with pytest.raises(RemotingTimeout):
                 await slow
-            pending = peer.request(request(220, 0), 5)
+            pending = connection.request(request(220, 0), 5)
             await raw.close()
             with pytest.raises(SendFailed):
                 await pending
             with pytest.raises(SendFailed):
-                await peer.request(request(220, 0), 5)
+                await connection.request(request(220, 0), 5)
 
     run(story())
 
@@ -328,16 +328,16 @@ def test_a_close_is_told_once_to_all_who_asked_even_late() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
             await raw.call(ECHO)
-            (peer,) = served.peers
-            peer.on_close(told.append)
+            (connection,) = served.connections
+            connection.on_close(told.append)
             await raw.close()
             await until(lambda: told)
-            peer.on_close(told.append)
+            connection.on_close(told.append)
             await until(lambda: len(told) == 2)
-            peer.send(b"nobody hears this")
-            peer.oneway(request(40, 0, oneway=True))
-            peer.close()
-        assert told == [peer, peer]
+            connection.send(b"nobody hears this")
+            connection.oneway(request(40, 0, oneway=True))
+            connection.close()
+        assert told == [connection, connection]
 
     run(story())
 
@@ -347,11 +347,11 @@ def test_the_peer_knows_who_it_is() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
             await raw.call(ECHO)
-            (peer,) = served.peers
+            (connection,) = served.connections
             port = raw.writer.get_extra_info("sockname")[1]
-            assert peer.addr == f"127.0.0.1:{port}"
-            assert peer.host == bytes([127, 0, 0, 1]) + port.to_bytes(4, "big")
-            assert (peer.language, peer.version) == (3, 479)
+            assert connection.addr == f"127.0.0.1:{port}"
+            assert connection.host == bytes([127, 0, 0, 1]) + port.to_bytes(4, "big")
+            assert (connection.language, connection.version) == (3, 479)
 
     run(story())
 
@@ -361,8 +361,8 @@ def test_a_peer_with_an_ipv6_address_has_twenty_bytes_of_host() -> None:
         pytest.skip("no IPv6 here")
 
     async def story() -> None:
-        seen: list[Peer] = []
-        edge = Edge({ECHO: lambda _c, peer: seen.append(peer) or Reply()})  # type: ignore[func-returns-value]
+        seen: list[Connection] = []
+        edge = Edge({ECHO: lambda _c, connection: seen.append(connection) or Reply()})  # type: ignore[func-returns-value]
         server = RemotingServer(edge, NetSettings())
         try:
             port = await server.start("::1", 0)
@@ -400,5 +400,5 @@ def test_stop_closes_everything_and_lets_answers_out() -> None:
     run(story())
 
 
-def _big(_command: Command, _peer: Peer) -> Reply:
+def _big(_command: Command, _connection: Connection) -> Reply:
     return Reply(body=bytes(1 << 20))

@@ -75,8 +75,8 @@ if TYPE_CHECKING:
 
     from cometmq.broker.messages.send_fast_path import Sender
     from cometmq.model.topic import TopicConfig
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
     from cometmq.runtime.ports import Clock, Files
 
     Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
@@ -441,15 +441,15 @@ class Broker:
         self.state.holds.arrived(topic, queue_id, max_offset, tags_code)
 
     def _close_silent_clients(self) -> None:
-        for peer in self.state.clients.sweep():
-            peer.close()
+        for connection in self.state.clients.sweep():
+            connection.close()
 
 
-def _begin(stats: Stats, fast: FastSend, peer: Peer) -> Sender:
+def _begin(stats: Stats, fast: FastSend, connection: Connection) -> Sender:
     """A connection begins."""
     stats.channel("CONNECT")
-    peer.on_close(lambda _peer: stats.channel("CLOSE"))
-    return fast(peer)
+    connection.on_close(lambda _connection: stats.channel("CLOSE"))
+    return fast(connection)
 
 
 def _settle(store: MessageStore, done: Callable[[Any], None]) -> None:

@@ -19,7 +19,7 @@ import click
 from cometmq.cli.ready import ReadyFile
 from cometmq.cli.serve import Running, log_to_stderr, serve, tell
 from cometmq.errors import SettingsError
-from cometmq.net.peer import joined
+from cometmq.net.connection import joined
 from cometmq.net.server import require_free
 from cometmq.runtime.system import at_home
 from cometmq.settings.broker import BrokerSettings

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from cometmq.errors import Reject
 from cometmq.model.topic import ORDER_TOPIC_CONFIG
 from cometmq.namesrv.routes import BrokerId, Offer
+from cometmq.net.connection import Connection
 from cometmq.net.dispatcher import Reply
-from cometmq.net.peer import Peer
 from cometmq.wire.bodies import lists, route, topic
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request as new_request
@@ -55,7 +55,7 @@ class Requests:
         self.live, self._tell = live, tell
         routes.on_min_id = self._tell_min_id
         self._started_ms = clock.now_ms()
-        self._owners: set[Peer] = set()
+        self._owners: set[Connection] = set()
 
     def table(self) -> dict[int, Handler]:
         """Return which handler answers which code."""
@@ -91,10 +91,10 @@ class Requests:
                 "broker %s at %s is silent and expired", live.who.broker_name, live.who.addr
             )
             self._routes.unregister(live.who)
-            if isinstance(live.owner, Peer):
+            if isinstance(live.owner, Connection):
                 live.owner.close()
 
-    def register(self, request: Command, peer: Peer) -> Reply:
+    def register(self, request: Command, connection: Connection) -> Reply:
         """Take a broker's registration (103)."""
         header = headers.RegisterBrokerRequestHeader.decode(request.ext)
         if header.body_crc32 and zlib.crc32(request.body) & _CRC_MASK != header.body_crc32:
@@ -120,18 +120,18 @@ class Requests:
         found = self._routes.register(
             offer,
             self._clock.now_ms(),
-            owner=peer,
+            owner=connection,
             drop_missing=self.live.namesrv.delete_topic_with_broker_registration,
         )
-        if peer not in self._owners:
-            self._owners.add(peer)
-            peer.on_close(self._lost)
+        if connection not in self._owners:
+            self._owners.add(connection)
+            connection.on_close(self._lost)
         answer = headers.RegisterBrokerResponseHeader(
             ha_server_addr=found.ha_server_addr, master_addr=found.master_addr
         )
         return Reply(ResponseCode.SUCCESS, answer, self._order_topics())
 
-    def unregister(self, request: Command, _peer: Peer) -> Reply:
+    def unregister(self, request: Command, _connection: Connection) -> Reply:
         """Let a broker go that says so (104)."""
         header = headers.UnRegisterBrokerRequestHeader.decode(request.ext)
         self._routes.unregister(
@@ -139,13 +139,13 @@ class Requests:
         )
         return Reply()
 
-    def heartbeat(self, request: Command, _peer: Peer) -> Reply:
+    def heartbeat(self, request: Command, _connection: Connection) -> Reply:
         """Note a light sign of life (904)."""
         header = headers.BrokerHeartbeatRequestHeader.decode(request.ext)
         self._routes.touch(header.cluster_name, header.broker_addr, self._clock.now_ms())
         return Reply()
 
-    def query_version(self, request: Command, _peer: Peer) -> Reply:
+    def query_version(self, request: Command, _connection: Connection) -> Reply:
         """Tell a broker whether its topics are known as they are (322)."""
         header = headers.QueryDataVersionRequestHeader.decode(request.ext)
         known = self._routes.version_of(header.cluster_name, header.broker_addr)
@@ -157,7 +157,7 @@ class Requests:
             ResponseCode.SUCCESS, headers.QueryDataVersionResponseHeader(changed=changed), body
         )
 
-    def route(self, request: Command, _peer: Peer) -> Reply:
+    def route(self, request: Command, _connection: Connection) -> Reply:
         """Tell where a topic lives (105), in the JSON that the asker understands."""
         header = headers.GetRouteInfoRequestHeader.decode(request.ext)
         settings = self.live.namesrv
@@ -177,56 +177,56 @@ class Requests:
         strict = bool(header.accept_standard_json_only) or request.version >= route.STRICT_VERSION
         return Reply(ResponseCode.SUCCESS, body=route.encode_route(found, strict=strict))
 
-    def cluster_info(self, _request: Command, _peer: Peer) -> Reply:
+    def cluster_info(self, _request: Command, _connection: Connection) -> Reply:
         """Tell all brokers and clusters (106)."""
         return Reply(body=route.encode_cluster_info(self._routes.cluster_info()))
 
-    def members(self, request: Command, _peer: Peer) -> Reply:
+    def members(self, request: Command, _connection: Connection) -> Reply:
         """Tell who shares a broker name (901)."""
         header = headers.GetBrokerMemberGroupRequestHeader.decode(request.ext)
         found = self._routes.members(header.cluster_name, header.broker_name)
         return Reply(body=route.encode_member_group(found))
 
-    def wipe_write_perm(self, request: Command, _peer: Peer) -> Reply:
+    def wipe_write_perm(self, request: Command, _connection: Connection) -> Reply:
         """Take a broker out of writing (205)."""
         header = headers.WipeWritePermOfBrokerRequestHeader.decode(request.ext)
         count = self._routes.wipe_write_perm(header.broker_name)
         answer = headers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
         return Reply(ResponseCode.SUCCESS, answer)
 
-    def add_write_perm(self, request: Command, _peer: Peer) -> Reply:
+    def add_write_perm(self, request: Command, _connection: Connection) -> Reply:
         """Let a broker be written again (327)."""
         header = headers.AddWritePermOfBrokerRequestHeader.decode(request.ext)
         count = self._routes.add_write_perm(header.broker_name)
         answer = headers.AddWritePermOfBrokerResponseHeader(add_topic_count=count)
         return Reply(ResponseCode.SUCCESS, answer)
 
-    def all_topics(self, _request: Command, _peer: Peer) -> Reply:
+    def all_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List all topics (206)."""
         if not self.live.namesrv.enable_all_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
         return Reply(body=lists.encode_topic_list(self._routes.topics()))
 
-    def topics_of_cluster(self, request: Command, _peer: Peer) -> Reply:
+    def topics_of_cluster(self, request: Command, _connection: Connection) -> Reply:
         """List the topics of a cluster (224)."""
         if not self.live.namesrv.enable_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
         header = headers.GetTopicsByClusterRequestHeader.decode(request.ext)
         return Reply(body=lists.encode_topic_list(self._routes.topics_of(header.cluster)))
 
-    def system_topics(self, _request: Command, _peer: Peer) -> Reply:
+    def system_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the names of clusters and brokers (304)."""
         return Reply(body=lists.encode_topic_list(*self._routes.system_topics()))
 
-    def unit_topics(self, _request: Command, _peer: Peer) -> Reply:
+    def unit_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the topics of units (311)."""
         return self._topics_with(_UNIT)
 
-    def unit_sub_topics(self, _request: Command, _peer: Peer) -> Reply:
+    def unit_sub_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the topics that units subscribe (312)."""
         return self._topics_with(_UNIT_SUBSCRIBED)
 
-    def unit_sub_plain_topics(self, _request: Command, _peer: Peer) -> Reply:
+    def unit_sub_plain_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the topics that units subscribe and that are of no unit (313)."""
         return self._topics_with(_UNIT_SUBSCRIBED, without=_UNIT)
 
@@ -236,25 +236,25 @@ class Requests:
         found = self._routes.topics_with(flags, without=without)
         return Reply(body=lists.encode_topic_list(found))
 
-    def register_topic(self, request: Command, _peer: Peer) -> Reply:
+    def register_topic(self, request: Command, _connection: Connection) -> Reply:
         """Take a topic's queues on brokers that are registered (217)."""
         header = headers.RegisterTopicRequestHeader.decode(request.ext)
         self._routes.add_topic(header.topic, route.decode_route(request.body).queue_datas)
         return Reply()
 
-    def delete_topic(self, request: Command, _peer: Peer) -> Reply:
+    def delete_topic(self, request: Command, _connection: Connection) -> Reply:
         """Forget a topic's route (216)."""
         header = headers.DeleteTopicFromNamesrvRequestHeader.decode(request.ext)
         self._routes.delete_topic(header.topic, header.cluster_name)
         return Reply()
 
-    async def put_kv(self, request: Command, _peer: Peer) -> Reply:
+    async def put_kv(self, request: Command, _connection: Connection) -> Reply:
         """Keep a text (100)."""
         header = headers.PutKVConfigRequestHeader.decode(request.ext)
         await self._kv.put(header.namespace, header.key, header.value)
         return Reply()
 
-    def get_kv(self, request: Command, _peer: Peer) -> Reply:
+    def get_kv(self, request: Command, _connection: Connection) -> Reply:
         """Tell a text (101)."""
         header = headers.GetKVConfigRequestHeader.decode(request.ext)
         value = self._kv.get(header.namespace, header.key)
@@ -263,13 +263,13 @@ class Requests:
             raise Reject(ResponseCode.QUERY_NOT_FOUND, remark)
         return Reply(ResponseCode.SUCCESS, headers.GetKVConfigResponseHeader(value=value))
 
-    async def delete_kv(self, request: Command, _peer: Peer) -> Reply:
+    async def delete_kv(self, request: Command, _connection: Connection) -> Reply:
         """Forget a text (102)."""
         header = headers.DeleteKVConfigRequestHeader.decode(request.ext)
         await self._kv.delete(header.namespace, header.key)
         return Reply()
 
-    def list_kv(self, request: Command, _peer: Peer) -> Reply:
+    def list_kv(self, request: Command, _connection: Connection) -> Reply:
         """Tell all texts of a namespace (219)."""
         header = headers.GetKVListByNamespaceRequestHeader.decode(request.ext)
         table = self._kv.namespace(header.namespace)
@@ -299,9 +299,9 @@ class Requests:
         table = self._kv.namespace(ORDER_TOPIC_CONFIG)
         return b"" if table is None else lists.encode_kv_table(table)
 
-    def _lost(self, peer: Peer) -> None:
-        self._owners.discard(peer)
-        for who in self._routes.owned_by(peer):
+    def _lost(self, connection: Connection) -> None:
+        self._owners.discard(connection)
+        for who in self._routes.owned_by(connection):
             log.warning("broker %s at %s is gone: its connection closed", who.broker_name, who.addr)
             self._routes.unregister(who)
 

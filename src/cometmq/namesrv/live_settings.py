@@ -17,8 +17,8 @@ from cometmq.settings.update import ForbiddenKeyError, table_of, update
 from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
     from cometmq.runtime.text_file import TextFile
     from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.settings.net import NetSettings
@@ -42,12 +42,12 @@ class LiveSettings:
             RequestCode.GET_NAMESRV_CONFIG: self.tell,
         }
 
-    def tell(self, _request: Command, _peer: Peer) -> Reply:
+    def tell(self, _request: Command, _connection: Connection) -> Reply:
         """Tell all settings as the text of a properties file (319)."""
         found = table_of((self.namesrv, self.net))
         return Reply(body="".join(f"{key}={value}\n" for key, value in found.items()).encode())
 
-    async def change(self, request: Command, _peer: Peer) -> Reply:
+    async def change(self, request: Command, _connection: Connection) -> Reply:
         """Change settings (318): all that the request names, or none and the reason.
 
         The remark says what has no effect here, and whether a restart forgets the change.

@@ -21,7 +21,7 @@ from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, encode_answer, response
 
 if TYPE_CHECKING:
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
     from cometmq.wire.frame import Frame
     from cometmq.wire.headers.base import Header
 
@@ -76,12 +76,13 @@ class Parked:
 
 
 PARKED: Final = Parked()
-"""Returned by a handler that calls `finish` later, exactly once, unless the peer closes before."""
+"""Returned by a handler that calls `finish` later, exactly once, unless the connection
+closes before."""
 
 Made = Reply | bytes | Pieces
 """A reply, or a whole frame made by the handler."""
 Answered = Made | Parked
-Handler = Callable[[Command, "Peer"], Answered | Awaitable[Answered]]
+Handler = Callable[[Command, "Connection"], Answered | Awaitable[Answered]]
 Settle = Callable[[Callable[[Any], None]], None]
 """The store's: calls back with a status, falsy when all that was put before is safe."""
 Failed = Callable[[Any], tuple[int, str]]
@@ -108,7 +109,7 @@ class Edge:
         fallback: Handler | None = None,
         always: Collection[int] = (),
     ) -> None:
-        """`always`: codes that are answered at once, even for a peer with too much unanswered."""
+        """`always`: codes that are answered at once, even with too many unanswered requests."""
         self._table = {int(code): handler for code, handler in table.items()}
         self._settle, self._failed, self._fallback = settle, failed, fallback or _unknown
         self._always = frozenset(map(int, always))
@@ -121,39 +122,39 @@ class Edge:
         """The codes that have a handler."""
         return frozenset(self._table)
 
-    def __call__(self, frame: Frame, peer: Peer) -> None:
+    def __call__(self, frame: Frame, connection: Connection) -> None:
         """Answer one frame, now or later. Never raises."""
         try:
             request = Command.decode(frame)
         except ProtocolError as error:
-            self._complaints.warn("closing %s: %s", peer.addr, error)
-            peer.close()
+            self._complaints.warn("closing %s: %s", connection.addr, error)
+            connection.close()
             return
         if request.flag & _RESPONSE:
-            peer.answered(request)
+            connection.answered(request)
             return
-        if peer.is_full and not request.flag & _ONEWAY and request.code not in self._always:
-            peer.send(_BUSY.encode(request.opaque))
+        if connection.is_full and not request.flag & _ONEWAY and request.code not in self._always:
+            connection.send(_BUSY.encode(request.opaque))
             return
-        peer.language, peer.version = request.language, request.version
+        connection.language, connection.version = request.language, request.version
         try:
-            answer = self._table.get(request.code, self._fallback)(request, peer)
+            answer = self._table.get(request.code, self._fallback)(request, connection)
         except Exception as error:  # noqa: BLE001 - the edge: every failure becomes an answer
-            answer = _reply_to(error, request, peer)
-        self._deliver(peer, request, answer)
+            answer = _reply_to(error, request, connection)
+        self._deliver(connection, request, answer)
 
     def send_durable(
-        self, peer: Peer, data: bytes, opaque: int, header: Header | None = None
+        self, connection: Connection, data: bytes, opaque: int, header: Header | None = None
     ) -> None:
         """Send a whole frame once all that was put so far is as safe as promised.
 
         When it cannot be made safe, the answer is the failure's code with this header.
         """
         if self._settle is None:
-            peer.send(data)
+            connection.send(data)
         else:
-            peer.owe()
-            self._settle(partial(self._late, peer, data, opaque, header))
+            connection.owe()
+            self._settle(partial(self._late, connection, data, opaque, header))
 
     def stop(self) -> None:
         """Cancel handlers that still wait for something; their requests stay unanswered."""
@@ -161,7 +162,7 @@ class Edge:
             task.cancel()
 
     def _deliver(
-        self, peer: Peer, request: Command, answer: Answered | Awaitable[Answered]
+        self, connection: Connection, request: Command, answer: Answered | Awaitable[Answered]
     ) -> None:
         is_oneway = request.flag & _ONEWAY
         if type(answer) is Reply:
@@ -169,95 +170,104 @@ class Edge:
                 return
             data = answer.encode(request.opaque)
             if answer.durable:
-                self.send_durable(peer, data, request.opaque, answer.header)
+                self.send_durable(connection, data, request.opaque, answer.header)
             else:
-                peer.send(data)
+                connection.send(data)
         elif type(answer) is bytes:
             if not is_oneway:
-                peer.send(answer)
+                connection.send(answer)
         elif type(answer) is Pieces:
             if not is_oneway:
-                peer.send(answer.head)
-                peer.send(answer.body)
+                connection.send(answer.head)
+                connection.send(answer.body)
         elif answer is PARKED:
             if not is_oneway:
-                peer.owe()
-                peer.parked[id(request)] = (request, self._finish)
+                connection.owe()
+                connection.parked[id(request)] = (request, self._finish)
         else:
-            self._await(peer, request, cast("Awaitable[Answered]", answer))
+            self._await(connection, request, cast("Awaitable[Answered]", answer))
 
-    def _await(self, peer: Peer, request: Command, answer: Awaitable[Answered]) -> None:
-        if peer.is_full and request.flag & _ONEWAY:  # nobody waits for it
+    def _await(self, connection: Connection, request: Command, answer: Awaitable[Answered]) -> None:
+        if connection.is_full and request.flag & _ONEWAY:  # nobody waits for it
             if asyncio.iscoroutine(answer):
                 answer.close()
             return
-        peer.owe()
-        task = asyncio.ensure_future(self._wait(peer, request, answer))
+        connection.owe()
+        task = asyncio.ensure_future(self._wait(connection, request, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         if asyncio.iscoroutine(answer):  # a stop may cancel it before it has begun
             task.add_done_callback(lambda _task: answer.close())
 
-    async def _wait(self, peer: Peer, request: Command, awaited: Awaitable[Answered]) -> None:
+    async def _wait(
+        self, connection: Connection, request: Command, awaited: Awaitable[Answered]
+    ) -> None:
         answer: Answered
         try:
             answer = await awaited
         except Exception as error:  # noqa: BLE001 - the edge, for what answers later
-            answer = _reply_to(error, request, peer)
+            answer = _reply_to(error, request, connection)
         finally:
-            peer.paid()
-        if not peer.is_closed:
-            self._deliver(peer, request, answer)
+            connection.paid()
+        if not connection.is_closed:
+            self._deliver(connection, request, answer)
 
-    def _finish_parked(self, peer: Peer, request: Command, reply: Made) -> None:
-        peer.paid()
-        self._deliver(peer, request, reply)
+    def _finish_parked(self, connection: Connection, request: Command, reply: Made) -> None:
+        connection.paid()
+        self._deliver(connection, request, reply)
 
     def _late(
-        self, peer: Peer, data: bytes, opaque: int, header: Header | None, status: object
+        self,
+        connection: Connection,
+        data: bytes,
+        opaque: int,
+        header: Header | None,
+        status: object,
     ) -> None:
-        if peer.is_closed:
+        if connection.is_closed:
             return
-        peer.paid()
+        connection.paid()
         if status:
             code, remark = self._failed(status)
             data = Reply(code, header, remark=remark).encode(opaque)
-        peer.send(data)
+        connection.send(data)
 
 
-def finish(peer: Peer, request: Command, reply: Made) -> None:
-    """Answer a request whose handler returned PARKED; nothing when its peer has gone.
+def finish(connection: Connection, request: Command, reply: Made) -> None:
+    """Answer a request whose handler returned PARKED; nothing when its connection has gone.
 
     A second call for the same request is a bug of the caller, and an AssertionError.
     """
     if request.flag & _ONEWAY:
         return
-    parked = peer.parked.pop(id(request), None)
+    parked = connection.parked.pop(id(request), None)
     if parked is None:
-        assert peer.is_closed, f"{request!r} of {peer.addr} is not parked, or answered already"
+        assert connection.is_closed, (
+            f"{request!r} of {connection.addr} is not parked, or answered already"
+        )
         return
-    parked[1](peer, request, reply)
+    parked[1](connection, request, reply)
 
 
-def finish_with(peer: Peer, request: Command, make: Callable[[], Made]) -> None:
+def finish_with(connection: Connection, request: Command, make: Callable[[], Made]) -> None:
     """Do as `finish` with what `make` returns; what it raises is answered like a handler's."""
     try:
         reply = make()
     except Exception as error:  # noqa: BLE001 - the edge, for what was parked
-        reply = _reply_to(error, request, peer)
-    finish(peer, request, reply)
+        reply = _reply_to(error, request, connection)
+    finish(connection, request, reply)
 
 
-def _reply_to(error: Exception, request: Command, peer: Peer) -> Reply:
+def _reply_to(error: Exception, request: Command, connection: Connection) -> Reply:
     if isinstance(error, Reject):
         return Reply(error.code, remark=error.remark)
     if isinstance(error, ProtocolError):
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
-    log.error("request %d of %s failed", request.code, peer.addr, exc_info=error)
+    log.error("request %d of %s failed", request.code, connection.addr, exc_info=error)
     remark = f"{type(error).__name__}: {error}"
     return Reply(ResponseCode.SYSTEM_ERROR, remark=remark)
 
 
-def _unknown(request: Command, _peer: Peer) -> Reply:
+def _unknown(request: Command, _connection: Connection) -> Reply:
     remark = f"request type {request.code} not supported"
     return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)

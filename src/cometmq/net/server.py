@@ -17,8 +17,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cometmq.errors import SettingsError
+from cometmq.net.connection import ANSWER_BYTES, Connection
 from cometmq.net.in_flight import InFlight
-from cometmq.net.peer import ANSWER_BYTES, Peer
 from cometmq.net.rate_limited_log import Complaints
 from cometmq.net.read_size import bound_reads
 from cometmq.net.write_coalescer import Outbox
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Answer = Callable[[Frame, Peer], None]
+Answer = Callable[[Frame, Connection], None]
 
 TURN_FRAMES = 128
 """Frames of one chunk that are answered before other connections get their turn."""
@@ -39,7 +39,7 @@ _SWEEPS = 6
 
 
 class Fast(Protocol):
-    """Asked before `answer`, which it spares; one per connection; answers by `peer.deliver`."""
+    """Asked before `answer`, one per connection; what it takes care of, it answers itself."""
 
     def chunk(self, data: bytes) -> int:
         """Take care of whole frames at the head of a chunk; say how many bytes they were."""
@@ -50,7 +50,7 @@ class Fast(Protocol):
         ...
 
 
-class Connection(asyncio.Protocol):
+class ServerProtocol(asyncio.Protocol):
     """One accepted socket. Made by `RemotingServer` only."""
 
     def __init__(self, server: RemotingServer) -> None:
@@ -63,23 +63,23 @@ class Connection(asyncio.Protocol):
         self._is_quiet = False
         self._quiet_sweeps = 0
         self._transport: asyncio.Transport
-        self.peer: Peer
+        self.connection: Connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Make the peer; close at once when there are too many."""
+        """Make the connection; close at once when there are too many."""
         self._transport = cast("asyncio.Transport", transport)
         bound_reads(transport)
         self._transport.set_write_buffer_limits(self._server.settings.write_buffer_bytes_max)
-        self.peer = self._server.welcome(self, self._transport)
+        self.connection = self._server.welcome(self, self._transport)
         if self._server.fast is not None:
-            self._fast = self._server.fast(self.peer)
+            self._fast = self._server.fast(self.connection)
             self._chunk = self._fast.chunk
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Tell everybody who cares."""
         self._backlog.clear()
-        self._server.connections.discard(self)
-        self.peer.lost()
+        self._server.protocols.discard(self)
+        self.connection.lost()
 
     def data_received(self, data: bytes) -> None:
         """Answer all frames that this chunk completes."""
@@ -100,8 +100,8 @@ class Connection(asyncio.Protocol):
             self._run(frames)
         if self._decoder.broken and not self._transport.is_closing():
             broken = self._decoder.broken
-            self._server.complaints.warn("closing %s: %s", self.peer.addr, broken)
-            self.peer.close()
+            self._server.complaints.warn("closing %s: %s", self.connection.addr, broken)
+            self.connection.close()
         self._see_what_waits()
 
     def _see_what_waits(self) -> None:
@@ -111,26 +111,26 @@ class Connection(asyncio.Protocol):
         self._chunk = self._fast.chunk if self._fast is not None and is_clear else None
 
     def _run(self, frames: list[Frame]) -> None:
-        peer, answer, fast = self.peer, self._answer, self._fast
+        connection, answer, fast = self.connection, self._answer, self._fast
         if len(frames) == 1:  # the common case, without the loop: 0.2 us less
             frame = frames[0]
             if fast is None or not fast.frame(frame):
-                peer.is_marked = True
-                answer(frame, peer)
-                peer.flush()
+                connection.is_marked = True
+                answer(frame, connection)
+                connection.flush()
             return
         while frames:
             rest = iter(frames)
-            peer.is_marked = True  # what is sent waits for the end of the chunk
+            connection.is_marked = True  # what is sent waits for the end of the chunk
             for frame in islice(rest, TURN_FRAMES):
                 if fast is not None and fast.frame(frame):
                     continue
-                answer(frame, peer)
-                if peer.unsent_bytes > ANSWER_BYTES:
+                answer(frame, connection)
+                if connection.unsent_bytes > ANSWER_BYTES:
                     break
-            peer.flush()
+            connection.flush()
             frames = list(rest)
-            if peer.is_blocked or (frames and self._transport.is_closing()):
+            if connection.is_blocked or (frames and self._transport.is_closing()):
                 self._backlog = frames  # never looked at when the connection is closing
                 return
             if frames:  # others get their turn first
@@ -141,30 +141,30 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Take the next frames of a chunk that held too many for one turn."""
-        if self.peer.is_blocked or self._transport.is_closing():
+        if self.connection.is_blocked or self._transport.is_closing():
             return  # whoever unblocks it takes them
         frames, self._backlog = self._backlog, []
         self._run(frames)
         self._see_what_waits()
-        if not (self._backlog or self.peer.is_blocked or self._transport.is_closing()):
+        if not (self._backlog or self.connection.is_blocked or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         """Stop reading: whoever does not read our answers is not read either."""
-        self.peer.block()
+        self.connection.block()
         if not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Go on where `pause_writing` stopped: first the frames in hand, then the socket."""
-        self.peer.unblock()
+        self.connection.unblock()
         self._is_quiet = False
         if self._transport.is_closing():
             return
         frames, self._backlog = self._backlog, []
         self._run(frames)
         self._see_what_waits()
-        if not (self._backlog or self.peer.is_blocked or self._transport.is_closing()):
+        if not (self._backlog or self.connection.is_blocked or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def sweep(self, sweeps_max: int) -> None:
@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
         self._quiet_sweeps = self._quiet_sweeps + 1 if self._is_quiet else 0
         self._is_quiet = True
         if self._quiet_sweeps >= sweeps_max:
-            log.info("closing %s: silent for too long", self.peer.addr)
+            log.info("closing %s: silent for too long", self.connection.addr)
             self._transport.abort()
 
 
@@ -180,10 +180,14 @@ class RemotingServer:
     """A listening socket and its connections. Belongs to the loop that starts it."""
 
     def __init__(
-        self, answer: Answer, settings: NetSettings, *, fast: Callable[[Peer], Fast] | None = None
+        self,
+        answer: Answer,
+        settings: NetSettings,
+        *,
+        fast: Callable[[Connection], Fast] | None = None,
     ) -> None:
         self.answer, self.settings, self.fast = answer, settings, fast
-        self.connections: set[Connection] = set()
+        self.protocols: set[ServerProtocol] = set()
         self.complaints = Complaints(log)
         self._in_flight = InFlight(
             settings.in_flight_max, settings.in_flight_total_max, settings.unsent_total_bytes_max
@@ -202,7 +206,7 @@ class RemotingServer:
         self._loop = asyncio.get_running_loop()
         self._outbox = Outbox(self._loop)
         self._listener = await _listen(
-            lambda: Connection(self), host, port, backlog=self.settings.backlog
+            lambda: ServerProtocol(self), host, port, backlog=self.settings.backlog
         )
         self._sweep()
         return int(self._listener.sockets[0].getsockname()[1])
@@ -211,7 +215,7 @@ class RemotingServer:
         """Listen at another port too, once started; warns, and does without, where it is taken."""
         try:
             self._second = await _listen(
-                lambda: Connection(self), host, port, backlog=self.settings.backlog
+                lambda: ServerProtocol(self), host, port, backlog=self.settings.backlog
             )
         except SettingsError as error:
             log.warning("clients with a VIP channel are not served: %s", error)
@@ -226,25 +230,25 @@ class RemotingServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._outbox.flush()
-        for connection in list(self.connections):
-            connection.peer.close()
+        for protocol in list(self.protocols):
+            protocol.connection.close()
         deadline = self._loop.time() + grace_s
-        while self.connections and self._loop.time() < deadline:
+        while self.protocols and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
-        for connection in list(self.connections):
-            connection.peer.abort()
+        for protocol in list(self.protocols):
+            protocol.connection.abort()
         await asyncio.sleep(0)
         self._listener = self._second = None
 
-    def welcome(self, connection: Connection, transport: asyncio.Transport) -> Peer:
+    def welcome(self, protocol: ServerProtocol, transport: asyncio.Transport) -> Connection:
         """Count a connection in; one too many is cut."""
-        peer = Peer(transport, self._loop, self._outbox, self._in_flight, self.settings)
-        if len(self.connections) >= self.settings.connections_max:
-            count = len(self.connections)
-            self.complaints.warn("refusing %s: %d connections are open", peer.addr, count)
+        connection = Connection(transport, self._loop, self._outbox, self._in_flight, self.settings)
+        if len(self.protocols) >= self.settings.connections_max:
+            count = len(self.protocols)
+            self.complaints.warn("refusing %s: %d connections are open", connection.addr, count)
             transport.abort()
-        self.connections.add(connection)
-        return peer
+        self.protocols.add(protocol)
+        return connection
 
     @property
     def in_flight(self) -> int:
@@ -256,8 +260,8 @@ class RemotingServer:
         self._loop.call_soon(callback)
 
     def _sweep(self) -> None:
-        for connection in list(self.connections):
-            connection.sweep(_SWEEPS)
+        for protocol in list(self.protocols):
+            protocol.sweep(_SWEEPS)
         self._sweeper = self._loop.call_later(self.settings.idle_s / _SWEEPS, self._sweep)
 
 
@@ -271,11 +275,11 @@ async def require_free(host: str, port: int) -> None:
 
 
 async def _listen(
-    connection: Callable[[], asyncio.Protocol], host: str, port: int, **options: Any
+    protocol: Callable[[], asyncio.Protocol], host: str, port: int, **options: Any
 ) -> asyncio.Server:
     loop = asyncio.get_running_loop()
     try:
-        return await loop.create_server(connection, host, port, **options)
+        return await loop.create_server(protocol, host, port, **options)
     except (OSError, OverflowError, ValueError) as error:
         raise _refused(host, port, error) from error
 

@@ -1,4 +1,4 @@
-"""Hot. Joins what is sent to a peer within one tick of the loop into one write.
+"""Hot. Joins what is sent to a connection within one tick of the loop into one write.
 
 Refuses to know what the bytes mean. Invariant: bytes leave in the order in which they were given.
 Java: none; Netty flushes each answer.
@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
 
 
-PEERS_MAX = 64
-"""So many peers wait at most: what they hold is bounded then, as each one's is."""
+CONNECTIONS_MAX = 64
+"""So many connections wait at most: what they hold is bounded then, as each one's is."""
 
 
 class Outbox:
-    """The peers of one server that have something to write at the end of this tick."""
+    """The connections of one server that have something to write at the end of this tick."""
 
     __slots__ = ("_loop", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: list[Peer] = []
+        self._waiting: list[Connection] = []
 
-    def mark(self, peer: Peer) -> None:
-        """Have the peer flushed before the loop waits again. A peer marks itself once a tick."""
+    def mark(self, connection: Connection) -> None:
+        """Have the connection flushed before the loop waits again; once an iteration."""
         if not self._waiting:
             self._loop.call_soon(self.flush)
-        self._waiting.append(peer)
-        if len(self._waiting) >= PEERS_MAX:
+        self._waiting.append(connection)
+        if len(self._waiting) >= CONNECTIONS_MAX:
             self.flush()
 
     def flush(self) -> None:
-        """Write now what all marked peers hold."""
+        """Write now what all marked connections hold."""
         waiting, self._waiting = self._waiting, []
-        for peer in waiting:
-            peer.flush()
+        for connection in waiting:
+            connection.flush()

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cometmq.broker.groups.clients import Clients, Member
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
@@ -69,7 +69,7 @@ class ConnectionRequests:
             Code.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
         }
 
-    def consumers(self, request: Command, _peer: Peer) -> Reply:
+    def consumers(self, request: Command, _connection: Connection) -> Reply:
         """Tell a consumer group's connections and subscriptions (203)."""
         name = headers.GetConsumerConnectionListRequestHeader.decode(request.ext).consumer_group
         group = self._clients.consumers.get(name)
@@ -86,7 +86,7 @@ class ConnectionRequests:
         )
         return Reply(body=encode_consumer_connections(found))
 
-    def producers(self, request: Command, _peer: Peer) -> Reply:
+    def producers(self, request: Command, _connection: Connection) -> Reply:
         """Tell a producer group's connections (204)."""
         name = headers.GetProducerConnectionListRequestHeader.decode(request.ext).producer_group
         members = self._clients.producers.get(name)
@@ -94,31 +94,31 @@ class ConnectionRequests:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"the producer group {name} is not online")
         return Reply(body=encode_producer_connections(_connections(members.items())))
 
-    def all_producers(self, _request: Command, _peer: Peer) -> Reply:
+    def all_producers(self, _request: Command, _connection: Connection) -> Reply:
         """Tell the connections of all producer groups (328)."""
         table = {
             group: [
                 ProducerInfo(
                     member.client_id,
-                    f"/{peer.addr}",  # as Java writes addresses
+                    f"/{connection.addr}",  # as Java writes addresses
                     _language(member.language),
                     member.version,
                     member.seen_ms,
                 )
-                for peer, member in members.items()
+                for connection, member in members.items()
             ]
             for group, members in self._clients.producers.items()
         }
         return Reply(body=encode_producer_table(table))
 
-    def subscription(self, request: Command, _peer: Peer) -> Reply:
+    def subscription(self, request: Command, _connection: Connection) -> Reply:
         """Tell what a connected group has subscribed of a topic (345)."""
         header = headers.QuerySubscriptionByConsumerRequestHeader.decode(request.ext)
         group = self._clients.consumers.get(header.group)
         found = group.subscriptions.get(header.topic or "") if group else None
         return Reply(body=encode_subscription(header.group, header.topic, found))
 
-    async def consumer_status(self, request: Command, _peer: Peer) -> Reply:
+    async def consumer_status(self, request: Command, _connection: Connection) -> Reply:
         """Ask a group's consumers, or one of them, for the offsets they hold (223)."""
         header = GetConsumerStatusRequestHeader.decode(request.ext)
         group = self._clients.consumers.get(header.group)
@@ -128,12 +128,14 @@ class ConnectionRequests:
             )
         wanted = header.client_addr or ""
         asked = {
-            member.client_id: peer
-            for peer, member in group.members.items()
+            member.client_id: connection
+            for connection, member in group.members.items()
             if not wanted or member.client_id == wanted
         }
         question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
-        answers = await asyncio.gather(*(_status(peer, question) for peer in asked.values()))
+        answers = await asyncio.gather(
+            *(_status(connection, question) for connection in asked.values())
+        )
         told = {
             client_id: decode_consumer_status(answer.body)[0]
             for client_id, answer in zip(asked, answers, strict=True)
@@ -141,12 +143,12 @@ class ConnectionRequests:
         }
         return Reply(body=encode_consumer_status({}, told))
 
-    async def running_info(self, request: Command, _peer: Peer) -> Reply:
+    async def running_info(self, request: Command, _connection: Connection) -> Reply:
         """Ask a consumer what it is doing (307)."""
         header = GetConsumerRunningInfoRequestHeader.decode(request.ext)
         return await self._ask(request, header.consumer_group, header.client_id, header)
 
-    async def consume_directly(self, request: Command, _peer: Peer) -> Reply:
+    async def consume_directly(self, request: Command, _connection: Connection) -> Reply:
         """Have a consumer handle one stored message now (309)."""
         header = ConsumeMessageDirectlyResultRequestHeader.decode(request.ext)
         try:
@@ -164,17 +166,17 @@ class ConnectionRequests:
         self, request: Command, name: str, client_id: str, header: Header, body: bytes = b""
     ) -> Reply:
         group = self._clients.consumers.get(name)
-        peer = group.find(client_id) if group else None
-        if peer is None:
+        connection = group.find(client_id) if group else None
+        if connection is None:
             raise Reject(
                 ResponseCode.SYSTEM_ERROR, f"the consumer {name} {client_id} is not online"
             )
-        if peer.version < _ANSWERS_SINCE:
+        if connection.version < _ANSWERS_SINCE:
             raise Reject(
                 ResponseCode.SYSTEM_ERROR, f"the consumer {client_id} is too old to answer this"
             )
         try:
-            answer = await peer.request(new_request(request.code, 0, header, body), FORWARD_S)
+            answer = await connection.request(new_request(request.code, 0, header, body), FORWARD_S)
         except RemotingTimeout as error:
             raise Reject(ResponseCode.CONSUME_MSG_TIMEOUT, str(error)) from error
         except RemotingError as error:
@@ -182,25 +184,25 @@ class ConnectionRequests:
         return Reply(answer.code, body=answer.body, remark=answer.remark)
 
 
-async def _status(peer: Peer, question: Header) -> Command | None:
+async def _status(connection: Connection, question: Header) -> Command | None:
     """One consumer's answer; None when it has none."""
     command = new_request(Code.GET_CONSUMER_STATUS_FROM_CLIENT, 0, question)
     try:
-        answer = await peer.request(command, STATUS_S)
+        answer = await connection.request(command, STATUS_S)
     except RemotingError:
         return None
     return answer if answer.code == 0 and answer.body else None
 
 
-def _connections(members: Iterable[tuple[Peer, Member]]) -> list[ClientConnection]:
+def _connections(members: Iterable[tuple[Connection, Member]]) -> list[ClientConnection]:
     return [
         ClientConnection(
             client_id=member.client_id,
-            client_addr=peer.addr,
+            client_addr=connection.addr,
             language=_language(member.language),
             version=member.version,
         )
-        for peer, member in members
+        for connection, member in members
     ]
 
 

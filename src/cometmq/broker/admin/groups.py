@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_offsets import Offsets
     from cometmq.broker.stats import Stats
     from cometmq.model.group import SubscriptionGroupConfig
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
     from cometmq.wire.command import Command
 
 
@@ -60,15 +60,15 @@ class GroupRequests:
             Code.UPDATE_AND_GET_GROUP_FORBIDDEN: self.forbid,
         }
 
-    def update(self, request: Command, _peer: Peer) -> Reply:
+    def update(self, request: Command, _connection: Connection) -> Reply:
         """Create or change one group (200)."""
         return self._put([decode_group_config(request.body)])
 
-    def update_list(self, request: Command, _peer: Peer) -> Reply:
+    def update_list(self, request: Command, _connection: Connection) -> Reply:
         """Create or change several groups (225): all of them, or none when one is wrong."""
         return self._put(decode_group_config_list(request.body))
 
-    async def delete(self, request: Command, _peer: Peer) -> Reply:
+    async def delete(self, request: Command, _connection: Connection) -> Reply:
         """Delete a group, with its offsets where that is asked for (207)."""
         header = DeleteSubscriptionGroupRequestHeader.decode(request.ext)
         self._groups.delete(header.group_name)
@@ -78,7 +78,7 @@ class GroupRequests:
         self._stats.forget_group(header.group_name)
         return Reply()
 
-    def tell_all(self, request: Command, _peer: Peer) -> Reply:
+    def tell_all(self, request: Command, _connection: Connection) -> Reply:
         """Tell all groups (201), or the page of them that was asked for."""
         header = GetAllSubscriptionGroupRequestHeader.decode(request.ext)
         groups = self._groups
@@ -97,7 +97,7 @@ class GroupRequests:
             body=encode_group_table(GroupTable(groups.version, page, forbidden)),
         )
 
-    def forbid(self, request: Command, _peer: Peer) -> Reply:
+    def forbid(self, request: Command, _connection: Connection) -> Reply:
         """Say whether a group may read a topic, after changing it where that is asked for (353)."""
         header = UpdateGroupForbiddenRequestHeader.decode(request.ext)
         group, topic = header.group, header.topic
@@ -106,7 +106,7 @@ class GroupRequests:
         is_readable = not self._groups.is_forbidden(group, topic)
         return Reply(remark="", body=encode_group_forbidden(group, topic, is_readable=is_readable))
 
-    def tell(self, request: Command, _peer: Peer) -> Reply:
+    def tell(self, request: Command, _connection: Connection) -> Reply:
         """Tell one group (352), made by that where first use makes groups."""
         name = GetSubscriptionGroupConfigRequestHeader.decode(request.ext).group
         return Reply(body=encode_group_config(self._groups.admit(name)))

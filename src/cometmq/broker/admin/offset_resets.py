@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_offsets import Offsets
     from cometmq.broker.messages.held_pulls import Holds
     from cometmq.model.topic import TopicConfig
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -73,7 +73,7 @@ class MoveRequests:
         """Work with these settings from now on."""
         self._settings = settings
 
-    async def reset(self, request: Command, _peer: Peer) -> Reply:
+    async def reset(self, request: Command, _connection: Connection) -> Reply:
         """Move a group in one queue or in all (222)."""
         header = headers.ResetOffsetRequestHeader.decode(request.ext)
         config = self._topics.get(header.topic)
@@ -84,7 +84,7 @@ class MoveRequests:
         is_cpp = request.language == LanguageCode.CPP
         return await self._reset_there(header, config, as_list=is_cpp)
 
-    def clone(self, request: Command, _peer: Peer) -> Reply:
+    def clone(self, request: Command, _connection: Connection) -> Reply:
         """Let one group be where another is (314); what that one has not subscribed stays out."""
         header = headers.CloneGroupOffsetRequestHeader.decode(request.ext)
         offsets, source = self._offsets, header.src_group
@@ -101,7 +101,7 @@ class MoveRequests:
                     offsets.commit(header.dest_group, topic, queue_id, offset)
         return Reply()
 
-    def correction(self, request: Command, _peer: Peer) -> Reply:
+    def correction(self, request: Command, _connection: Connection) -> Reply:
         """Tell the least offset of each queue over all groups but some (308).
 
         A queue in which the compared group is behind that is told as the largest number there is.
@@ -162,7 +162,11 @@ class MoveRequests:
                 ResponseCode.CONSUMER_NOT_ONLINE,
                 f"no consumer of the group {group} is connected, so {topic} cannot be reset",
             )
-        old = [member for peer, member in consumers.members.items() if peer.version < _ASKED_SINCE]
+        old = [
+            member
+            for connection, member in consumers.members.items()
+            if connection.version < _ASKED_SINCE
+        ]
         if old:
             raise Reject(
                 ResponseCode.SYSTEM_ERROR, f"the consumer {old[0].client_id} is too old to be reset"
@@ -171,9 +175,9 @@ class MoveRequests:
             topic=topic, group=group, timestamp=header.timestamp
         )
         body = encode_reset_offset(moved, as_list=as_list)
-        for peer in consumers.members:
+        for connection in consumers.members:
             code = Code.RESET_CONSUMER_CLIENT_OFFSET
-            peer.oneway(new_request(code, 0, asked, body, oneway=True))
+            connection.oneway(new_request(code, 0, asked, body, oneway=True))
         return Reply(body=encode_reset_offset(moved))
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:

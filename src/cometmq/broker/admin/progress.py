@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_offsets import Offsets
     from cometmq.broker.stats import Stats
     from cometmq.model.topic import TopicConfig
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 
@@ -72,7 +72,7 @@ class ProgressRequests:
             Code.GET_ALL_DELAY_OFFSET: self.delay_offsets,
         }
 
-    async def topic_stats(self, request: Command, _peer: Peer) -> Reply:
+    async def topic_stats(self, request: Command, _connection: Connection) -> Reply:
         """Tell what each queue of a topic holds (202)."""
         topic = headers.GetTopicStatsInfoRequestHeader.decode(request.ext).topic
         config = self._topic(topic)
@@ -81,7 +81,7 @@ class ProgressRequests:
         table = {self._queue(topic, queue_id): held[queue_id] for queue_id in queues}
         return Reply(body=encode_topic_stats(table, self._stats.topic_rate(topic)))
 
-    async def consume_stats(self, request: Command, _peer: Peer) -> Reply:
+    async def consume_stats(self, request: Command, _connection: Connection) -> Reply:
         """Tell how far a group has come in each queue of its topics (208)."""
         header = headers.GetConsumeStatsRequestHeader.decode(request.ext)
         group, named = header.consumer_group, (header.topic_list or "").split(";")
@@ -98,7 +98,7 @@ class ProgressRequests:
                 table |= await self._progress_of(group, topic, config.read_queue_nums)
         return Reply(body=encode_consume_stats(ConsumeStats(offset_table=table, consume_tps=rate)))
 
-    async def all_consume_stats(self, request: Command, _peer: Peer) -> Reply:
+    async def all_consume_stats(self, request: Command, _connection: Connection) -> Reply:
         """Tell how far every group has come in each of its topics (317)."""
         header = headers.GetConsumeStatsInBrokerHeader.decode(request.ext)
         found: dict[str, list[ConsumeStats]] = {group: [] for group in self._groups.table}
@@ -117,7 +117,7 @@ class ProgressRequests:
                 in_flight += one.pull_offset - one.consumer_offset
         return Reply(body=encode_consume_stats_list(self._address(), found, lag, in_flight))
 
-    def groups_of(self, request: Command, _peer: Peer) -> Reply:
+    def groups_of(self, request: Command, _connection: Connection) -> Reply:
         """Tell which groups read a topic: those that are connected and those that have offsets."""
         topic = headers.QueryTopicConsumeByWhoRequestHeader.decode(request.ext).topic
         groups = {
@@ -125,12 +125,12 @@ class ProgressRequests:
         }
         return Reply(body=encode_group_list(groups | set(self._offsets.groups_of(topic))))
 
-    def topics_of(self, request: Command, _peer: Peer) -> Reply:
+    def topics_of(self, request: Command, _connection: Connection) -> Reply:
         """Tell which topics a group has offsets of (343)."""
         group = headers.QueryTopicsByConsumerRequestHeader.decode(request.ext).group
         return Reply(body=encode_topic_list(self._offsets.topics_of(group), self._address()))
 
-    async def time_spans(self, request: Command, _peer: Peer) -> Reply:
+    async def time_spans(self, request: Command, _connection: Connection) -> Reply:
         """Tell from when to when each queue reaches, and how far behind the group is (303)."""
         header = headers.QueryConsumeTimeSpanRequestHeader.decode(request.ext)
         config = self._topic(header.topic)
@@ -138,11 +138,11 @@ class ProgressRequests:
         spans = await self._store.aside.ask_each(range(config.write_queue_nums), look)
         return Reply(body=encode_time_spans(spans, _shown))
 
-    def all_offsets(self, _request: Command, _peer: Peer) -> Reply:
+    def all_offsets(self, _request: Command, _connection: Connection) -> Reply:
         """Tell all committed offsets (43), as they are in consumerOffset.json."""
         return Reply(body=java_json.dumps(self._offsets.to_json()))
 
-    def delay_offsets(self, _request: Command, _peer: Peer) -> Reply:
+    def delay_offsets(self, _request: Command, _connection: Connection) -> Reply:
         """Tell how far each delay level has been delivered (45), as in delayOffset.json."""
         return Reply(body=java_json.dumps(self._delays.to_json()))
 

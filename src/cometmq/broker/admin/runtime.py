@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from cometmq.broker.delivery.delayed_messages import Delays
     from cometmq.broker.stats import Stats, Total
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
     from cometmq.runtime.ports import Files
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -99,7 +99,7 @@ class RuntimeRequests:
             Code.GET_BROKER_RUNTIME_INFO: self.tell,
         }
 
-    def tell(self, _request: Command, _peer: Peer) -> Reply:
+    def tell(self, _request: Command, _connection: Connection) -> Reply:
         """Tell what the broker is doing (28)."""
         table = dict.fromkeys(_ZERO, "0") | dict.fromkeys(_ZERO_RATES, "0.0") | _CAPACITIES
         table |= self._counts() | self._put_times() | self._disk() | self._schedule()

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.clients import Clients
     from cometmq.broker.stats import Stats
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 
@@ -57,7 +57,7 @@ class StatisticsRequests:
             Code.GET_BROKER_EPOCH_CACHE: self.epochs,
         }
 
-    def figures(self, request: Command, _peer: Peer) -> Reply:
+    def figures(self, request: Command, _connection: Connection) -> Reply:
         """Tell what a counter counted in the last minute, hour and day (315)."""
         header = ViewBrokerStatsDataRequestHeader.decode(request.ext)
         found = self._stats.figures(header.stats_name, header.stats_key)
@@ -68,7 +68,7 @@ class StatisticsRequests:
             )
         return Reply(body=encode_broker_figures(found.minute, found.hour, found.day))
 
-    async def queue_contents(self, request: Command, _peer: Peer) -> Reply:
+    async def queue_contents(self, request: Command, _connection: Connection) -> Reply:
         """Tell entries of a consume queue (321); beyond its ends a remark says so instead."""
         header = QueryConsumeQueueRequestHeader.decode(request.ext)
         topic, queue_id, index = header.topic, header.queue_id, header.index
@@ -90,7 +90,7 @@ class StatisticsRequests:
             found = found._replace(subscription=subscription, filter_data=told)
         return Reply(body=encode_queue_contents(found))
 
-    async def clean(self, _request: Command, _peer: Peer) -> Reply:
+    async def clean(self, _request: Command, _connection: Connection) -> Reply:
         """Delete files that are old enough whatever the hour is (306, 329).
 
         Queues stay, also empty ones: their offsets go on where they were.
@@ -103,10 +103,10 @@ class StatisticsRequests:
             ) from error
         return Reply()
 
-    def replication(self, _request: Command, _peer: Peer) -> Reply:
+    def replication(self, _request: Command, _connection: Connection) -> Reply:
         """Tell what a master without slaves has to tell of them (907)."""
         return Reply(body=encode_lone_master(self._store.max_phy_offset))
 
-    def epochs(self, _request: Command, _peer: Peer) -> Reply:
+    def epochs(self, _request: Command, _connection: Connection) -> Reply:
         """Refuse to tell of elections (1007): nobody elects this broker."""
         raise Reject(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode")

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_offsets import Offsets
     from cometmq.broker.stats import Stats
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 
@@ -86,14 +86,14 @@ class TopicRequests:
             Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.tell_system,
         }
 
-    async def update(self, request: Command, _peer: Peer) -> Reply:
+    async def update(self, request: Command, _connection: Connection) -> Reply:
         """Create or change one topic (17)."""
         header = CreateTopicRequestHeader.decode(request.ext)
         self._check(header.topic)
         await self._put(partial(self._shaped, header))
         return Reply()
 
-    async def update_list(self, request: Command, _peer: Peer) -> Reply:
+    async def update_list(self, request: Command, _connection: Connection) -> Reply:
         """Create or change several topics (18): all of them, or none when one is wrong."""
         configs = decode_topic_config_list(request.body)
 
@@ -123,7 +123,7 @@ class TopicRequests:
         _check_shape(config, config)
         return [config]
 
-    async def delete(self, request: Command, _peer: Peer) -> Reply:
+    async def delete(self, request: Command, _connection: Connection) -> Reply:
         """Delete a topic, its queues and the offsets in it (215): all of it, whatever crashes.
 
         It can be made again once this is answered. Raises Reject where the disk refuses.
@@ -138,7 +138,7 @@ class TopicRequests:
         self._stats.forget_topic(topic)
         return Reply()
 
-    async def clean_unused(self, _request: Command, _peer: Peer) -> Reply:
+    async def clean_unused(self, _request: Command, _connection: Connection) -> Reply:
         """Delete the queues of topics that the broker does not have (316)."""
         topics = self._topics
         lost = {name for name in self._store.deletion.topics() if topics.get(name) is None}
@@ -172,7 +172,7 @@ class TopicRequests:
             await self._store.deletion.take_back(gone)
             raise
 
-    def tell_all(self, request: Command, _peer: Peer) -> Reply:
+    def tell_all(self, request: Command, _connection: Connection) -> Reply:
         """Tell all topics (21), or the page of them that was asked for."""
         header = GetAllTopicConfigRequestHeader.decode(request.ext)
         topics = self._topics
@@ -188,7 +188,7 @@ class TopicRequests:
             body=encode_topic_table(TopicTable(topics.version, page)),
         )
 
-    def tell(self, request: Command, _peer: Peer) -> Reply:
+    def tell(self, request: Command, _connection: Connection) -> Reply:
         """Tell one topic (351)."""
         topic = GetTopicConfigRequestHeader.decode(request.ext).topic
         config = self._topics.get(topic)
@@ -196,7 +196,7 @@ class TopicRequests:
             raise no_topic(topic)
         return Reply(body=encode_topic_config(config))
 
-    def tell_system(self, _request: Command, _peer: Peer) -> Reply:
+    def tell_system(self, _request: Command, _connection: Connection) -> Reply:
         """Tell the broker's own topics (305)."""
         return Reply(body=encode_topic_list(self._topics.system))
 

@@ -25,8 +25,8 @@ from cometmq.wire.headers.admin import GetBrokerConfigResponseHeader
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
     from cometmq.runtime.text_file import TextFile
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.net import NetSettings
@@ -58,14 +58,14 @@ class LiveSettings:
         """The codes this file answers."""
         return {Code.GET_BROKER_CONFIG: self.tell, Code.UPDATE_BROKER_CONFIG: self.change}
 
-    def tell(self, _request: Command, _peer: Peer) -> Reply:
+    def tell(self, _request: Command, _connection: Connection) -> Reply:
         """Tell all settings as the text of a properties file (26)."""
         found = table_of((self.broker, self.store, self.net))
         text = "".join(f"{key}={value}\n" for key, value in found.items())
         version = encode_data_version(self.version).decode()
         return Reply(header=GetBrokerConfigResponseHeader(version=version), body=text.encode())
 
-    async def change(self, request: Command, _peer: Peer) -> Reply:
+    async def change(self, request: Command, _connection: Connection) -> Reply:
         """Change settings (25): all that the request names, or none and the reason.
 
         The remark says what has no effect here, and whether a restart forgets the change.

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_groups import Groups
     from cometmq.model.topic import DataVersion
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Answered, Failed, Handler, Settle
-    from cometmq.net.peer import Peer
     from cometmq.net.pool import ChannelPool
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.cold_reads import Aside
@@ -102,13 +102,13 @@ class Announced:
         self._aside = aside
         self._outbound, self._settle, self._failed = outbound, settle, failed
 
-    def __call__(self, request: Command, peer: Peer) -> Answered | Awaitable[Answered]:
+    def __call__(self, request: Command, connection: Connection) -> Answered | Awaitable[Answered]:
         """Answer as the handler does, at once or a little later."""
         before = self._topics.generation, self._groups.version
         try:
-            answer = self._handler(request, peer)
+            answer = self._handler(request, connection)
         except NotInMemory:
-            return self._after(self._again(request, peer), request, before)
+            return self._after(self._again(request, connection), request, before)
         if isinstance(answer, Awaitable):
             return self._after(answer, request, before)
         return self._when_safe(answer, request, before)
@@ -130,8 +130,8 @@ class Announced:
             safe.set_result(None)
         return self._later(answer, safe, is_told=is_told)
 
-    async def _again(self, request: Command, peer: Peer) -> Answered:
-        answer = await self._aside.again(lambda: self._handler(request, peer))
+    async def _again(self, request: Command, connection: Connection) -> Answered:
+        answer = await self._aside.again(lambda: self._handler(request, connection))
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _is_behind(self, request: Command) -> bool:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cometmq.broker.delivery.transactions import Transactions
     from cometmq.broker.groups.clients import Clients
     from cometmq.broker.groups.consumer_offsets import Offsets
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore
@@ -313,8 +313,8 @@ class CheckBack:
         """Send the question (39) to one producer of the group; nobody there is nobody asked."""
         half, raw, placed, _ = copy
         group = (properties.find(raw, b"PGROUP") or b"").decode("utf-8", "replace")
-        peer = self._producer_of(group)
-        if peer is None:
+        connection = self._producer_of(group)
+        if connection is None:
             return
         try:
             topic, queue_id = goal_of(half)
@@ -350,16 +350,16 @@ class CheckBack:
         )
         self.asked += 1
         code = RequestCode.CHECK_TRANSACTION_STATE
-        peer.oneway(request(code, 0, header, body, oneway=True))
+        connection.oneway(request(code, 0, header, body, oneway=True))
 
-    def _producer_of(self, group: str) -> Peer | None:
+    def _producer_of(self, group: str) -> Connection | None:
         """A connection of the group that takes messages now, each in turn."""
-        peers = list(self._clients.producers.get(group, ()))
+        connections = list(self._clients.producers.get(group, ()))
         self._turn += 1
-        for number in range(len(peers)):
-            peer = peers[(self._turn + number) % len(peers)]
-            if not peer.is_closing and not peer.is_blocked:
-                return peer
+        for number in range(len(connections)):
+            connection = connections[(self._turn + number) % len(connections)]
+            if not connection.is_closing and not connection.is_blocked:
+                return connection
         return None
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.clients import Clients
     from cometmq.broker.messages.send import SendHandler
     from cometmq.broker.stats import Stats
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -66,7 +66,7 @@ class ReplyHandler:
         """Work with these settings from now on."""
         self._settings = settings
 
-    def __call__(self, request: Command, peer: Peer) -> Reply | Awaitable[Reply]:
+    def __call__(self, request: Command, connection: Connection) -> Reply | Awaitable[Reply]:
         """Push the reply, store it where it is to be stored, and tell what became of the push."""
         v1 = request.code == RequestCode.SEND_REPLY_MESSAGE
         kind = SendMessageRequestHeader if v1 else SendMessageRequestHeaderV2
@@ -75,10 +75,10 @@ class ReplyHandler:
             config = self._send.admit(header)
         except Reject as refusal:
             return Reply(refusal.code, remark=refusal.remark, ext=self._region)
-        return self._push(header, self._send.queue_of(header, config), request.body, peer)
+        return self._push(header, self._send.queue_of(header, config), request.body, connection)
 
     async def _push(
-        self, header: SendMessageRequestHeader, queue_id: int, body: bytes, peer: Peer
+        self, header: SendMessageRequestHeader, queue_id: int, body: bytes, connection: Connection
     ) -> Reply:
         raw = self._marked((header.properties or "").encode())
         wanted = properties.find(raw, b"REPLY_TO_CLIENT")
@@ -89,12 +89,14 @@ class ReplyHandler:
         elif asking is None:
             answer = _failed(f"the client {client_id} that waits for the reply is not connected")
         else:
-            answer = await self._pushed(asking, client_id, self._order(header, raw, peer), body)
+            answer = await self._pushed(
+                asking, client_id, self._order(header, raw, connection), body
+            )
         if not answer.code:
             answer.header = SendMessageResponseHeader(msg_id="0", queue_id=queue_id, queue_offset=0)
         answer.ext = self._region
         if self._settings.store_reply_message_enable:
-            self._keep(header, queue_id, raw, body, peer, answer)
+            self._keep(header, queue_id, raw, body, connection, answer)
         return answer
 
     def _marked(self, raw: bytes) -> bytes:
@@ -106,7 +108,7 @@ class ReplyHandler:
         return raw
 
     def _order(
-        self, header: SendMessageRequestHeader, raw: bytes, peer: Peer
+        self, header: SendMessageRequestHeader, raw: bytes, connection: Connection
     ) -> ReplyMessageRequestHeader:
         """The header of the request that pushes the reply (326)."""
         now_ms = self._now_ms()
@@ -123,14 +125,14 @@ class ReplyHandler:
             properties=marked.decode(),
             reconsume_times=header.reconsume_times,
             unit_mode=header.unit_mode,
-            born_host=peer.addr,
+            born_host=connection.addr,
             store_host=self._address(),
             store_timestamp=now_ms,
         )
 
     @staticmethod
     async def _pushed(
-        asking: Peer, client_id: str, header: ReplyMessageRequestHeader, body: bytes
+        asking: Connection, client_id: str, header: ReplyMessageRequestHeader, body: bytes
     ) -> Reply:
         command = new_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, 0, header, body)
         try:
@@ -147,7 +149,7 @@ class ReplyHandler:
         queue_id: int,
         raw: bytes,
         body: bytes,
-        peer: Peer,
+        connection: Connection,
         answer: Reply,
     ) -> None:
         """Store the reply as well; that it could not be stored is no failure of the reply."""
@@ -159,7 +161,7 @@ class ReplyHandler:
             flag=header.flag,
             sys_flag=header.sys_flag & ~sysflag.TRANSACTION_MASK,
             born_ms=header.born_timestamp,
-            born_host=peer.host,
+            born_host=connection.host,
             reconsume_times=header.reconsume_times or 0,
         )
         placed = self._store.put(draft)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_groups import Groups
     from cometmq.broker.stats import Stats
     from cometmq.model.group import SubscriptionGroupConfig
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.store.results import Placed
@@ -71,7 +71,7 @@ class SendBackHandler:
         """Work with these settings from now on."""
         self._settings = settings
 
-    def __call__(self, request: Command, _peer: Peer) -> Reply:
+    def __call__(self, request: Command, _connection: Connection) -> Reply:
         """Store the next attempt; raises Reject, and NotInMemory: then nothing was stored yet."""
         header = ConsumerSendMsgBackRequestHeader.decode(request.ext)
         group = self._groups.admit(header.group)

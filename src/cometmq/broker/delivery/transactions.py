@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from cometmq.broker.delivery.delayed_messages import Delays
     from cometmq.broker.stats import Stats
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -109,7 +109,7 @@ class Transactions:
         if len(self._copies) > COPIES_MAX:
             del self._copies[next(iter(self._copies))]
 
-    def end(self, request: Command, _peer: Peer) -> Reply:
+    def end(self, request: Command, _connection: Connection) -> Reply:
         """Commit or roll back a half message (37); raises Reject.
 
         An end that is not known yet changes nothing and is answered with 0; so does a second one,
@@ -141,7 +141,7 @@ class Transactions:
             self._note_end(half)
         return Reply(durable=True)
 
-    def resume(self, request: Command, _peer: Peer) -> Reply:
+    def resume(self, request: Command, _connection: Connection) -> Reply:
         """Put a half message back with its questions uncounted (323); raises Reject."""
         header = ResumeCheckHalfMessageRequestHeader.decode(request.ext)
         _, phy_offset = msg_id.parse_offset_id(header.msg_id)

@@ -22,7 +22,7 @@ from cometmq.model.subscription import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
 
 SILENCE_MS = 120_000
 """A client that sends no heartbeat for so long is taken out and its connection closed."""
@@ -54,7 +54,7 @@ class ConsumerGroup:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.members: dict[Peer, Member] = {}
+        self.members: dict[Connection, Member] = {}
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.consume_type = ConsumeType.CONSUME_PASSIVELY
         self.message_model = MessageModel.CLUSTERING
@@ -64,9 +64,13 @@ class ConsumerGroup:
         """The ids of the members, each once."""
         return list(dict.fromkeys(member.client_id for member in self.members.values()))
 
-    def find(self, client_id: str) -> Peer | None:
+    def find(self, client_id: str) -> Connection | None:
         """The newest connection of a client."""
-        found = [peer for peer, member in self.members.items() if member.client_id == client_id]
+        found = [
+            connection
+            for connection, member in self.members.items()
+            if member.client_id == client_id
+        ]
         return found[-1] if found else None
 
     def subscribe(self, wanted: tuple[SubscriptionData, ...]) -> bool:
@@ -96,36 +100,41 @@ class Clients:
     def __init__(self, now_ms: Callable[[], int], silence_ms: int = SILENCE_MS) -> None:
         self._now_ms, self.silence_ms = now_ms, silence_ms
         self.consumers: dict[str, ConsumerGroup] = {}
-        self.producers: dict[str, dict[Peer, Member]] = {}
-        self._producer_ids: dict[str, Peer] = {}
-        self._groups_of: dict[Peer, set[tuple[str, str]]] = {}
+        self.producers: dict[str, dict[Connection, Member]] = {}
+        self._producer_ids: dict[str, Connection] = {}
+        self._groups_of: dict[Connection, set[tuple[str, str]]] = {}
         self._fingerprints: dict[str, int] = {}
         self.on_members: Callable[[str], None] = lambda _group: None
         """Called with the group's name when its members or topics changed."""
         self.on_gone: Callable[[str], None] = lambda _group: None
         """Called with the name of a consumer group that has lost its last member."""
 
-    def add_producer(self, group: str, client_id: str, peer: Peer) -> None:
+    def add_producer(self, group: str, client_id: str, connection: Connection) -> None:
         """Note a producer's beat."""
-        if self._note(peer, ("producer", group)):
-            self._producer_ids[client_id] = peer
-            self.producers.setdefault(group, {})[peer] = self._member(client_id, peer)
+        if self._note(connection, ("producer", group)):
+            self._producer_ids[client_id] = connection
+            self.producers.setdefault(group, {})[connection] = self._member(client_id, connection)
 
-    def find_producer(self, client_id: str) -> Peer | None:
+    def find_producer(self, client_id: str) -> Connection | None:
         """The newest connection on which a client of this id is a producer."""
         return self._producer_ids.get(client_id)
 
     def add_consumer(
-        self, data: ConsumerData, client_id: str, peer: Peer, *, keep_subscriptions: bool = False
+        self,
+        data: ConsumerData,
+        client_id: str,
+        connection: Connection,
+        *,
+        keep_subscriptions: bool = False,
     ) -> None:
         """Note a consumer's beat; tells `on_members` when a connection or topic is new or gone."""
-        if not self._note(peer, ("consumer", data.group_name)):
+        if not self._note(connection, ("consumer", data.group_name)):
             return
         group = self.consumers.get(data.group_name)
         if group is None:
             group = self.consumers[data.group_name] = ConsumerGroup(data.group_name)
-        changed = peer not in group.members
-        group.members[peer] = self._member(client_id, peer)
+        changed = connection not in group.members
+        group.members[connection] = self._member(client_id, connection)
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
@@ -144,51 +153,53 @@ class Clients:
         self._fingerprints[group] = fingerprint
         return is_light if before is None else before != fingerprint
 
-    def touch(self, client_id: str, peer: Peer) -> bool:
+    def touch(self, client_id: str, connection: Connection) -> bool:
         """Note a beat that only says that the client lives; False when it is not known."""
-        groups = self._groups_of.get(peer)
+        groups = self._groups_of.get(connection)
         if not groups:
             return False
         for kind, name in groups:
             members = self._members(kind, name)
-            members[peer] = self._member(client_id, peer)
+            members[connection] = self._member(client_id, connection)
         return True
 
-    def remove(self, kind: str, name: str, peer: Peer) -> None:
+    def remove(self, kind: str, name: str, connection: Connection) -> None:
         """Take a connection out of one group ("producer" or "consumer"); tells the others."""
-        self._groups_of.get(peer, set()).discard((kind, name))
+        self._groups_of.get(connection, set()).discard((kind, name))
         members = self._members(kind, name)
-        member = members.pop(peer, None)
+        member = members.pop(connection, None)
         if member is None:
             return
-        self._forget_id(kind, member.client_id, peer)
+        self._forget_id(kind, member.client_id, connection)
         if not members:
             self._forget_group(kind, name)
         if kind == "consumer":
             self.on_members(name)
 
-    def sweep(self) -> list[Peer]:
+    def sweep(self) -> list[Connection]:
         """Take out clients silent for too long and return their connections, to be closed."""
         oldest = self._now_ms() - self.silence_ms
         silent = [
-            (kind, name, peer)
-            for peer, groups in self._groups_of.items()
+            (kind, name, connection)
+            for connection, groups in self._groups_of.items()
             for kind, name in groups
-            if self._members(kind, name)[peer].seen_ms < oldest
+            if self._members(kind, name)[connection].seen_ms < oldest
         ]
-        for kind, name, peer in silent:
-            self._groups_of[peer].discard((kind, name))
+        for kind, name, connection in silent:
+            self._groups_of[connection].discard((kind, name))
             members = self._members(kind, name)
-            member = members.pop(peer)
-            self._forget_id(kind, member.client_id, peer)
+            member = members.pop(connection)
+            self._forget_id(kind, member.client_id, connection)
             if not members:
                 self._forget_group(kind, name)
-        return list(dict.fromkeys(peer for _, _, peer in silent))
+        return list(dict.fromkeys(connection for _, _, connection in silent))
 
-    def _forget_id(self, kind: str, client_id: str, peer: Peer) -> None:
+    def _forget_id(self, kind: str, client_id: str, connection: Connection) -> None:
         """Know a connection no more that has left its last producer group."""
-        is_left = kind == "producer" and self._producer_ids.get(client_id) is peer
-        if is_left and not any(kind == "producer" for kind, _ in self._groups_of.get(peer, ())):
+        is_left = kind == "producer" and self._producer_ids.get(client_id) is connection
+        if is_left and not any(
+            kind == "producer" for kind, _ in self._groups_of.get(connection, ())
+        ):
             del self._producer_ids[client_id]
 
     def _forget_group(self, kind: str, name: str) -> None:
@@ -199,26 +210,26 @@ class Clients:
             self._fingerprints.pop(name, None)
             self.on_gone(name)
 
-    def _note(self, peer: Peer, key: tuple[str, str]) -> bool:
-        groups = self._groups_of.get(peer)
+    def _note(self, connection: Connection, key: tuple[str, str]) -> bool:
+        groups = self._groups_of.get(connection)
         if groups is None:
-            groups = self._groups_of[peer] = set()
-            peer.on_close(self._drop)
+            groups = self._groups_of[connection] = set()
+            connection.on_close(self._drop)
         if key not in groups and len(groups) >= GROUPS_PER_PEER_MAX:
             return False
         groups.add(key)
         return True
 
-    def _drop(self, peer: Peer) -> None:
-        for kind, name in list(self._groups_of.get(peer, ())):
-            self.remove(kind, name, peer)
-        self._groups_of.pop(peer, None)
+    def _drop(self, connection: Connection) -> None:
+        for kind, name in list(self._groups_of.get(connection, ())):
+            self.remove(kind, name, connection)
+        self._groups_of.pop(connection, None)
 
-    def _members(self, kind: str, name: str) -> dict[Peer, Member]:
+    def _members(self, kind: str, name: str) -> dict[Connection, Member]:
         if kind == "producer":
             return self.producers.get(name, {})
         group = self.consumers.get(name)
         return group.members if group else {}
 
-    def _member(self, client_id: str, peer: Peer) -> Member:
-        return Member(client_id, peer.language, peer.version, self._now_ms())
+    def _member(self, client_id: str, connection: Connection) -> Member:
+        return Member(client_id, connection.language, connection.version, self._now_ms())

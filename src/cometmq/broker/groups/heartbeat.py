@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cometmq.broker.messages.consumer_filters import ConsumerFilters
     from cometmq.broker.stats import Stats
     from cometmq.model.subscription import ConsumerData, HeartbeatData
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.wire.command import Command
 
@@ -117,7 +117,7 @@ class HeartbeatHandler:
         """Work with these settings from now on."""
         self._settings = settings
 
-    def heartbeat(self, request: Command, peer: Peer) -> Reply | Awaitable[Reply]:
+    def heartbeat(self, request: Command, connection: Connection) -> Reply | Awaitable[Reply]:
         """Note the client in all its groups. A very long beat is read in a thread, one at a time.
 
         Raises Reject for what is none, and for one of more than `BEAT_BYTES_MAX`.
@@ -129,26 +129,26 @@ class HeartbeatHandler:
                 f"the heartbeat has {size} bytes, the limit is {BEAT_BYTES_MAX}",
             )
         if size > LONG_BEAT_BYTES:
-            return self._take_long(request.body, peer)
-        return self._take(_decoded(request.body), peer)
+            return self._take_long(request.body, connection)
+        return self._take(_decoded(request.body), connection)
 
-    async def _take_long(self, body: bytes, peer: Peer) -> Reply:
+    async def _take_long(self, body: bytes, connection: Connection) -> Reply:
         async with self._one:
             beat = await asyncio.to_thread(_decoded, body)
             is_new = False
-            for index, is_news in enumerate(self._taking(beat, peer)):
+            for index, is_news in enumerate(self._taking(beat, connection)):
                 is_new |= is_news
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
-                if peer.is_closed:
+                if connection.is_closed:
                     return Reply()
         return _answer(beat, is_new=is_new)
 
-    def _take(self, beat: HeartbeatData, peer: Peer) -> Reply:
-        news = list(self._taking(beat, peer))
+    def _take(self, beat: HeartbeatData, connection: Connection) -> Reply:
+        news = list(self._taking(beat, connection))
         return _answer(beat, is_new=any(news))
 
-    def _taking(self, beat: HeartbeatData, peer: Peer) -> Iterator[bool]:
+    def _taking(self, beat: HeartbeatData, connection: Connection) -> Iterator[bool]:
         """Take a beat, a group a step; yields whether its subscriptions are news."""
         is_light = beat.without_sub
         for consumer in beat.consumers:
@@ -158,27 +158,29 @@ class HeartbeatHandler:
             is_new = self._clients.is_fingerprint_new(
                 consumer.group_name, beat.heartbeat_fingerprint, is_light=is_light
             )
-            self._clients.add_consumer(consumer, beat.client_id, peer, keep_subscriptions=is_light)
+            self._clients.add_consumer(
+                consumer, beat.client_id, connection, keep_subscriptions=is_light
+            )
             if not is_light:
                 self._filters.register(consumer.group_name, consumer.subscriptions)
             self._stats.registered(is_producer=False, spent_ms=self._now_ms() - began)
             yield is_new
         for group in beat.producer_groups:
             began = self._now_ms()
-            self._clients.add_producer(group, beat.client_id, peer)
+            self._clients.add_producer(group, beat.client_id, connection)
             self._stats.registered(is_producer=True, spent_ms=self._now_ms() - began)
             yield False
 
-    def unregister(self, request: Command, peer: Peer) -> Reply:
+    def unregister(self, request: Command, connection: Connection) -> Reply:
         """Take the connection out of a producer group, a consumer group, or both."""
         header = UnregisterClientRequestHeader.decode(request.ext)
         if header.producer_group:
-            self._clients.remove("producer", header.producer_group, peer)
+            self._clients.remove("producer", header.producer_group, connection)
         if header.consumer_group:
-            self._clients.remove("consumer", header.consumer_group, peer)
+            self._clients.remove("consumer", header.consumer_group, connection)
         return Reply()
 
-    def consumer_list(self, request: Command, _peer: Peer) -> Reply:
+    def consumer_list(self, request: Command, _connection: Connection) -> Reply:
         """Tell the ids of a group's members."""
         name = GetConsumerListByGroupRequestHeader.decode(request.ext).consumer_group
         group = self._clients.consumers.get(name)
@@ -186,7 +188,7 @@ class HeartbeatHandler:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
         return Reply(body=encode_consumer_list(group.client_ids()))
 
-    def check_client(self, request: Command, _peer: Peer) -> Reply | Awaitable[Reply]:
+    def check_client(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Tell whether the broker would take a subscription; a long filter is read in a thread."""
         wanted = decode_check_client(request.body).subscription
         kind = wanted.expression_type

@@ -12,7 +12,7 @@ from cometmq.wire.bodies.lock import decode_lock_request, encode_locked
 
 if TYPE_CHECKING:
     from cometmq.broker.groups.queue_locks import QueueLocks
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
     from cometmq.wire.command import Command
 
 
@@ -22,13 +22,13 @@ class LockHandler:
     def __init__(self, locks: QueueLocks) -> None:
         self._locks = locks
 
-    def lock(self, request: Command, _peer: Peer) -> Reply:
+    def lock(self, request: Command, _connection: Connection) -> Reply:
         """Lock what is free and tell what the client now holds."""
         wanted = decode_lock_request(request.body)
         held = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.queues)
         return Reply(body=encode_locked(held))
 
-    def unlock(self, request: Command, _peer: Peer) -> Reply:
+    def unlock(self, request: Command, _connection: Connection) -> Reply:
         """Give up what the client holds."""
         given = decode_lock_request(request.body)
         self._locks.unlock(given.consumer_group, given.client_id, given.queues)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_groups import Groups
     from cometmq.broker.groups.consumer_offsets import Offsets
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 
@@ -38,7 +38,7 @@ class PositionHandler:
         self._store, self._topics, self._fresh_bytes = store, topics, fresh_bytes
         self._groups, self._offsets = groups, offsets
 
-    def query(self, request: Command, _peer: Peer) -> Reply:
+    def query(self, request: Command, _connection: Connection) -> Reply:
         """Tell a group's committed offset (14).
 
         A group without one gets 0 while the queue still holds its first message in memory, and
@@ -56,7 +56,7 @@ class PositionHandler:
             f"the group {header.consumer_group} has no offset for queue {queue_id} of {topic}",
         )
 
-    def update(self, request: Command, _peer: Peer) -> Reply:
+    def update(self, request: Command, _connection: Connection) -> Reply:
         """Commit a group's offset (15)."""
         header = headers.UpdateConsumerOffsetRequestHeader.decode(request.ext)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
@@ -76,7 +76,7 @@ class PositionHandler:
         self._offsets.commit(group, topic, queue_id, header.commit_offset)
         return Reply()
 
-    def search(self, request: Command, _peer: Peer) -> Reply:
+    def search(self, request: Command, _connection: Connection) -> Reply:
         """Tell the offset at a store time (29)."""
         header = headers.SearchOffsetRequestHeader.decode(request.ext)
         offset = self._store.offset_by_time(
@@ -87,19 +87,19 @@ class PositionHandler:
         )
         return Reply(header=headers.SearchOffsetResponseHeader(offset=offset))
 
-    def max_offset(self, request: Command, _peer: Peer) -> Reply:
+    def max_offset(self, request: Command, _connection: Connection) -> Reply:
         """Tell the offset after the queue's last message (30)."""
         header = headers.GetMaxOffsetRequestHeader.decode(request.ext)
         offset = self._store.max_offset(header.topic, header.queue_id)
         return Reply(header=headers.GetMaxOffsetResponseHeader(offset=offset))
 
-    def min_offset(self, request: Command, _peer: Peer) -> Reply:
+    def min_offset(self, request: Command, _connection: Connection) -> Reply:
         """Tell the offset of the queue's first message (31)."""
         header = headers.GetMinOffsetRequestHeader.decode(request.ext)
         offset = self._store.min_offset(header.topic, header.queue_id)
         return Reply(header=headers.GetMinOffsetResponseHeader(offset=offset))
 
-    def earliest_time(self, request: Command, _peer: Peer) -> Reply:
+    def earliest_time(self, request: Command, _connection: Connection) -> Reply:
         """Tell when the queue's first message was stored (32); -1 for an empty queue."""
         header = headers.GetEarliestMsgStoretimeRequestHeader.decode(request.ext)
         topic, queue_id = header.topic, header.queue_id

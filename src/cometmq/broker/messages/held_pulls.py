@@ -22,13 +22,13 @@ from cometmq.wire.codes import ResponseCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Made
-    from cometmq.net.peer import Peer
     from cometmq.rules.tags import Match
     from cometmq.wire.command import Command
     from cometmq.wire.headers.pull import PullMessageRequestHeader
 
-    Again = Callable[[PullMessageRequestHeader, Command, Peer], Made]
+    Again = Callable[[PullMessageRequestHeader, Command, Connection], Made]
     Look = Callable[[int], bool]
 
 HOLDS_PER_PEER_MAX = 10_000
@@ -51,19 +51,19 @@ _Key = TypeVar("_Key", int, tuple[str, int])
 class Hold:
     """One parked request and what it takes to answer it. Few objects: there may be very many."""
 
-    __slots__ = ("again", "due", "end", "header", "look", "match", "peer", "request")
+    __slots__ = ("again", "connection", "due", "end", "header", "look", "match", "request")
 
     def __init__(
         self,
         header: PullMessageRequestHeader,
         request: Command,
-        peer: Peer,
+        connection: Connection,
         again: Again,
         match: Match | None,
         look: Look | None,
         due: int,
     ) -> None:
-        self.header, self.request, self.peer, self.again = header, request, peer, again
+        self.header, self.request, self.connection, self.again = header, request, connection, again
         self.match, self.look, self.due = match, look, due
         self.end = 0
 
@@ -79,8 +79,8 @@ class Holds:
     def __init__(self, holds_max: int) -> None:
         self.holds_max = holds_max
         self._queues: dict[_QueueKey, set[Hold]] = {}
-        self._peers: dict[Peer, set[Hold]] = {}
-        self._of_both: dict[tuple[Peer, _QueueKey], int] = {}
+        self._connections: dict[Connection, set[Hold]] = {}
+        self._of_both: dict[tuple[Connection, _QueueKey], int] = {}
         self._due: dict[int, set[Hold]] = {}
         self._tick_at = 0
         self._woken: deque[Hold] = deque()
@@ -92,7 +92,7 @@ class Holds:
         self,
         header: PullMessageRequestHeader,
         request: Command,
-        peer: Peer,
+        connection: Connection,
         again: Again,
         timeout_ms: int,
         match: Match | None = None,
@@ -105,7 +105,7 @@ class Holds:
         (SYSTEM_BUSY) when a bound is reached.
         """
         key = (header.topic, header.queue_id)
-        mine, here = self._peers.get(peer), self._of_both.get((peer, key), 0)
+        mine, here = self._connections.get(connection), self._of_both.get((connection, key), 0)
         if (
             self.parked >= self.holds_max
             or (mine and len(mine) >= HOLDS_PER_PEER_MAX)
@@ -117,11 +117,11 @@ class Holds:
                 f"{here} of these on this queue; pull later",
             )
         due = self._tick_after(timeout_ms)
-        hold = Hold(header, request, peer, again, match, look, due)
-        self._of_both[(peer, key)] = here + 1
+        hold = Hold(header, request, connection, again, match, look, due)
+        self._of_both[(connection, key)] = here + 1
         if mine is None:
-            mine = self._peers[peer] = set()
-            peer.on_close(self._drop_peer)
+            mine = self._connections[connection] = set()
+            connection.on_close(self._drop_connection)
         mine.add(hold)
         self._queues.setdefault(key, set()).add(hold)
         self._due.setdefault(due, set()).add(hold)
@@ -209,24 +209,24 @@ class Holds:
         key = hold.key
         _discard(self._queues, key, hold)
         _discard(self._due, hold.due, hold)
-        mine = self._peers.get(hold.peer)
+        mine = self._connections.get(hold.connection)
         if mine is not None:
             mine.discard(hold)
-        both = (hold.peer, key)
+        both = (hold.connection, key)
         self._of_both[both] -= 1
         if not self._of_both[both]:
             del self._of_both[both]
         self._arrived.pop(hold, None)
         self.parked -= 1
 
-    def _drop_peer(self, peer: Peer) -> None:
-        for hold in self._peers.pop(peer, set()):
+    def _drop_connection(self, connection: Connection) -> None:
+        for hold in self._connections.pop(connection, set()):
             self._take_out(hold)
 
 
 def _answer(hold: Hold) -> None:
-    make = partial(hold.again, hold.header, hold.request, hold.peer)
-    finish_with(hold.peer, hold.request, make)
+    make = partial(hold.again, hold.header, hold.request, hold.connection)
+    finish_with(hold.connection, hold.request, make)
 
 
 def _discard(table: dict[_Key, set[Hold]], key: _Key, hold: Hold) -> None:

@@ -14,7 +14,7 @@ from cometmq.wire.codes import ResponseCode
 from cometmq.wire.headers import query as headers
 
 if TYPE_CHECKING:
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
     from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -28,7 +28,7 @@ class ViewHandler:
     def __init__(self, store: MessageStore, settings: StoreSettings) -> None:
         self._store, self._settings = store, settings
 
-    async def by_offset(self, request: Command, _peer: Peer) -> Reply:
+    async def by_offset(self, request: Command, _connection: Connection) -> Reply:
         """Send the record at a physical offset (33)."""
         offset = headers.ViewMessageRequestHeader.decode(request.ext).offset
         record = None
@@ -38,7 +38,7 @@ class ViewHandler:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return Reply(body=record)
 
-    async def by_key(self, request: Command, _peer: Peer) -> Reply:
+    async def by_key(self, request: Command, _connection: Connection) -> Reply:
         """Send the newest messages with a client's id, a key or a tag, in the log's order (12)."""
         header = headers.QueryMessageRequestHeader.decode(request.ext)
         count = header.max_num

@@ -15,8 +15,8 @@ from cometmq.broker.messages.status_codes import CODE_OF_GET
 from cometmq.errors import Reject
 from cometmq.model.subscription import ALL, MessageModel
 from cometmq.model.topic import is_retry_topic
+from cometmq.net.connection import JOINED_BYTES_MAX
 from cometmq.net.dispatcher import PARKED, Parked, Pieces, Reply
-from cometmq.net.peer import JOINED_BYTES_MAX
 from cometmq.rules import permission, tags
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import GetStatus
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.model.subscription import SubscriptionData
     from cometmq.model.topic import TopicConfig
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Answered, Made
-    from cometmq.net.peer import Peer
     from cometmq.rules.tags import Match
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
@@ -112,42 +112,42 @@ class PullHandler:
         self._count_max = settings.max_transfer_count_on_message_in_memory
         self._bytes_max = settings.max_transfer_bytes_on_message_in_memory
 
-    def __call__(self, request: Command, peer: Peer) -> Answered | Awaitable[Answered]:
+    def __call__(self, request: Command, connection: Connection) -> Answered | Awaitable[Answered]:
         """Answer with records, or with where to go on, or park the request.
 
         What is not in memory is fetched first, off the loop; then all is looked at again.
         """
         header = PullMessageRequestHeader.decode(request.ext)
         try:
-            return self._answer(header, request, peer, may_park=True)
+            return self._answer(header, request, connection, may_park=True)
         except NotInMemory as missing:
-            return self._answer_later(header, request, peer, missing)
+            return self._answer_later(header, request, connection, missing)
 
     async def _answer_later(
         self,
         header: PullMessageRequestHeader,
         request: Command,
-        peer: Peer,
+        connection: Connection,
         missing: NotInMemory,
     ) -> Answered:
         for _ in range(_FETCHES_MAX):
             await self._store.aside.fetch(missing)
-            if peer.is_closed:
+            if connection.is_closed:
                 return Reply()  # to nobody, and nothing more is read for it
             try:
-                return self._answer(header, request, peer, may_park=True, is_again=True)
+                return self._answer(header, request, connection, may_park=True, is_again=True)
             except NotInMemory as more:
                 missing = more
         try:
-            return self._answer(header, request, peer, may_park=False, may_stop=True)
+            return self._answer(header, request, connection, may_park=False, may_stop=True)
         except NotInMemory:
-            return self._answer(header, request, peer, may_park=False)
+            return self._answer(header, request, connection, may_park=False)
 
     def _answer(
         self,
         header: PullMessageRequestHeader,
         request: Command,
-        peer: Peer,
+        connection: Connection,
         *,
         may_park: bool,
         is_again: bool = False,
@@ -183,7 +183,7 @@ class PullHandler:
         if status is GetStatus.NO_MESSAGE_IN_QUEUE and offset != 0:
             code = _MOVED
         if code == _NOT_FOUND and may_park and header.sys_flag & bits.SUSPEND:
-            return self._park(header, request, peer, wanted)
+            return self._park(header, request, connection, wanted)
         if status is GetStatus.FOUND:
             spent_ms = self._now_ms() - begun_ms
             self._stats.got(
@@ -240,7 +240,11 @@ class PullHandler:
         return max(100, min(header.max_msg_bytes or 0, self._bytes_max))
 
     def _park(
-        self, header: PullMessageRequestHeader, request: Command, peer: Peer, wanted: Wanted
+        self,
+        header: PullMessageRequestHeader,
+        request: Command,
+        connection: Connection,
+        wanted: Wanted,
     ) -> Parked:
         settings = self._settings
         timeout_ms = (
@@ -251,7 +255,7 @@ class PullHandler:
         self._holds.park(
             header,
             request,
-            peer,
+            connection,
             self._again,
             timeout_ms,
             wanted.match,
@@ -259,8 +263,10 @@ class PullHandler:
         )
         return PARKED
 
-    def _run_again(self, header: PullMessageRequestHeader, request: Command, peer: Peer) -> Made:
-        answer = self._answer(header, request, peer, may_park=False)
+    def _run_again(
+        self, header: PullMessageRequestHeader, request: Command, connection: Connection
+    ) -> Made:
+        answer = self._answer(header, request, connection, may_park=False)
         assert not isinstance(answer, Parked), "waiting is disabled"
         return answer
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.net.peer import ANSWER_BYTES
+from cometmq.net.connection import ANSWER_BYTES
 from cometmq.wire.pull_template import PullTemplates
 
 if TYPE_CHECKING:
     from cometmq.broker.messages.pull import PullHandler
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
 
 
 class Puller:
@@ -26,10 +26,10 @@ class Puller:
     So the system wakes a consumer once for several: measured at 8 connections, 46 -> 37 us a pull.
     """
 
-    __slots__ = ("_handler", "_peer", "_templates", "see")
+    __slots__ = ("_connection", "_handler", "_templates", "see")
 
-    def __init__(self, handler: PullHandler, peer: Peer) -> None:
-        self._handler, self._peer = handler, peer
+    def __init__(self, handler: PullHandler, connection: Connection) -> None:
+        self._handler, self._connection = handler, connection
         self._templates = PullTemplates()
         self.see = self._templates.see
 
@@ -38,8 +38,8 @@ class Puller:
         found = self._templates.match_at(data, at, length)
         if found is None:
             return False
-        peer = self._peer
-        if peer.is_full or peer.is_blocked or peer.unsent_bytes > ANSWER_BYTES:
+        connection = self._connection
+        if connection.is_full or connection.is_blocked or connection.unsent_bytes > ANSWER_BYTES:
             return False
         layout, queue_id, queue_offset, commit_offset, opaque = found
         header = layout.header  # ours to write in: nobody keeps it
@@ -48,10 +48,10 @@ class Puller:
         answer = self._handler.at_once(header, layout.code, opaque)
         if answer is None:
             return False
-        peer.language, peer.version = layout.language, layout.version
+        connection.language, connection.version = layout.language, layout.version
         if isinstance(answer, bytes):
-            peer.send(answer)
+            connection.send(answer)
         else:
-            peer.send(answer.head)
-            peer.send(answer.body)
+            connection.send(answer.head)
+            connection.send(answer.body)
         return True

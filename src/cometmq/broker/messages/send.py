@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.queue_locks import QueueLocks
     from cometmq.broker.stats import Stats
     from cometmq.model.topic import TopicConfig
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.log.record_template import Places
     from cometmq.store.message_store import MessageStore
@@ -92,7 +92,7 @@ class SendHandler:
         """Work with these settings from now on."""
         self._settings = settings
 
-    def __call__(self, request: Command, peer: Peer) -> Reply:
+    def __call__(self, request: Command, connection: Connection) -> Reply:
         """Store what the request carries and answer where it lies."""
         v1 = request.code == RequestCode.SEND_MESSAGE
         header = (SendMessageRequestHeader if v1 else SendMessageRequestHeaderV2).decode(
@@ -101,8 +101,8 @@ class SendHandler:
         try:
             config = self.admit(header)
             if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
-                return self._send_batch(header, config, request.body, peer)
-            return self._send_one(header, config, request, peer)
+                return self._send_batch(header, config, request.body, connection)
+            return self._send_one(header, config, request, connection)
         except Reject as refusal:
             return Reply(refusal.code, remark=refusal.remark, ext=self._region)
 
@@ -169,7 +169,11 @@ class SendHandler:
         return raw
 
     def _send_one(
-        self, header: SendMessageRequestHeader, config: TopicConfig, request: Command, peer: Peer
+        self,
+        header: SendMessageRequestHeader,
+        config: TopicConfig,
+        request: Command,
+        connection: Connection,
     ) -> Reply:
         queue_id = self.queue_of(header, config)
         raw = self.complete((header.properties or "").encode())
@@ -181,7 +185,7 @@ class SendHandler:
             flag=header.flag,
             sys_flag=self.sys_flag_of(header, config),
             born_ms=header.born_timestamp,
-            born_host=peer.host,
+            born_host=connection.host,
             reconsume_times=header.reconsume_times or 0,
         )
         self._check_content(draft)
@@ -200,7 +204,11 @@ class SendHandler:
         return self._answer(placed.status, [placed], queue_id, raw)
 
     def _send_batch(
-        self, header: SendMessageRequestHeader, config: TopicConfig, body: bytes, peer: Peer
+        self,
+        header: SendMessageRequestHeader,
+        config: TopicConfig,
+        body: bytes,
+        connection: Connection,
     ) -> Reply:
         if len(header.topic) > names.TOPIC_NAME_MAX or names.is_retry_topic(header.topic):
             raise _illegal(
@@ -220,11 +228,11 @@ class SendHandler:
         queue_id = self.queue_of(header, config)
         flags = self.sys_flag_of(header, config)
         raw = (header.properties or "").encode()
-        places = self._put_plain(header, queue_id, flags, body, items, peer)
+        places = self._put_plain(header, queue_id, flags, body, items, connection)
         if places is not None:
             self._stats.put(header.topic, len(items), places.size)
             return self._stored(places.phy_offsets, places.queue_offsets[0], queue_id, raw)
-        drafts = self._drafts(header, queue_id, flags, items, peer)
+        drafts = self._drafts(header, queue_id, flags, items, connection)
         placed = self._store.put_batch(drafts)
         status = placed[0].status
         if status is PutStatus.PUT_OK:
@@ -237,7 +245,7 @@ class SendHandler:
         queue_id: int,
         flags: int,
         items: list[BatchItem],
-        peer: Peer,
+        connection: Connection,
     ) -> list[Draft]:
         """The messages of a batch, each checked by itself; raises Reject."""
         times = header.reconsume_times or 0
@@ -250,7 +258,7 @@ class SendHandler:
                 flag=item.flag,
                 sys_flag=flags,
                 born_ms=header.born_timestamp,
-                born_host=peer.host,
+                born_host=connection.host,
                 reconsume_times=times,
             )
             for item in items
@@ -271,7 +279,7 @@ class SendHandler:
         flags: int,
         body: bytes,
         items: list[BatchItem],
-        peer: Peer,
+        connection: Connection,
     ) -> Places | None:
         """Store messages that need nothing special as they came; None: they take the long way.
 
@@ -287,7 +295,7 @@ class SendHandler:
             *(header.topic, queue_id + 1),
             flag=flag,
             sys_flag=flags,
-            born_host=peer.host,
+            born_host=connection.host,
             reconsume_times=header.reconsume_times or 0,
         )
         codes = [code_of(header.topic, raw, 0) for raw in raws]

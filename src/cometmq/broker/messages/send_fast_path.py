@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cometmq.broker.messages.pull import PullHandler
     from cometmq.broker.messages.send import SendHandler
     from cometmq.broker.stats import Counter, Stats
-    from cometmq.net.peer import Peer
+    from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.log.record_template import Places
     from cometmq.store.message_store import MessageStore
@@ -95,11 +95,19 @@ class Plan:
 class Sender:
     """One connection's sends: what it has learned, and its answers of this turn; and its pulls."""
 
-    __slots__ = ("_answers", "_generation", "_peer", "_puller", "_shared", "_templates", "_turn")
+    __slots__ = (
+        "_answers",
+        "_connection",
+        "_generation",
+        "_puller",
+        "_shared",
+        "_templates",
+        "_turn",
+    )
 
-    def __init__(self, shared: FastSend, peer: Peer) -> None:
-        self._shared, self._peer = shared, peer
-        self._puller = Puller(shared.pulls, peer)
+    def __init__(self, shared: FastSend, connection: Connection) -> None:
+        self._shared, self._connection = shared, connection
+        self._puller = Puller(shared.pulls, connection)
         self._generation, self._turn = shared.generation, -1
         self._templates = SendTemplates()
         self._answers: list[bytes] = []
@@ -125,7 +133,7 @@ class Sender:
             if fields is None:
                 break
             layout, queue_id, born_ms, opaque, texts = fields
-            plan: Plan = layout.plan or shared.plan(layout, self._peer)
+            plan: Plan = layout.plan or shared.plan(layout, self._connection)
             put = plan.put
             if put is None or queue_id >= plan.queue_count:
                 break
@@ -144,7 +152,7 @@ class Sender:
             answer = plan.answer % (phy_offset, queue_id, queue_offset, unique, opaque)
             answers.append(_PREFIXES[len(answer)] + answer)
             if shared.is_sync:
-                self._peer.owe()
+                self._connection.owe()
             counter = plan.counter
             counter.count += 1
             counter.bytes += bytes_stored
@@ -169,7 +177,7 @@ class Sender:
         if not count:
             return at
         if shared.is_sync:
-            self._peer.owe(count)
+            self._connection.owe(count)
         answers += plan.answers(run, places)
         plan.counter.count += count
         plan.counter.bytes += places.size
@@ -190,11 +198,11 @@ class Sender:
 
     def _begin(self) -> list[bytes] | None:
         """Begin the answers of a turn; None when too many requests are open."""
-        peer, shared = self._peer, self._shared
-        if shared.is_sync and peer.is_full:  # else no answer outlives the turn
+        connection, shared = self._connection, self._shared
+        if shared.is_sync and connection.is_full:  # else no answer outlives the turn
             return None
         self._turn, self._answers = shared.store.turn, []
-        shared.join(peer, self._answers)
+        shared.join(connection, self._answers)
         return self._answers
 
 
@@ -218,7 +226,7 @@ class FastSend:
         """Grows when any topic changes: what was decided before is void."""
         self._region = _escaped(settings.region_id)
         self._turn = -1
-        self._group: list[tuple[Peer, list[bytes]]] = []
+        self._group: list[tuple[Connection, list[bytes]]] = []
         topics.on_change.append(lambda _topic: self.forget())
 
     def adjust(self, settings: BrokerSettings) -> None:
@@ -226,31 +234,34 @@ class FastSend:
         self.body_max = settings.max_message_size
         self.generation += 1
 
-    def __call__(self, peer: Peer) -> Sender:
+    def __call__(self, connection: Connection) -> Sender:
         """Make the sender of a new connection."""
-        return Sender(self, peer)
+        return Sender(self, connection)
 
-    def join(self, peer: Peer, answers: list[bytes]) -> None:
+    def join(self, connection: Connection, answers: list[bytes]) -> None:
         """Have the answers, which grow until the turn ends, delivered once the sends are safe."""
         store = self.store
         if store.turn != self._turn:
             self._turn, self._group = store.turn, []
             store.settle(partial(self._settled, self._group))
-        self._group.append((peer, answers))
+        self._group.append((connection, answers))
 
     def forget(self) -> None:
         """Decide everything anew: a topic changed, or is on disk now."""
         self.generation += 1
 
-    def _settled(self, group: list[tuple[Peer, list[bytes]]], status: PutStatus) -> None:
+    def _settled(self, group: list[tuple[Connection, list[bytes]]], status: PutStatus) -> None:
         """All sends of a turn are as safe as promised, or none is: answer."""
         if status is not PutStatus.PUT_OK:
-            group = [(peer, [self._unsafe(one, status) for one in each]) for peer, each in group]
-        for peer, answers in group:
+            group = [
+                (connection, [self._unsafe(one, status) for one in each])
+                for connection, each in group
+            ]
+        for connection, answers in group:
             if self.is_sync:
-                peer.deliver(answers)
+                connection.deliver(answers)
             else:
-                peer.write(answers)
+                connection.write(answers)
 
     @staticmethod
     def _unsafe(answer: bytes, status: PutStatus) -> bytes:
@@ -280,12 +291,12 @@ class FastSend:
         kept.append(self._send.tail)
         return b"\x02".join(kept), code_of(tag) if tag else 0, unique
 
-    def plan(self, layout: SendLayout, peer: Peer) -> Plan:
+    def plan(self, layout: SendLayout, connection: Connection) -> Plan:
         """Decide how sends of this layout go, and keep it there."""
-        plan = layout.plan = self._decide(layout, peer)
+        plan = layout.plan = self._decide(layout, connection)
         return plan
 
-    def _decide(self, layout: SendLayout, peer: Peer) -> Plan:
+    def _decide(self, layout: SendLayout, connection: Connection) -> Plan:
         header, topic = layout.header, layout.header.topic
         long_way = Plan(0, self._stats.counter_of_puts(topic))
         config = self._topics.get(topic)
@@ -321,7 +332,7 @@ class FastSend:
             queue_count,
             flag=header.flag,
             sys_flag=sys_flag,
-            born_host=peer.host,
+            born_host=connection.host,
             reconsume_times=header.reconsume_times or 0,
         )
         plan.put = lane.put

@@ -15,8 +15,8 @@ from cometmq.store.log.mapped_file_queue import NotInMemory
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Answered, Handler
-    from cometmq.net.peer import Peer
     from cometmq.store.cold_reads import Aside
     from cometmq.wire.command import Command
 
@@ -29,13 +29,13 @@ class Patient:
     def __init__(self, handler: Handler, aside: Aside) -> None:
         self._handler, self._aside = handler, aside
 
-    def __call__(self, request: Command, peer: Peer) -> Answered | Awaitable[Answered]:
+    def __call__(self, request: Command, connection: Connection) -> Answered | Awaitable[Answered]:
         """Answer as the handler does."""
         try:
-            return self._aside.at_once(lambda: self._handler(request, peer))
+            return self._aside.at_once(lambda: self._handler(request, connection))
         except NotInMemory:
-            return self._later(request, peer)
+            return self._later(request, connection)
 
-    async def _later(self, request: Command, peer: Peer) -> Answered:
-        answer = await self._aside.ask(lambda: self._handler(request, peer))
+    async def _later(self, request: Command, connection: Connection) -> Answered:
+        answer = await self._aside.ask(lambda: self._handler(request, connection))
         return answer if isinstance(answer, Made | Parked) else await answer

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from cometmq.broker.messages.message_lookup import ViewHandler
     from cometmq.broker.messages.pull import PullHandler
     from cometmq.broker.messages.send import SendHandler
+    from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.net.peer import Peer
     from cometmq.wire.command import Command
 
 MAKERS = (
@@ -113,7 +113,7 @@ def table(
     }
 
 
-def unsupported(request: Command, _peer: Peer) -> Reply:
+def unsupported(request: Command, _connection: Connection) -> Reply:
     """Answer a code that is not in the table."""
     known = request.code in Code._value2member_map_
     name = f"{Code(request.code).name} ({request.code})" if known else str(request.code)

@@ -1,4 +1,4 @@
-"""Hot. One accepted connection, as those who answer see it.
+"""Hot. One accepted connection, as handlers see it.
 
 Owns the bytes waiting to be written, the requests it still owes an answer, and our own requests to
 the client (an opaque space apart from the client's, never 0). Refuses to know handlers and codes.
@@ -37,11 +37,11 @@ JOINED_BYTES_MAX = 160 * 1024
 each use and faults it in again. Measured for 256 KiB on 3.11: 290 -> 54 us an answer; with
 `writelines` 281 on 3.11, which joins, and 45 on 3.12, which does not."""
 
-Finisher = Callable[["Peer", "Command", Any], None]
+Finisher = Callable[["Connection", "Command", Any], None]
 """What delivers the answer of a parked request."""
 
 
-class Peer:
+class Connection:
     """One accepted connection. All methods belong to the server's loop."""
 
     __slots__ = (
@@ -87,7 +87,7 @@ class Peer:
         self._unsent_max, self._calls_max = settings.unsent_bytes_max, settings.calls_max
         self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
         self._opaque = 0
-        self._closers: list[Callable[[Peer], None]] = []
+        self._closers: list[Callable[[Connection], None]] = []
 
     def send(self, data: bytes) -> None:
         """Write a whole frame, joined with those of this chunk or tick; dropped when closed."""
@@ -98,7 +98,7 @@ class Peer:
             self._outbox.mark(self)
 
     def flush(self) -> None:
-        """Write what waits. A peer that stops reading while answers pile up is cut."""
+        """Write what waits. A connection that stops reading while answers pile up is cut."""
         self.is_marked = False
         out = self._out
         if not out:
@@ -120,18 +120,18 @@ class Peer:
         self.unsent_bytes = 0
 
     def block(self) -> None:
-        """The peer does not read: what is written for it counts from now on."""
+        """The connection does not read: what is written for it counts from now on."""
         self.is_blocked = True
         self._count_unread()
 
     def unblock(self) -> None:
-        """The peer reads again."""
+        """The connection reads again."""
         self.is_blocked = False
         self._in_flight.unread -= self._unread
         self._unread = 0
 
     def _count_unread(self) -> None:
-        """Note how much waits to be read, and cut the peer when that is too much, or all is."""
+        """Count unread bytes; cut the connection when it, or all together, have too many."""
         size, bounds = self._transport.get_write_buffer_size(), self._in_flight
         bounds.unread += size - self._unread
         self._unread = size
@@ -173,7 +173,7 @@ class Peer:
     def is_full(self) -> bool:
         """Whether a request that may stay open must be refused."""
         bounds = self._in_flight
-        return self.open >= bounds.peer_max or bounds.total >= bounds.total_max
+        return self.open >= bounds.connection_max or bounds.total >= bounds.total_max
 
     def request(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
         """Ask the client; its opaque is chosen here.
@@ -211,8 +211,8 @@ class Peer:
         if not future.done():
             future.set_result(response)
 
-    def on_close(self, callback: Callable[[Peer], None]) -> None:
-        """Have `callback(peer)` called once, soon after the connection is gone."""
+    def on_close(self, callback: Callable[[Connection], None]) -> None:
+        """Have `callback(connection)` called once, soon after the connection is gone."""
         if self.is_closed:
             self._loop.call_soon(callback, self)
         else:
@@ -235,7 +235,7 @@ class Peer:
         return self._transport.is_closing()
 
     def lost(self) -> None:
-        """Settle all debts; the connection calls it once, when it is gone."""
+        """Release all that the connection held; the protocol calls it once, when it is gone."""
         self._in_flight.total -= self.open
         self.open, self.is_closed = 0, True
         self.unblock()
@@ -264,7 +264,7 @@ class Peer:
     def __repr__(self) -> str:
         """Return one line for logs and failing tests."""
         state = "closed" if self.is_closed else "blocked" if self.is_blocked else "open"
-        return f"<peer {self.addr} {state}, {self.open} unanswered>"
+        return f"<connection {self.addr} {state}, {self.open} unanswered>"
 
 
 def _address(peername: Any) -> tuple[str, bytes]:
