@@ -2,7 +2,7 @@
 
 Writes are seen at once and durable only after `sync`; names only after `sync_dir`. `power_cut`
 decides for each page written since: kept, dropped, torn between sectors, or as it was in between;
-for each change of a size or a name: kept or dropped. Same seed, same story.
+for each change of a size or a name: kept or dropped. The same seed gives the same course of events.
 A sector of 512 bytes is written whole or not at all, as disks promise.
 """
 
@@ -87,7 +87,12 @@ class _Inode:
             del seen[:-_VERSIONS_MAX]
 
     def sync(self) -> None:
-        self.disk[:] = self.live
+        size = len(self.live)
+        del self.disk[size:]
+        self.disk.extend(bytes(size - len(self.disk)))
+        for page in self.versions:  # every byte that differs lies in a page noted here
+            start, end = page * PAGE, min((page + 1) * PAGE, size)
+            self.disk[start:end] = self.live[start:end]
         self.versions.clear()
         self.sizes.clear()
 
