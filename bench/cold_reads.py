@@ -18,9 +18,9 @@ import threading
 import time
 from pathlib import Path
 
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import batch, properties
+from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
 from messages import pull_header, send_header
 
@@ -31,7 +31,9 @@ BODY, BATCH = 4096, 64
 def fill(addr: str, megabytes: int) -> None:
     """Old messages, in batches to the first queue."""
     pairs = properties.encode({"TAGS": "a"})
-    body = batch.encode([batch.BatchItem(0, os.urandom(BODY), pairs) for _ in range(BATCH)])
+    body = message_batch.encode(
+        [message_batch.BatchItem(0, os.urandom(BODY), pairs) for _ in range(BATCH)]
+    )
     with BlockingChannel(addr, 30) as channel:
         for _ in range(megabytes * 1024 * 1024 // (BODY * BATCH)):
             header = send_header(OLD, 0, QUEUES, is_batch=True)

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from cometmq import AsyncPushConsumer, ConsumeFrom, FlowLimits
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.wire.bodies.admin import decode_running_info
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.client import GetConsumerRunningInfoRequestHeader

@@ -13,18 +13,18 @@ import argparse
 import os
 import time
 
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.spark import options as source_options
-from cometmq.spark.cluster import cluster_of
+from cometmq.spark.arrow_batches import Chunk, Gather
+from cometmq.spark.cluster_client import cluster_of
 from cometmq.spark.columns import DEFAULT
-from cometmq.spark.offsets import Range, plan_ranges
+from cometmq.spark.offset_planning import Range, plan_ranges
 from cometmq.spark.options import EARLIEST, LATEST
 from cometmq.spark.pull import chunks_of
 from cometmq.spark.reader import batches_of
-from cometmq.spark.rows import Chunk, Gather
 from cometmq.spark.session import spark_session
 from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import batch, properties
+from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
 from messages import send_header
 
@@ -38,7 +38,9 @@ def fill(broker: str, count: int, size: int) -> None:
         for number, at in enumerate(range(0, count, BATCH)):
             header = send_header(TOPIC, number % QUEUES if number else 0, QUEUES, is_batch=True)
             items = [item(at + index, size) for index in range(min(BATCH, count - at))]
-            window.append(channel.post(RequestCode.SEND_BATCH_MESSAGE, header, batch.encode(items)))
+            window.append(
+                channel.post(RequestCode.SEND_BATCH_MESSAGE, header, message_batch.encode(items))
+            )
             if number == 0 or len(window) >= WINDOW:
                 answer = channel.wait(window.pop(0))
                 if answer.code != ResponseCode.SUCCESS:
@@ -47,9 +49,9 @@ def fill(broker: str, count: int, size: int) -> None:
             channel.wait(opaque)
 
 
-def item(number: int, size: int) -> batch.BatchItem:
+def item(number: int, size: int) -> message_batch.BatchItem:
     pairs = {"UNIQ_KEY": f"7F00000100002A9F0000{number:012X}", "KEYS": f"k{number}", "TAGS": "A"}
-    return batch.BatchItem(0, b"x" * size, properties.encode(pairs))
+    return message_batch.BatchItem(0, b"x" * size, properties.encode(pairs))
 
 
 def rate(rows: int, seconds: float) -> str:

@@ -13,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from cometmq.cli.roles import STANDALONE
+from cometmq.cli.serve_commands import STANDALONE
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.keys import is_live, key_of
 from cometmq.settings.load import env_name_of

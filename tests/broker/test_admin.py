@@ -15,7 +15,7 @@ from cometmq.model.queue import MessageQueue
 from cometmq.model.topic import TopicConfig
 from cometmq.wire.bodies import admin as bodies
 from cometmq.wire.bodies.group import decode_group_config, decode_group_table, encode_group_config
-from cometmq.wire.bodies.lists import decode_group_list, decode_kv_table, decode_topic_list
+from cometmq.wire.bodies.name_lists import decode_group_list, decode_kv_table, decode_topic_list
 from cometmq.wire.bodies.topic import (
     decode_topic_config,
     decode_topic_table,

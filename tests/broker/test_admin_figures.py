@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from broker.rig import SMALL_STORE, Client, run, running
 from cometmq.model.queue import MessageQueue
-from cometmq.wire import java_json
-from cometmq.wire.bodies.lists import decode_kv_table
+from cometmq.wire import fastjson
+from cometmq.wire.bodies.name_lists import decode_kv_table
 from cometmq.wire.bodies.offset import (
     decode_consumer_status,
     decode_reset_offset,
@@ -159,7 +159,7 @@ def test_the_progress_of_every_group_is_told_at_once(tmp_path: Path) -> None:
             await client.pull("T", max_msg_nums=4)
             rig.broker.state.offsets.commit("CG", "T", 0, 1)
             answer = await client.call(Code.GET_BROKER_CONSUME_STATS, isOrder="false")
-            told = java_json.loads(answer.body)
+            told = fastjson.loads(answer.body)
             assert told["brokerAddr"] == rig.broker.address
             assert (told["totalDiff"], told["totalInflightDiff"]) == (4, 3)
             found = {
@@ -168,7 +168,7 @@ def test_the_progress_of_every_group_is_told_at_once(tmp_path: Path) -> None:
             assert len(found["CG"]) == 1
             assert found["TOOLS_CONSUMER"] == []
             answer = await client.call(Code.GET_BROKER_CONSUME_STATS, isOrder="true")
-            assert java_json.loads(answer.body)["totalDiff"] == 0, "no topic is ordered"
+            assert fastjson.loads(answer.body)["totalDiff"] == 0, "no topic is ordered"
 
     run(story())
 
@@ -201,10 +201,10 @@ def test_the_least_offsets_of_all_groups_are_told_beside_those_of_one(tmp_path: 
                     offsets.commit(group, "T", queue_id, offset)
             fields = {"topic": "T", "compareGroup": "A", "filterGroups": "C"}
             answer = await client.call(Code.QUERY_CORRECTION_OFFSET, **fields)
-            assert java_json.loads(answer.body)["correctionOffsets"] == {"0": 4, "1": 3}
+            assert fastjson.loads(answer.body)["correctionOffsets"] == {"0": 4, "1": 3}
             fields = {"topic": "T", "compareGroup": "C", "filterGroups": "C"}
             answer = await client.call(Code.QUERY_CORRECTION_OFFSET, **fields)
-            told = java_json.loads(answer.body)["correctionOffsets"]
+            told = fastjson.loads(answer.body)["correctionOffsets"]
             assert told == {"0": 2**63 - 1, "1": 3}, "C is behind the others in queue 0"
             assert offsets.committed("C", "T", 0) == 1, "asking changes nothing"
 

@@ -12,7 +12,7 @@ import pytest
 from broker.rig import Client, Rig, pull_header, records, run, running
 from cometmq.broker.messages.consumer_filters import ConsumerFilters, ReadyFilters
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
-from cometmq.rules.sql92 import LENGTH_MAX, Filter, parse
+from cometmq.rules.sql92_parser import LENGTH_MAX, Filter, parse
 from cometmq.runtime.system import SystemFiles
 from cometmq.store.json_file import JsonFile
 from cometmq.store.log.mapped_file_queue import NotInMemory

@@ -19,7 +19,7 @@ from cometmq.wire.bodies.heartbeat import (
     encode_heartbeat,
     heartbeat_fingerprint,
 )
-from cometmq.wire.bodies.lists import decode_consumer_list
+from cometmq.wire.bodies.name_lists import decode_consumer_list
 from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:

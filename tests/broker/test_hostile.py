@@ -12,7 +12,7 @@ import pytest
 
 from broker.hostile import MODES
 from broker.rig import pull_header, send_header
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.codes import RequestCode
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.rig import properties_of, records, run, running, send_header
-from cometmq.wire import batch, properties
+from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.send import SendMessageRequestHeader
@@ -232,13 +232,15 @@ def test_a_batch_is_stored_message_by_message_in_order(tmp_path: Path) -> None:
         async with running(tmp_path) as rig:
             client = await rig.client()
             items = [
-                batch.BatchItem(
+                message_batch.BatchItem(
                     n, b"b%d" % n, properties.encode({"UNIQ_KEY": f"K{n}", "TAGS": "A"})
                 )
                 for n in range(3)
             ]
             header = send_header("T", batch=True)
-            answer = await client.call(RequestCode.SEND_BATCH_MESSAGE, header, batch.encode(items))
+            answer = await client.call(
+                RequestCode.SEND_BATCH_MESSAGE, header, message_batch.encode(items)
+            )
             assert answer.code == 0, answer
             assert answer.ext["queueOffset"] == "0"
             pulled = records(await client.pull("T"))
@@ -259,20 +261,22 @@ def test_a_batch_is_stored_message_by_message_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topic", "items"),
     [
-        ("%RETRY%G", [batch.BatchItem(0, b"x", b"")]),
+        ("%RETRY%G", [message_batch.BatchItem(0, b"x", b"")]),
         ("T", []),
-        ("T", [batch.BatchItem(0, b"x", b""), batch.BatchItem(0, b"", b"")]),
-        ("T", [batch.BatchItem(0, b"x", properties.encode({"DELAY": "1"}))]),
+        ("T", [message_batch.BatchItem(0, b"x", b""), message_batch.BatchItem(0, b"", b"")]),
+        ("T", [message_batch.BatchItem(0, b"x", properties.encode({"DELAY": "1"}))]),
     ],
 )
 def test_a_batch_that_cannot_be_is_refused_as_a_whole(
-    tmp_path: Path, topic: str, items: list[batch.BatchItem]
+    tmp_path: Path, topic: str, items: list[message_batch.BatchItem]
 ) -> None:
     async def story() -> None:
         async with running(tmp_path) as rig:
             client = await rig.client()
             header = send_header(topic, batch=True)
-            answer = await client.call(RequestCode.SEND_BATCH_MESSAGE, header, batch.encode(items))
+            answer = await client.call(
+                RequestCode.SEND_BATCH_MESSAGE, header, message_batch.encode(items)
+            )
             assert answer.code == ResponseCode.MESSAGE_ILLEGAL, answer
             assert rig.broker.store.max_phy_offset == 0
 

@@ -10,8 +10,8 @@ import pytest
 from broker.rig import Rig, run, running, send_header
 from cometmq.settings.store import StoreSettings
 from cometmq.store.log.record_template import Lane
-from cometmq.wire import batch, properties
 from cometmq.wire import log_record as stored
+from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return together
 
 
-def item(rng: random.Random, number: int) -> batch.BatchItem:
+def item(rng: random.Random, number: int) -> message_batch.BatchItem:
     pairs = {"UNIQ_KEY": f"K{number:04}", "TAGS": rng.choice(["A", "A", "B"])}
     if rng.random() < 0.3:
         pairs["KEYS"] = "k" * rng.randrange(1, 9)
     raw = rng.choice([properties.encode(pairs)] * 8 + [b"", b"UNIQ_KEY\x01u", b"XTAGS\x01C\x02"])
     if rng.random() < 0.3:
         raw = raw.removesuffix(b"\x02")  # as Java's clients leave it
-    return batch.BatchItem(0, rng.randbytes(rng.randrange(1, 200)), raw)
+    return message_batch.BatchItem(0, rng.randbytes(rng.randrange(1, 200)), raw)
 
 
 def told(rig: Rig, answer: Command) -> list[tuple[object, ...]]:
@@ -84,7 +84,7 @@ def test_a_plain_batch_is_stored_as_the_long_way_stores_it(
                 for way in (True, None):
                     together.append(way)
                     answer = await client.call(
-                        RequestCode.SEND_BATCH_MESSAGE, header, batch.encode(items)
+                        RequestCode.SEND_BATCH_MESSAGE, header, message_batch.encode(items)
                     )
                     ways.append(told(rig, answer))
                 assert together[-3:] == [True, None, False]
@@ -100,25 +100,27 @@ def test_a_plain_batch_is_stored_as_the_long_way_stores_it(
 @pytest.mark.parametrize(
     ("odd", "goes_on"),
     [
-        (batch.BatchItem(7, b"x", b"UNIQ_KEY\x01K\x02"), True),
-        (batch.BatchItem(0, b"x", b"UNIQ_KEY\x01K\x02MSG_REGION\x01r\x02"), True),
-        (batch.BatchItem(0, b"DELAY\x01 in a body", b"UNIQ_KEY\x01K\x02"), True),
-        (batch.BatchItem(0, b"x", b"UNIQ_KEY\x01K\x02DELAY\x011\x02"), False),
-        (batch.BatchItem(0, b"x", b"UNIQ_KEY\x01K\x02" + b"a" * 32_740), False),
-        (batch.BatchItem(0, b"x" * FILE_BYTES, b"UNIQ_KEY\x01K\x02"), False),
+        (message_batch.BatchItem(7, b"x", b"UNIQ_KEY\x01K\x02"), True),
+        (message_batch.BatchItem(0, b"x", b"UNIQ_KEY\x01K\x02MSG_REGION\x01r\x02"), True),
+        (message_batch.BatchItem(0, b"DELAY\x01 in a body", b"UNIQ_KEY\x01K\x02"), True),
+        (message_batch.BatchItem(0, b"x", b"UNIQ_KEY\x01K\x02DELAY\x011\x02"), False),
+        (message_batch.BatchItem(0, b"x", b"UNIQ_KEY\x01K\x02" + b"a" * 32_740), False),
+        (message_batch.BatchItem(0, b"x" * FILE_BYTES, b"UNIQ_KEY\x01K\x02"), False),
     ],
 )
 def test_a_batch_with_an_odd_message_goes_the_long_way_as_a_whole(
-    tmp_path: Path, monkeypatch, odd: batch.BatchItem, goes_on: bool
+    tmp_path: Path, monkeypatch, odd: message_batch.BatchItem, goes_on: bool
 ) -> None:
     together = watch(monkeypatch)
 
     async def story() -> None:
         async with running(tmp_path, StoreSettings(commit_log_file_bytes=FILE_BYTES)) as rig:
             client = await rig.client()
-            items = [batch.BatchItem(0, b"y", b"UNIQ_KEY\x01L\x02"), odd]
+            items = [message_batch.BatchItem(0, b"y", b"UNIQ_KEY\x01L\x02"), odd]
             header = send_header("T", batch=True, queue_id=1)
-            answer = await client.call(RequestCode.SEND_BATCH_MESSAGE, header, batch.encode(items))
+            answer = await client.call(
+                RequestCode.SEND_BATCH_MESSAGE, header, message_batch.encode(items)
+            )
             assert True not in together
             assert (answer.code == 0) == goes_on
             assert rig.broker.store.max_offset("T", 1) == 2 * goes_on

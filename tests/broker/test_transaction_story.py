@@ -22,7 +22,7 @@ from cometmq.broker.app import Broker
 from cometmq.net.channel import Channel, connect
 from cometmq.settings.broker import BrokerSettings
 from cometmq.testing.sim_files import SimClock, SimFiles
-from cometmq.wire import msg_id
+from cometmq.wire import message_id
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.transaction import EndTransactionRequestHeader
 
@@ -109,7 +109,7 @@ class Story(RuleBasedStateMachine):
         call = self.client.call(RequestCode.SEND_MESSAGE_V2, header, key.encode())
         answer = self.do(call)
         assert answer.code == 0
-        _, phy_offset = msg_id.parse_offset_id(answer.ext["msgId"])
+        _, phy_offset = message_id.parse_offset_id(answer.ext["msgId"])
         self.places[key] = (int(answer.ext["queueOffset"]), phy_offset)
         self.verdicts[key] = verdict
 

@@ -14,7 +14,7 @@ from cometmq.model.subscription import HeartbeatData
 from cometmq.runtime.system import SystemClock
 from cometmq.store.results import Draft
 from cometmq.wire import log_record as stored
-from cometmq.wire import msg_id, properties
+from cometmq.wire import message_id, properties
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.transaction import (
@@ -50,7 +50,7 @@ async def half(client: Client, key: str = "H1", topic: str = "T", **more: Any) -
 
 def end_header(answer: Command, how: int, **more: Any) -> EndTransactionRequestHeader:
     """The end of the half message that was answered so."""
-    _, phy_offset = msg_id.parse_offset_id(answer.ext["msgId"])
+    _, phy_offset = message_id.parse_offset_id(answer.ext["msgId"])
     fields: dict[str, Any] = {
         "producer_group": "PG",
         "tran_state_table_offset": int(answer.ext["queueOffset"]),
@@ -227,7 +227,7 @@ def test_its_producer_is_asked_and_the_answer_ends_it(tmp_path: Path) -> None:
             assert (header.topic, header.broker_name) == (HALF, "b0")
             assert header.msg_id == header.transaction_id == "H1"
             assert header.tran_state_table_offset == 1
-            _, phy_offset = msg_id.parse_offset_id(header.offset_msg_id or "")
+            _, phy_offset = message_id.parse_offset_id(header.offset_msg_id or "")
             assert phy_offset == header.commit_log_offset
             told = stored.decode(asked.body)
             assert (told.topic, told.queue_id, told.body, told.flag) == ("T", 3, b"H1", 9)
@@ -275,7 +275,7 @@ def test_after_the_last_question_it_is_discarded_where_it_can_be_found(tmp_path:
             assert (lost.body, properties_of(lost)["REAL_TOPIC"]) == (b"H1", "T")
             assert rig.broker.state.topics.get(LOST)
             header = ResumeCheckHalfMessageRequestHeader(
-                msg_id=msg_id.offset_id(lost.store_host, lost.phy_offset)
+                msg_id=message_id.offset_id(lost.store_host, lost.phy_offset)
             )
             answer = await client.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
             assert answer.code == 0, answer

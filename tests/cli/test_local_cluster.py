@@ -10,7 +10,7 @@ import pytest
 
 from cometmq import Message, Producer
 from cometmq.errors import SettingsError
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import ClusterError, InProcessCluster, LocalCluster
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.shell import BOUND_S, COMMAND, cometmq, sentence, serving
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
 
@@ -56,7 +56,7 @@ def test_ctrl_c_ends_cleanly_too(tmp_path: Path) -> None:
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     script = (
         "import asyncio, os, signal\n"
-        "from cometmq.cli.serve import serve\n"
+        "from cometmq.cli.role_runner import serve\n"
         "class Stubborn:\n"
         "    async def start(self): pass\n"
         "    async def stop(self):\n"
@@ -75,7 +75,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
 def test_a_signal_while_starting_stops_what_has_started() -> None:
     script = (
         "import asyncio, os, signal\n"
-        "from cometmq.cli.serve import serve\n"
+        "from cometmq.cli.role_runner import serve\n"
         "class Role:\n"
         "    async def start(self): print('started')\n"
         "    async def stop(self): print('stopped')\n"

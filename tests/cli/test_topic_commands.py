@@ -9,7 +9,7 @@ import pytest
 
 from cli.shell import cometmq, sentence
 from cometmq import Admin, Message, Producer
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.bodies.group import decode_group_config
 from cometmq.wire.codes import RequestCode

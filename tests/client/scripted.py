@@ -10,8 +10,8 @@ from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.model.topic import HALF_TOPIC
 from cometmq.wire import log_record as stored
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
-from cometmq.wire.bodies.lists import encode_consumer_list
 from cometmq.wire.bodies.lock import decode_lock_request, encode_locked
+from cometmq.wire.bodies.name_lists import encode_consumer_list
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, request, response

@@ -15,7 +15,7 @@ from cometmq.errors import ConnectFailed
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.compression import PACK, deflate, inflate
-from cometmq.wire.signature import sign
+from cometmq.wire.request_signature import sign
 
 from .scripted import TOPIC
 

@@ -18,7 +18,7 @@ from client.served import until
 from cometmq import AsyncProducer, LitePullConsumer, Message, Producer, PushConsumer
 from cometmq.client.session import connections
 from cometmq.errors import ClientError, CometError, RemotingError
-from cometmq.net.pool import ChannelPool
+from cometmq.net.channel_pool import ChannelPool
 from cometmq.wire.codes import RequestCode
 
 PEM = Path(__file__).parent / "localhost.pem"

@@ -9,7 +9,7 @@ import pytest
 from client.scripted import TOPIC, ScriptedPeer
 from cometmq import AsyncProducer, Message, Producer, RemotingTimeout
 from cometmq.client.producer.key_locks import Lanes
-from cometmq.wire import batch, properties
+from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode
 
 SEND, SEND_BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
@@ -31,7 +31,7 @@ class Breaking:
         return self._store(command, [(pairs.get("__SHARDINGKEY"), command.body)])
 
     def many(self, command):
-        items = batch.decode(command.body)
+        items = message_batch.decode(command.body)
         pairs = [properties.decode(item.properties) for item in items]
         named = [one.get("__SHARDINGKEY") for one in pairs]
         return self._store(command, zip(named, [item.body for item in items], strict=True))

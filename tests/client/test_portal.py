@@ -24,7 +24,7 @@ from cometmq.client.producer.async_producer import AsyncProducer
 from cometmq.client.producer.key_locks import Lanes
 from cometmq.client.producer.transactions import AsyncTransaction
 from cometmq.errors import NotStarted, RemotingTimeout, TooManyRequests
-from cometmq.net import pool
+from cometmq.net import channel_pool
 from cometmq.wire.codes import RequestCode
 
 COLOURS = [
@@ -109,7 +109,7 @@ def test_a_forked_child_gets_a_portal_of_its_own():
 
 
 def test_a_child_of_a_fork_begins_also_where_a_thread_of_its_parent_was_just_beginning():
-    with closing(ScriptedPeer()) as peer, portal_room._lock, pool._pools_lock:
+    with closing(ScriptedPeer()) as peer, portal_room._lock, channel_pool._pools_lock:
         child = os.fork()
         if child == 0:
             signal.alarm(10)

@@ -10,7 +10,7 @@ import pytest
 
 from broker.rig import pull_header, send_header
 from cometmq.errors import RemotingError
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire import log_record as stored
 from cometmq.wire.codes import RequestCode, ResponseCode

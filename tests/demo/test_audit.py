@@ -5,7 +5,6 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.demo.flights.audit import Audit, percentile
 from cometmq.demo.flights.events import ARRIVED, CANCELLED, DEPARTED, SCHEDULED
 from cometmq.demo.flights.observations import (
     RECORD,
@@ -15,6 +14,7 @@ from cometmq.demo.flights.observations import (
     in_order_of_time,
     packed,
 )
+from cometmq.demo.flights.order_audit import Audit, percentile
 
 MS = 1_000_000
 

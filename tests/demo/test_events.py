@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cometmq.demo.flights import spool
+from cometmq.demo.flights import event_files
 from cometmq.demo.flights.dataset import Flight, flights_of
 from cometmq.demo.flights.events import (
     ARRIVED,
@@ -167,14 +167,14 @@ def test_more_flights_than_fit_into_the_packed_order_are_refused():
 def test_a_key_belongs_to_one_producer_and_its_file_keeps_the_order(tmp_path, whole_year):
     events = list(events_of(first_flights(whole_year, 3000)))
     paths = [tmp_path / f"{index}.events" for index in range(3)]
-    counts = spool.write(events, paths)
-    read = [list(spool.read(path)) for path in paths]
+    counts = event_files.write(events, paths)
+    read = [list(event_files.read(path)) for path in paths]
     assert [len(part) for part in read] == counts
     assert all(counts)
     keys = [{event.sharding_key for event in part} for part in read]
     assert not keys[0] & keys[1] | keys[1] & keys[2] | keys[0] & keys[2]
     for index, part in enumerate(read):
-        assert part == [one for one in events if spool.owner_of(one.sharding_key, 3) == index]
+        assert part == [one for one in events if event_files.owner_of(one.sharding_key, 3) == index]
 
 
 def test_totals_tell_the_kinds_by_name():

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from client.served import until
-from cometmq.demo.flights.memory import tree_mib
-from cometmq.demo.flights.tables import BODY
+from cometmq.demo.flights.process_memory import tree_mib
+from cometmq.demo.flights.spark_tables import BODY
 
 
 def command(directory: Path, *more: str) -> list[str]:

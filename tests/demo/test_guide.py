@@ -4,10 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from cometmq.demo.flights import control, follow, processes, produce, stream
+from cometmq.demo.flights import (
+    concurrent_group,
+    consumer_process,
+    job_processes,
+    orderly_group,
+    producer_process,
+)
 from cometmq.demo.flights.events import KINDS, WHOLE_YEAR
-from cometmq.demo.flights.findings import CALM_AFTER_S
-from cometmq.demo.flights.kills import BROKER_AT, CONSUMER_AT
+from cometmq.demo.flights.fault_injection import BROKER_AT, CONSUMER_AT
+from cometmq.demo.flights.measurements import CALM_AFTER_S
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs/guide/flights.md"
 
@@ -17,19 +23,19 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs/guide/flights.md"
     [
         *(f"{count:,}" for count in WHOLE_YEAR.as_dict().values()),
         *(f"`{kind}`" for kind in KINDS),
-        f"{processes.QUEUES} queues",
-        f"`{stream.GROUP}`",
-        f"`{control.GROUP}`",
-        f"%RETRY%{control.GROUP}",
-        f"{produce.CHUNK:,} messages",
+        f"{job_processes.QUEUES} queues",
+        f"`{orderly_group.GROUP}`",
+        f"`{concurrent_group.GROUP}`",
+        f"%RETRY%{concurrent_group.GROUP}",
+        f"{producer_process.CHUNK:,} messages",
         f"{CONSUMER_AT:.0%}".replace("%", " %"),
         f"{BROKER_AT:.0%}".replace("%", " %"),
-        f"{follow.SUSPEND_MS} ms",
-        f"{follow.PULL_BATCH} messages",
-        f"`{control.DELAY_LEVELS}`",
-        f"locks live {processes.LOCK_LIFE_MS // 1000} s",
-        f"them for {processes.LOCK_VALID_S:.0f} s",
-        f"pause for {follow.PAUSE_S * 1000:.0f} ms",
+        f"{consumer_process.SUSPEND_MS} ms",
+        f"{consumer_process.PULL_BATCH} messages",
+        f"`{concurrent_group.DELAY_LEVELS}`",
+        f"locks live {job_processes.LOCK_LIFE_MS // 1000} s",
+        f"them for {job_processes.LOCK_VALID_S:.0f} s",
+        f"pause for {consumer_process.PAUSE_S * 1000:.0f} ms",
         f"within {CALM_AFTER_S:.0f} s of a kill",
     ],
 )

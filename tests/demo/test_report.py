@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from cometmq.demo.flights import checks, page
-from cometmq.demo.flights.audit import Verdict
+from cometmq.demo.flights import count_checks, html_report
 from cometmq.demo.flights.events import WHOLE_YEAR
-from cometmq.demo.flights.findings import Findings, calm_latencies, report_of
+from cometmq.demo.flights.measurements import Findings, calm_latencies, report_of
+from cometmq.demo.flights.order_audit import Verdict
 from cometmq.demo.flights.report import Latency, Report, Stage
-from cometmq.demo.flights.tables import (
+from cometmq.demo.flights.sampler import Sample
+from cometmq.demo.flights.spark_tables import (
     BEFORE_JOINS,
     DeadLetters,
     Delays,
@@ -18,14 +19,13 @@ from cometmq.demo.flights.tables import (
     JoinedTable,
     OrderTable,
 )
-from cometmq.demo.flights.watch import Sample
 
 
 def handled(**changes: int) -> Verdict:
     verdict = Verdict(
         unique=1_002_073, refused=458, hand_overs=3, begin_ns=0, end_ns=10**9, **changes
     )
-    verdict.by_kind.update(checks.counts_by_kind(WHOLE_YEAR))
+    verdict.by_kind.update(count_checks.counts_by_kind(WHOLE_YEAR))
     return verdict
 
 
@@ -34,7 +34,7 @@ ROW = {"departed": 328_521, "arrived": 328_521, "departure_delay": 3.5, "arrival
 
 def joined(before: int, after: int) -> JoinedTable:
     rows = {BEFORE_JOINS: before, "after airlines": after}
-    return JoinedTable(rows, checks.counts_by_kind(WHOLE_YEAR), [*"abcd"], 9, 1.0)
+    return JoinedTable(rows, count_checks.counts_by_kind(WHOLE_YEAR), [*"abcd"], 9, 1.0)
 
 
 def findings(**changes: object) -> Findings:
@@ -129,7 +129,7 @@ def test_latencies_in_the_wake_of_a_kill_can_be_left_out():
 
 def test_a_control_without_violations_says_that_the_audit_is_broken():
     report = Report(messages=WHOLE_YEAR.messages)
-    checks.check_control(report, WHOLE_YEAR, handled())
+    count_checks.check_control(report, WHOLE_YEAR, handled())
     assert [check.name for check in report.failed] == [
         "concurrent group: violations, which the audit must see"
     ]
@@ -139,14 +139,14 @@ def test_one_dead_letter_too_many_and_one_twice_are_found():
     for rows, flights in ((459, 459), (458, 457), (457, 457)):
         report = Report(messages=WHOLE_YEAR.messages)
         dead = DeadLetters({"g": rows}, {"g": flights}, {"g": [3]}, [], 1.0)
-        checks.check_dead_letters(report, WHOLE_YEAR, {"g": rows}, dead, 3)
+        count_checks.check_dead_letters(report, WHOLE_YEAR, {"g": rows}, dead, 3)
         assert report.failed
 
 
 def test_a_message_buried_after_too_few_attempts_is_found():
     report = Report(messages=WHOLE_YEAR.messages)
     dead = DeadLetters({"g": 458}, {"g": 458}, {"g": [2, 3]}, [], 1.0)
-    checks.check_dead_letters(report, WHOLE_YEAR, {"g": 458}, dead, 3)
+    count_checks.check_dead_letters(report, WHOLE_YEAR, {"g": 458}, dead, 3)
     assert [check.found for check in report.failed] == [2]
 
 
@@ -170,7 +170,7 @@ def test_the_page_is_one_file_that_asks_nobody_on_the_network(tmp_path):
     report = report_of(found)
     report.check("sent <all>", 5, 4)
     path = tmp_path / "report.html"
-    page.write(path, report, found, [Sample(101.0, 10.0, {"g": 4}), Sample(102.0, 11.0)])
+    html_report.write(path, report, found, [Sample(101.0, 10.0, {"g": 4}), Sample(102.0, 11.0)])
     text = path.read_text()
     head, *_ = text.partition("<script")
     assert "1 counts are wrong" in text

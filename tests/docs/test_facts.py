@@ -16,7 +16,7 @@ from cometmq.client.session.client_options import ProducerOptions
 from cometmq.model.group import GROUP_NAME_MAX
 from cometmq.model.message import Property
 from cometmq.model.topic import RETRY_TOPIC_NAME_MAX, TOPIC_NAME_MAX
-from cometmq.rules import retry
+from cometmq.rules import retry_policy
 from cometmq.rules.flow_control import FlowLimits
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.net import NetSettings
@@ -37,8 +37,8 @@ def page(name):
 @pytest.mark.parametrize(
     ("name", "number"),
     [
-        (DEAD, retry.REASON_CHARS_MAX),
-        (DEAD, 4 * retry.REASON_CHARS_MAX),
+        (DEAD, retry_policy.REASON_CHARS_MAX),
+        (DEAD, 4 * retry_policy.REASON_CHARS_MAX),
         (DEAD, RETRY_TOPIC_NAME_MAX),
         (DEAD, dead_letters.ORIGINS_MAX),
         (DEAD, dead_letters.GROUPS_MAX),
@@ -57,7 +57,7 @@ def page(name):
         (CONSUME, int(CONSUMER.rebalance_s)),
         (CONSUME, int(CONSUMER.stop_timeout_s)),
         (ORDER, CONSUMER.suspend_ms),
-        (ORDER, retry.SUSPEND_MS_MAX),
+        (ORDER, retry_policy.SUSPEND_MS_MAX),
         (ORDER, int(CONSUMER.lock_valid_s)),
         (ORDER, BROKER.queue_lock_expire_ms // 1000),
         (WIRE, NET.frame_bytes_max // MIB),

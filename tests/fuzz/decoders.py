@@ -12,11 +12,11 @@ from typing import Any
 from zlib import crc32
 
 from cometmq.errors import BadHeader, ProtocolError
-from cometmq.rules.sql92 import parse, verdict_of
-from cometmq.wire import batch, header_json, header_rocketmq, java_json, properties
+from cometmq.rules.sql92_parser import parse, verdict_of
+from cometmq.wire import fastjson, header_json, header_rocketmq, message_batch, properties
 from cometmq.wire import log_record as stored
 from cometmq.wire import log_record_run as stored_run
-from cometmq.wire.bodies import admin, group, heartbeat, lists, lock, offset, route, topic
+from cometmq.wire.bodies import admin, group, heartbeat, lock, name_lists, offset, route, topic
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import Command, request
 from cometmq.wire.frame import JSON, ROCKETMQ, Frame, FrameDecoder, encode_frame
@@ -44,7 +44,7 @@ BODIES: tuple[Callable[[bytes], object], ...] = (
     *(topic.decode_topic_table, topic.decode_registration, topic.decode_topic_config_list),
     *(group.decode_group_table, group.decode_group_config, group.decode_group_config_list),
     *(offset.decode_reset_offset, offset.decode_consumer_status),
-    *(lists.decode_kv_table, lists.decode_consumer_list, lists.decode_topic_list),
+    *(name_lists.decode_kv_table, name_lists.decode_consumer_list, name_lists.decode_topic_list),
     *(admin.decode_consumer_connections, admin.decode_topic_stats, admin.decode_consume_stats),
     *(admin.decode_running_info, admin.decode_directly_result, admin.decode_time_spans),
 )
@@ -206,18 +206,18 @@ def log_records(data: bytes) -> str:
 
 def batch_body(data: bytes) -> str:
     """A batch is read again from what it is written as."""
-    items = batch.decode(data)
-    assert batch.decode(batch.encode(items)) == items
+    items = message_batch.decode(data)
+    assert message_batch.decode(message_batch.encode(items)) == items
     return "message " * min(len(items), 3)
 
 
 def json_body(data: bytes) -> str:
     """A value is read again from what it is written as, but for nulls, which objects leave out."""
-    value = java_json.loads(data)
-    written = java_json.dumps(value, strict=True)  # a number beyond all doubles is null by now
-    again = java_json.dumps(java_json.loads(written), strict=True)
+    value = fastjson.loads(data)
+    written = fastjson.dumps(value, strict=True)  # a number beyond all doubles is null by now
+    again = fastjson.dumps(fastjson.loads(written), strict=True)
     assert again == written or b"null" in written, "written again it is another value"
-    assert java_json.dumps(java_json.loads(again), strict=True) == again
+    assert fastjson.dumps(fastjson.loads(again), strict=True) == again
     depth = "." * min(written.count(b"{"), 8)
     return f"{type(value).__name__} {depth}"
 

@@ -12,7 +12,7 @@ import pytest
 
 from client.served import until
 from cometmq import Admin, ConsumeFrom, Message, MessageExt, Producer, PushConsumer, RetryLater
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import ServerProcess
 from cometmq.wire.bodies.route import decode_cluster_info
 from cometmq.wire.codes import RequestCode

@@ -10,7 +10,7 @@ import pytest
 from broker.rig import pull_header
 from cometmq import Admin
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
 from cometmq.wire.codes import RequestCode

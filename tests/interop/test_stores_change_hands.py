@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cometmq import Admin, Message, Producer
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire import log_record as stored
 from cometmq.wire.codes import RequestCode, ResponseCode

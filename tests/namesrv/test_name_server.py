@@ -17,7 +17,7 @@ from cometmq.net.channel import connect
 from cometmq.net.server import RemotingServer
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
-from cometmq.wire.bodies import lists, route
+from cometmq.wire.bodies import name_lists, route
 from cometmq.wire.bodies.topic import (
     Registration,
     TopicTable,
@@ -241,9 +241,9 @@ def test_lists_of_topics_clusters_and_members() -> None:
             channel = await connect(server.address)
             await register(channel, "t", "u")
             code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-            assert lists.decode_topic_list((await ask(channel, code)).body) == ["t", "u"]
+            assert name_lists.decode_topic_list((await ask(channel, code)).body) == ["t", "u"]
             answer = await ask(channel, RequestCode.GET_TOPICS_BY_CLUSTER, cluster="C")
-            assert lists.decode_topic_list(answer.body) == ["t", "u"]
+            assert name_lists.decode_topic_list(answer.body) == ["t", "u"]
             answer = await ask(channel, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
             assert answer.body == b'{"brokerAddr":"10.0.0.1:10911","topicList":["C","a"]}'
             answer = await ask(channel, RequestCode.GET_BROKER_CLUSTER_INFO)
@@ -306,7 +306,7 @@ def test_texts_are_kept_across_a_restart_where_a_file_is_given(tmp_path: Path) -
             answer = await ask(channel, RequestCode.GET_KV_CONFIG, namespace="n", key="gone")
             assert answer.code == ResponseCode.QUERY_NOT_FOUND
             answer = await ask(channel, RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n")
-            assert lists.decode_kv_table(answer.body) == {"k": "v"}
+            assert name_lists.decode_kv_table(answer.body) == {"k": "v"}
             channel.close()
 
     run(story())
@@ -328,7 +328,7 @@ def test_order_configuration_outlives_a_restart_where_apache_keeps_it(
         async with serving(kv_config_path=default, order_message_enable=True) as server:
             channel = await connect(server.address)
             answer = await register(channel, "t", "u")
-            assert lists.decode_kv_table(answer.body) == {"t": "a:4;b:4"}
+            assert name_lists.decode_kv_table(answer.body) == {"t": "a:4;b:4"}
             answer = await ask(channel, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t")
             assert route.decode_route(answer.body).order_topic_conf == "a:4;b:4"
             await ask(channel, RequestCode.DELETE_KV_CONFIG, **conf)
@@ -388,7 +388,7 @@ def test_order_topics_are_told_to_brokers_and_where_enabled_to_clients() -> None
             assert (await register(channel, "t", "u")).body == b""
             await ask(channel, RequestCode.PUT_KV_CONFIG, **conf)
             answer = await register(channel, "t", "u")
-            assert lists.decode_kv_table(answer.body) == {"t": "a:4"}
+            assert name_lists.decode_kv_table(answer.body) == {"t": "a:4"}
             answer = await ask(channel, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t")
             assert route.decode_route(answer.body).order_topic_conf == "a:4"
             channel.close()
@@ -487,7 +487,7 @@ def test_unit_topics_are_listed_by_their_flags_and_a_topic_can_be_given_queues()
             await register(channel, "t", "u")
 
             async def listed(code: RequestCode) -> list[str]:
-                return lists.decode_topic_list((await ask(channel, code)).body)
+                return name_lists.decode_topic_list((await ask(channel, code)).body)
 
             for name, flag in (("plain", 0), ("unit", 1), ("sub", 2), ("both", 3)):
                 queues = [{"brokerName": "a", "perm": 6, "topicSysFlag": flag}]

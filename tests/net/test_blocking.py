@@ -17,7 +17,7 @@ from cometmq.errors import (
     SendFailed,
     TooManyRequests,
 )
-from cometmq.net.blocking import OUTSTANDING_MAX, BlockingChannel
+from cometmq.net.blocking_channel import OUTSTANDING_MAX, BlockingChannel
 from cometmq.wire.command import Command, request, response
 from cometmq.wire.frame import FrameDecoder
 

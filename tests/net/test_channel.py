@@ -15,7 +15,7 @@ from cometmq.errors import (
 )
 from cometmq.net import channel as channels
 from cometmq.net.channel import Channel, connect
-from cometmq.net.pool import ChannelPool
+from cometmq.net.channel_pool import ChannelPool
 from cometmq.wire.command import Command, request, response
 from cometmq.wire.frame import FrameDecoder
 

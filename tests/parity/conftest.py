@@ -15,7 +15,7 @@ import pytest
 import cometmq
 from client.served import until
 from cometmq import Admin
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster, ServerProcess
 from cometmq.wire.codes import RequestCode
 from interop.apache import ApacheCluster

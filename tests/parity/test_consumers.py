@@ -21,7 +21,7 @@ from cometmq import (
     PullStatus,
     RetryLater,
 )
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.wire.bodies.admin import decode_directly_result, decode_running_info
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.admin import ResetOffsetRequestHeader

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cometmq.model.queue import MessageQueue
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
-from cometmq.rules import retry, route_view
+from cometmq.rules import retry_policy, route_queues
 from cometmq.rules.key_hash import long_hash, queue_index
 
 
@@ -49,20 +49,20 @@ def test_queues_to_send_to_are_writable_and_have_a_master_whatever_the_order_the
     for seed in range(5):
         random.Random(seed).shuffle(datas)
         route = TopicRouteData(broker_datas=tuple(brokers), queue_datas=tuple(datas))
-        found = route_view.publish_queues("T", route)
+        found = route_queues.publish_queues("T", route)
         assert found == [
             MessageQueue("T", "a", 0),
             MessageQueue("T", "b", 0),
             MessageQueue("T", "b", 1),
         ]
-        readable = route_view.subscribe_queues("T", route)
+        readable = route_queues.subscribe_queues("T", route)
         assert [q.broker_name for q in readable].count("a") == 3
         assert [q.broker_name for q in readable].count("slave-only") == 2
 
 
 def test_an_ordered_topic_has_the_queues_its_configuration_says():
     route = TopicRouteData(order_topic_conf="b:2;a:1;junk;c:x")
-    assert route_view.publish_queues("T", route) == [
+    assert route_queues.publish_queues("T", route) == [
         MessageQueue("T", "b", 0),
         MessageQueue("T", "b", 1),
         MessageQueue("T", "a", 0),
@@ -73,8 +73,8 @@ def test_a_borrowed_route_has_no_more_queues_than_asked_for():
     route = TopicRouteData(
         broker_datas=(broker("a", {0: "a:1"}),), queue_datas=(queues("a", 8, 8, perm=7),)
     )
-    assert len(route_view.publish_queues("T", route_view.borrowed(route, 4))) == 4
-    assert len(route_view.publish_queues("T", route_view.borrowed(route, 40))) == 8
+    assert len(route_queues.publish_queues("T", route_queues.borrowed(route, 4))) == 4
+    assert len(route_queues.publish_queues("T", route_queues.borrowed(route, 40))) == 8
 
 
 @pytest.mark.parametrize(
@@ -89,39 +89,39 @@ def test_a_borrowed_route_has_no_more_queues_than_asked_for():
     ],
 )
 def test_a_reader_goes_to_the_broker_suggested_or_to_the_next_best(addrs, broker_id, addr):
-    assert route_view.read_addr(addrs, broker_id) == addr
+    assert route_queues.read_addr(addrs, broker_id) == addr
 
 
 def test_attempts_are_counted_with_the_first_one():
-    assert retry.reconsume_times_max(3, orderly=True) == 2
-    assert retry.reconsume_times_max(None, orderly=False) == 16
-    assert retry.reconsume_times_max(None, orderly=True) > 2_000_000_000
-    assert [retry.is_dead(times, 2) for times in range(4)] == [False, False, True, True]
+    assert retry_policy.reconsume_times_max(3, orderly=True) == 2
+    assert retry_policy.reconsume_times_max(None, orderly=False) == 16
+    assert retry_policy.reconsume_times_max(None, orderly=True) > 2_000_000_000
+    assert [retry_policy.is_dead(times, 2) for times in range(4)] == [False, False, True, True]
 
 
 @pytest.mark.parametrize(("asked", "got"), [(0, 10), (100, 100), (99_999, 30_000), (-5, 10)])
 def test_a_queue_rests_within_bounds(asked, got):
-    assert retry.suspend_ms(asked) == got
+    assert retry_policy.suspend_ms(asked) == got
 
 
 def test_pauses_double_up_to_their_bound():
-    assert [retry.backoff_s(n, 0.1, 1.0) for n in (1, 2, 3, 4, 5, 1000)] == [
+    assert [retry_policy.backoff_s(n, 0.1, 1.0) for n in (1, 2, 3, 4, 5, 1000)] == [
         0.1, 0.2, 0.4, 0.8, 1.0, 1.0,
     ]  # fmt: skip
 
 
 def test_a_retry_waits_longer_each_time_unless_told_otherwise():
-    assert [retry.retry_delay_level(0, times) for times in (0, 1, 5)] == [3, 4, 8]
-    assert retry.retry_delay_level(7, 5) == 7
+    assert [retry_policy.retry_delay_level(0, times) for times in (0, 1, 5)] == [3, 4, 8]
+    assert retry_policy.retry_delay_level(7, 5) == 7
 
 
 @given(st.text(), st.text())
 def test_a_reason_is_short_and_holds_no_separator(kind, text):
-    reason = retry.reason_of(kind, text)
+    reason = retry_policy.reason_of(kind, text)
     assert len(reason) <= 512
     assert reason.isprintable()
 
 
 def test_a_reason_names_the_error_and_its_text():
-    assert retry.reason_of("ValueError", "no arrival") == "ValueError: no arrival"
-    assert retry.reason_of("ValueError", "") == "ValueError"
+    assert retry_policy.reason_of("ValueError", "no arrival") == "ValueError: no arrival"
+    assert retry_policy.reason_of("ValueError", "") == "ValueError"

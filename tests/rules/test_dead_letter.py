@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.rules.dead_letter import fitted
+from cometmq.rules.dead_letter_properties import fitted
 
 TOLD = {
     "DLQ_ATTEMPTS": "3",

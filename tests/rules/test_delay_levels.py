@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import SettingsError
-from cometmq.rules.delay import DelayLevels
+from cometmq.rules.delay_levels import DelayLevels
 from cometmq.settings.broker import BrokerSettings
 
 UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cometmq.model.queue import MessageQueue
 from cometmq.rules.key_hash import hash_of_number, long_hash, queue_index
-from cometmq.rules.latency_fault import TABLES, LatencyFaults
+from cometmq.rules.latency_fault_tolerance import TABLES, LatencyFaults
 
 QUEUES = [MessageQueue("t", f"b{broker}", queue) for broker in range(4) for queue in range(2)]
 

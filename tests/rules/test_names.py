@@ -2,7 +2,7 @@
 
 import pytest
 
-from cometmq.rules.name_rules import group_problem, topic_problem
+from cometmq.rules.name_validation import group_problem, topic_problem
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import BadFilter
-from cometmq.rules.sql92 import LENGTH_MAX, parse, verdict_of
+from cometmq.rules.sql92_parser import LENGTH_MAX, parse, verdict_of
 from rules.sql_cases import CHOSEN, MESSAGES, drawn, verdicts
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "sql92.json").read_text())

@@ -2,12 +2,12 @@
 
 import pytest
 
-from cometmq.rules import permission, tags
+from cometmq.rules import permission, tag_expressions
 
 
 @pytest.mark.parametrize("text", [None, "", "  ", "*", " * "])
 def test_these_expressions_mean_every_message(text: str | None) -> None:
-    assert tags.split_expression(text) == ()
+    assert tag_expressions.split_expression(text) == ()
 
 
 @pytest.mark.parametrize(
@@ -15,14 +15,14 @@ def test_these_expressions_mean_every_message(text: str | None) -> None:
     [("A", ("A",)), ("A||B", ("A", "B")), (" A || B ||", ("A", "B")), ("A|B", ("A|B",))],
 )
 def test_tags_are_parted_by_two_bars(text: str, found: tuple[str, ...]) -> None:
-    assert tags.split_expression(text) == found
+    assert tag_expressions.split_expression(text) == found
 
 
 @pytest.mark.parametrize(
     ("kind", "is_tag"), [(None, True), ("", True), ("tag", True), ("TAG", True), ("SQL92", False)]
 )
 def test_which_subscriptions_are_of_tags(kind: str | None, is_tag: bool) -> None:
-    assert tags.is_tag_type(kind) is is_tag
+    assert tag_expressions.is_tag_type(kind) is is_tag
 
 
 @pytest.mark.parametrize(

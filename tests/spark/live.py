@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from broker.rig import send_header
 from cometmq import Admin
-from cometmq.net.blocking import BlockingChannel
+from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import batch, properties
+from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
@@ -31,10 +31,12 @@ class Live(LocalCluster):
         pairs: dict[str, str] | None = None,
     ) -> None:
         """Batches of at most 500 messages for one queue, each acknowledged."""
-        items = [batch.BatchItem(0, body, properties.encode(pairs or {})) for body in bodies]
+        items = [
+            message_batch.BatchItem(0, body, properties.encode(pairs or {})) for body in bodies
+        ]
         header = send_header(topic, queue_id=queue_id, batch=True)
         with BlockingChannel(self.broker) as channel:
             for at in range(0, len(items), 500):
-                data = batch.encode(items[at : at + 500])
+                data = message_batch.encode(items[at : at + 500])
                 answer = channel.call(RequestCode.SEND_BATCH_MESSAGE, header, data)
                 assert answer.code == ResponseCode.SUCCESS, answer

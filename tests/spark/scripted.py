@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from cometmq.errors import CometError
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
-from cometmq.rules.tags import split_expression
+from cometmq.rules.tag_expressions import split_expression
 from cometmq.spark import options
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties

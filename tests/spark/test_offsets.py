@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import QueueShrank
-from cometmq.spark.offsets import (
+from cometmq.spark.offset_planning import (
     Range,
     fair_shares,
     key_of,

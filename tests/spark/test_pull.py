@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cometmq.errors import BrokerError, ConnectFailed, DataLoss, RouteNotFound
-from cometmq.spark.cluster import cluster_of
-from cometmq.spark.offsets import Range
+from cometmq.spark.cluster_client import cluster_of
+from cometmq.spark.offset_planning import Range
 from cometmq.spark.pull import LANES, chunks_of
 from cometmq.spark.reader import StreamReader, batches_of
 from spark.scripted import Peer, Script, error_of

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from cometmq.errors import InvalidMessage, ProtocolError, SettingsError
 from cometmq.spark import columns
-from cometmq.spark.rows import ROWS_MAX, Chunk, Gather, starts_of
+from cometmq.spark.arrow_batches import ROWS_MAX, Chunk, Gather, starts_of
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties, sysflag
 from cometmq.wire.compression import inflate

@@ -14,9 +14,9 @@ from cometmq.store.index import key_lookup as lookup
 from cometmq.store.index.index_file import Shape
 from cometmq.store.message_store import Draft, PutStatus
 from cometmq.testing.sim_files import SimFiles
-from cometmq.wire import index_entry
+from cometmq.wire import index_file_layout
 from cometmq.wire import log_record as stored
-from cometmq.wire.index_entry import decode_head, key_hash
+from cometmq.wire.index_file_layout import decode_head, key_hash
 
 HEAD, ENTRY = Struct(">qqqqii"), Struct(">iqii")
 ALL = (0, 1 << 60)
@@ -66,7 +66,7 @@ def test_a_file_has_rocketmqs_size_and_keys_rocketmqs_hashes():
     assert Shape(5_000_000, 20_000_000).file_bytes == 420_000_040
     assert key_hash("TopicTest", "k1") == 2746024
     assert key_hash("TopicTest", "7F00000100002A9F1C1C0000") == 394788178
-    assert index_entry.fold(0x80000000) == 0
+    assert index_file_layout.fold(0x80000000) == 0
 
 
 def test_a_message_is_found_by_its_id_each_of_its_keys_and_its_tag_at_once(tell):

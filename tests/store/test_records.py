@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import ProtocolError
-from cometmq.wire import batch, msg_id, properties, queue_entry, sysflag
+from cometmq.wire import consume_queue_entry, message_batch, message_id, properties, sysflag
 from cometmq.wire import log_record as stored
 
 VECTORS = [
@@ -134,10 +134,10 @@ def test_the_checksum_is_ten_digits_from_the_lowest_up():
 
 
 def test_queue_entries_are_twenty_bytes():
-    raw = queue_entry.encode(1024, 107, -5)
+    raw = consume_queue_entry.encode(1024, 107, -5)
     assert raw.hex() == "00000000000004000000006bfffffffffffffffb"
-    assert list(queue_entry.iterate(raw * 2 + b"cut")) == [(1024, 107, -5)] * 2
-    assert queue_entry.FILLER.hex() == "00000000000000007fffffff0000000000000000"
+    assert list(consume_queue_entry.iterate(raw * 2 + b"cut")) == [(1024, 107, -5)] * 2
+    assert consume_queue_entry.FILLER.hex() == "00000000000000007fffffff0000000000000000"
 
 
 texts = st.text(
@@ -176,20 +176,22 @@ def test_a_key_is_not_found_inside_another_or_inside_a_value():
 
 def test_the_offset_id_is_the_sheets():
     host = bytes((10, 0, 0, 2)) + (10911).to_bytes(4)
-    text = msg_id.offset_id(host, 1234)
+    text = message_id.offset_id(host, 1234)
     assert text == "0A00000200002A9F00000000000004D2"
-    assert msg_id.parse_offset_id(text) == msg_id.parse_offset_id(text.lower()) == (host, 1234)
-    assert len(msg_id.offset_id(bytes(20), 1)) == 56
+    assert (
+        message_id.parse_offset_id(text) == message_id.parse_offset_id(text.lower()) == (host, 1234)
+    )
+    assert len(message_id.offset_id(bytes(20), 1)) == 56
 
 
 @pytest.mark.parametrize("text", ["", "0A", "zz" * 16, "00" * 17, " " + "0" * 31, "0 " * 32])
 def test_what_is_no_message_id_is_refused(text):
     with pytest.raises(ProtocolError):
-        msg_id.parse_offset_id(text)
+        message_id.parse_offset_id(text)
 
 
 def test_unique_keys_are_unique_and_tell_host_pid_and_time_of_month():
-    keys = msg_id.UniqKeys(bytes((127, 0, 0, 1)), 0x12345, 0xABCDEF01)
+    keys = message_id.UniqKeys(bytes((127, 0, 0, 1)), 0x12345, 0xABCDEF01)
     december = 1_701_388_800_000
     made = [keys.take(december + 5) for _ in range(70_000)]
     assert made[0] == "7F000001" + "2345" + "ABCDEF01" + "00000005" + "0000"
@@ -197,12 +199,12 @@ def test_unique_keys_are_unique_and_tell_host_pid_and_time_of_month():
     assert len(set(made)) == 65_536
     assert keys.take(december - 1)[20:28] == f"{30 * 86_400_000 - 1:08X}"
     assert keys.take(december + 31 * 86_400_000)[20:28] == "00000000"
-    assert len(msg_id.UniqKeys(bytes(16), 1, 1).take(december)) == 56
+    assert len(message_id.UniqKeys(bytes(16), 1, 1).take(december)) == 56
 
 
 @pytest.mark.parametrize("before", [0, 1, 0xFF0, 0x0FFF, 0x1000, 0xFFF8])
 def test_keys_taken_together_are_those_that_would_be_taken_one_by_one(before):
-    one, many = (msg_id.UniqKeys(bytes((127, 0, 0, 1)), 7, 9) for _ in range(2))
+    one, many = (message_id.UniqKeys(bytes((127, 0, 0, 1)), 7, 9) for _ in range(2))
     now_ms = 1_700_000_000_000
     for _ in range(before):
         assert one.take(now_ms) == many.take(now_ms)
@@ -212,33 +214,33 @@ def test_keys_taken_together_are_those_that_would_be_taken_one_by_one(before):
 
 
 def test_the_batch_body_is_the_sheets():
-    item = batch.BatchItem(0, b"b1", b"WAIT\x01true\x02TAGS\x01TagA\x02")
-    raw = batch.encode([item])
+    item = message_batch.BatchItem(0, b"b1", b"WAIT\x01true\x02TAGS\x01TagA\x02")
+    raw = message_batch.encode([item])
     assert raw.hex() == (
         "0000002c00000000000000000000000000000002623100145741495401747275650254414753015461674102"
     )
-    assert batch.decode(raw * 3) == [item] * 3
+    assert message_batch.decode(raw * 3) == [item] * 3
 
 
-items = st.builds(batch.BatchItem, int32, st.binary(max_size=50), st.binary(max_size=50))
+items = st.builds(message_batch.BatchItem, int32, st.binary(max_size=50), st.binary(max_size=50))
 
 
 @given(st.lists(items, max_size=5), st.integers(0, 400))
 def test_a_batch_comes_back_whole_or_is_refused(many, cut):
-    raw = batch.encode(many)
-    assert batch.decode(raw) == many
-    ends = {len(batch.encode(many[:count])): count for count in range(len(many) + 1)}
+    raw = message_batch.encode(many)
+    assert message_batch.decode(raw) == many
+    ends = {len(message_batch.encode(many[:count])): count for count in range(len(many) + 1)}
     if cut in ends:
-        assert batch.decode(raw[:cut]) == many[: ends[cut]]
+        assert message_batch.decode(raw[:cut]) == many[: ends[cut]]
     elif cut < len(raw):
         with pytest.raises(ProtocolError, match="of the batch"):
-            batch.decode(raw[:cut])
+            message_batch.decode(raw[:cut])
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_make_the_batch_decoder_do_anything_but_answer_or_refuse(raw):
     with contextlib.suppress(ProtocolError):
-        assert batch.encode(batch.decode(raw))[4:8] in (b"", bytes(4))
+        assert message_batch.encode(message_batch.decode(raw))[4:8] in (b"", bytes(4))
 
 
 def test_transaction_bits_decide_what_is_queued():

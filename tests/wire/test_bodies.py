@@ -32,7 +32,7 @@ from cometmq.model.subscription import (
     SubscriptionData,
 )
 from cometmq.model.topic import DataVersion, TopicConfig
-from cometmq.wire.bodies import admin, group, heartbeat, lists, lock, offset, route, topic
+from cometmq.wire.bodies import admin, group, heartbeat, lock, name_lists, offset, route, topic
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 maybe = st.none() | names
@@ -327,14 +327,14 @@ def test_consumer_status(own, by_client):
 
 @given(st.lists(names, max_size=4), tables)
 def test_lists(texts, table):
-    assert lists.decode_topic_list(lists.encode_topic_list(texts)) == sorted(texts)
-    assert lists.decode_group_list(lists.encode_group_list(texts)) == sorted(texts)
-    assert lists.decode_consumer_list(lists.encode_consumer_list(texts)) == texts
-    assert lists.decode_kv_table(lists.encode_kv_table(table)) == table
+    assert name_lists.decode_topic_list(name_lists.encode_topic_list(texts)) == sorted(texts)
+    assert name_lists.decode_group_list(name_lists.encode_group_list(texts)) == sorted(texts)
+    assert name_lists.decode_consumer_list(name_lists.encode_consumer_list(texts)) == texts
+    assert name_lists.decode_kv_table(name_lists.encode_kv_table(table)) == table
 
 
 def test_an_empty_answer_is_an_empty_table():
-    assert lists.decode_kv_table(b"") == {}
+    assert name_lists.decode_kv_table(b"") == {}
 
 
 @given(
@@ -468,8 +468,8 @@ def test_an_older_name_for_without_sub_is_known():
         (admin.decode_consume_stats, b'{"consumeTps":"x"}'),
         (admin.decode_consume_stats, b'{"consumeTps":[]}'),
         (admin.decode_directly_result, b"{}"),
-        (lists.decode_kv_table, b'{"table":{"a":{}}}'),
-        (lists.decode_topic_list, b'{"topicList":[[]]}'),
+        (name_lists.decode_kv_table, b'{"table":{"a":{}}}'),
+        (name_lists.decode_topic_list, b'{"topicList":[[]]}'),
     ],
 )
 def test_what_has_the_wrong_shape_is_a_protocol_error(decode, data):
@@ -479,4 +479,4 @@ def test_what_has_the_wrong_shape_is_a_protocol_error(decode, data):
 
 def test_values_of_another_kind_are_converted_where_java_does():
     data = b'{"table":{"a":1,"b":true,"c":1.5,"d":"x"}}'
-    assert lists.decode_kv_table(data) == {"a": "1", "b": "true", "c": "1.5", "d": "x"}
+    assert name_lists.decode_kv_table(data) == {"a": "1", "b": "true", "c": "1.5", "d": "x"}

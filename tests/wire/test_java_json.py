@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import ProtocolError
-from cometmq.wire.java_json import NODES_MAX, dumps, loads, object_key
+from cometmq.wire.fastjson import NODES_MAX, dumps, loads, object_key
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 scalars = st.booleans() | st.integers(-(2**63), 2**63) | texts | st.floats(allow_nan=False)

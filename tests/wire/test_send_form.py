@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cometmq.client.producer.prepared_message import Outgoing, send_request
 from cometmq.model.queue import MessageQueue
-from cometmq.wire import batch, send_answer
+from cometmq.wire import message_batch, send_answer
 from cometmq.wire.command import Command, response
 from cometmq.wire.frame import FrameDecoder
 from cometmq.wire.headers.send import SendMessageResponseHeader
@@ -61,10 +61,10 @@ def test_a_form_filled_in_decodes_to_the_request_built_field_by_field(
 def test_the_body_of_a_batch_is_what_the_codec_writes(messages):
     bodies, keys = [body for body, _ in messages], [key for _, key in messages]
     items = [
-        batch.BatchItem(0, body, b"UNIQ_KEY\x01" + key + b"\x02WAIT\x01true\x02")
+        message_batch.BatchItem(0, body, b"UNIQ_KEY\x01" + key + b"\x02WAIT\x01true\x02")
         for body, key in messages
     ]
-    assert batch_body(bodies, keys, b"WAIT\x01true\x02") == batch.encode(items)
+    assert batch_body(bodies, keys, b"WAIT\x01true\x02") == message_batch.encode(items)
 
 
 def answer(opaque, queue_id, offset, msg_id="7F" * 16, transaction_id=None, **ext):

@@ -1,7 +1,7 @@
 """Signatures as RocketMQ's own client makes them."""
 
 from cometmq.wire.command import request
-from cometmq.wire.signature import Credentials, add_signature, sign
+from cometmq.wire.request_signature import Credentials, add_signature, sign
 
 
 def test_the_values_in_the_order_of_their_names_and_the_body_are_signed():

@@ -8,7 +8,7 @@ import pytest
 from cometmq.model.queue import MessageQueue
 from cometmq.model.stats import ConsumeStats, OffsetWrapper
 from cometmq.rules.key_hash import queue_index
-from cometmq.wire import batch, header_rocketmq, msg_id, properties
+from cometmq.wire import header_rocketmq, message_batch, message_id, properties
 from cometmq.wire import log_record as stored
 from cometmq.wire.bodies import admin, heartbeat, offset, route
 from cometmq.wire.codes import LanguageCode
@@ -124,13 +124,13 @@ def test_the_stored_record_is_understood():
     assert record.body_crc == zlib.crc32(b"hello") & 0x7FFFFFFF == 907060870
     assert record.properties == b"TAGS\x01TagA\x02"
     wanted = "0A00000200002A9F00000000000004D2"
-    assert msg_id.offset_id(record.store_host, record.phy_offset) == wanted
+    assert message_id.offset_id(record.store_host, record.phy_offset) == wanted
 
 
 def test_the_batch_body_is_read_and_written_back():
-    (item,) = batch.decode(golden("batch_body"))
+    (item,) = message_batch.decode(golden("batch_body"))
     assert (item.body, item.properties) == (b"b1", b"WAIT\x01true\x02TAGS\x01TagA\x02")
-    assert batch.encode([item]) == golden("batch_body")
+    assert message_batch.encode([item]) == golden("batch_body")
 
 
 def test_javas_deflated_bodies_inflate_and_ours_are_the_same():

@@ -52,11 +52,11 @@ from cometmq.broker.requests.cold_read_handler import Patient
 from cometmq.broker.stats import SAMPLE_S, Stats
 from cometmq.errors import SettingsError
 from cometmq.model.topic import SCHEDULE_TOPIC
+from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.dispatcher import Edge
-from cometmq.net.pool import ChannelPool
 from cometmq.net.server import RemotingServer
-from cometmq.rules import bloom, permission
-from cometmq.rules.delay import DelayLevels
+from cometmq.rules import bloom_filter, permission
+from cometmq.rules.delay_levels import DelayLevels
 from cometmq.runtime.background import Background
 from cometmq.runtime.system import SystemClock, SystemFiles, at_home, ram_bytes
 from cometmq.runtime.text_file import TextFile
@@ -67,7 +67,7 @@ from cometmq.store.json_file import JsonFile
 from cometmq.store.message_store import MessageStore
 from cometmq.store.results import PutStatus
 from cometmq.wire.bodies.topic import TopicTable
-from cometmq.wire.msg_id import UniqKeys
+from cometmq.wire.message_id import UniqKeys
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -124,7 +124,7 @@ class State:
             file("consumerFilter.json"),
             now_ms,
             keep_ms=settings.filter_data_clean_time_span_ms,
-            bloom_shape=bloom.shape(
+            bloom_shape=bloom_filter.shape(
                 settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter
             ),
         )

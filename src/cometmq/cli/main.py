@@ -28,12 +28,14 @@ class _Command(NamedTuple):
 
 
 _COMMANDS = {
-    "standalone": _Command("roles", "standalone", "Name server and broker in one process."),
-    "namesrv": _Command("roles", "namesrv", "A name server."),
-    "broker": _Command("roles", "broker", "A broker."),
-    "topic": _Command("topic", "topic", "Create, list and look at topics."),
-    "store": _Command("store", "store", "Verify and dump a stopped store."),
-    "demo": _Command("demo", "demo", "Run a demonstration on real data."),
+    "standalone": _Command(
+        "serve_commands", "standalone", "Name server and broker in one process."
+    ),
+    "namesrv": _Command("serve_commands", "namesrv", "A name server."),
+    "broker": _Command("serve_commands", "broker", "A broker."),
+    "topic": _Command("topic_commands", "topic", "Create, list and look at topics."),
+    "store": _Command("store_commands", "store", "Verify and dump a stopped store."),
+    "demo": _Command("demo_commands", "demo", "Run a demonstration on real data."),
 }
 
 

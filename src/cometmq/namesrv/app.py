@@ -14,9 +14,9 @@ from cometmq.namesrv.handlers import Requests
 from cometmq.namesrv.kv import KvConfig, Table, encode
 from cometmq.namesrv.live_settings import LiveSettings
 from cometmq.namesrv.routes import Routes
+from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.connection import joined
 from cometmq.net.dispatcher import Edge
-from cometmq.net.pool import ChannelPool
 from cometmq.net.server import RemotingServer
 from cometmq.runtime.background import Background
 from cometmq.runtime.system import SystemClock, SystemFiles, at_home

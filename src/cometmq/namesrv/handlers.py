@@ -17,7 +17,7 @@ from cometmq.model.topic import ORDER_TOPIC_CONFIG
 from cometmq.namesrv.routes import BrokerId, Offer
 from cometmq.net.connection import Connection
 from cometmq.net.dispatcher import Reply
-from cometmq.wire.bodies import lists, route, topic
+from cometmq.wire.bodies import name_lists, route, topic
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request as new_request
 from cometmq.wire.headers import namesrv as headers
@@ -205,18 +205,18 @@ class Requests:
         """List all topics (206)."""
         if not self.live.namesrv.enable_all_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
-        return Reply(body=lists.encode_topic_list(self._routes.topics()))
+        return Reply(body=name_lists.encode_topic_list(self._routes.topics()))
 
     def topics_of_cluster(self, request: Command, _connection: Connection) -> Reply:
         """List the topics of a cluster (224)."""
         if not self.live.namesrv.enable_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
         header = headers.GetTopicsByClusterRequestHeader.decode(request.ext)
-        return Reply(body=lists.encode_topic_list(self._routes.topics_of(header.cluster)))
+        return Reply(body=name_lists.encode_topic_list(self._routes.topics_of(header.cluster)))
 
     def system_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the names of clusters and brokers (304)."""
-        return Reply(body=lists.encode_topic_list(*self._routes.system_topics()))
+        return Reply(body=name_lists.encode_topic_list(*self._routes.system_topics()))
 
     def unit_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the topics of units (311)."""
@@ -234,7 +234,7 @@ class Requests:
         if not self.live.namesrv.enable_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
         found = self._routes.topics_with(flags, without=without)
-        return Reply(body=lists.encode_topic_list(found))
+        return Reply(body=name_lists.encode_topic_list(found))
 
     def register_topic(self, request: Command, _connection: Connection) -> Reply:
         """Take a topic's queues on brokers that are registered (217)."""
@@ -276,7 +276,7 @@ class Requests:
         if table is None:
             remark = f"no config item, namespace: {header.namespace}"
             raise Reject(ResponseCode.QUERY_NOT_FOUND, remark)
-        return Reply(body=lists.encode_kv_table(table))
+        return Reply(body=name_lists.encode_kv_table(table))
 
     def _tell_min_id(self, change: MinIdChange) -> None:
         """Tell brokers who is the first of them now (905)."""
@@ -297,7 +297,7 @@ class Requests:
         if not self.live.namesrv.return_order_topic_config_to_broker:
             return b""
         table = self._kv.namespace(ORDER_TOPIC_CONFIG)
-        return b"" if table is None else lists.encode_kv_table(table)
+        return b"" if table is None else name_lists.encode_kv_table(table)
 
     def _lost(self, connection: Connection) -> None:
         self._owners.discard(connection)

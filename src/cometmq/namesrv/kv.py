@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError, Reject, SettingsError
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ class KvConfig:
 
 def encode(table: Table) -> bytes:
     """The form of a table."""
-    return java_json.dumps({"configTable": table})
+    return fastjson.dumps({"configTable": table})
 
 
 def _read(form: bytes) -> Table:
     try:
-        table = java_json.loads(form)["configTable"]
+        table = fastjson.loads(form)["configTable"]
         return {
             str(namespace): {str(key): str(value) for key, value in texts.items()}
             for namespace, texts in table.items()

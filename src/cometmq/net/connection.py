@@ -19,7 +19,7 @@ from cometmq.errors import RemotingTimeout, SendFailed, TooManyRequests
 if TYPE_CHECKING:
     import asyncio
 
-    from cometmq.net.in_flight import InFlight
+    from cometmq.net.in_flight_limits import InFlight
     from cometmq.net.write_coalescer import Outbox
     from cometmq.settings.net import NetSettings
     from cometmq.wire.command import Command

@@ -16,7 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError, RemotingTimeout, SendFailed
-from cometmq.net.blocking import open_socket
+from cometmq.net.blocking_channel import open_socket
 from cometmq.wire.command import Command
 from cometmq.wire.frame import JSON, FrameDecoder
 from cometmq.wire.send_answer import SendAnswers

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cometmq.errors import SettingsError
 from cometmq.net.connection import ANSWER_BYTES, Connection
-from cometmq.net.in_flight import InFlight
+from cometmq.net.in_flight_limits import InFlight
 from cometmq.net.rate_limited_log import Complaints
 from cometmq.net.read_size import bound_reads
 from cometmq.net.write_coalescer import Outbox

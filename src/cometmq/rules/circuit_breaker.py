@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
-from cometmq.rules.retry import backoff_s
+from cometmq.rules.retry_policy import backoff_s
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

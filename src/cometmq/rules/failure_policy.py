@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cometmq.errors import SettingsError
-from cometmq.rules.retry import SUSPEND_MS_MAX, SUSPEND_MS_MIN, backoff_s, suspend_ms
+from cometmq.rules.retry_policy import SUSPEND_MS_MAX, SUSPEND_MS_MIN, backoff_s, suspend_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable

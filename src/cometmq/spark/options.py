@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
 from cometmq.spark import columns as known_columns
-from cometmq.spark.offsets import queue_of
+from cometmq.spark.offset_planning import queue_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

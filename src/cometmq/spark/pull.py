@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError, DataLoss, QueueShrank, RemotingError, RouteNotFound
-from cometmq.spark.offsets import key_of
-from cometmq.spark.rows import Chunk
+from cometmq.spark.arrow_batches import Chunk
+from cometmq.spark.offset_planning import key_of
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.pull import (
     SUBSCRIPTION,
@@ -29,9 +29,9 @@ from cometmq.wire.headers.pull import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cometmq.net.blocking import BlockingChannel
-    from cometmq.spark.cluster import Cluster, Patience
-    from cometmq.spark.offsets import Range
+    from cometmq.net.blocking_channel import BlockingChannel
+    from cometmq.spark.cluster_client import Cluster, Patience
+    from cometmq.spark.offset_planning import Range
     from cometmq.spark.options import SourceOptions
     from cometmq.wire.command import Command
 

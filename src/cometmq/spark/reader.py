@@ -22,18 +22,18 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cometmq.errors import QueueShrank
-from cometmq.spark.cluster import cluster_of
-from cometmq.spark.offsets import Offsets, pack, plan_end, plan_ranges, require_no_loss
+from cometmq.spark.arrow_batches import Gather
+from cometmq.spark.cluster_client import cluster_of
+from cometmq.spark.offset_planning import Offsets, pack, plan_end, plan_ranges, require_no_loss
 from cometmq.spark.options import EARLIEST, LATEST
 from cometmq.spark.pull import chunks_of
-from cometmq.spark.rows import Gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from cometmq.spark.offsets import Range
+    from cometmq.spark.offset_planning import Range
     from cometmq.spark.options import SourceOptions
 
 _POLL_MIN_S, _POLL_MAX_S = 0.02, 0.05

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cometmq.spark.java import java_home
+from cometmq.spark.java_runtime import java_home
 from cometmq.spark.options import SLOTS_VARIABLE
 
 if TYPE_CHECKING:

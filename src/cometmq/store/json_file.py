@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cometmq.errors import ProtocolError, StoreCorrupt
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ class JsonFile:
             if not raw or not raw.strip():
                 continue
             try:
-                value: object = java_json.loads(raw)
+                value: object = fastjson.loads(raw)
             except ProtocolError as problem:
                 broken = problem
             else:

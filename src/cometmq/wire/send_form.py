@@ -79,7 +79,7 @@ class SendForm:
 
 
 def batch_body(bodies: Sequence[bytes], keys: Sequence[bytes], tail: bytes) -> bytes:
-    """The body of a batch (see `wire/batch`): one item a body, each with its UNIQ_KEY.
+    """The body of a batch (see `wire/message_batch`): one item a body, each with its UNIQ_KEY.
 
     All keys have one length; `tail` is the properties that follow, the same for all. There is one
     key for each body, and one body at least.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cometmq.wire import batch
-from cometmq.wire.batch import BatchItem
+from cometmq.wire import message_batch
+from cometmq.wire.message_batch import BatchItem
 
 GROUP, TOPIC, PRODUCER = "beside-group", "Beside", "beside-producer"
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
@@ -65,7 +65,7 @@ def send_v2(topic: str = TOPIC, queue: int = 0, properties: object = None, **mor
 
 def items(*bodies: bytes, **properties: str) -> bytes:
     raw = text(properties).encode()
-    return batch.encode([BatchItem(0, body, raw) for body in bodies])
+    return message_batch.encode([BatchItem(0, body, raw) for body in bodies])
 
 
 def pull(topic: str = TOPIC, queue: int = 0, offset: int = 0, **more: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import CometError
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 from cometmq.wire import log_record as stored
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def _body(code: int, body: bytes) -> Iterator[tuple[str, str]]:
             yield from ((f".{n}.{key}", value) for key, value in _record(record))
         return
     if code == RUNTIME_INFO:
-        yield from ((f".{_plain(key)}", "a value") for key in java_json.loads(body)["table"])
+        yield from ((f".{_plain(key)}", "a value") for key in fastjson.loads(body)["table"])
         return
     if code not in TEXT_CODES:
         try:
-            yield from _flat("", java_json.loads(body))
+            yield from _flat("", fastjson.loads(body))
         except CometError:
             yield "", _plain(body.decode("utf-8", "replace"))
         return
@@ -106,7 +106,7 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
     elif isinstance(value, float):
         yield path, "a double"
     else:
-        yield path, _plain(java_json.dumps(value).decode())
+        yield path, _plain(fastjson.dumps(value).decode())
 
 
 def _called(item: Any, n: int) -> str:
@@ -119,7 +119,7 @@ def _called(item: Any, n: int) -> str:
 
 
 def _sorted_by(value: Any) -> str:
-    return _plain(java_json.dumps(value).decode())
+    return _plain(fastjson.dumps(value).decode())
 
 
 def _plain(text: str) -> str:

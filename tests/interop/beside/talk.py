@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from cometmq.wire import log_record as stored
-from cometmq.wire import msg_id
+from cometmq.wire import message_id
 from cometmq.wire.command import ONEWAY_FLAG, Command
 from cometmq.wire.frame import FrameDecoder
 
@@ -44,7 +44,7 @@ def _value(exchange: Exchange, what: str, key: str) -> str:
     if what == "ext":
         return answer.ext[key]
     if what == "phy":
-        return str(msg_id.parse_offset_id(answer.ext[key].split(",")[0])[1])
+        return str(message_id.parse_offset_id(answer.ext[key].split(",")[0])[1])
     record = list(stored.iterate(answer.body))[int(key)]
     return str({"store_ms": record.store_ms, "phy_of": record.phy_offset}[what])
 

@@ -29,7 +29,7 @@ from cometmq.wire.headers.client import (
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
 )
-from cometmq.wire.msg_id import parse_offset_id
+from cometmq.wire.message_id import parse_offset_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

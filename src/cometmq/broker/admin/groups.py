@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.admin.paging import page_of
 from cometmq.errors import Reject
 from cometmq.net.dispatcher import Reply
-from cometmq.rules.name_rules import group_problem
+from cometmq.rules.name_validation import group_problem
 from cometmq.wire.bodies.broker import encode_group_forbidden
 from cometmq.wire.bodies.group import (
     GroupTable,

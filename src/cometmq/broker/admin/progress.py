@@ -15,10 +15,10 @@ from cometmq.broker.admin.topics import no_topic
 from cometmq.model.queue import MessageQueue
 from cometmq.model.stats import ConsumeStats, OffsetWrapper, QueueTimeSpan, TopicOffset
 from cometmq.net.dispatcher import Reply
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 from cometmq.wire.bodies.admin import encode_consume_stats, encode_time_spans, encode_topic_stats
 from cometmq.wire.bodies.broker import encode_consume_stats_list
-from cometmq.wire.bodies.lists import encode_group_list, encode_topic_list
+from cometmq.wire.bodies.name_lists import encode_group_list, encode_topic_list
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.headers import admin as headers
 
@@ -140,11 +140,11 @@ class ProgressRequests:
 
     def all_offsets(self, _request: Command, _connection: Connection) -> Reply:
         """Tell all committed offsets (43), as they are in consumerOffset.json."""
-        return Reply(body=java_json.dumps(self._offsets.to_json()))
+        return Reply(body=fastjson.dumps(self._offsets.to_json()))
 
     def delay_offsets(self, _request: Command, _connection: Connection) -> Reply:
         """Tell how far each delay level has been delivered (45), as in delayOffset.json."""
-        return Reply(body=java_json.dumps(self._delays.to_json()))
+        return Reply(body=fastjson.dumps(self._delays.to_json()))
 
     def _topic(self, topic: str) -> TopicConfig:
         config = self._topics.get(topic)

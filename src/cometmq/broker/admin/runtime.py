@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.net.dispatcher import Reply
-from cometmq.wire.bodies.lists import encode_kv_table
+from cometmq.wire.bodies.name_lists import encode_kv_table
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.command import VERSION
 

@@ -17,8 +17,8 @@ from cometmq.broker.cluster.table_writer import not_written
 from cometmq.errors import Reject
 from cometmq.model.topic import TopicConfig, is_in_global_order
 from cometmq.net.dispatcher import Reply
-from cometmq.rules.name_rules import topic_problem
-from cometmq.wire.bodies.lists import encode_topic_list
+from cometmq.rules.name_validation import topic_problem
+from cometmq.wire.bodies.name_lists import encode_topic_list
 from cometmq.wire.bodies.topic import (
     TopicTable,
     decode_topic_config_list,

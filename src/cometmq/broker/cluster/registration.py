@@ -19,7 +19,7 @@ from cometmq.errors import CometError, ProtocolError
 from cometmq.model.topic import is_in_global_order
 from cometmq.net.dispatcher import Reply
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.wire.bodies.lists import decode_kv_table
+from cometmq.wire.bodies.name_lists import decode_kv_table
 from cometmq.wire.bodies.route import decode_route
 from cometmq.wire.bodies.topic import (
     Registration,
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_groups import Groups
     from cometmq.model.topic import DataVersion
+    from cometmq.net.channel_pool import ChannelPool
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Answered, Failed, Handler, Settle
-    from cometmq.net.pool import ChannelPool
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.cold_reads import Aside
     from cometmq.wire.command import Command

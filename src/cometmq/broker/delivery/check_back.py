@@ -25,7 +25,7 @@ from cometmq.rules.half_message import Ended, Fate, fate_of, offsets_of
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import Draft, GetStatus, PutStatus
 from cometmq.wire import log_record as stored
-from cometmq.wire import msg_id, properties
+from cometmq.wire import message_id, properties
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.transaction import CheckTransactionStateRequestHeader
@@ -328,7 +328,7 @@ class CheckBack:
             commit_log_offset=placed.phy_offset,
             msg_id=unique,
             transaction_id=unique,
-            offset_msg_id=msg_id.offset_id(half.store_host, placed.phy_offset),
+            offset_msg_id=message_id.offset_id(half.store_host, placed.phy_offset),
             broker_name=self._settings.broker_name,
         )
         body = stored.encode(

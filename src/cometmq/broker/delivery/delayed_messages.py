@@ -31,7 +31,7 @@ from cometmq.wire.bodies.topic import version_fields, version_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.rules.delay import DelayLevels
+    from cometmq.rules.delay_levels import DelayLevels
     from cometmq.store.json_file import JsonFile
     from cometmq.store.message_store import MessageStore
 

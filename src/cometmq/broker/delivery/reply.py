@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import Reject, RemotingError
 from cometmq.net.dispatcher import Reply
 from cometmq.store.results import Draft, PutStatus
-from cometmq.wire import msg_id, properties, sysflag
+from cometmq.wire import message_id, properties, sysflag
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request as new_request
 from cometmq.wire.headers.send import (
@@ -169,7 +169,7 @@ class ReplyHandler:
             log.warning("a reply in %s is not stored: %s", header.topic, placed.status.name)
             return
         self._stats.put(header.topic, 1, placed.size)
-        place = msg_id.offset_id(self._send.store_host, placed.phy_offset)
+        place = message_id.offset_id(self._send.store_host, placed.phy_offset)
         answer.header = SendMessageResponseHeader(
             msg_id=place, queue_id=queue_id, queue_offset=placed.queue_offset
         )

@@ -20,10 +20,10 @@ from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
 from cometmq.net.dispatcher import Reply
 from cometmq.rules import permission
-from cometmq.rules.retry import REASON_CHARS_MAX, is_dead, policy_delay_ms, retry_delay_level
+from cometmq.rules.retry_policy import REASON_CHARS_MAX, is_dead, policy_delay_ms, retry_delay_level
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import log_record as stored
-from cometmq.wire import msg_id, properties
+from cometmq.wire import message_id, properties
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
 
@@ -131,7 +131,7 @@ class SendBackHandler:
         if properties.find(raw, b"RETRY_TOPIC") is None:
             raw = properties.append(raw, b"RETRY_TOPIC", record.topic.encode())
         if properties.find(raw, b"ORIGIN_MESSAGE_ID") is None:
-            origin = msg_id.offset_id(record.store_host, record.phy_offset)
+            origin = message_id.offset_id(record.store_host, record.phy_offset)
             raw = properties.append(raw, b"ORIGIN_MESSAGE_ID", origin.encode())
         if reason:
             raw = _with(raw, b"DLQ_REASON", _clean(reason))
@@ -157,7 +157,7 @@ class SendBackHandler:
         if first is None:
             return record
         try:
-            host, phy_offset = msg_id.parse_offset_id(first.decode("ascii", "replace"))
+            host, phy_offset = message_id.parse_offset_id(first.decode("ascii", "replace"))
             read = partial(self._store.record_at, phy_offset)
             found = self._store.aside.at_once(read) if phy_offset >= 0 else None
             origin = stored.decode(found) if found else None

@@ -21,7 +21,7 @@ from cometmq.net.dispatcher import Reply
 from cometmq.rules.half_message import is_too_late, op_body
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import log_record as stored
-from cometmq.wire import msg_id, properties, sysflag
+from cometmq.wire import message_id, properties, sysflag
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.headers.transaction import (
     EndTransactionRequestHeader,
@@ -144,7 +144,7 @@ class Transactions:
     def resume(self, request: Command, _connection: Connection) -> Reply:
         """Put a half message back with its questions uncounted (323); raises Reject."""
         header = ResumeCheckHalfMessageRequestHeader.decode(request.ext)
-        _, phy_offset = msg_id.parse_offset_id(header.msg_id)
+        _, phy_offset = message_id.parse_offset_id(header.msg_id)
         half = self._half_at(phy_offset, HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
         copy = copy_of(half, CHECK_TIMES, b"0")
         if self._store.put(copy).status is not PutStatus.PUT_OK:

@@ -15,7 +15,7 @@ from cometmq.broker.cluster.table_writer import Keep
 from cometmq.errors import Reject
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import DataVersion
-from cometmq.rules.name_rules import group_problem
+from cometmq.rules.name_validation import group_problem
 from cometmq.store.json_file import JsonTable
 from cometmq.wire.bodies.group import group_fields, group_of
 from cometmq.wire.bodies.topic import version_fields, version_of

@@ -16,9 +16,9 @@ from cometmq.errors import BadFilter, ProtocolError, Reject
 from cometmq.model.subscription import SQL92, MessageModel
 from cometmq.model.topic import retry_topic_of
 from cometmq.net.dispatcher import Reply
-from cometmq.rules import sql92, tags
+from cometmq.rules import sql92_parser, tag_expressions
 from cometmq.wire.bodies.heartbeat import decode_check_client, decode_heartbeat
-from cometmq.wire.bodies.lists import encode_consumer_list
+from cometmq.wire.bodies.name_lists import encode_consumer_list
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request as new_request
 from cometmq.wire.headers.client import (
@@ -81,7 +81,7 @@ def _check_filter(kind: str, expression: str) -> None:
     try:
         if kind != SQL92:
             raise BadFilter(f"{kind} is no kind of filter that this broker knows", 0)
-        sql92.parse(expression)
+        sql92_parser.parse(expression)
     except BadFilter as error:
         raise Reject(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
 
@@ -192,7 +192,7 @@ class HeartbeatHandler:
         """Tell whether the broker would take a subscription; a long filter is read in a thread."""
         wanted = decode_check_client(request.body).subscription
         kind = wanted.expression_type
-        if tags.is_tag_type(kind):
+        if tag_expressions.is_tag_type(kind):
             return Reply()
         if not self._settings.enable_property_filter:
             raise no_filtering(kind)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import BadFilter
 from cometmq.model.subscription import SQL92
-from cometmq.rules import bloom, tags
-from cometmq.rules.sql92 import LENGTH_MAX, Filter, parse
+from cometmq.rules import bloom_filter, tag_expressions
+from cometmq.rules.sql92_parser import LENGTH_MAX, Filter, parse
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import Judge
 from cometmq.wire import properties
@@ -195,7 +195,7 @@ class ConsumerFilters:
         named = set()
         for wanted in subscriptions:
             named.add(wanted.topic)
-            if not tags.is_tag_type(wanted.expression_type) and wanted.sub_string:
+            if not tag_expressions.is_tag_type(wanted.expression_type) and wanted.sub_string:
                 self._register(group, wanted)
         self._bury(group, self._groups.get(group, set()) - named)
 
@@ -304,7 +304,7 @@ class ConsumerFilters:
         return {
             "bloomFilterData": {
                 "bitNum": bits,
-                "bitPos": bloom.positions(f"{group}#{topic}", bits, places),
+                "bitPos": bloom_filter.positions(f"{group}#{topic}", bits, places),
             },
             "bornTime": entry.born_ms,
             "clientVersion": entry.client_version,

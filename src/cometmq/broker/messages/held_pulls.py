@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Made
-    from cometmq.rules.tags import Match
+    from cometmq.rules.tag_expressions import Match
     from cometmq.wire.command import Command
     from cometmq.wire.headers.pull import PullMessageRequestHeader
 

@@ -7,7 +7,7 @@ Java: nothing alike; there such a message is refused.
 
 from __future__ import annotations
 
-from cometmq.rules.dead_letter import fitted
+from cometmq.rules.dead_letter_properties import fitted
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
 

@@ -17,7 +17,7 @@ from cometmq.model.subscription import ALL, MessageModel
 from cometmq.model.topic import is_retry_topic
 from cometmq.net.connection import JOINED_BYTES_MAX
 from cometmq.net.dispatcher import PARKED, Parked, Pieces, Reply
-from cometmq.rules import permission, tags
+from cometmq.rules import permission, tag_expressions
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import GetStatus
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Answered, Made
-    from cometmq.rules.tags import Match
+    from cometmq.rules.tag_expressions import Match
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.store.results import Got, Judge
@@ -300,7 +300,7 @@ class PullHandler:
 
     def _inline(self, header: PullMessageRequestHeader) -> Wanted:
         kind, expression = header.expression_type, header.subscription
-        if tags.is_tag_type(kind):
+        if tag_expressions.is_tag_type(kind):
             return _by_tags(expression or ALL)
         if not expression:
             raise _not_parsed("it is empty")
@@ -333,7 +333,7 @@ class PullHandler:
                 ResponseCode.SUBSCRIPTION_NOT_LATEST,
                 f"the newest subscription of {topic} by {name} has not arrived here yet",
             )
-        if tags.is_tag_type(subscription.expression_type):
+        if tag_expressions.is_tag_type(subscription.expression_type):
             return _by_codes(subscription)
         return self._by_filter(header, subscription)
 
@@ -389,7 +389,7 @@ def _by_tags(expression: str) -> Wanted:
         return _EVERYTHING
     if not expression.strip("|") and len(expression) % 2 == 0:
         raise _not_parsed("it names no tag")
-    codes = frozenset(java_hash(tag) for tag in tags.split_expression(expression))
+    codes = frozenset(java_hash(tag) for tag in tag_expressions.split_expression(expression))
     return Wanted(codes.__contains__)
 
 

@@ -19,9 +19,9 @@ from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
 from cometmq.net.dispatcher import Reply
 from cometmq.rules import permission
-from cometmq.rules.name_rules import topic_problem
+from cometmq.rules.name_validation import topic_problem
 from cometmq.store.results import Draft, PutStatus
-from cometmq.wire import batch, msg_id, properties, sysflag
+from cometmq.wire import message_batch, message_id, properties, sysflag
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.send import (
     SendMessageRequestHeader,
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from cometmq.store.log.record_template import Places
     from cometmq.store.message_store import MessageStore
     from cometmq.store.results import Placed
-    from cometmq.wire.batch import BatchItem
     from cometmq.wire.command import Command
+    from cometmq.wire.message_batch import BatchItem
 
 MAX_RECONSUME_SINCE = 121
 """Clients of this version and later say themselves how often a message may be tried."""
@@ -220,7 +220,7 @@ class SendHandler:
                 f"the batch has {len(body)} bytes, the limit is {self._settings.max_message_size}",
             )
         try:
-            items = batch.decode(body)
+            items = message_batch.decode(body)
         except ProtocolError as error:
             raise _illegal(str(error)) from error
         if not items:
@@ -364,7 +364,7 @@ class SendHandler:
         """The answer to who sent what lies there now; `raw` are the properties of the request."""
         uniq_key = properties.find(raw, b"UNIQ_KEY")
         header = SendMessageResponseHeader(
-            msg_id=msg_id.offset_ids(self.store_host, phy_offsets),
+            msg_id=message_id.offset_ids(self.store_host, phy_offsets),
             queue_id=queue_id,
             queue_offset=queue_offset,
             transaction_id=uniq_key.decode("utf-8", "replace") if uniq_key else None,

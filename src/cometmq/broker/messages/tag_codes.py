@@ -14,7 +14,7 @@ from cometmq.wire import properties
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
-    from cometmq.rules.delay import DelayLevels
+    from cometmq.rules.delay_levels import DelayLevels
 
 CACHE_MAX = 4_096
 

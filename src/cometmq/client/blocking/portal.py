@@ -17,7 +17,7 @@ from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.errors import CometError, NotStarted, TooManyRequests
-from cometmq.net.pool import close_all
+from cometmq.net.channel_pool import close_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

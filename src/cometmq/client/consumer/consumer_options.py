@@ -31,7 +31,7 @@ from cometmq.rules.circuit_breaker import BreakerLimits
 from cometmq.rules.failure_policy import Policies, policies
 from cometmq.rules.flow_control import FlowLimits
 from cometmq.rules.namespace import wrap
-from cometmq.rules.retry import SUSPEND_MS_MAX, SUSPEND_MS_MIN
+from cometmq.rules.retry_policy import SUSPEND_MS_MAX, SUSPEND_MS_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping

@@ -17,7 +17,7 @@ from cometmq.errors import BrokerError, CometError, RemotingError, RemotingTimeo
 from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.route import MASTER_ID
 from cometmq.rules.flow_control import is_full
-from cometmq.rules.retry import backoff_s
+from cometmq.rules.retry_policy import backoff_s
 
 if TYPE_CHECKING:
     from typing import Protocol

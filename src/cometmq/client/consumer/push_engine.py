@@ -35,7 +35,7 @@ from cometmq.client.session.namespace import Instance
 from cometmq.errors import ClientError, CometError, RemotingError
 from cometmq.model.group import INNER_PRODUCER_GROUP
 from cometmq.model.subscription import ConsumeFromWhere, ConsumerData, MessageModel
-from cometmq.rules.retry import longest_block_s, reconsume_times_max
+from cometmq.rules.retry_policy import longest_block_s, reconsume_times_max
 from cometmq.runtime.background import Background
 from cometmq.runtime.system import SystemFiles, at_home
 from cometmq.wire.bodies.heartbeat import CheckClient, encode_check_client

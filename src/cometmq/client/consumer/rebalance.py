@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from cometmq.client.consumer.assigned_queue import AssignedQueue
 from cometmq.errors import CometError
 from cometmq.rules.allocate import share_of
-from cometmq.wire.bodies.lists import decode_consumer_list
+from cometmq.wire.bodies.name_lists import decode_consumer_list
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.client import GetConsumerListByGroupRequestHeader

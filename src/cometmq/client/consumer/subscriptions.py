@@ -17,7 +17,7 @@ from cometmq.errors import ClientError
 from cometmq.model.selector import MessageSelector
 from cometmq.model.subscription import SQL92, TAG, SubscriptionData
 from cometmq.model.topic import retry_topic_of
-from cometmq.rules.tags import expression_problem, split_expression
+from cometmq.rules.tag_expressions import expression_problem, split_expression
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:

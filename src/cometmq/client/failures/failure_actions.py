@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.handling import handler_call as handlers
 from cometmq.rules.failure_policy import FailureAction, policy_of
-from cometmq.rules.retry import backoff_s
+from cometmq.rules.retry_policy import backoff_s
 
 if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue

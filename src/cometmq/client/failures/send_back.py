@@ -18,8 +18,8 @@ from cometmq.client.producer.prepared_message import again
 from cometmq.errors import CometError
 from cometmq.model.message import Property
 from cometmq.model.topic import retry_topic_of
-from cometmq.rules.dead_letter import fitted
-from cometmq.rules.retry import is_dead, retry_delay_level
+from cometmq.rules.dead_letter_properties import fitted
+from cometmq.rules.retry_policy import is_dead, retry_delay_level
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader

@@ -20,7 +20,7 @@ from cometmq.client.failures.failure_actions import FailureActions
 from cometmq.client.handling import handler_call as handlers
 from cometmq.model.topic import is_retry_topic
 from cometmq.rules.failure_policy import FailureAction, decide
-from cometmq.rules.retry import UNLIMITED
+from cometmq.rules.retry_policy import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

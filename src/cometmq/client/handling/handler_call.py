@@ -19,7 +19,7 @@ from typing import NamedTuple
 from cometmq.errors import SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import ConsumeStatus
-from cometmq.rules.retry import reason_of
+from cometmq.rules.retry_policy import reason_of
 
 log = logging.getLogger(__name__)
 

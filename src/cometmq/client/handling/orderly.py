@@ -21,7 +21,7 @@ from cometmq.client.failures.failure_actions import FailureActions
 from cometmq.client.handling.handler_run import HandlerRun
 from cometmq.errors import CometError
 from cometmq.model.results import ConsumeStatus
-from cometmq.rules import retry
+from cometmq.rules import retry_policy
 from cometmq.rules.failure_policy import FailureAction, decide, default_policy
 
 if TYPE_CHECKING:
@@ -256,11 +256,13 @@ class OrderlyStrategy:
     async def _failed(self, assigned: AssignedQueue, stint: HandlerRun, *, is_out: bool) -> None:
         failed = stint.messages[stint.done : stint.done + stint.failed]
         if stint.outcome.verdict is ConsumeStatus.ROLLBACK and not self._options.auto_commit:
-            await self._rest(assigned, retry.suspend_ms(self._options.suspend_ms) / 1000)
+            await self._rest(assigned, retry_policy.suspend_ms(self._options.suspend_ms) / 1000)
             return
         self._blocked.failed(assigned.queue, failed[0], stint.outcome.reason)
         asked_ms = stint.outcome.suspend_ms
-        rest_ms = retry.suspend_ms(self._options.suspend_ms if asked_ms is None else asked_ms)
+        rest_ms = retry_policy.suspend_ms(
+            self._options.suspend_ms if asked_ms is None else asked_ms
+        )
         assigned.alone_until = max(assigned.alone_until, failed[-1].queue_offset)
         if len(failed) == 1:
             policy = self._endings.policy_of(stint.subscription, stint.outcome) or self._default

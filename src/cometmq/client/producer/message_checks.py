@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import ClientError, InvalidMessage
 from cometmq.model.message import RESERVED_PROPERTIES, Message
 from cometmq.model.topic import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
-from cometmq.rules.name_rules import topic_problem
+from cometmq.rules.name_validation import topic_problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

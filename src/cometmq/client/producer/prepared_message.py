@@ -16,7 +16,7 @@ from cometmq.model.queue import MessageQueue
 from cometmq.model.results import SendResult, SendStatus
 from cometmq.model.topic import DEFAULT_TOPIC, is_retry_topic
 from cometmq.rules.namespace import wrap
-from cometmq.wire import batch, properties, sysflag
+from cometmq.wire import message_batch, properties, sysflag
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.compression import deflate
@@ -175,7 +175,7 @@ class OutgoingBatch:
         self.topic, self.born_ms = topic, born_ms
         self.msg_ids: list[str] = []
         self.body_bytes = 0
-        self._items: list[batch.BatchItem] = []
+        self._items: list[message_batch.BatchItem] = []
 
     def __len__(self) -> int:
         """Return how many messages it holds."""
@@ -185,13 +185,13 @@ class OutgoingBatch:
         """Append a checked message. Raises InvalidMessage when its properties are too long."""
         raw = properties.encode(pairs_of(message, uniq_key))
         check_properties_size(raw)
-        self._items.append(batch.BatchItem(message.flag, message.body, raw))
+        self._items.append(message_batch.BatchItem(message.flag, message.body, raw))
         self.msg_ids.append(uniq_key)
         self.body_bytes += BATCH_ITEM_BYTES + len(message.body) + len(raw)
 
     def body(self) -> bytes:
         """The body of the request."""
-        return batch.encode(self._items)
+        return message_batch.encode(self._items)
 
     def own_properties(self) -> str:
         """The properties of the batch itself."""

@@ -29,7 +29,7 @@ from cometmq.model.message import Property
 from cometmq.model.results import SendStatus, TransactionState
 from cometmq.rules.namespace import unwrap, wrap
 from cometmq.wire import log_record as stored
-from cometmq.wire import msg_id as ids
+from cometmq.wire import message_id as ids
 from cometmq.wire import sysflag
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request

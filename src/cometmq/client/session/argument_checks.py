@@ -13,7 +13,7 @@ from math import inf
 
 from cometmq.errors import ClientError
 from cometmq.model.queue import MessageQueue
-from cometmq.rules.name_rules import topic_problem
+from cometmq.rules.name_validation import topic_problem
 
 INT64_MAX = (1 << 63) - 1
 

@@ -17,11 +17,11 @@ from cometmq.errors import SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import TransactionState
 from cometmq.model.topic import TRACE_TOPIC
-from cometmq.rules.latency_fault import TABLES
-from cometmq.rules.name_rules import group_problem, topic_problem
+from cometmq.rules.latency_fault_tolerance import TABLES
+from cometmq.rules.name_validation import group_problem, topic_problem
 from cometmq.rules.namespace import instance_of
 from cometmq.wire.compression import PACK
-from cometmq.wire.signature import Credentials
+from cometmq.wire.request_signature import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import ClientError
 from cometmq.model.subscription import HeartbeatData
-from cometmq.net.pool import ChannelPool
+from cometmq.net.channel_pool import ChannelPool
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
-from cometmq.wire.signature import add_signature
+from cometmq.wire.request_signature import add_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable

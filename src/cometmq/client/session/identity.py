@@ -12,7 +12,7 @@ import socket
 import time
 from itertools import count
 
-from cometmq.wire.msg_id import UniqKeys
+from cometmq.wire.message_id import UniqKeys
 
 _instances = count()
 _uniq_keys: dict[int, UniqKeys] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError, ConnectFailed, RemotingError
 from cometmq.rules.namespace import wrap
-from cometmq.wire.bodies.lists import decode_topic_list
+from cometmq.wire.bodies.name_lists import decode_topic_list
 from cometmq.wire.bodies.route import decode_cluster_info, decode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cometmq.model.route import ClusterInfo, TopicRouteData
-    from cometmq.net.pool import ChannelPool
+    from cometmq.net.channel_pool import ChannelPool
     from cometmq.wire.command import Command
 
 

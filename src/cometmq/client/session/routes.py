@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cometmq.errors import CometError, ConnectFailed, RouteNotFound
 from cometmq.model.route import MASTER_ID
 from cometmq.model.topic import DEFAULT_TOPIC
-from cometmq.rules import route_view
+from cometmq.rules import route_queues
 
 if TYPE_CHECKING:
     from cometmq.client.session.name_servers import NameServers
@@ -35,8 +35,8 @@ class TopicView:
 
     def __init__(self, topic: str, route: TopicRouteData, fetched_at: float) -> None:
         self.route = route
-        self.publish: list[MessageQueue] = route_view.publish_queues(topic, route)
-        self.subscribe: list[MessageQueue] = route_view.subscribe_queues(topic, route)
+        self.publish: list[MessageQueue] = route_queues.publish_queues(topic, route)
+        self.subscribe: list[MessageQueue] = route_queues.subscribe_queues(topic, route)
         self.fetched_at = fetched_at
         self.is_stale = False
         self.plan: Any = None
@@ -96,7 +96,7 @@ class Routes:
 
     def reader(self, broker_name: str, broker_id: int) -> str:
         """The address to pull from. Raises ConnectFailed when none is known."""
-        addr = route_view.read_addr(self._addrs.get(broker_name, {}), broker_id)
+        addr = route_queues.read_addr(self._addrs.get(broker_name, {}), broker_id)
         if addr is None:
             raise ConnectFailed(f"no address is known for broker {broker_name}")
         return addr
@@ -173,7 +173,7 @@ class Routes:
                 f"themselves; create it with: cometmq topic create {topic}"
             )
         now = asyncio.get_running_loop().time()
-        view = TopicView(topic, route_view.borrowed(route, default_queues), now)
+        view = TopicView(topic, route_queues.borrowed(route, default_queues), now)
         view.is_stale = True  # the first send makes the topic: look for its own route soon
         self._keep(topic, view)
         if not view.publish:

@@ -19,16 +19,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cometmq.demo.flights import control, page, spool, stream
-from cometmq.demo.flights.audit import Audit, Verdict
+from cometmq.demo.flights import concurrent_group, event_files, html_report, orderly_group
+from cometmq.demo.flights.broker_queries import Gauge
 from cometmq.demo.flights.dataset import read_flights
 from cometmq.demo.flights.events import Totals, events_of, first_flights, require_whole, totals_of
-from cometmq.demo.flights.findings import Findings, report_of
-from cometmq.demo.flights.gauge import Gauge
+from cometmq.demo.flights.job_processes import TOPIC, Processes
+from cometmq.demo.flights.measurements import Findings, report_of
 from cometmq.demo.flights.observations import in_order_of_time
-from cometmq.demo.flights.processes import TOPIC, Processes
-from cometmq.demo.flights.tables import Tables, in_one_sentence
-from cometmq.demo.flights.watch import Watch
+from cometmq.demo.flights.order_audit import Audit, Verdict
+from cometmq.demo.flights.sampler import Watch
+from cometmq.demo.flights.spark_tables import Tables, in_one_sentence
 from cometmq.model.topic import dlq_topic_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cometmq.demo.flights.progress import Progress
     from cometmq.demo.flights.report import Report
 
-GROUPS = (stream.GROUP, control.GROUP)
+GROUPS = (orderly_group.GROUP, concurrent_group.GROUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +96,9 @@ class _Work:
         processes, gauge, progress = self._processes, self._gauge, self._progress
         totals, spooled = self._prepare()
         messages = totals.messages
-        moments = stream.send_and_follow(processes, gauge, messages, progress)
-        followed = self._audit(stream.GROUP)
-        control.begin(processes, messages)
+        moments = orderly_group.send_and_follow(processes, gauge, messages, progress)
+        followed = self._audit(orderly_group.GROUP)
+        concurrent_group.begin(processes, messages)
         tables = spark.result()
         tell = progress.step("Spark: events to a table by day", messages)
         events = tables.write_events(TOPIC, tell)
@@ -110,8 +110,8 @@ class _Work:
         order = tables.audit_order(TOPIC, tell)
         tell(messages)
         bad = totals.without_arrival_time
-        control.finish(processes, gauge, TOPIC, messages, bad, progress)
-        controlled = self._audit(control.GROUP)
+        concurrent_group.finish(processes, gauge, TOPIC, messages, bad, progress)
+        controlled = self._audit(concurrent_group.GROUP)
         tell = progress.step("Spark: dead letters of both groups", 2 * bad)
         dead = tables.write_dead_letters({group: dlq_topic_of(group) for group in GROUPS}, tell)
         tell(2 * bad)
@@ -141,7 +141,7 @@ class _Work:
             require_whole(totals_of(flights))
         else:
             flights = first_flights(flights, self._settings.messages)
-        spooled = sum(spool.write(events_of(flights), self._processes.spools))
+        spooled = sum(event_files.write(events_of(flights), self._processes.spools))
         tell(spooled)
         return totals_of(flights), spooled
 
@@ -166,5 +166,5 @@ def _stop_spark(spark: Future[Tables]) -> None:
 def _write(directory: Path, report: Report, found: Findings, watch: Watch) -> None:
     path = directory / "report.html"
     report.page = str(path)
-    page.write(path, report, found, watch.samples)
+    html_report.write(path, report, found, watch.samples)
     path.with_suffix(".json").write_text(json.dumps(report.as_json(), indent=1))

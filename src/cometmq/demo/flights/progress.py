@@ -1,6 +1,6 @@
 """Where the job tells how far it is: a protocol, and the form that tells nobody.
 
-Refuses to know terminals; `cli/demo.py` has the bars.
+Refuses to know terminals; `cli/demo_commands.py` has the bars.
 """
 
 from __future__ import annotations

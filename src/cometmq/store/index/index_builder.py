@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
-from cometmq.wire.index_entry import fold
+from cometmq.wire.index_file_layout import fold
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cometmq.store.index.index_builder import KeyHashes
 from cometmq.store.index.index_file import Shape
 from cometmq.wire import sysflag
-from cometmq.wire.index_entry import ENTRY, ENTRY_BYTES, HEAD_BYTES, SLOT, decode_head
+from cometmq.wire.index_file_layout import ENTRY, ENTRY_BYTES, HEAD_BYTES, SLOT, decode_head
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,20 +5,20 @@ then the slots and the head that speak of them. So whatever a crash cuts short, 
 entry that is whole. Refuses to know messages and keys. Invariants: entries below `written` and
 their slots are in the file or on their way there; `pages` and `flying` hold each part of the slots
 in which something is newer than in the file.
-Layout: `wire/index_entry.py`. Java: IndexFile.
+Layout: `wire/index_file_layout.py`. Java: IndexFile.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.wire import index_entry
-from cometmq.wire.index_entry import ENTRY, ENTRY_BYTES, HEAD, HEAD_BYTES, SECONDS_MAX, SLOT
+from cometmq.wire import index_file_layout
+from cometmq.wire.index_file_layout import ENTRY, ENTRY_BYTES, HEAD, HEAD_BYTES, SECONDS_MAX, SLOT
 
 if TYPE_CHECKING:
     from cometmq.runtime.ports import OpenFile
     from cometmq.store.log.mapped_file_queue import Segment
-    from cometmq.wire.index_entry import Head
+    from cometmq.wire.index_file_layout import Head
 
 _PAGE = 4096
 _MENDED_BYTES = 1 << 18
@@ -35,7 +35,7 @@ class Shape(NamedTuple):
     @property
     def entries_at(self) -> int:
         """Where the entries begin."""
-        return HEAD_BYTES + self.slots * index_entry.SLOT_BYTES
+        return HEAD_BYTES + self.slots * index_file_layout.SLOT_BYTES
 
     @property
     def file_bytes(self) -> int:

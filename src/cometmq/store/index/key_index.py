@@ -17,8 +17,8 @@ from cometmq.store.index.index_builder import IndexFeed
 from cometmq.store.index.index_file import IndexFile, Shape
 from cometmq.store.log.mapped_file_queue import FileRow, pin_all
 from cometmq.store.queues.consume_queues import run
-from cometmq.wire import index_entry
-from cometmq.wire.index_entry import HEAD_BYTES, Head, decode_head
+from cometmq.wire import index_file_layout
+from cometmq.wire.index_file_layout import HEAD_BYTES, Head, decode_head
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -332,7 +332,7 @@ class KeyIndex:
         self, aside: Aside, topic: str, key: str, count: int, begin_ms: int, end_ms: int
     ) -> list[int]:
         """Where records lie whose key has this key's hash, newest first, at most `count`."""
-        hashed = index_entry.key_hash(topic, key)
+        hashed = index_file_layout.key_hash(topic, key)
         found: list[int] = []
         for file in self._index_files[::-1] if count > 0 else ():
             if file.overlaps(begin_ms, end_ms):

@@ -15,7 +15,7 @@ from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import Found
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
-from cometmq.wire.index_entry import tag_key
+from cometmq.wire.index_file_layout import tag_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

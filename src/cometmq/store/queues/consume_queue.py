@@ -4,21 +4,21 @@ New entries stay in memory until `spill` writes them to the queue's files, in th
 log holds all they say, so nothing is lost with them. Refuses to know tags and records.
 Invariants: next_offset counts what has been placed, max_offset what readers may see; entries
 [written_offset, max_offset) are in `tail`, those before in the files.
-Layout: `wire/queue_entry.py`. Java: ConsumeQueue.
+Layout: `wire/consume_queue_entry.py`. Java: ConsumeQueue.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.wire import queue_entry
+from cometmq.wire import consume_queue_entry
 
 if TYPE_CHECKING:
     from cometmq.store.log.mapped_file_queue import FileRow
 
-pack = queue_entry.ENTRY.pack
-_unpack = queue_entry.ENTRY.unpack
-SIZE = queue_entry.SIZE
+pack = consume_queue_entry.ENTRY.pack
+_unpack = consume_queue_entry.ENTRY.unpack
+SIZE = consume_queue_entry.SIZE
 
 
 class ConsumeQueue:
@@ -78,7 +78,7 @@ class ConsumeQueue:
     def _fill_before(self, at: int) -> None:
         """Mark the places before a queue's first entry, where its file does not begin with it."""
         if room := at % self.row.file_bytes:
-            self.row.write(at - room, queue_entry.FILLER * (room // SIZE))
+            self.row.write(at - room, consume_queue_entry.FILLER * (room // SIZE))
 
     def read(self, queue_offset: int, count: int) -> bytes:
         """Up to `count` entries from `queue_offset` on; fewer where a file ends."""
@@ -111,7 +111,9 @@ class ConsumeQueue:
             middle = (low + high) // 2
             phy_offset, size, _ = self.entry(middle)
             # A filler with an offset stands for a lost message between others, not before them.
-            if phy_offset < log_first or (size == queue_entry.FILLER_SIZE and not phy_offset):
+            if phy_offset < log_first or (
+                size == consume_queue_entry.FILLER_SIZE and not phy_offset
+            ):
                 low = middle + 1
             else:
                 high = middle

@@ -19,7 +19,7 @@ from cometmq.store.log.mapped_file_queue import FileRow, OpenFiles
 from cometmq.store.recovery.checkpoint import Checkpoint
 from cometmq.store.recovery.store_directory import Layout
 from cometmq.wire import sysflag
-from cometmq.wire.queue_entry import ENTRY, FILLER_SIZE, SIZE
+from cometmq.wire.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from cometmq.errors import ProtocolError
 from cometmq.store.log.log_reader import LogReader
 from cometmq.wire import log_record as stored
 from cometmq.wire import sysflag
-from cometmq.wire.queue_entry import ENTRY, FILLER_SIZE, SIZE
+from cometmq.wire.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ from cometmq.model.subscription import (
     MessageModel,
     SubscriptionData,
 )
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 from cometmq.wire.bodies.heartbeat import subscription_fields, subscription_of
 
@@ -65,7 +65,7 @@ def encode_consumer_connections(group: ConsumerConnections) -> bytes:
             topic: subscription_fields(sub) for topic, sub in group.subscriptions.items()
         },
     }
-    return java_json.dumps(fields)
+    return fastjson.dumps(fields)
 
 
 def decode_consumer_connections(data: bytes) -> ConsumerConnections:
@@ -83,7 +83,7 @@ def decode_consumer_connections(data: bytes) -> ConsumerConnections:
 
 def encode_producer_connections(connections: Iterable[ClientConnection]) -> bytes:
     """Write the answer to 204."""
-    return java_json.dumps({"connectionSet": [_connection_fields(one) for one in connections]})
+    return fastjson.dumps({"connectionSet": [_connection_fields(one) for one in connections]})
 
 
 def decode_producer_connections(data: bytes) -> list[ClientConnection]:
@@ -101,7 +101,7 @@ def encode_topic_stats(offsets: Mapping[MessageQueue, TopicOffset], put_tps: flo
         }
         for queue, one in offsets.items()
     }
-    return java_json.dumps({"offsetTable": shape.queue_keys(table), "topicPutTps": put_tps})
+    return fastjson.dumps({"offsetTable": shape.queue_keys(table), "topicPutTps": put_tps})
 
 
 def decode_topic_stats(data: bytes) -> dict[MessageQueue, TopicOffset]:
@@ -111,7 +111,7 @@ def decode_topic_stats(data: bytes) -> dict[MessageQueue, TopicOffset]:
 
 def encode_consume_stats(stats: ConsumeStats) -> bytes:
     """Write the answer to 208."""
-    return java_json.dumps(consume_stats_fields(stats))
+    return fastjson.dumps(consume_stats_fields(stats))
 
 
 def consume_stats_fields(stats: ConsumeStats) -> dict[str, object]:
@@ -139,7 +139,7 @@ def decode_consume_stats(data: bytes) -> ConsumeStats:
 
 def encode_time_spans(spans: Iterable[QueueTimeSpan], shown: Callable[[int], str]) -> bytes:
     """Write the answer to 303; `shown` writes a time out as people read it."""
-    return java_json.dumps({"consumeTimeSpanSet": [_span_fields(span, shown) for span in spans]})
+    return fastjson.dumps({"consumeTimeSpanSet": [_span_fields(span, shown) for span in spans]})
 
 
 def decode_time_spans(data: bytes) -> list[QueueTimeSpan]:
@@ -159,7 +159,7 @@ def encode_running_info(info: ConsumerRunningInfo) -> bytes:
         "subscriptionSet": [subscription_fields(sub) for sub in info.subscriptions],
         "userConsumerInfo": {},
     }
-    return java_json.dumps(fields)
+    return fastjson.dumps(fields)
 
 
 def decode_running_info(data: bytes) -> ConsumerRunningInfo:
@@ -183,7 +183,7 @@ def encode_directly_result(result: ConsumeMessageDirectlyResult) -> bytes:
         "remark": result.remark,
         "spentTimeMills": result.spent_time_ms,
     }
-    return java_json.dumps(fields)
+    return fastjson.dumps(fields)
 
 
 def decode_directly_result(data: bytes) -> ConsumeMessageDirectlyResult:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 from cometmq.wire.bodies.admin import consume_stats_fields
 from cometmq.wire.bodies.heartbeat import subscription_fields
 
@@ -50,7 +50,7 @@ class ProducerInfo(NamedTuple):
 def encode_broker_figures(minute: Figure, hour: Figure, day: Figure) -> bytes:
     """Write the answer to 315."""
     named = (("statsDay", day), ("statsHour", hour), ("statsMinute", minute))
-    return java_json.dumps(
+    return fastjson.dumps(
         {
             name: {"avgpt": per_call, "sum": total, "tps": per_second}
             for name, (total, per_second, per_call) in named
@@ -75,7 +75,7 @@ def encode_queue_contents(found: QueueContents) -> bytes:
         ],
         "subscriptionData": _subscription(found.subscription),
     }
-    return java_json.dumps(fields)
+    return fastjson.dumps(fields)
 
 
 def encode_consume_stats_list(
@@ -91,7 +91,7 @@ def encode_consume_stats_list(
         "totalDiff": lag,
         "totalInflightDiff": in_flight,
     }
-    return java_json.dumps(fields)
+    return fastjson.dumps(fields)
 
 
 def encode_producer_table(groups: Mapping[str, Iterable[ProducerInfo]]) -> bytes:
@@ -109,7 +109,7 @@ def encode_producer_table(groups: Mapping[str, Iterable[ProducerInfo]]) -> bytes
         ]
         for group, found in groups.items()
     }
-    return java_json.dumps({"data": data})
+    return fastjson.dumps({"data": data})
 
 
 def encode_subscription(
@@ -117,17 +117,17 @@ def encode_subscription(
 ) -> bytes:
     """Write the answer to 345."""
     fields = {"group": group, "subscriptionData": _subscription(subscription), "topic": topic}
-    return java_json.dumps(fields)
+    return fastjson.dumps(fields)
 
 
 def encode_correction_offsets(offsets: Mapping[int, int]) -> bytes:
     """Write the answer to 308."""
-    return java_json.dumps({"correctionOffsets": dict(offsets)})
+    return fastjson.dumps({"correctionOffsets": dict(offsets)})
 
 
 def encode_group_forbidden(group: str, topic: str, *, is_readable: bool) -> bytes:
     """Write the answer to 353."""
-    return java_json.dumps({"group": group, "readable": is_readable, "topic": topic})
+    return fastjson.dumps({"group": group, "readable": is_readable, "topic": topic})
 
 
 def encode_lone_master(max_phy_offset: int) -> bytes:
@@ -146,7 +146,7 @@ def encode_lone_master(max_phy_offset: int) -> bytes:
         "master": True,
         "masterCommitLogMaxOffset": max_phy_offset,
     }
-    return java_json.dumps(fields)
+    return fastjson.dumps(fields)
 
 
 def _subscription(found: SubscriptionData | None) -> dict[str, object] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 from cometmq.wire.bodies.topic import version_fields, version_of
 
@@ -28,17 +28,17 @@ class GroupTable(NamedTuple):
 
 def encode_group_config(config: SubscriptionGroupConfig) -> bytes:
     """Write one group."""
-    return java_json.dumps(group_fields(config))
+    return fastjson.dumps(group_fields(config))
 
 
 def decode_group_config(data: bytes) -> SubscriptionGroupConfig:
     """Read one group."""
-    return group_of(java_json.loads(data))
+    return group_of(fastjson.loads(data))
 
 
 def encode_group_config_list(configs: Iterable[SubscriptionGroupConfig]) -> bytes:
     """Write the groups to create (225)."""
-    return java_json.dumps({"groupConfigList": [group_fields(config) for config in configs]})
+    return fastjson.dumps({"groupConfigList": [group_fields(config) for config in configs]})
 
 
 def decode_group_config_list(data: bytes) -> list[SubscriptionGroupConfig]:
@@ -55,7 +55,7 @@ def encode_group_table(table: GroupTable) -> bytes:
             name: group_fields(config) for name, config in table.groups.items()
         },
     }
-    return java_json.dumps(fields)
+    return fastjson.dumps(fields)
 
 
 def decode_group_table(data: bytes) -> GroupTable:

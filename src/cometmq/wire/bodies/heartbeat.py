@@ -18,7 +18,7 @@ from cometmq.model.subscription import (
     MessageModel,
     SubscriptionData,
 )
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 from cometmq.wire.java_hash import java_hash
 
@@ -34,7 +34,7 @@ class CheckClient(NamedTuple):
 
 def encode_heartbeat(beat: HeartbeatData) -> bytes:
     """Write a heartbeat."""
-    return java_json.dumps(_beat_fields(beat))
+    return fastjson.dumps(_beat_fields(beat))
 
 
 def decode_heartbeat(data: bytes) -> HeartbeatData:
@@ -74,7 +74,7 @@ def encode_check_client(check: CheckClient) -> bytes:
         "namespace": check.namespace,
         "subscriptionData": subscription_fields(check.subscription),
     }
-    return java_json.dumps(fields)
+    return fastjson.dumps(fields)
 
 
 def decode_check_client(data: bytes) -> CheckClient:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from cometmq.errors import ProtocolError
 from cometmq.model.queue import MessageQueue
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 
 Json = Mapping[str, Any]
 _T = TypeVar("_T")
@@ -31,7 +31,7 @@ def object_of(value: object, what: str = "the body") -> Json:
 
 def load_object(data: bytes) -> Json:
     """Read a body that is one object; an empty body is an empty object."""
-    return object_of(java_json.loads(data)) if data else {}
+    return object_of(fastjson.loads(data)) if data else {}
 
 
 def text(obj: Json, key: str, default: str = "") -> str:
@@ -145,7 +145,7 @@ def text_lists(obj: Json, key: str) -> dict[str, list[str]]:
 def queue_table(obj: Json, key: str, read: Callable[[Any], _T]) -> dict[MessageQueue, _T]:
     """Return a table whose keys are queues, as raw objects or as texts that hold one."""
     entries = object_of(obj.get(key), key).items()
-    return {queue_of(java_json.loads(name.encode())): read(value) for name, value in entries}
+    return {queue_of(fastjson.loads(name.encode())): read(value) for name, value in entries}
 
 
 def queue_of(value: object) -> MessageQueue:
@@ -160,6 +160,6 @@ def queue_fields(queue: MessageQueue) -> dict[str, object]:
     return {"brokerName": broker_name, "queueId": queue_id, "topic": topic}
 
 
-def queue_keys(entries: Mapping[MessageQueue, object]) -> dict[java_json.ObjectKey, object]:
+def queue_keys(entries: Mapping[MessageQueue, object]) -> dict[fastjson.ObjectKey, object]:
     """Return a table with its queues as raw object keys, the way Java writes it."""
-    return {java_json.object_key(queue_fields(queue)): entries[queue] for queue in sorted(entries)}
+    return {fastjson.object_key(queue_fields(queue)): entries[queue] for queue in sorted(entries)}

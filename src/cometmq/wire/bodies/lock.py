@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def encode_lock_request(request: LockRequest) -> bytes:
         "mqSet": [shape.queue_fields(queue) for queue in request.queues],
         "onlyThisBroker": request.only_this_broker,
     }
-    return java_json.dumps(fields)
+    return fastjson.dumps(fields)
 
 
 def decode_lock_request(data: bytes) -> LockRequest:
@@ -49,7 +49,7 @@ def decode_lock_request(data: bytes) -> LockRequest:
 
 def encode_locked(queues: Collection[MessageQueue]) -> bytes:
     """Write which of the queues asked for the client holds now."""
-    return java_json.dumps({"lockOKMQSet": [shape.queue_fields(queue) for queue in sorted(queues)]})
+    return fastjson.dumps({"lockOKMQSet": [shape.queue_fields(queue) for queue in sorted(queues)]})
 
 
 def decode_locked(data: bytes) -> frozenset[MessageQueue]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ def encode_reset_offset(offsets: Mapping[MessageQueue, int], *, as_list: bool = 
     """Write where queues are moved to; `as_list` is the form for clients in C++."""
     if as_list:
         entries = [{**shape.queue_fields(q), "offset": offsets[q]} for q in sorted(offsets)]
-        return java_json.dumps({"offsetTable": entries})
-    return java_json.dumps({"offsetTable": shape.queue_keys(offsets)})
+        return fastjson.dumps({"offsetTable": entries})
+    return fastjson.dumps({"offsetTable": shape.queue_keys(offsets)})
 
 
 def decode_reset_offset(data: bytes) -> dict[MessageQueue, int]:
@@ -41,7 +41,7 @@ def encode_consumer_status(
         "consumerTable": {name: shape.queue_keys(table) for name, table in by_client.items()},
         "messageQueueTable": shape.queue_keys(own),
     }
-    return java_json.dumps(fields)
+    return fastjson.dumps(fields)
 
 
 def decode_consumer_status(

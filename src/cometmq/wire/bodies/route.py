@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from cometmq.model.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 
 STRICT_VERSION = 401
@@ -25,7 +25,7 @@ def encode_route(route: TopicRouteData, *, strict: bool = False) -> bytes:
         "orderTopicConf": route.order_topic_conf,
         "queueDatas": [_queue_fields(queue) for queue in route.queue_datas],
     }
-    return java_json.dumps(fields, strict=strict)
+    return fastjson.dumps(fields, strict=strict)
 
 
 def decode_route(data: bytes) -> TopicRouteData:
@@ -42,9 +42,7 @@ def decode_route(data: bytes) -> TopicRouteData:
 def encode_cluster_info(info: ClusterInfo) -> bytes:
     """Write all brokers and clusters."""
     brokers = {name: _broker_fields(data) for name, data in info.broker_addr_table.items()}
-    return java_json.dumps(
-        {"brokerAddrTable": brokers, "clusterAddrTable": info.cluster_addr_table}
-    )
+    return fastjson.dumps({"brokerAddrTable": brokers, "clusterAddrTable": info.cluster_addr_table})
 
 
 def decode_cluster_info(data: bytes) -> ClusterInfo:
@@ -63,7 +61,7 @@ def encode_member_group(group: BrokerData | None) -> bytes:
         "brokerName": group.broker_name,
         "cluster": group.cluster,
     }
-    return java_json.dumps({"brokerMemberGroup": fields})
+    return fastjson.dumps({"brokerMemberGroup": fields})
 
 
 def decode_member_group(data: bytes) -> BrokerData | None:

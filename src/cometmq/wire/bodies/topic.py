@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import DataVersion, TopicConfig
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 
 if TYPE_CHECKING:
@@ -41,17 +41,17 @@ class Registration(NamedTuple):
 
 def encode_topic_config(config: TopicConfig) -> bytes:
     """Write one topic."""
-    return java_json.dumps(topic_fields(config))
+    return fastjson.dumps(topic_fields(config))
 
 
 def decode_topic_config(data: bytes) -> TopicConfig:
     """Read one topic."""
-    return topic_of(java_json.loads(data))
+    return topic_of(fastjson.loads(data))
 
 
 def encode_topic_config_list(configs: Iterable[TopicConfig]) -> bytes:
     """Write the topics to create (18)."""
-    return java_json.dumps({"topicConfigList": [topic_fields(config) for config in configs]})
+    return fastjson.dumps({"topicConfigList": [topic_fields(config) for config in configs]})
 
 
 def decode_topic_config_list(data: bytes) -> list[TopicConfig]:
@@ -61,7 +61,7 @@ def decode_topic_config_list(data: bytes) -> list[TopicConfig]:
 
 def encode_topic_table(table: TopicTable) -> bytes:
     """Write a broker's topics (21)."""
-    return java_json.dumps(_table_fields(table))
+    return fastjson.dumps(_table_fields(table))
 
 
 def decode_topic_table(data: bytes) -> TopicTable:
@@ -75,7 +75,7 @@ def encode_registration(registration: Registration) -> bytes:
         "filterServerList": registration.filter_servers,
         "topicConfigSerializeWrapper": _table_fields(registration.table),
     }
-    return java_json.dumps(fields)
+    return fastjson.dumps(fields)
 
 
 def deflate_registration(registration: Registration) -> bytes:
@@ -84,7 +84,7 @@ def deflate_registration(registration: Registration) -> bytes:
     lines = [_line_of_topic(config).encode() for config in table.topics.values()]
     pieces = [_prefixed(encode_data_version(table.version)), _I32.pack(len(lines))]
     pieces += map(_prefixed, lines)
-    pieces += [_prefixed(java_json.dumps(servers)), _I32.pack(0)]  # and no mapped topics
+    pieces += [_prefixed(fastjson.dumps(servers)), _I32.pack(0)]  # and no mapped topics
     return zlib.compress(b"".join(pieces), zlib.Z_BEST_COMPRESSION)
 
 
@@ -103,12 +103,12 @@ def decode_registration(
 
 def encode_data_version(version: DataVersion) -> bytes:
     """Write a version."""
-    return java_json.dumps(version_fields(version))
+    return fastjson.dumps(version_fields(version))
 
 
 def decode_data_version(data: bytes) -> DataVersion:
     """Read a version."""
-    return version_of(java_json.loads(data))
+    return version_of(fastjson.loads(data))
 
 
 def version_fields(version: DataVersion) -> dict[str, object]:
@@ -191,7 +191,7 @@ def _inflated(data: bytes) -> Registration:
         servers, at = _piece(plain, at)
     except (error, zlib.error, UnicodeDecodeError) as problem:
         raise ProtocolError(f"the compressed registration is damaged: {problem}") from problem
-    filter_servers = shape.texts({"filterServerList": java_json.loads(servers)}, "filterServerList")
+    filter_servers = shape.texts({"filterServerList": fastjson.loads(servers)}, "filterServerList")
     return Registration(TopicTable(decode_data_version(version), topics), filter_servers)
 
 
@@ -208,7 +208,7 @@ def _prefixed(piece: bytes) -> bytes:
 
 
 def _line_of_topic(config: TopicConfig) -> str:
-    attributes = java_json.dumps(config.attributes).decode()
+    attributes = fastjson.dumps(config.attributes).decode()
     queues = f"{config.read_queue_nums} {config.write_queue_nums}"
     return f"{config.topic_name} {queues} {config.perm} {config.topic_filter_type} {attributes}"
 
@@ -218,7 +218,7 @@ def _topic_of_line(line: str) -> TopicConfig:
     parts = [*line.split(" ", 5), "", ""]
     if len(parts) < 6:
         raise ProtocolError(f"the compressed registration holds the topic {line[:80]!r}")
-    attributes = java_json.loads(parts[5].encode()) if len(parts) > 5 and parts[5] else {}
+    attributes = fastjson.loads(parts[5].encode()) if len(parts) > 5 and parts[5] else {}
     return TopicConfig(
         topic_name=parts[0],
         read_queue_nums=shape.as_number(parts[1], "readQueueNums"),

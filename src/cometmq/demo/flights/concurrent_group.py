@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from cometmq.model.topic import dlq_topic_of, retry_topic_of
 
 if TYPE_CHECKING:
-    from cometmq.demo.flights.audit import Verdict
-    from cometmq.demo.flights.gauge import Gauge
-    from cometmq.demo.flights.processes import Processes
+    from cometmq.demo.flights.broker_queries import Gauge
+    from cometmq.demo.flights.job_processes import Processes
+    from cometmq.demo.flights.order_audit import Verdict
     from cometmq.demo.flights.progress import Progress
 
 GROUP = "flights-concurrent"

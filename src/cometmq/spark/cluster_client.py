@@ -22,9 +22,9 @@ from cometmq.errors import (
     RouteNotFound,
     SettingsError,
 )
-from cometmq.net.blocking import BlockingChannel
-from cometmq.rules import route_view
-from cometmq.spark.offsets import key_of, ordered, queue_of
+from cometmq.net.blocking_channel import BlockingChannel
+from cometmq.rules import route_queues
+from cometmq.spark.offset_planning import key_of, ordered, queue_of
 from cometmq.wire.bodies.route import decode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from cometmq.model.route import TopicRouteData
-    from cometmq.spark.offsets import Offsets
+    from cometmq.spark.offset_planning import Offsets
     from cometmq.spark.options import Bound, SourceOptions
     from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
@@ -196,9 +196,9 @@ class Cluster:
         self._addresses = {
             data.broker_name: addr
             for data in route.broker_datas
-            if (addr := route_view.read_addr(data.broker_addrs, 0))
+            if (addr := route_queues.read_addr(data.broker_addrs, 0))
         }
-        queues = route_view.subscribe_queues(topic, route)
+        queues = route_queues.subscribe_queues(topic, route)
         if not queues and route.queue_datas:
             raise BrokerError(
                 ResponseCode.NO_PERMISSION, f"topic {topic} may not be read", "the route"

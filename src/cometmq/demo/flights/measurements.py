@@ -8,17 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cometmq.demo.flights import checks, control, follow, stream
-from cometmq.demo.flights.audit import percentile
+from cometmq.demo.flights import concurrent_group, consumer_process, count_checks, orderly_group
+from cometmq.demo.flights.order_audit import percentile
 from cometmq.demo.flights.report import Latency, Report, Stage
-from cometmq.demo.flights.tables import BEFORE_JOINS
+from cometmq.demo.flights.spark_tables import BEFORE_JOINS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cometmq.demo.flights.audit import Verdict
     from cometmq.demo.flights.events import Totals
-    from cometmq.demo.flights.tables import (
+    from cometmq.demo.flights.order_audit import Verdict
+    from cometmq.demo.flights.spark_tables import (
         DeadLetters,
         Delays,
         EventsTable,
@@ -93,16 +93,18 @@ def calm_latencies(verdict: Verdict, kills_s: Sequence[float]) -> list[int]:
 def _add_checks(report: Report, found: Findings) -> None:
     totals, stored = found.totals, sum(found.stored.values())
     is_whole = found.is_whole
-    checks.check_input(report, totals, is_whole=is_whole, spooled=found.spooled)
+    count_checks.check_input(report, totals, is_whole=is_whole, spooled=found.spooled)
     sent = sum(one["messages"] for one in found.sent)
-    checks.check_sent(report, totals, sent, stored, found.joined.rows[BEFORE_JOINS])
-    checks.check_followed(report, totals, found.followed)
-    checks.check_control(report, totals, found.controlled)
-    checks.check_dead_letters(report, totals, found.buried, found.dead, follow.ATTEMPTS)
-    checks.check_events_table(report, found.events, stored)
-    checks.check_joins(report, totals, found.joined, is_whole=is_whole)
-    checks.check_delays(report, totals, found.delays)
-    checks.check_order_table(report, totals, found.order, stored)
+    count_checks.check_sent(report, totals, sent, stored, found.joined.rows[BEFORE_JOINS])
+    count_checks.check_followed(report, totals, found.followed)
+    count_checks.check_control(report, totals, found.controlled)
+    count_checks.check_dead_letters(
+        report, totals, found.buried, found.dead, consumer_process.ATTEMPTS
+    )
+    count_checks.check_events_table(report, found.events, stored)
+    count_checks.check_joins(report, totals, found.joined, is_whole=is_whole)
+    count_checks.check_delays(report, totals, found.delays)
+    count_checks.check_order_table(report, totals, found.order, stored)
 
 
 def _add_stages(report: Report, found: Findings) -> None:
@@ -113,8 +115,8 @@ def _add_stages(report: Report, found: Findings) -> None:
     again = sum(found.stored.values()) - unique
     report.stages = [
         Stage("sending", sum(one["messages"] for one in found.sent), again, (ended - began) / 1e9),
-        _handling(f"group {stream.GROUP}", found.followed),
-        _handling(f"group {control.GROUP}", found.controlled),
+        _handling(f"group {orderly_group.GROUP}", found.followed),
+        _handling(f"group {concurrent_group.GROUP}", found.controlled),
         Stage("Spark: topic to Parquet by day", unique, again, events.seconds),
         Stage("Spark: three joins and write", unique, 0, joined.seconds),
         Stage("Spark: audit of the order", order.unique, order.repeats, order.seconds),

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.demo.flights.control import violations_wanted
+from cometmq.demo.flights.concurrent_group import violations_wanted
 from cometmq.demo.flights.events import KINDS, WHOLE_YEAR
 
 if TYPE_CHECKING:
-    from cometmq.demo.flights.audit import Verdict
     from cometmq.demo.flights.events import Totals
+    from cometmq.demo.flights.order_audit import Verdict
     from cometmq.demo.flights.report import Report
-    from cometmq.demo.flights.tables import (
+    from cometmq.demo.flights.spark_tables import (
         DeadLetters,
         Delays,
         EventsTable,

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from cometmq import AsyncPushConsumer, ConsumeFrom, RetryLater
 from cometmq.demo.flights.events import ARRIVED, KINDS, SEQUENCE
-from cometmq.demo.flights.lifeline import end_of_work
 from cometmq.demo.flights.observations import Journal, Observation
+from cometmq.demo.flights.stop_signal import end_of_work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cometmq.errors import InvalidMessage, ProtocolError
-from cometmq.rules.tags import split_expression
+from cometmq.rules.tag_expressions import split_expression
 from cometmq.spark.columns import arrow_schema
 from cometmq.wire import properties
 from cometmq.wire.compression import inflate

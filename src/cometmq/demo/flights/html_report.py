@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from cometmq.demo.flights.findings import Findings
+    from cometmq.demo.flights.measurements import Findings
     from cometmq.demo.flights.report import Report
-    from cometmq.demo.flights.tables import Delays
-    from cometmq.demo.flights.watch import Sample
+    from cometmq.demo.flights.sampler import Sample
+    from cometmq.demo.flights.spark_tables import Delays
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em;

@@ -10,8 +10,8 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from cometmq.demo.flights import control, follow, produce
-from cometmq.demo.flights.children import Broker, Child, ChildError
+from cometmq.demo.flights import concurrent_group, consumer_process, producer_process
+from cometmq.demo.flights.child_processes import Broker, Child, ChildError
 from cometmq.demo.flights.observations import count
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ LOCK_LIFE_MS, LOCK_VALID_S = 6000, 4.0
 BROKER_SETTINGS = (
     f"queueLockExpireMs={LOCK_LIFE_MS}",
     "flushConsumerOffsetInterval=1000",
-    f"messageDelayLevel={control.DELAY_LEVELS}",
-    f"maxTransferCountOnMessageInMemory={follow.PULL_BATCH}",
+    f"messageDelayLevel={concurrent_group.DELAY_LEVELS}",
+    f"maxTransferCountOnMessageInMemory={consumer_process.PULL_BATCH}",
 )
 
 PRODUCERS = 2
@@ -60,7 +60,7 @@ class Processes:
     def start_producers(self, per_second: float) -> None:
         """Begin to send; all producers together send at most so many messages a second."""
         for index, spooled in enumerate(self.spools):
-            order = produce.Order(
+            order = producer_process.Order(
                 namesrv=self.broker.namesrv,
                 topic=TOPIC,
                 events=str(spooled),
@@ -68,14 +68,14 @@ class Processes:
                 summary=str(spooled.with_suffix(".json")),
                 per_second=per_second / PRODUCERS,
             )
-            self._start(f"producer-{index}", produce.__name__, order.as_argument())
+            self._start(f"producer-{index}", producer_process.__name__, order.as_argument())
 
     def start_member(self, group: str, *, orderly: bool, threads: int, pause_every: int) -> None:
         """Let one more process follow as a member of the group."""
         journals = self._journals.setdefault(group, [])
         name = f"{group}-{len(journals)}"
         journals.append(self._directory / f"{name}.seen")
-        order = follow.Order(
+        order = consumer_process.Order(
             namesrv=self.broker.namesrv,
             topic=TOPIC,
             group=group,
@@ -85,7 +85,7 @@ class Processes:
             pause_every=pause_every,
             lock_valid_s=LOCK_VALID_S,
         )
-        self._start(name, follow.__name__, order.as_argument())
+        self._start(name, consumer_process.__name__, order.as_argument())
 
     def kill_member(self, group: str) -> None:
         """kill -9 for the youngest member of the group."""
@@ -115,7 +115,9 @@ class Processes:
 
     def sent(self) -> int:
         """Messages that the producers know to be stored."""
-        return sum(produce.stored_so_far(path.with_suffix(".count")) for path in self.spools)
+        return sum(
+            producer_process.stored_so_far(path.with_suffix(".count")) for path in self.spools
+        )
 
     def is_sending(self) -> bool:
         """Whether a producer is at work."""

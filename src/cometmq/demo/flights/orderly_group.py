@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.demo.flights import control
-from cometmq.demo.flights.kills import BROKER_AT, CONSUMER_AT, Kill, Kills
-from cometmq.demo.flights.processes import QUEUES, TOPIC
+from cometmq.demo.flights import concurrent_group
+from cometmq.demo.flights.fault_injection import BROKER_AT, CONSUMER_AT, Kill, Kills
+from cometmq.demo.flights.job_processes import QUEUES, TOPIC
 
 if TYPE_CHECKING:
-    from cometmq.demo.flights.gauge import Gauge
-    from cometmq.demo.flights.processes import Processes
+    from cometmq.demo.flights.broker_queries import Gauge
+    from cometmq.demo.flights.job_processes import Processes
     from cometmq.demo.flights.progress import Progress
 
 GROUP = "flights-orderly"
@@ -61,5 +61,5 @@ def send_and_follow(
 
 
 def _start_member(processes: Processes, messages: int) -> None:
-    pause_every = control.pause_every(messages)
+    pause_every = concurrent_group.pause_every(messages)
     processes.start_member(GROUP, orderly=True, threads=THREADS, pause_every=pause_every)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.model.message import Property
-from cometmq.rules.retry import REASON_CHARS_MAX
+from cometmq.rules.retry_policy import REASON_CHARS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.wire import java_json
+from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def encode_topic_list(topics: Collection[str], broker_addr: str | None = None) -> bytes:
     """Write topic names, sorted."""
-    return java_json.dumps({"brokerAddr": broker_addr, "topicList": sorted(topics)})
+    return fastjson.dumps({"brokerAddr": broker_addr, "topicList": sorted(topics)})
 
 
 def decode_topic_list(data: bytes) -> list[str]:
@@ -28,7 +28,7 @@ def decode_topic_list(data: bytes) -> list[str]:
 
 def encode_group_list(groups: Collection[str]) -> bytes:
     """Write group names, sorted."""
-    return java_json.dumps({"groupList": sorted(groups)})
+    return fastjson.dumps({"groupList": sorted(groups)})
 
 
 def decode_group_list(data: bytes) -> list[str]:
@@ -38,7 +38,7 @@ def decode_group_list(data: bytes) -> list[str]:
 
 def encode_consumer_list(client_ids: Collection[str]) -> bytes:
     """Write the ids of a group's clients."""
-    return java_json.dumps({"consumerIdList": list(client_ids)})
+    return fastjson.dumps({"consumerIdList": list(client_ids)})
 
 
 def decode_consumer_list(data: bytes) -> list[str]:
@@ -48,7 +48,7 @@ def decode_consumer_list(data: bytes) -> list[str]:
 
 def encode_kv_table(table: Mapping[str, str]) -> bytes:
     """Write a table of texts."""
-    return java_json.dumps({"table": dict(table)})
+    return fastjson.dumps({"table": dict(table)})
 
 
 def decode_kv_table(data: bytes) -> dict[str, str]:

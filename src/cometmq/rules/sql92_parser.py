@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import BadFilter
-from cometmq.rules import sql92_terms as terms
-from cometmq.rules.sql92_tokens import FLOAT, INTEGER, NAME, STRING, Tokens, unexpected
+from cometmq.rules import sql92_expressions as terms
+from cometmq.rules.sql92_tokenizer import FLOAT, INTEGER, NAME, STRING, Tokens, unexpected
 from cometmq.rules.sql92_values import double, integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.rules.sql92_terms import Get, Run, Term
+    from cometmq.rules.sql92_expressions import Get, Run, Term
 
 LENGTH_MAX = 16_384
 """Longest filter, characters."""

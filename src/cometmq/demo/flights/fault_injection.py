@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cometmq.demo.flights.children import ChildError
+from cometmq.demo.flights.child_processes import ChildError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

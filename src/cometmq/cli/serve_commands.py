@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cometmq.cli.ready import ReadyFile
-from cometmq.cli.serve import Running, log_to_stderr, serve, tell
+from cometmq.cli.ready_file import ReadyFile
+from cometmq.cli.role_runner import Running, log_to_stderr, serve, tell
 from cometmq.errors import SettingsError
 from cometmq.net.connection import joined
 from cometmq.net.server import require_free

@@ -20,7 +20,7 @@ from cometmq.store.index.index_check import DEFAULT_SHAPE
 from cometmq.store.index.index_file import Shape
 from cometmq.store.recovery.inspection import Inspection, Report
 from cometmq.wire import log_record as stored
-from cometmq.wire.msg_id import offset_id
+from cometmq.wire.message_id import offset_id
 
 if TYPE_CHECKING:
     from cometmq.wire.log_record import Stored

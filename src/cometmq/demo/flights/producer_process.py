@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq import AsyncProducer, Message
-from cometmq.demo.flights import spool
+from cometmq.demo.flights import event_files
 from cometmq.demo.flights.events import KINDS, SEQUENCE
-from cometmq.demo.flights.lifeline import do_until_end
+from cometmq.demo.flights.stop_signal import do_until_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ async def produce(order: Order) -> None:
     counter = os.open(order.counter, os.O_WRONLY | os.O_CREAT, 0o644)
     producer = AsyncProducer("flights-producers", namesrv=order.namesrv)
     async with producer:
-        for chunk in _chunks(spool.read(Path(order.events)), _chunk_size(order.per_second)):
+        for chunk in _chunks(event_files.read(Path(order.events)), _chunk_size(order.per_second)):
             results = await producer.send_many(
                 [message_of(order.topic, event) for event in chunk], timeout_s=_AWAY_S
             )

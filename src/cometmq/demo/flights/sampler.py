@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from cometmq.demo.flights.memory import tree_mib
+from cometmq.demo.flights.process_memory import tree_mib
 from cometmq.errors import CometError
 
 if TYPE_CHECKING:
