@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from cometmq.broker.messages.tag_codes import TagCodes
-from cometmq.rules.delay import DelayLevels
+from cometmq.rules.delay_levels import DelayLevels
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import MessageStore
