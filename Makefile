@@ -16,8 +16,8 @@ setup: ## make .venv and install everything into it (done by the others when nee
 demo: setup ## the main job: a year of flights through broker, consumers and Spark
 	@$(BIN)/cometmq demo flights $(ARGS)
 
-test: setup ## run the tests
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## run the tests, on several workers (ARGS="-n 0": on none)
+	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 check: setup ## format, lint, types, import floors, tests
 	@./check $(ARGS)

@@ -1,7 +1,28 @@
-"""What holds for all tests: hypothesis judges what comes out, never how long an example took."""
+"""What holds for all tests: how hypothesis judges, and how tests share workers of pytest-xdist.
 
+Hypothesis judges what comes out, never how long an example took. Most tests wait rather than
+compute, so `-n auto` starts twice as many workers as there are cores; tests that start a Spark
+session take turns on one of them, for each brings a Java machine of its own.
+"""
+
+import os
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 slow_is_well = [HealthCheck.too_slow]
 settings.register_profile("cometmq", deadline=None, suppress_health_check=slow_is_well)
 settings.load_profile("cometmq")
+
+WORKERS_MAX = 8
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    return min(2 * len(os.sched_getaffinity(0)), WORKERS_MAX)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
