@@ -3,42 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from broker.rig import properties_of, records, run, running, send_header
+from broker.commands import properties_of, records, send_header
+from broker.harness import run, running
 from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.send import SendMessageRequestHeader
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def refused(tmp_path: Path, code: int, topic: str = "T", body: bytes = b"x", **more: Any) -> None:
+def refused(code: int, topic: str = "T", body: bytes = b"x", **more: Any) -> None:
     """The send is answered with the code, and nothing can be pulled afterwards."""
     settings = more.pop("settings", {})
 
-    async def story() -> None:
-        async with running(tmp_path, **settings) as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with running(**settings) as harness:
+            client = await harness.client()
             answer = await client.send(topic, body, **more)
             assert answer.code == code, answer
             assert answer.remark, "a refusal says why"
             assert answer.ext["MSG_REGION"] == "DefaultRegion"
-            assert rig.broker.store.max_phy_offset == 0
+            assert harness.broker.store.max_phy_offset == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_the_answer_has_all_that_clients_need(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_the_answer_has_all_that_clients_need() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             answer = await client.send("T", properties={"UNIQ_KEY": "ABC"})
-            host = "7F000001" + f"{rig.broker.port:08X}"
+            host = "7F000001" + f"{harness.broker.port:08X}"
             assert answer.ext == {
                 "msgId": host + "0" * 16,
                 "queueId": "0",
@@ -48,13 +46,13 @@ def test_the_answer_has_all_that_clients_need(tmp_path: Path) -> None:
                 "TRACE_ON": "true",
             }
 
-    run(story())
+    run(scenario())
 
 
-def test_the_broker_adds_its_properties_and_drops_what_is_reserved(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_the_broker_adds_its_properties_and_drops_what_is_reserved() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.send("T", properties={"UNIQ_KEY": "K", "x": "y", "POP_CK": "1 2"})
             (record,) = records(await client.pull("T"))
             assert properties_of(record) == {
@@ -66,26 +64,26 @@ def test_the_broker_adds_its_properties_and_drops_what_is_reserved(tmp_path: Pat
                 "CLUSTER": "DefaultCluster",
             }
 
-    run(story())
+    run(scenario())
 
 
-def test_a_missing_unique_key_is_made_and_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_missing_unique_key_is_made_and_told() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             answer = await client.send("T", properties={"UNIQ_KEY": ""})
             (record,) = records(await client.pull("T"))
             key = properties_of(record)["UNIQ_KEY"]
             assert answer.ext["transactionId"] == key
             assert len(key) == 32
 
-    run(story())
+    run(scenario())
 
 
-def test_what_a_client_read_and_sends_again_has_nothing_twice(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_what_a_client_read_and_sends_again_has_nothing_twice() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.send("T")
             (record,) = records(await client.pull("T"))
             header = send_header("T", properties={})
@@ -95,126 +93,126 @@ def test_what_a_client_read_and_sends_again_has_nothing_twice(tmp_path: Path) ->
             for key in (b"CLUSTER", b"MSG_REGION", b"TRACE_ON", b"UNIQ_KEY", b"__CRC32#"):
                 assert again.properties.count(key + b"\x01") == 1, key
 
-    run(story())
+    run(scenario())
 
 
-def test_the_long_form_of_the_header_does_the_same(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_the_long_form_of_the_header_does_the_same() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             header = SendMessageRequestHeader(**asdict(send_header("T")))
             answer = await client.call(RequestCode.SEND_MESSAGE, header, b"long")
             assert answer.code == 0, answer
             assert records(await client.pull("T"))[0].body == b"long"
 
-    run(story())
+    run(scenario())
 
 
-def test_the_first_send_makes_the_topic_after_the_template(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_the_first_send_makes_the_topic_after_the_template() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             assert (await client.send("T", default_topic_queue_nums=20)).code == 0
-            config = rig.broker.state.topics.get("T")
+            config = harness.broker.state.topics.get("T")
             assert config is not None
             assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (8, 8, 6)
             assert (await client.send("U", default_topic_queue_nums=3)).code == 0
-            config = rig.broker.state.topics.get("U")
+            config = harness.broker.state.topics.get("U")
             assert config is not None
             assert config.write_queue_nums == 3
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("wanted", [0, -1])
-def test_a_send_creates_no_topic_without_queues(tmp_path: Path, wanted: int) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_send_creates_no_topic_without_queues(wanted: int) -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             answer = await client.send("T", default_topic_queue_nums=wanted)
             assert answer.code == ResponseCode.INVALID_PARAMETER
             assert f"{wanted} were asked for" in (answer.remark or "")
-            assert rig.broker.state.topics.get("T") is None
+            assert harness.broker.state.topics.get("T") is None
             assert (await client.send("T")).code == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_an_unknown_topic_is_refused_where_sends_make_none(tmp_path: Path) -> None:
+def test_an_unknown_topic_is_refused_where_sends_make_none() -> None:
     settings = {"auto_create_topic_enable": False}
-    refused(tmp_path, ResponseCode.TOPIC_NOT_EXIST, settings=settings)
+    refused(ResponseCode.TOPIC_NOT_EXIST, settings=settings)
 
 
-def test_an_unknown_topic_is_refused_when_the_template_lends_nothing(tmp_path: Path) -> None:
-    refused(tmp_path, ResponseCode.TOPIC_NOT_EXIST, default_topic="BenchmarkTest")
+def test_an_unknown_topic_is_refused_when_the_template_lends_nothing() -> None:
+    refused(ResponseCode.TOPIC_NOT_EXIST, default_topic="BenchmarkTest")
 
 
 @pytest.mark.parametrize("topic", ["a b", "T!", "x" * 128, "%RETRY%" + "x" * 249])
-def test_a_bad_name_is_refused(tmp_path: Path, topic: str) -> None:
-    refused(tmp_path, ResponseCode.INVALID_PARAMETER, topic)
+def test_a_bad_name_is_refused(topic: str) -> None:
+    refused(ResponseCode.INVALID_PARAMETER, topic)
 
 
 @pytest.mark.parametrize(
     "topic", ["SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "SELF_TEST_TOPIC"]
 )
-def test_the_brokers_own_topics_take_no_sends(tmp_path: Path, topic: str) -> None:
-    refused(tmp_path, ResponseCode.NO_PERMISSION, topic)
+def test_the_brokers_own_topics_take_no_sends(topic: str) -> None:
+    refused(ResponseCode.NO_PERMISSION, topic)
 
 
-def test_a_queue_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path, ResponseCode.INVALID_PARAMETER, queue_id=4)
+def test_a_queue_that_does_not_exist_is_refused() -> None:
+    refused(ResponseCode.INVALID_PARAMETER, queue_id=4)
 
 
-def test_a_body_above_the_limit_is_refused_and_the_connection_stays(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, max_message_size=1000) as rig:
-            client = await rig.client()
+def test_a_body_above_the_limit_is_refused_and_the_connection_stays() -> None:
+    async def scenario() -> None:
+        async with running(max_message_size=1000) as harness:
+            client = await harness.client()
             answer = await client.send("T", b"x" * 1001)
             assert answer.code == ResponseCode.MESSAGE_ILLEGAL
             assert "1001" in (answer.remark or "")
             assert "1000" in (answer.remark or "")
             assert (await client.send("T", b"x" * 1000)).code == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_an_empty_body_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path, ResponseCode.MESSAGE_ILLEGAL, body=b"")
+def test_an_empty_body_is_refused() -> None:
+    refused(ResponseCode.MESSAGE_ILLEGAL, body=b"")
 
 
-def test_properties_above_the_limit_are_refused(tmp_path: Path) -> None:
-    refused(tmp_path, ResponseCode.MESSAGE_ILLEGAL, properties={"x": "y" * 32_768})
+def test_properties_above_the_limit_are_refused() -> None:
+    refused(ResponseCode.MESSAGE_ILLEGAL, properties={"x": "y" * 32_768})
 
 
-def test_messages_at_arbitrary_times_are_refused(tmp_path: Path) -> None:
-    refused(tmp_path, ResponseCode.SYSTEM_ERROR, properties={"TIMER_DELAY_SEC": "10"})
+def test_messages_at_arbitrary_times_are_refused() -> None:
+    refused(ResponseCode.SYSTEM_ERROR, properties={"TIMER_DELAY_SEC": "10"})
 
 
-def test_an_order_topic_obeys_the_brokers_permission_others_do_not(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, broker_permission=4) as rig:
-            client = await rig.client()
+def test_an_order_topic_obeys_the_brokers_permission_others_do_not() -> None:
+    async def scenario() -> None:
+        async with running(broker_permission=4) as harness:
+            client = await harness.client()
             assert (await client.send("T")).code == 0
-            rig.broker.state.topics.ensure("O", 1, order=True)
+            harness.broker.state.topics.ensure("O", 1, order=True)
             assert (await client.send("O")).code == ResponseCode.NO_PERMISSION
 
-    run(story())
+    run(scenario())
 
 
-def test_a_negative_queue_lets_the_broker_choose(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_negative_queue_lets_the_broker_choose() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             chosen = {(await client.send("T", queue_id=-1)).ext["queueId"] for _ in range(60)}
             assert chosen == {"0", "1", "2", "3"}
 
-    run(story())
+    run(scenario())
 
 
-def test_nobody_answers_a_oneway_send(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_nobody_answers_a_oneway_send() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             header = send_header("T")
             for body in (b"one", b"two", b""):  # the last one is refused, also without an answer
                 client.channel.oneway(
@@ -224,13 +222,13 @@ def test_nobody_answers_a_oneway_send(tmp_path: Path) -> None:
             pulled = await client.pull("T")
             assert [record.body for record in records(pulled)] == [b"one", b"two"]
 
-    run(story())
+    run(scenario())
 
 
-def test_a_batch_is_stored_message_by_message_in_order(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_batch_is_stored_message_by_message_in_order() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             items = [
                 message_batch.BatchItem(
                     n, b"b%d" % n, properties.encode({"UNIQ_KEY": f"K{n}", "TAGS": "A"})
@@ -255,7 +253,7 @@ def test_a_batch_is_stored_message_by_message_in_order(tmp_path: Path) -> None:
                 for record in pulled
             ]
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -268,27 +266,27 @@ def test_a_batch_is_stored_message_by_message_in_order(tmp_path: Path) -> None:
     ],
 )
 def test_a_batch_that_cannot_be_is_refused_as_a_whole(
-    tmp_path: Path, topic: str, items: list[message_batch.BatchItem]
+    topic: str, items: list[message_batch.BatchItem]
 ) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             header = send_header(topic, batch=True)
             answer = await client.call(
                 RequestCode.SEND_BATCH_MESSAGE, header, message_batch.encode(items)
             )
             assert answer.code == ResponseCode.MESSAGE_ILLEGAL, answer
-            assert rig.broker.store.max_phy_offset == 0
+            assert harness.broker.store.max_phy_offset == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_a_missing_field_is_named(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_missing_field_is_named() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             answer = await client.call(RequestCode.SEND_MESSAGE_V2, None, b"x", b="T")
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert "header field a" in (answer.remark or "")
 
-    run(story())
+    run(scenario())

@@ -58,7 +58,7 @@ from cometmq.net.server import RemotingServer
 from cometmq.rules import bloom_filter, permission
 from cometmq.rules.delay_levels import DelayLevels
 from cometmq.runtime.background import Background
-from cometmq.runtime.system import SystemClock, SystemFiles, at_home, ram_bytes
+from cometmq.runtime.system import SystemClock, SystemFiles, ThreadWorker, at_home, ram_bytes
 from cometmq.runtime.text_file import TextFile
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.net import NetSettings
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
-    from cometmq.runtime.ports import Clock, Files
+    from cometmq.runtime.ports import Clock, Files, Worker
 
     Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
 
@@ -232,6 +232,7 @@ class Broker:
         *,
         clock: Clock | None = None,
         files: Files | None = None,
+        worker: Callable[[str], Worker] = ThreadWorker,
         conf: Path | None = None,
     ) -> Broker:
         """Make a broker that does not listen yet; its store is open, locked and recovered.
@@ -251,6 +252,7 @@ class Broker:
             files=world.files,
             tags_code=TagCodes(levels),
             store_host=_packed(_told_host(settings), settings.listen_port),
+            worker=worker,
         )
         with ExitStack() as undo:
             undo.callback(opened.abandon)

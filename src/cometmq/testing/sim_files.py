@@ -45,7 +45,7 @@ class SimClock:
 
     def local_stamp(self) -> str:
         """The time as 17 digits, down to the millisecond; this clock stands at Greenwich."""
-        seconds, ms = divmod(self.ms, 1000)
+        seconds, ms = divmod(self.now_ms(), 1000)
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%d%H%M%S") + f"{ms:03d}"
 
 

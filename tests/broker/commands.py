@@ -1,0 +1,153 @@
+"""Raw commands to a broker over one connection, and what their answers bring."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
+from cometmq.net.channel import Channel, connect
+from cometmq.wire import log_record as stored
+from cometmq.wire import properties
+from cometmq.wire.bodies.heartbeat import encode_heartbeat
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import Command, request
+from cometmq.wire.headers.pull import PullMessageRequestHeader
+from cometmq.wire.headers.send import SendMessageRequestHeaderV2
+from cometmq.wire.java_hash import java_hash
+
+if TYPE_CHECKING:
+    from cometmq.broker.app import Broker
+    from cometmq.wire.headers.base import Header
+
+TIMEOUT_S = 10.0
+
+
+class Client:
+    """One connection that speaks raw commands."""
+
+    def __init__(self, channel: Channel, asked: asyncio.Queue[Command]) -> None:
+        self.channel, self.asked = channel, asked
+
+    async def call(
+        self, code: int, header: Header | None = None, body: bytes = b"", **ext: str
+    ) -> Command:
+        command = request(code, 0, header, body)
+        command.ext.update(ext)
+        return await self.channel.call(command, TIMEOUT_S)
+
+    async def send(self, topic: str, body: bytes = b"hello", **more: Any) -> Command:
+        return await self.call(RequestCode.SEND_MESSAGE_V2, send_header(topic, **more), body)
+
+    async def pull(self, topic: str, **more: Any) -> Command:
+        return await self.call(RequestCode.PULL_MESSAGE, pull_header(topic, **more))
+
+    async def drain(self, topic: str, **more: Any) -> list[stored.Stored]:
+        """All that lies in a queue of the topic."""
+        found: list[stored.Stored] = []
+        answer = await self.pull(topic, **more)
+        while answer.code == ResponseCode.SUCCESS:
+            found += records(answer)
+            answer = await self.pull(topic, queue_offset=int(answer.ext["nextBeginOffset"]), **more)
+        return found
+
+    async def beat(self, group: str, *topics: str, client_id: str = "c1", **more: Any) -> Command:
+        beat = heartbeat(group, *topics, client_id=client_id, **more)
+        return await self.call(RequestCode.HEART_BEAT, None, encode_heartbeat(beat))
+
+    async def asked_next(self) -> Command:
+        """The broker's next request to us."""
+        async with asyncio.timeout(TIMEOUT_S):
+            return await self.asked.get()
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+class Harness:
+    """A running broker and the clients connected to it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._clients: list[Client] = []
+
+    async def client(self) -> Client:
+        """A new connection."""
+        asked: asyncio.Queue[Command] = asyncio.Queue()
+
+        def on_request(command: Command, _channel: Channel) -> None:
+            asked.put_nowait(command)
+
+        client = Client(await connect(self.broker.address, on_request=on_request), asked)
+        self._clients.append(client)
+        return client
+
+    def close_clients(self) -> None:
+        for client in self._clients:
+            client.close()
+
+
+def send_header(topic: str, **more: Any) -> SendMessageRequestHeaderV2:
+    pairs = {"UNIQ_KEY": "K1", "WAIT": "true", **more.pop("properties", {})}
+    fields: dict[str, Any] = {
+        "producer_group": "PG",
+        "topic": topic,
+        "default_topic": "TBW102",
+        "default_topic_queue_nums": 4,
+        "queue_id": 0,
+        "sys_flag": 0,
+        "born_timestamp": 1_700_000_000_000,
+        "flag": 0,
+        "properties": properties.encode(pairs).decode(),
+        "reconsume_times": 0,
+        "unit_mode": False,
+        "batch": False,
+    }
+    return SendMessageRequestHeaderV2(**{**fields, **more})
+
+
+def pull_header(topic: str, **more: Any) -> PullMessageRequestHeader:
+    fields: dict[str, Any] = {
+        "consumer_group": "CG",
+        "topic": topic,
+        "queue_id": 0,
+        "queue_offset": 0,
+        "max_msg_nums": 32,
+        "sys_flag": 4,
+        "commit_offset": 0,
+        "suspend_timeout_ms": 0,
+        "subscription": "*",
+        "sub_version": 0,
+        "expression_type": "TAG",
+    }
+    return PullMessageRequestHeader(**{**fields, **more})
+
+
+def subscription(topic: str, expression: str = "*", version: int = 1) -> SubscriptionData:
+    tags = [] if expression == "*" else expression.split("||")
+    return SubscriptionData(
+        topic=topic,
+        sub_string=expression,
+        tags_set=frozenset(tags),
+        code_set=frozenset(java_hash(tag) for tag in tags),
+        sub_version=version,
+    )
+
+
+def heartbeat(group: str, *topics: str, client_id: str = "c1", **more: Any) -> HeartbeatData:
+    subscriptions = more.pop("subscriptions", tuple(subscription(topic) for topic in topics))
+    beat = {
+        key: more.pop(key) for key in list(more) if key in ("heartbeat_fingerprint", "without_sub")
+    }
+    consumer = ConsumerData(group_name=group, subscriptions=subscriptions, **more)
+    return HeartbeatData(
+        client_id=client_id, consumers=(consumer,), producer_groups=("PG",), **beat
+    )
+
+
+def records(answer: Command) -> list[stored.Stored]:
+    return list(stored.iterate(answer.body))
+
+
+def properties_of(record: stored.Stored) -> dict[str, str]:
+    return properties.decode(stored.shown_properties(record.properties))

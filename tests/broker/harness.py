@@ -1,0 +1,72 @@
+"""A whole broker without a socket, a thread, a disk or a second of waiting.
+
+`run` runs a scenario on a loop of virtual time; `running` composes a broker there, as `Broker.open`
+and `Broker.start` always do, on a disk in memory; connections to it are joined in memory. So its
+real handlers answer real frames, those of the fast paths included. What is about sockets, threads,
+processes and kills uses `broker.sockets`, which has the same words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from broker.commands import Harness
+from cometmq.broker.app import Broker
+from cometmq.settings.broker import BrokerSettings
+from cometmq.settings.store import StoreSettings
+from cometmq.testing.sim_files import SimFiles, SimWorker
+from cometmq.testing.sim_loop import LoopClock, SimLoop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
+SMALL_STORE = StoreSettings(
+    commit_log_file_bytes=16 * 1024 * 1024, max_hash_slot_num=5_000, max_index_num=20_000
+)
+SEED = 1
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    """Run a scenario in virtual time, an hour at most."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(3600):
+            await scenario
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        runner.run(bounded())
+
+
+def new_disk() -> SimFiles:
+    """A disk in memory, for a scenario that starts a broker more than once."""
+    return SimFiles(Random(SEED), LoopClock(asyncio.get_running_loop()))
+
+
+def new_broker(
+    disk: SimFiles | None = None, store: StoreSettings = SMALL_STORE, **settings: Any
+) -> Broker:
+    """A broker on a disk in memory that does not run yet."""
+    settings = {"broker_name": "b0", "listen_port": 0, **settings}
+    mine = BrokerSettings(store_path_root_dir="/store", **settings)
+    disk, luck = disk or new_disk(), Random(SEED)
+    return Broker.open(
+        mine, store, clock=disk.clock, files=disk, worker=lambda _name: SimWorker(luck)
+    )
+
+
+@asynccontextmanager
+async def running(
+    disk: SimFiles | None = None, store: StoreSettings = SMALL_STORE, **settings: Any
+) -> AsyncIterator[Harness]:
+    """A broker that runs in memory."""
+    broker = new_broker(disk, store, **settings)
+    await broker.start()
+    harness = Harness(broker)
+    try:
+        yield harness
+    finally:
+        harness.close_clients()
+        await broker.stop()
