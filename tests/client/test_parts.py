@@ -34,7 +34,7 @@ def record(body=b"hello", topic="T1", sys_flag=0, pairs=None, offset=0):
 
 
 def message(**more):
-    (found,), is_whole = decode.messages_of(record(**more), "b0")
+    (found,), is_whole = decode.decode_messages(record(**more), "b0")
     assert is_whole
     return found
 
@@ -76,8 +76,8 @@ def test_what_a_handler_does_becomes_an_outcome_in_both_kinds(handler, is_done):
     async def twin(messages):
         return handler(messages)
 
-    one = handlers.run(handler, [message()])
-    other = asyncio.run(handlers.run_async(twin, [message()]))
+    one = handlers.call_handler(handler, [message()])
+    other = asyncio.run(handlers.call_async_handler(twin, [message()]))
     assert one == other
     assert one.is_done is is_done
 
@@ -93,25 +93,25 @@ def test_only_the_end_of_its_own_task_ends_an_async_handler_without_an_outcome()
         async def hangs(messages):
             await asyncio.Event().wait()
 
-        outcome = await handlers.run_async(waits_for_what_was_cancelled, [message()])
+        outcome = await handlers.call_async_handler(waits_for_what_was_cancelled, [message()])
         assert (outcome.is_done, outcome.reason) == (False, "CancelledError")
-        task = asyncio.create_task(handlers.run_async(hangs, [message()]))
+        task = asyncio.create_task(handlers.call_async_handler(hangs, [message()]))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(story())
-    assert not handlers.run(raising(KeyboardInterrupt()), [message()]).is_done
+    assert not handlers.call_handler(raising(KeyboardInterrupt()), [message()]).is_done
 
 
 def test_retry_later_carries_its_wishes_and_stays_out_of_the_log(caplog):
     error = RetryLater("busy", delay_level=4, suspend_ms=7, done=9)
     with caplog.at_level(logging.DEBUG):
-        outcome = handlers.run(raising(error), [message()])
-    assert outcome == handlers.HandlerOutcome(False, "RetryLater: busy", 4, 7, done=1)
+        outcome = handlers.call_handler(raising(error), [message()])
+    assert outcome == handlers.HandlerOutcome(False, "RetryLater: busy", 4, 7, done_count=1)
     assert not caplog.records
-    handlers.run(raising(KeyError("k")), [message()])
+    handlers.call_handler(raising(KeyError("k")), [message()])
     assert "KeyError" in caplog.text
 
 
@@ -152,7 +152,7 @@ def test_a_body_that_cannot_be_inflated_is_handed_over_and_marked(body, method):
 @given(st.integers(0, 400))
 def test_a_cut_answer_yields_the_whole_records_before_the_cut(size):
     whole = b"".join(record(offset=n) for n in range(3))
-    messages, is_whole = decode.messages_of(whole[:size], "b0")
+    messages, is_whole = decode.decode_messages(whole[:size], "b0")
     each = len(whole) // 3
     assert [m.queue_offset for m in messages] == list(range(min(size, len(whole)) // each))
     assert is_whole == (size % each == 0 or size > len(whole))
@@ -170,33 +170,33 @@ def test_properties_read_as_the_wire_reads_them(pairs):
 
 def test_only_exact_tags_pass_and_retried_messages_get_their_topic_back():
     (one,), (other,) = [
-        decode.messages_of(record(pairs={"TAGS": tag, "RETRY_TOPIC": "first"}), "b0")[0]
+        decode.decode_messages(record(pairs={"TAGS": tag, "RETRY_TOPIC": "first"}), "b0")[0]
         for tag in ("Aa", "BB")
     ]
-    assert decode.tagged([one, other], {b"Aa"}) == [one]
-    decode.restore_topic([one])
+    assert decode.with_tags([one, other], {b"Aa"}) == [one]
+    decode.restore_topics([one])
     assert one.topic == "first"
 
 
 def test_subscriptions_carry_tags_and_their_codes_and_the_retry_topic():
     table = Subscriptions("g")
     with pytest.raises(ClientError):
-        table.fix(1)
+        table.freeze(1)
     table.add("T", MessageSelector.by_tag("TagA || TagB"), print)
     table.add("All", MessageSelector(), print)
     table.add("Sql", MessageSelector.by_sql("a > 1"), print)
-    table.fix(77)
+    table.freeze(77)
     assert table.topics == ["T", "All", "Sql", "%RETRY%g"]
     first, second, third, retry = table.data()
     assert (first.sub_string, first.code_set) == ("TagA || TagB", {2598919, 2598920})
     assert (second.sub_string, second.tags_set) == ("*", frozenset())
     assert (retry.topic, {one.sub_version for one in table.data()}) == ("%RETRY%g", {77})
     assert (third.expression_type, third.sub_string) == ("SQL92", "a > 1")
-    assert table.conditions == [third]
+    assert table.sql_subscriptions == [third]
     assert table.filter_of("T").tags == {b"TagA", b"TagB"}
     assert table.filter_of("Sql").tags == frozenset()
     assert Subscriptions("g", broadcasting=True).topics == []
-    assert table.handler_of("no longer known").handler is print
+    assert table.subscription_of("no longer known").handler is print
 
 
 def test_ids_differ_between_clients_and_name_their_machine():

@@ -100,13 +100,13 @@ def test_retried_messages_go_to_the_handlers_of_their_own_topics(served, group, 
 def test_a_queue_whose_work_broke_off_is_begun_anew(
     served, group, topic, orderly, monkeypatch, caplog
 ):
-    real, seen = decode.messages_of, []
+    real, seen = decode.decode_messages, []
 
     def broken_once(body, broker_name):
-        monkeypatch.setattr(decode, "messages_of", real)
+        monkeypatch.setattr(decode, "decode_messages", real)
         raise RuntimeError("nobody foresaw this")
 
-    monkeypatch.setattr(decode, "messages_of", broken_once)
+    monkeypatch.setattr(decode, "decode_messages", broken_once)
 
     async def story():
         async with AsyncProducer("producers", namesrv=served.namesrv) as producer:

@@ -423,7 +423,7 @@ def test_the_asyncio_face_refuses_the_same(peer, kind, table, assigned):
 )
 def test_what_needs_no_client_refuses(peer, function, fitting, argument, value):
     if function is FailurePolicy and argument != "ending":
-        function = lambda **given: FailurePolicy(ending=FailureAction.SKIP, **given)  # noqa: E731
+        function = lambda **given: FailurePolicy(action=FailureAction.SKIP, **given)  # noqa: E731
         with pytest.raises((CometError, TypeError, ValueError)) as caught:
             function(**{argument: value})
         check(caught.value, argument)

@@ -10,11 +10,11 @@ from cometmq.rules.completed_offsets import (
     CompletedOffsets,
     JournalState,
     OffsetJournal,
-    decode,
-    done_record,
+    commits_record,
+    decode_journal,
+    failure_record,
+    finished_record,
     start_record,
-    told_record,
-    tried_record,
 )
 
 offsets = st.integers(0, 60)
@@ -51,10 +51,10 @@ def journals(draw):
         if kind == "A":
             offset, failures = draw(st.integers(0, 1 << 40)), draw(st.integers(1, 1_000_000))
             tried[offset] = (failures, draw(st.integers(0, 1 << 45)))
-            records.append(tried_record(offset, *tried[offset]))
+            records.append(failure_record(offset, *tried[offset]))
         elif kind == "T":
             ours = tuple(draw(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=2)))
-            records.append(told_record(ours))
+            records.append(commits_record(ours))
         else:
             fresh = sorted(draw(st.sets(st.integers(done.base, done.base + 50))))
             top = max(top, draw(st.integers(0, 1 << 45)))
@@ -62,7 +62,7 @@ def journals(draw):
             for start, end in runs:
                 done.add(start, end)
             done.advance(done.base + draw(st.integers(0, 20)))
-            records.append(done_record(done.base, top, runs))
+            records.append(finished_record(done.base, top, runs))
         said.append((ours, top, done.base, done.runs, dict(tried)))
     return records, said
 
@@ -77,20 +77,20 @@ def test_a_journal_torn_anywhere_says_what_its_whole_records_say(journal, cut, j
     while whole < len(records) and torn[at:].startswith(records[whole]):
         at += len(records[whole])
         whole += 1
-    found = decode(torn)
+    found = decode_journal(torn)
     if not whole:
         assert found is None
     else:
-        done = found.done
-        assert (found.ours, found.top_store_ms, done.base, done.runs, found.tried) == (
+        done = found.completed
+        assert (found.own_commits, found.top_store_ms, done.base, done.runs, found.failures) == (
             said[whole - 1]
         )
 
 
 def test_what_is_no_journal_says_nothing():
-    assert decode(b"") is None
-    assert decode(bytes(100)) is None
-    assert decode(told_record([1])) is None
+    assert decode_journal(b"") is None
+    assert decode_journal(bytes(100)) is None
+    assert decode_journal(commits_record([1])) is None
 
 
 def test_a_map_is_bounded_and_forgets_the_highest_first():
@@ -108,58 +108,68 @@ def journal_of(start, found, *, is_reset=False):
 
 def test_a_map_counts_only_where_the_committed_offset_is_its_writers():
     first = journal_of(10, None)
-    data = first.start() + first.finished([12, 13, 15], 10, 500)
-    assert all(journal_of(10, data).is_known(offset, 500) for offset in (12, 13, 15))
-    assert not journal_of(10, data).is_known(14, 500)
-    assert not journal_of(10, data).is_known(12, 501), "stored later: a topic made anew"
-    assert not journal_of(9, data).is_known(12, 500)
-    assert not journal_of(10, data, is_reset=True).is_known(12, 500)
-    assert not OffsetJournal("you", 10, data, is_reset=False).is_known(12, 500)
+    data = first.opening_records() + first.record_finished([12, 13, 15], 10, 500)
+    assert all(journal_of(10, data).was_finished(offset, 500) for offset in (12, 13, 15))
+    assert not journal_of(10, data).was_finished(14, 500)
+    assert not journal_of(10, data).was_finished(12, 501), "stored later: a topic made anew"
+    assert not journal_of(9, data).was_finished(12, 500)
+    assert not journal_of(10, data, is_reset=True).was_finished(12, 500)
+    assert not OffsetJournal("you", 10, data, is_reset=False).was_finished(12, 500)
 
 
 def test_failures_are_counted_over_restarts_until_their_message_is_finished():
     first = journal_of(10, None)
-    data = first.start() + first.failed(12, 1, 400) + first.failed(12, 2, 400)
-    data += first.failed(14, 1, 401)
+    data = (
+        first.opening_records()
+        + first.record_failure(12, 1, 400)
+        + first.record_failure(12, 2, 400)
+    )
+    data += first.record_failure(14, 1, 401)
     again = journal_of(10, data)
     assert [again.failures_of(at, 400) for at in (11, 12, 13)] == [0, 2, 0]
     assert again.failures_of(12, 399) == 0, "another message at its place"
-    assert journal_of(10, again.start()).failures_of(12, 400) == 2, "a new file has them as well"
+    assert journal_of(10, again.opening_records()).failures_of(12, 400) == 2, (
+        "a new file has them as well"
+    )
     assert journal_of(9, data).failures_of(12, 400) == 0, "an offset that is not ours"
     assert journal_of(10, data, is_reset=True).failures_of(12, 400) == 0
-    data += again.finished([12], 10, 400)
-    assert again.tried == {14: (1, 401)}
-    assert journal_of(10, data).tried == {14: (1, 401)}
+    data += again.record_finished([12], 10, 400)
+    assert again.failures == {14: (1, 401)}
+    assert journal_of(10, data).failures == {14: (1, 401)}
 
 
 def test_the_messages_whose_failures_are_kept_are_bounded():
     journal = journal_of(0, None)
-    for offset in range(done_map.TRIED_MAX + 5):
-        journal.failed(offset, 3, offset)
-    assert len(journal.tried) == done_map.TRIED_MAX
+    for offset in range(done_map.FAILURES_MAX + 5):
+        journal.record_failure(offset, 3, offset)
+    assert len(journal.failures) == done_map.FAILURES_MAX
     assert journal.failures_of(4, 4) == 0
     assert journal.failures_of(5, 5) == 3
-    assert len(journal.start()) < 65_536
+    assert len(journal.opening_records()) < 65_536
 
 
 def test_while_a_broker_is_being_told_either_offset_is_ours():
     first = journal_of(10, None)
-    data = first.start() + first.finished([10, 11, 13], 12, 500) + first.telling(12)
+    data = (
+        first.opening_records()
+        + first.record_finished([10, 11, 13], 12, 500)
+        + first.record_commit_begin(12)
+    )
     for start in (10, 12):
         again = journal_of(start, data)
-        assert again.is_known(11, 500)
-        assert again.is_known(13, 500)
-    data += first.told(12)
-    assert not journal_of(10, data).is_known(13, 500)
-    assert journal_of(12, data).is_known(13, 500)
+        assert again.was_finished(11, 500)
+        assert again.was_finished(13, 500)
+    data += first.record_commit_done(12)
+    assert not journal_of(10, data).was_finished(13, 500)
+    assert journal_of(12, data).was_finished(13, 500)
 
 
 def test_offsets_told_in_vain_stay_ours_but_only_the_last_few():
     first = journal_of(0, None)
-    data = first.start() + first.finished([20], 15, 500)
+    data = first.opening_records() + first.record_finished([20], 15, 500)
     for offset in range(1, 6):
-        data += first.telling(offset)
-    assert [journal_of(at, data).is_known(20, 1) for at in range(6)] == [
+        data += first.record_commit_begin(offset)
+    assert [journal_of(at, data).was_finished(20, 1) for at in range(6)] == [
         True,
         False,
         False,

@@ -18,8 +18,8 @@ def calls(policy, *, most=100):
     """How often a handler that always fails is called, and the end."""
     for failures in range(1, most):
         verdict = decide(policy, failures, 1000, is_outage=False)
-        if verdict.ending is not FailureAction.NONE:
-            return failures, verdict.ending
+        if verdict.action is not FailureAction.NONE:
+            return failures, verdict.action
     return most, FailureAction.NONE
 
 
@@ -46,7 +46,7 @@ def test_a_message_meets_its_end_after_exactly_so_many_calls(policy, expected):
 
 
 def test_in_an_outage_no_message_meets_its_end():
-    assert decide(OnFailure.skip(), 7, 1000, is_outage=True).ending is FailureAction.NONE
+    assert decide(OnFailure.skip(), 7, 1000, is_outage=True).action is FailureAction.NONE
 
 
 def test_the_policy_is_that_of_the_nearest_class_of_the_error():
@@ -61,16 +61,16 @@ def test_the_policy_is_that_of_the_nearest_class_of_the_error():
 
 def test_pauses_double_up_to_their_bound_and_stay_within_ten_ms_and_thirty_s():
     policy = OnFailure.block(pause_ms=100, pause_most_ms=500)
-    assert [policy.rest_ms(failures, 1000) for failures in (1, 2, 3, 4, 99)] == [
+    assert [policy.pause_after(failures, 1000) for failures in (1, 2, 3, 4, 99)] == [
         100,
         200,
         400,
         500,
         500,
     ]
-    assert BLOCK.rest_ms(9, 1000) == 1000
-    assert BLOCK.rest_ms(1, 1) == 10
-    assert OnFailure.retry(3, OnFailure.skip(), pause_ms=50).rest_ms(2, 1000) == 100
+    assert BLOCK.pause_after(9, 1000) == 1000
+    assert BLOCK.pause_after(1, 1) == 10
+    assert OnFailure.retry(3, OnFailure.skip(), pause_ms=50).pause_after(2, 1000) == 100
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_pauses_double_up_to_their_bound_and_stay_within_ten_ms_and_thirty_s():
         lambda: OnFailure.skip(after=0),
         lambda: OnFailure.store("table"),
         lambda: OnFailure.block(pause_ms=1),
-        lambda: FailurePolicy(ending=FailureAction.STORE),
+        lambda: FailurePolicy(action=FailureAction.STORE),
         lambda: policies("retry"),
         lambda: policies({"ValueError": BLOCK}),
         lambda: policies({ValueError: "skip"}),

@@ -67,7 +67,7 @@ class Lanes(RuleBasedStateMachine):
         for item in head[:done]:
             self.undone.remove(item)
         until = None if rest is None else self.now + rest
-        self.lanes.put_down(lane, until)
+        self.lanes.release(lane, until)
         self.resting[lane.key] = until or 0.0 if lane.waiting else 0.0  # an empty one is gone
 
     @rule()
@@ -77,7 +77,7 @@ class Lanes(RuleBasedStateMachine):
     @invariant()
     def the_next_wake_is_the_first_of_those_that_rest(self):
         assert self.lanes.count == len(self.undone)
-        wake = self.lanes.next_wake()
+        wake = self.lanes.next_wake_at()
         assert wake is None or wake in self.resting.values()
 
 
@@ -90,14 +90,14 @@ def test_one_key_that_rests_holds_up_nobody_else():
     for offset in range(6):
         lanes.put("stuck" if offset % 3 == 0 else f"key-{offset}", Item(offset, None))
     stuck = lanes.take(0.0)
-    lanes.put_down(stuck, rest_until=60.0)
+    lanes.release(stuck, rest_until=60.0)
     others = []
     while lane := lanes.take(1.0):
         others.append(lane.key)
         lanes.finish(lane, 1)
-        lanes.put_down(lane)
+        lanes.release(lane)
     assert others == ["key-1", "key-2", "key-4", "key-5"]
-    assert (lanes.next_wake(), lanes.count) == (60.0, 2)
+    assert (lanes.next_wake_at(), lanes.count) == (60.0, 2)
     assert lanes.take(60.0) is stuck
 
 
@@ -107,6 +107,6 @@ def test_only_what_is_in_hand_can_be_finished():
     lane = lanes.take(0.0)
     with pytest.raises(AssertionError):
         lanes.finish(lane, 2)
-    lanes.put_down(lane)
+    lanes.release(lane)
     with pytest.raises(AssertionError):
         lanes.finish(lane, 1)

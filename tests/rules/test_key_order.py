@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cometmq.rules.circuit_breaker import BreakerLimits, CircuitBreaker
-from cometmq.rules.completed_offsets import OffsetJournal, decode
+from cometmq.rules.completed_offsets import OffsetJournal, decode_journal
 from cometmq.rules.failure_policy import BLOCK, FailureAction, OnFailure
 from cometmq.rules.key_lanes import BARRIER
 from cometmq.rules.key_queue import KeyQueue
@@ -62,11 +62,11 @@ class Member:
         """Begin at the committed offset, with what the disk knows."""
         world = self.world
         world.holder, start = self, world.committed
-        saved = decode(self.disk)
-        if saved is None or start not in saved.ours:
+        saved = decode_journal(self.disk)
+        if saved is None or start not in saved.own_commits:
             self.written = set()
         self.journal = OffsetJournal("us", start, self.disk, is_reset=False)
-        self.disk = self.journal.start()
+        self.disk = self.journal.opening_records()
         self.keys = KeyQueue(ProcessQueue(start), self.journal, CircuitBreaker(CALM))
         self.told, self.turns = start, []
 
@@ -79,10 +79,10 @@ class Member:
         fresh = [Pulled(sent.queue_offset, sent) for sent in self.world.log[at : at + number]]
         window.put(fresh, at + len(fresh))
         window.take(len(fresh))
-        self.keys.feed((one.sent.key, one) for one in fresh)
+        self.keys.add_messages((one.sent.key, one) for one in fresh)
 
     def begin(self, most: int) -> None:
-        turn = self.keys.begin(most, self.world.now)
+        turn = self.keys.take_batch(most, self.world.now)
         if turn is not None:
             self.turns.append((turn, most))
 
@@ -92,39 +92,39 @@ class Member:
         left = most
         while turn.messages and left > 0:
             head = turn.messages[0]
-            size = 1 if head.queue_offset <= turn.lane.alone_until else batch
+            size = 1 if head.queue_offset <= turn.lane.one_by_one_until else batch
             own = turn.messages[:size]
             left -= size
             repeated = self.written.intersection(one.queue_offset for one in own)
             assert not repeated, "what the disk knows as finished was repeated"
             if self.world.call(own):
-                self.keys.succeeded(turn, len(own), self.world.now)
+                self.keys.record_success(turn, len(own), self.world.now)
                 continue
             policy = own[0].sent.policy
-            verdict, _ = self.keys.failed(turn, len(own), policy, 1000, self.world.now)
-            if verdict.ending is FailureAction.DEAD_LETTER:
+            verdict, _ = self.keys.record_failure(turn, len(own), policy, 1000, self.world.now)
+            if verdict.action is FailureAction.DEAD_LETTER:
                 assert len(own) == 1
                 assert own[0].reconsume_times + 1 == AFTER, "dead before its attempts were used"
                 own[0].sent.is_dead = own[0].sent.is_finished = True
                 self.keys.finish(turn, 1)
                 continue
-            self.keys.put_down(turn, self.world.now + verdict.rest_ms / 1000)
+            self.keys.release(turn, self.world.now + verdict.pause_ms / 1000)
             return
-        self.keys.put_down(turn)
+        self.keys.release(turn)
 
     def write(self) -> None:
         fresh = set(self.keys._fresh)
-        self.disk += self.keys.unwritten()
+        self.disk += self.keys.take_journal_records()
         self.written |= fresh
 
     def tell(self, *, arrives: bool, is_heard: bool) -> None:
         self.write()
         offset = self.keys.window.commit_offset
-        self.disk += self.journal.telling(offset)
+        self.disk += self.journal.record_commit_begin(offset)
         if arrives:
             self.world.committed = offset
             if is_heard:
-                self.disk += self.journal.told(offset)
+                self.disk += self.journal.record_commit_done(offset)
                 self.told = offset
 
 
@@ -143,7 +143,7 @@ class Order(RuleBasedStateMachine):
 
     def has_worked(self):
         """Whether enough was done in this life that a mishap may hurt."""
-        return self.holder.keys.window.next_offset > self.holder.journal.ours[0] + 3
+        return self.holder.keys.window.next_offset > self.holder.journal.own_commits[0] + 3
 
     @rule(
         key=st.sampled_from(["a", "b", "c", "d", "e", BARRIER]),
@@ -226,8 +226,8 @@ class Order(RuleBasedStateMachine):
         """While nobody runs an operator sets another offset than one that the disks know."""
         world = self.world
         offset = data.draw(st.integers(0, len(world.log)))
-        saved = decode(self.holder.disk)
-        if saved and offset in saved.ours:
+        saved = decode_journal(self.holder.disk)
+        if saved and offset in saved.own_commits:
             return
         for sent in world.log[:offset]:
             sent.is_skipped |= not sent.is_finished
@@ -281,7 +281,7 @@ def test_a_key_stuck_for_an_hour_holds_back_its_queue_at_the_span_and_no_further
     span, calls, largest = 2_000, 0, 0
     while world.now < hour:
         member.pull(span, 1000, 32)
-        while (turn := member.keys.begin(32, world.now)) is not None:
+        while (turn := member.keys.take_batch(32, world.now)) is not None:
             calls += turn.messages[0].queue_offset == 100
             member.turns.append((turn, 32))
             member.end(0, 1)
@@ -294,11 +294,11 @@ def test_a_key_stuck_for_an_hour_holds_back_its_queue_at_the_span_and_no_further
     assert 100 + span < reached <= 100 + span + 32
     assert sum(sent.is_finished for sent in world.log) == reached - 1, "all others are done"
     assert largest <= 33, "what is done takes no room"
-    assert len(member.journal.start()) < 100
+    assert len(member.journal.opening_records()) < 100
     world.log[100].fails = 0
     while world.committed < len(world.log):
         member.pull(span, 1000, 32)
-        while (turn := member.keys.begin(32, world.now)) is not None:
+        while (turn := member.keys.take_batch(32, world.now)) is not None:
             member.turns.append((turn, 32))
             member.end(0, 1)
         member.tell(arrives=True, is_heard=True)
@@ -315,7 +315,7 @@ def test_a_stuck_key_with_many_messages_of_its_own_holds_back_its_queue_at_the_c
     member.take()
     while world.now < 3600:
         member.pull(60_000, 500, 32)
-        while (turn := member.keys.begin(32, world.now)) is not None:
+        while (turn := member.keys.take_batch(32, world.now)) is not None:
             member.turns.append((turn, 32))
             member.end(0, 1)
         world.now += 10

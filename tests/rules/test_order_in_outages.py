@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cometmq.rules.circuit_breaker import BreakerLimits, CircuitBreaker
-from cometmq.rules.completed_offsets import OffsetJournal, decode
+from cometmq.rules.completed_offsets import OffsetJournal, decode_journal
 from cometmq.rules.failure_policy import BLOCK, FailureAction, FailurePolicy, OnFailure
 from cometmq.rules.key_lanes import BARRIER
 from cometmq.rules.key_queue import KeyQueue, LaneBatch
@@ -128,11 +128,13 @@ class Member:
     def take(self, queue: int) -> None:
         """Begin with a queue at its committed offset."""
         start = self.world.committed[queue]
-        found = decode(self.disks[queue])
-        if found is None or start not in found.ours:  # somebody else told the offset: all is void
+        found = decode_journal(self.disks[queue])
+        if (
+            found is None or start not in found.own_commits
+        ):  # somebody else told the offset: all is void
             self.charges[queue] = {}
         journal = OffsetJournal("us", start, self.disks[queue], is_reset=False)
-        self.disks[queue] = journal.start()
+        self.disks[queue] = journal.opening_records()
         self.journals[queue], self.told[queue] = journal, start
         self.works[queue] = KeyQueue(ProcessQueue(start), journal, self.breaker)
         for sent in self.world.logs[queue]:
@@ -149,13 +151,13 @@ class Member:
             fresh = [Pulled(sent.queue_offset, sent) for sent in log[at : at + PULL]]
             window.put(fresh, at + len(fresh))
             window.take(len(fresh))
-            keys.feed((one.sent.key, one) for one in fresh)
+            keys.add_messages((one.sent.key, one) for one in fresh)
 
     def begin(self, most: int) -> None:
         """A turn of each queue, if one may begin."""
         now = self.world.now
         for queue, keys in sorted(self.works.items(), key=lambda one: one[1].probe_rank(now)):
-            turn = keys.begin(most, now)
+            turn = keys.take_batch(most, now)
             if turn is None:
                 continue
             assert turn.is_probe == self.judge.is_open, "what begins in an outage is a probe"
@@ -170,7 +172,7 @@ class Member:
         keys, left = self.works[queue], most
         while turn.messages and left > 0:
             head = turn.messages[0]
-            size = 1 if head.queue_offset <= turn.lane.alone_until else batch
+            size = 1 if head.queue_offset <= turn.lane.one_by_one_until else batch
             own = turn.messages[:size]
             left -= size
             policy = self.world.call(own)
@@ -178,28 +180,28 @@ class Member:
                 turn.key, self.world.now, is_done=policy is None, is_probe=turn.is_probe
             )
             if policy is None:
-                keys.succeeded(turn, len(own), self.world.now)
+                keys.record_success(turn, len(own), self.world.now)
                 assert self.breaker.is_open == self.judge.is_open
             elif not self.failed(queue, turn, len(own), policy):
                 return
-        keys.put_down(turn)
+        keys.release(turn)
 
     def failed(self, queue: int, turn: LaneBatch, number: int, policy: FailurePolicy) -> bool:
         """Judge a failed call; whether the turn goes on. Here the policies are checked."""
         keys, sent, world = self.works[queue], turn.messages[0].sent, self.world
-        verdict, _ = keys.failed(turn, number, policy, 1000, world.now)
+        verdict, _ = keys.record_failure(turn, number, policy, 1000, world.now)
         assert self.breaker.is_open == self.judge.is_open, "an outage is judged as described"
         if number == 1 and not self.judge.excuses(world.now):
             sent.charged += 1
-            is_due = policy.ending is not FailureAction.NONE and sent.charged >= policy.after
+            is_due = policy.action is not FailureAction.NONE and sent.charged >= policy.after
         else:
             is_due = False
-        wanted = policy.ending if is_due else FailureAction.NONE
-        assert verdict.ending is wanted, f"{sent} met {verdict}, due was {wanted}"
+        wanted = policy.action if is_due else FailureAction.NONE
+        assert verdict.action is wanted, f"{sent} met {verdict}, due was {wanted}"
         if wanted is FailureAction.NONE:
             assert turn.messages[0].reconsume_times == sent.charged, "a failure was miscounted"
             sent.noted = sent.charged
-            keys.put_down(turn, world.now + verdict.rest_ms / 1000)
+            keys.release(turn, world.now + verdict.pause_ms / 1000)
         elif wanted is FailureAction.STOP:
             sent.fails = 0  # somebody mends the handler, and starts it again
             self.restart(queue, turn)
@@ -220,11 +222,11 @@ class Member:
             sent.was_row = sent.is_finished = True
             sent.end, sent.end_charged = FailureAction.STORE, sent.charged
             self.works[queue].finish(turn, 1)
-            self.works[queue].put_down(turn)
+            self.works[queue].release(turn)
 
     def restart(self, queue: int, turn: LaneBatch) -> None:
         """Stop in peace and start again: what is in hand ends, all is told."""
-        self.works[queue].put_down(turn)
+        self.works[queue].release(turn)
         held = list(self.works)
         self.leave(held)
         self.begin_anew()
@@ -244,7 +246,7 @@ class Member:
                 del self.works[queue]
 
     def write(self, queue: int) -> None:
-        self.disks[queue] += self.works[queue].unwritten()
+        self.disks[queue] += self.works[queue].take_journal_records()
         self.charges[queue] = {one.queue_offset: one.noted for one in self.world.logs[queue]}
 
     def tell(self, queue: int, *, arrives: bool, is_heard: bool) -> None:
@@ -253,11 +255,11 @@ class Member:
         log = self.world.logs[queue][:offset]
         assert all(sent.is_finished for sent in log), "an offset passed what is not finished"
         assert all(sent.was_row for sent in log if sent.end is FailureAction.STORE)
-        self.disks[queue] += self.journals[queue].telling(offset)
+        self.disks[queue] += self.journals[queue].record_commit_begin(offset)
         if arrives:
             self.world.committed[queue] = offset
             if is_heard:
-                self.disks[queue] += self.journals[queue].told(offset)
+                self.disks[queue] += self.journals[queue].record_commit_done(offset)
                 self.told[queue] = offset
 
 
@@ -361,7 +363,7 @@ class OrderInOutages(RuleBasedStateMachine):
     def nothing_dies_of_an_outage_alone(self):
         for log in self.world.logs:
             for sent in log:
-                if sent.end is FailureAction.DEAD_LETTER and sent.policy.ending is not sent.end:
+                if sent.end is FailureAction.DEAD_LETTER and sent.policy.action is not sent.end:
                     assert sent.end_charged >= AWAY.after, "dead before its attempts were used"
 
     def teardown(self):
@@ -384,7 +386,7 @@ class OrderInOutages(RuleBasedStateMachine):
         for sent in (*world.logs[0], *world.logs[1]):
             ended_well(sent)
         for member in self.members:
-            assert all(decode(disk) is not None for disk in member.disks if disk)
+            assert all(decode_journal(disk) is not None for disk in member.disks if disk)
 
 
 def ended_well(sent: Sent) -> None:
@@ -393,7 +395,7 @@ def ended_well(sent: Sent) -> None:
     if sent.end is None:
         assert not sent.fails, "done, though it never went well"
     elif sent.fails:
-        assert sent.end in (sent.policy.ending, FailureAction.DEAD_LETTER)
+        assert sent.end in (sent.policy.action, FailureAction.DEAD_LETTER)
 
 
 TestOrderInOutages = OrderInOutages.TestCase

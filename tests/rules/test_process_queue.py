@@ -49,7 +49,7 @@ class Window(RuleBasedStateMachine):
         whole = [pull for pull in self.pulls if pull and set(pull) <= set(self.in_hand)]
         if whole:
             items = list(data.draw(st.sampled_from(whole)))
-            self.window.done(items)
+            self.window.finish(items)
             self.in_hand = [item for item in self.in_hand if item not in items]
             self.undone -= {item.queue_offset for item in items}
 
@@ -73,7 +73,7 @@ class Window(RuleBasedStateMachine):
     @rule(data=st.data())
     def done(self, data):
         items = data.draw(st.lists(st.sampled_from(self.in_hand), unique=True, max_size=5))
-        self.window.done(items)
+        self.window.finish(items)
         for item in items:
             self.in_hand.remove(item)
             self.undone.remove(item.queue_offset)
@@ -116,9 +116,9 @@ def test_a_window_stays_right_when_a_handler_changes_the_bodies_of_its_messages(
     bodies = cycle([None, {"decoded": 1}, "longer than it was"])
     for message, body in zip(messages, bodies, strict=False):
         message.body = body
-    window.done(window.take(count)[1:])
+    window.finish(window.take(count)[1:])
     assert (window.count, window.size_bytes, window.commit_offset) == (1, 5, 0)
-    window.done(messages[:1])
+    window.finish(messages[:1])
     assert (window.count, window.size_bytes, window.commit_offset) == (0, 0, count)
 
 
@@ -128,16 +128,16 @@ def test_what_is_finished_as_it_came_leaves_at_once_and_what_is_not_one_by_one()
     for pull in pulls:
         window.put(pull, pull[-1].queue_offset + 1)
     window.take(60)
-    window.done(pulls[1])
-    window.done(pulls[3][4:])
+    window.finish(pulls[1])
+    window.finish(pulls[3][4:])
     assert (window.count, window.size_bytes, window.commit_offset, window.span) == (44, 88, 0, 59)
-    window.done(pulls[0])
+    window.finish(pulls[0])
     assert (window.commit_offset, window.span) == (20, 39)
-    window.done(list(reversed(pulls[2])))
+    window.finish(list(reversed(pulls[2])))
     assert (window.count, window.commit_offset) == (24, 30)
-    window.done(pulls[5] + pulls[3][:4])
+    window.finish(pulls[5] + pulls[3][:4])
     assert (window.count, window.size_bytes, window.commit_offset) == (10, 20, 40)
-    window.done(pulls[4])
+    window.finish(pulls[4])
     assert (window.count, window.size_bytes, window.commit_offset, window.span) == (0, 0, 60, 0)
 
 

@@ -47,8 +47,8 @@ def fields(message):
 @given(st.lists(records, max_size=12), st.binary(max_size=12))
 def test_every_mixture_of_records_reads_as_one_by_one(found, rest):
     body = b"".join(found) + rest
-    expected = [decode.message_of(one, "b") for one in stored.iterate(body)]
-    messages, is_whole = decode.messages_of(body, "b")
+    expected = [decode.decode_message(one, "b") for one in stored.iterate(body)]
+    messages, is_whole = decode.decode_messages(body, "b")
     assert [fields(one) for one in messages] == [fields(one) for one in expected]
     assert is_whole == (sum(one.size for one in stored.iterate(body)) == len(body))
 
@@ -57,8 +57,8 @@ def test_every_mixture_of_records_reads_as_one_by_one(found, rest):
 def test_a_changed_byte_never_makes_more_of_a_body_than_the_plain_way_does(found, at, byte):
     body = bytearray(b"".join(found))
     body[at % len(body)] = byte
-    expected = [decode.message_of(one, "b") for one in stored.iterate(bytes(body))]
-    messages, _ = decode.messages_of(bytes(body), "b")
+    expected = [decode.decode_message(one, "b") for one in stored.iterate(bytes(body))]
+    messages, _ = decode.decode_messages(bytes(body), "b")
     assert [fields(one) for one in messages] == [fields(one) for one in expected]
 
 

@@ -77,7 +77,7 @@ class CircuitBreaker:
         "_limits",
         "_openings",
         "_results",
-        "next_probe",
+        "next_probe_at",
     )
 
     def __init__(self, limits: BreakerLimits) -> None:
@@ -86,49 +86,49 @@ class CircuitBreaker:
         self._openings = 0  # in a row, without a success between
         self._is_probing = False
         self._began_at, self._ended_at = 0.0, float("-inf")
-        self.next_probe: float | None = None
+        self.next_probe_at: float | None = None
         """When the next probe may begin; None while closed."""
 
     @property
     def is_open(self) -> bool:
         """Whether calls are held back: an outage."""
-        return self.next_probe is not None
+        return self.next_probe_at is not None
 
-    def excuses(self, now: float) -> bool:
+    def excuses_failures(self, now: float) -> bool:
         """Whether a failure now costs its message no attempt: an outage, not too long a one."""
         return self.is_open and now < self._began_at + self._limits.outage_most_s
 
-    def may_begin(self, now: float) -> bool:
+    def may_call(self, now: float) -> bool:
         """Whether a call may begin now; while open, the one that may is the probe."""
-        if self.next_probe is None:
+        if self.next_probe_at is None:
             return True
-        if self._is_probing or now < self.next_probe:
+        if self._is_probing or now < self.next_probe_at:
             return False
         self._is_probing = True
         return True
 
-    def gave_nothing(self) -> None:
+    def cancel_probe(self) -> None:
         """Note that a probe was not begun after all, or gave no result: another one may begin."""
         self._is_probing = False
 
-    def succeeded(self, key: Hashable, now: float, *, is_probe: bool, calls: int = 1) -> bool:
+    def record_success(self, key: Hashable, now: float, *, is_probe: bool, calls: int = 1) -> bool:
         """Note so many calls that went well; whether this ended an outage.
 
         While open only the probe counts, not what had begun before.
         """
-        if self.next_probe is None:
+        if self.next_probe_at is None:
             self._openings = 0
             for _ in range(min(calls, self._limits.results)):
                 self._results.append((now, key, True))
             return False
         if is_probe:
             self._results.clear()
-            self.next_probe, self._is_probing, self._ended_at = None, False, now
+            self.next_probe_at, self._is_probing, self._ended_at = None, False, now
         return is_probe
 
-    def failed(self, key: Hashable, now: float, *, is_probe: bool) -> bool:
+    def record_failure(self, key: Hashable, now: float, *, is_probe: bool) -> bool:
         """Note a call that failed; whether this began an outage."""
-        if self.next_probe is not None:
+        if self.next_probe_at is not None:
             if is_probe:
                 self._open(now)
             return False
@@ -144,7 +144,7 @@ class CircuitBreaker:
         limits = self._limits
         self._openings += 1
         self._is_probing = False
-        self.next_probe = now + backoff_s(self._openings, limits.pause_s, limits.pause_most_s)
+        self.next_probe_at = now + backoff_s(self._openings, limits.pause_s, limits.pause_most_s)
 
     def _is_outage(self, now: float) -> bool:
         results, limits = self._results, self._limits

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     Run = tuple[int, int]
-    Tried = tuple[int, int]  # failures, and the store time of the message
+    FailureCount = tuple[int, int]  # failures, and the store time of the message
 
 RUNS_MAX = 8192
 """Runs a map keeps; the highest are forgotten first, and their messages come again."""
-TRIED_MAX = 1024
+FAILURES_MAX = 1024
 """Messages whose failures are kept; of one more the oldest is dropped, and counts anew."""
 _PENDING_MAX = 2
 _HEAD = Struct(">IH")
-_START, _DONE, _TOLD, _TRIED = b"S", b"D", b"T", b"A"
+_START, _FINISHED, _COMMITS, _FAILURE = b"S", b"D", b"T", b"A"
 _SHIFT, _LOW, _MORE = 7, 0x7F, 0x80
 
 
@@ -85,41 +85,41 @@ class JournalState(NamedTuple):
 
     owner: str
     """Whose offsets these are: group, name servers and queue."""
-    ours: tuple[int, ...]
+    own_commits: tuple[int, ...]
     """The committed offsets that come from this journal's writer, the last ones only."""
     top_store_ms: int
     """The latest store time of what was finished."""
-    done: CompletedOffsets
-    tried: dict[int, Tried]
+    completed: CompletedOffsets
+    failures: dict[int, FailureCount]
     """How often offsets have failed that were not finished."""
 
 
 def start_record(saved: JournalState) -> bytes:
     """The record that a journal begins with."""
-    owner, done = saved.owner.encode(), saved.done
-    numbers = [saved.top_store_ms, done.base, len(saved.ours), *saved.ours]
+    owner, done = saved.owner.encode(), saved.completed
+    numbers = [saved.top_store_ms, done.base, len(saved.own_commits), *saved.own_commits]
     payload = _varints([len(owner)]) + owner + _varints(numbers) + _runs(done.base, done.runs)
     return _record(_START, payload)
 
 
-def done_record(base: int, top_store_ms: int, runs: Sequence[Run]) -> bytes:
+def finished_record(base: int, top_store_ms: int, runs: Sequence[Run]) -> bytes:
     """The record of what was finished since the last one, and of the base that follows from it."""
     first = runs[0][0] if runs else base
     known = runs[:RUNS_MAX]
-    return _record(_DONE, _varints([top_store_ms, base, first]) + _runs(first, known))
+    return _record(_FINISHED, _varints([top_store_ms, base, first]) + _runs(first, known))
 
 
-def told_record(ours: Sequence[int]) -> bytes:
+def commits_record(ours: Sequence[int]) -> bytes:
     """The record that names the offsets a broker may have been told, last."""
-    return _record(_TOLD, _varints([len(ours), *ours]))
+    return _record(_COMMITS, _varints([len(ours), *ours]))
 
 
-def tried_record(offset: int, failures: int, store_ms: int) -> bytes:
+def failure_record(offset: int, failures: int, store_ms: int) -> bytes:
     """The record that says how often a message has failed so far."""
-    return _record(_TRIED, _varints([offset, failures, store_ms]))
+    return _record(_FAILURE, _varints([offset, failures, store_ms]))
 
 
-def decode(data: bytes) -> JournalState | None:
+def decode_journal(data: bytes) -> JournalState | None:
     """What a journal says as far as it can be read; None when it does not begin as one."""
     saved: JournalState | None = None
     at = 0
@@ -149,22 +149,32 @@ class OffsetJournal:
     other offset, and a reset, means that somebody decided otherwise.
     """
 
-    __slots__ = ("_known", "_known_ms", "done", "ours", "owner", "top_store_ms", "tried")
+    __slots__ = (
+        "_known",
+        "_known_ms",
+        "completed",
+        "failures",
+        "own_commits",
+        "owner",
+        "top_store_ms",
+    )
 
     def __init__(self, owner: str, start: int, found: bytes | None, *, is_reset: bool) -> None:
         self.owner = owner
-        self.ours: tuple[int, ...] = (start,)
-        saved = decode(found) if found and not is_reset else None
-        is_ours = saved is not None and saved.owner == owner and start in saved.ours
-        self.done = saved.done if saved and is_ours else CompletedOffsets(start)
+        self.own_commits: tuple[int, ...] = (start,)
+        saved = decode_journal(found) if found and not is_reset else None
+        is_ours = saved is not None and saved.owner == owner and start in saved.own_commits
+        self.completed = saved.completed if saved and is_ours else CompletedOffsets(start)
         self.top_store_ms = saved.top_store_ms if saved and is_ours else 0
-        self._known = CompletedOffsets(self.done.base, self.done.runs)
+        self._known = CompletedOffsets(self.completed.base, self.completed.runs)
         self._known_ms = self.top_store_ms if is_ours else -1
-        self.tried: dict[int, Tried] = {}
+        self.failures: dict[int, FailureCount] = {}
         if saved and is_ours:
-            self.tried = {at: one for at, one in saved.tried.items() if at not in self.done}
+            self.failures = {
+                at: one for at, one in saved.failures.items() if at not in self.completed
+            }
 
-    def is_known(self, offset: int, store_ms: int) -> bool:
+    def was_finished(self, offset: int, store_ms: int) -> bool:
         """Whether the message was finished before the start.
 
         One that was stored later than all that was finished is another one, of a topic made anew.
@@ -173,45 +183,47 @@ class OffsetJournal:
 
     def failures_of(self, offset: int, store_ms: int) -> int:
         """How often the message has failed, restarts included; 0 for another one at its place."""
-        failures, stored_ms = self.tried.get(offset, (0, store_ms))
+        failures, stored_ms = self.failures.get(offset, (0, store_ms))
         return failures if stored_ms == store_ms else 0
 
-    def failed(self, offset: int, failures: int, store_ms: int) -> bytes:
+    def record_failure(self, offset: int, failures: int, store_ms: int) -> bytes:
         """Note how often an unfinished message has failed; return the record to append."""
-        if offset not in self.tried and len(self.tried) >= TRIED_MAX:
-            del self.tried[next(iter(self.tried))]
-        self.tried[offset] = (failures, store_ms)
-        return tried_record(offset, failures, store_ms)
+        if offset not in self.failures and len(self.failures) >= FAILURES_MAX:
+            del self.failures[next(iter(self.failures))]
+        self.failures[offset] = (failures, store_ms)
+        return failure_record(offset, failures, store_ms)
 
-    def start(self) -> bytes:
+    def opening_records(self) -> bytes:
         """Return the records to begin a new file with."""
-        saved = JournalState(self.owner, self.ours, self.top_store_ms, self.done, self.tried)
-        tried = [tried_record(offset, *one) for offset, one in self.tried.items()]
+        saved = JournalState(
+            self.owner, self.own_commits, self.top_store_ms, self.completed, self.failures
+        )
+        tried = [failure_record(offset, *one) for offset, one in self.failures.items()]
         return start_record(saved) + b"".join(tried)
 
-    def finished(self, offsets: Iterable[int], base: int, top_store_ms: int) -> bytes:
+    def record_finished(self, offsets: Iterable[int], base: int, top_store_ms: int) -> bytes:
         """Note what was finished, and that all below `base` is; return the record to append."""
         runs = runs_of(sorted(offsets))
         for start, end in runs:
-            self.done.add(start, end)
-        self.done.advance(base)
-        if self.tried:
+            self.completed.add(start, end)
+        self.completed.advance(base)
+        if self.failures:
             for start, end in runs:
                 for offset in range(start, end):
-                    self.tried.pop(offset, None)
+                    self.failures.pop(offset, None)
         self.top_store_ms = max(self.top_store_ms, top_store_ms)
-        return done_record(base, self.top_store_ms, runs)
+        return finished_record(base, self.top_store_ms, runs)
 
-    def telling(self, offset: int) -> bytes:
+    def record_commit_begin(self, offset: int) -> bytes:
         """Note that a broker is about to be told `offset`; return the record to append before."""
-        pending = self.ours[1:][-_PENDING_MAX:]  # told before, and not known to have arrived
-        self.ours = (self.ours[0], *pending, offset)
-        return told_record(self.ours)
+        pending = self.own_commits[1:][-_PENDING_MAX:]  # told before, and not known to have arrived
+        self.own_commits = (self.own_commits[0], *pending, offset)
+        return commits_record(self.own_commits)
 
-    def told(self, offset: int) -> bytes:
+    def record_commit_done(self, offset: int) -> bytes:
         """Note that the broker has `offset` for certain; return the record to append."""
-        self.ours = (offset,)
-        return told_record(self.ours)
+        self.own_commits = (offset,)
+        return commits_record(self.own_commits)
 
 
 def _apply(saved: JournalState | None, payload: bytes) -> JournalState | None:
@@ -221,18 +233,18 @@ def _apply(saved: JournalState | None, payload: bytes) -> JournalState | None:
     if saved is None:
         return None
     numbers = _numbers(rest)
-    if kind == _TOLD:
-        return saved._replace(ours=tuple(numbers[1 : 1 + numbers[0]]))
-    if kind == _TRIED:
+    if kind == _COMMITS:
+        return saved._replace(own_commits=tuple(numbers[1 : 1 + numbers[0]]))
+    if kind == _FAILURE:
         offset, failures, store_ms = numbers
-        saved.tried[offset] = (failures, store_ms)
+        saved.failures[offset] = (failures, store_ms)
         return saved
-    if kind != _DONE:
+    if kind != _FINISHED:
         return None
     top_store_ms, base, first = numbers[:3]
     for start, end in _read_runs(first, numbers[3:]):
-        saved.done.add(start, end)
-    saved.done.advance(base)
+        saved.completed.add(start, end)
+    saved.completed.advance(base)
     return saved._replace(top_store_ms=max(saved.top_store_ms, top_store_ms))
 
 

@@ -47,7 +47,7 @@ class FailurePolicy:
     is the consumer's `suspend_ms`, the same each time.
     """
 
-    ending: FailureAction
+    action: FailureAction
     after: int = 1
     pause_ms: int | None = None
     pause_most_ms: int | None = None
@@ -60,13 +60,13 @@ class FailurePolicy:
             value = getattr(self, name)
             if value is not None:
                 _check(name, value, SUSPEND_MS_MIN, SUSPEND_MS_MAX)
-        if self.ending is FailureAction.STORE and not callable(self.sink):
+        if self.action is FailureAction.STORE and not callable(self.sink):
             raise SettingsError(
                 f"the sink is {self.sink!r}; it must be a function of (message, failure), or what "
                 "a cometmq.TableSink"
             )
 
-    def rest_ms(self, failures: int, default_ms: int) -> int:
+    def pause_after(self, failures: int, default_ms: int) -> int:
         """How long to wait after so many failures, within 10 ms and 30 s."""
         if self.pause_ms is None:
             return suspend_ms(default_ms)
@@ -77,8 +77,8 @@ class FailurePolicy:
 class FailureDecision(NamedTuple):
     """What to do with a message now: rest so long and try it again, or carry out its end."""
 
-    ending: FailureAction
-    rest_ms: int = 0
+    action: FailureAction
+    pause_ms: int = 0
     policy: FailurePolicy | None = None
 
 
@@ -93,7 +93,7 @@ class OnFailure:
     def block(*, pause_ms: int | None = None, pause_most_ms: int | None = None) -> FailurePolicy:
         """Try the message for ever; what comes after it in its order waits. RocketMQ's way."""
         return FailurePolicy(
-            ending=FailureAction.NONE, pause_ms=pause_ms, pause_most_ms=pause_most_ms
+            action=FailureAction.NONE, pause_ms=pause_ms, pause_most_ms=pause_most_ms
         )
 
     @staticmethod
@@ -109,7 +109,7 @@ class OnFailure:
         The handler is called `times + 1` times.
         """
         _check("times", times, 0, AFTER_MAX - 1)
-        last = FailurePolicy(ending=FailureAction.DEAD_LETTER) if then is None else then
+        last = FailurePolicy(action=FailureAction.DEAD_LETTER) if then is None else then
         if not isinstance(last, FailurePolicy):
             raise SettingsError(f"then is {then!r}; it must be a policy, as OnFailure.skip()")
         return replace(
@@ -122,17 +122,17 @@ class OnFailure:
     @staticmethod
     def dead_letter(*, after: int = 1) -> FailurePolicy:
         """Make it a dead letter of the group after so many failures, and go on."""
-        return FailurePolicy(ending=FailureAction.DEAD_LETTER, after=after)
+        return FailurePolicy(action=FailureAction.DEAD_LETTER, after=after)
 
     @staticmethod
     def skip(*, after: int = 1) -> FailurePolicy:
         """Count it as done after so many failures, and go on; the log tells of it."""
-        return FailurePolicy(ending=FailureAction.SKIP, after=after)
+        return FailurePolicy(action=FailureAction.SKIP, after=after)
 
     @staticmethod
     def stop(*, after: int = 1) -> FailurePolicy:
         """Stop the consumer after so many failures; the message comes again at the next start."""
-        return FailurePolicy(ending=FailureAction.STOP, after=after)
+        return FailurePolicy(action=FailureAction.STOP, after=after)
 
     @staticmethod
     def store(sink: Callable[..., object], *, after: int = 1) -> FailurePolicy:
@@ -141,7 +141,7 @@ class OnFailure:
         A sink that raises is called again, for ever: the offset does not move before the row is
         there. It may be called twice for one message (at least once, as the handler).
         """
-        return FailurePolicy(ending=FailureAction.STORE, after=after, sink=sink)
+        return FailurePolicy(action=FailureAction.STORE, after=after, sink=sink)
 
 
 BLOCK = OnFailure.block()
@@ -184,6 +184,6 @@ def decide(
     `default_ms` is the rest that the handler or the consumer asks for. During an outage no message
     meets its end, since it is not the message that is at fault.
     """
-    if policy.ending is FailureAction.NONE or failures < policy.after or is_outage:
-        return FailureDecision(FailureAction.NONE, policy.rest_ms(failures, default_ms), policy)
-    return FailureDecision(policy.ending, 0, policy)
+    if policy.action is FailureAction.NONE or failures < policy.after or is_outage:
+        return FailureDecision(FailureAction.NONE, policy.pause_after(failures, default_ms), policy)
+    return FailureDecision(policy.action, 0, policy)

@@ -28,23 +28,30 @@ BARRIER = None
 class KeyLane(Generic[M]):
     """The unfinished messages of one key that were let in, oldest first."""
 
-    __slots__ = ("alone_until", "is_in_hand", "key", "reason", "since_ms", "waiting")
+    __slots__ = (
+        "failing_since_ms",
+        "failure_reason",
+        "is_in_flight",
+        "key",
+        "one_by_one_until",
+        "waiting",
+    )
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
         self.waiting: deque[M] = deque()
         """All that is not finished; what is in hand is its head."""
-        self.is_in_hand = False
-        self.alone_until = -1
+        self.is_in_flight = False
+        self.one_by_one_until = -1
         """Up to which offset messages are handled one at a time, since a batch has failed."""
-        self.reason = ""
+        self.failure_reason = ""
         """Why its head failed last, and since when (epoch ms) it fails: for people."""
-        self.since_ms = 0
+        self.failing_since_ms = 0
 
     @property
     def has_failed(self) -> bool:
         """Whether its head was in a call that failed."""
-        return bool(self.waiting) and self.waiting[0].queue_offset <= self.alone_until
+        return bool(self.waiting) and self.waiting[0].queue_offset <= self.one_by_one_until
 
     def head(self, most: int) -> list[M]:
         """Up to `most` of the oldest messages; they stay where they are."""
@@ -94,12 +101,12 @@ class KeyLanes(Generic[M]):
         if is_probe:
             ready.rotate(-next((at for at, lane in enumerate(ready) if not lane.has_failed), 0))
         lane = ready.popleft()
-        lane.is_in_hand = True
+        lane.is_in_flight = True
         return lane
 
     def finish(self, lane: KeyLane[M], number: int) -> None:
         """Let go of the first `number` messages of a lane in hand; it stays in hand."""
-        assert lane.is_in_hand, "only what is in hand can be finished"
+        assert lane.is_in_flight, "only what is in hand can be finished"
         assert number <= len(lane.waiting), "more was finished than was there"
         for _ in range(number):
             lane.waiting.popleft()
@@ -109,10 +116,10 @@ class KeyLanes(Generic[M]):
             if self._held:
                 self._let_held_in()
 
-    def put_down(self, lane: KeyLane[M], rest_until: float | None = None) -> None:
+    def release(self, lane: KeyLane[M], rest_until: float | None = None) -> None:
         """Give a lane out of hand: it is ready again, or rests; an empty one is gone."""
-        assert lane.is_in_hand, "only what is in hand can be put down"
-        lane.is_in_hand = False
+        assert lane.is_in_flight, "only what is in hand can be put down"
+        lane.is_in_flight = False
         if not lane.waiting:
             del self._lanes[lane.key]
         elif rest_until is None:
@@ -125,7 +132,7 @@ class KeyLanes(Generic[M]):
         self._wake(now)
         return any(not lane.has_failed for lane in self._ready)
 
-    def next_wake(self) -> float | None:
+    def next_wake_at(self) -> float | None:
         """When the first resting lane is ready again; None when none rests."""
         return self._resting[0][0] if self._resting else None
 

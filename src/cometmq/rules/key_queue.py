@@ -73,34 +73,34 @@ class KeyQueue(Generic[M]):
         self._probed_at = 0.0
         self._tried: dict[int, M] = {}  # failed, and not written down yet
 
-    def feed(self, messages: Iterable[tuple[Hashable, M]]) -> None:
+    def add_messages(self, messages: Iterable[tuple[Hashable, M]]) -> None:
         """Take what was pulled, with its keys; what was finished before the start is done.
 
         What had failed before the start keeps the count of its failures.
         """
-        known, tried = [], self._journal.tried
+        known, tried = [], self._journal.failures
         for key, message in messages:
-            if self._journal.is_known(message.queue_offset, message.store_ms):
+            if self._journal.was_finished(message.queue_offset, message.store_ms):
                 known.append(message)
             else:
                 if tried:
                     failures = self._journal.failures_of(message.queue_offset, message.store_ms)
                     message.reconsume_times = max(message.reconsume_times, failures)
                 self._lanes.put(key, message)
-        self.window.done(known)
+        self.window.finish(known)
 
-    def begin(self, most: int, now: float) -> LaneBatch[M] | None:
+    def take_batch(self, most: int, now: float) -> LaneBatch[M] | None:
         """Take up to `most` messages of the next lane in hand; None when none may begin now."""
         breaker = self.breaker
-        if not breaker.may_begin(now):
+        if not breaker.may_call(now):
             return None
         is_probe = breaker.is_open
         lane = self._lanes.take(now, is_probe=is_probe)
         if lane is None:
             if is_probe:
-                breaker.gave_nothing()
+                breaker.cancel_probe()
             return None
-        is_alone = is_probe or lane.waiting[0].queue_offset <= lane.alone_until
+        is_alone = is_probe or lane.waiting[0].queue_offset <= lane.one_by_one_until
         if is_probe:
             self._probed_at = now
         return LaneBatch(lane, lane.head(1 if is_alone else most), is_probe=is_probe)
@@ -112,71 +112,71 @@ class KeyQueue(Generic[M]):
         """
         return not self._lanes.has_untried(now), self._probed_at
 
-    def finish(self, turn: LaneBatch[M], number: int) -> None:
-        """Let go of the first messages of a turn: they are done, or have met their end."""
-        messages = turn.messages[:number]
-        del turn.messages[:number]
-        self._lanes.finish(turn.lane, number)
-        self.window.done(messages)
+    def finish(self, batch: LaneBatch[M], number: int) -> None:
+        """Let go of the first messages of a batch: they are done, or have met their end."""
+        messages = batch.messages[:number]
+        del batch.messages[:number]
+        self._lanes.finish(batch.lane, number)
+        self.window.finish(messages)
         for message in messages:
             self._fresh.append(message.queue_offset)
             self._tried.pop(message.queue_offset, None)
             self._top_ms = max(self._top_ms, message.store_ms)
-        turn.lane.reason, turn.lane.since_ms = "", 0
+        batch.lane.failure_reason, batch.lane.failing_since_ms = "", 0
 
-    def succeeded(self, turn: LaneBatch[M], number: int, now: float, calls: int = 1) -> bool:
+    def record_success(self, batch: LaneBatch[M], number: int, now: float, calls: int = 1) -> bool:
         """Note that the handler is done with the first messages, in so many calls that went well.
 
         Returns whether an outage ended.
         """
-        key = turn.key
-        self.finish(turn, number)
-        return self.breaker.succeeded(key, now, is_probe=turn.is_probe, calls=calls)
+        key = batch.key
+        self.finish(batch, number)
+        return self.breaker.record_success(key, now, is_probe=batch.is_probe, calls=calls)
 
-    def failed(
-        self, turn: LaneBatch[M], number: int, policy: FailurePolicy, rest_ms: int, now: float
+    def record_failure(
+        self, batch: LaneBatch[M], number: int, policy: FailurePolicy, rest_ms: int, now: float
     ) -> tuple[FailureDecision, bool]:
-        """Judge a call that failed on the first messages; the verdict, and if an outage began.
+        """Judge a call that failed on the first messages; the decision, and if an outage began.
 
         A batch is tried again message by message, and what fails in an outage costs no attempt,
         unless that lasts too long.
         """
-        first, lane = turn.messages[0], turn.lane
-        lane.alone_until = max(lane.alone_until, turn.messages[number - 1].queue_offset)
-        has_begun = self.breaker.failed(turn.key, now, is_probe=turn.is_probe)
-        is_outage = self.breaker.excuses(now)
+        first, lane = batch.messages[0], batch.lane
+        lane.one_by_one_until = max(lane.one_by_one_until, batch.messages[number - 1].queue_offset)
+        has_begun = self.breaker.record_failure(batch.key, now, is_probe=batch.is_probe)
+        is_outage = self.breaker.excuses_failures(now)
         failures = first.reconsume_times + 1
-        verdict = decide(policy, failures, rest_ms, is_outage=is_outage or number > 1)
-        if verdict.ending is FailureAction.NONE and number == 1 and not is_outage:
+        decision = decide(policy, failures, rest_ms, is_outage=is_outage or number > 1)
+        if decision.action is FailureAction.NONE and number == 1 and not is_outage:
             first.reconsume_times = failures
             self._tried[first.queue_offset] = first
-        return verdict, has_begun
+        return decision, has_begun
 
-    def put_down(self, turn: LaneBatch[M], rest_until: float | None = None) -> None:
-        """Give a turn out of hand; its lane goes on, at once or at a time."""
-        self._lanes.put_down(turn.lane, rest_until)
+    def release(self, batch: LaneBatch[M], rest_until: float | None = None) -> None:
+        """Give a batch out of hand; its lane goes on, at once or at a time."""
+        self._lanes.release(batch.lane, rest_until)
 
-    def next_wake(self) -> float | None:
+    def next_wake_at(self) -> float | None:
         """When the first lane that rests goes on; None when none rests."""
-        return self._lanes.next_wake()
+        return self._lanes.next_wake_at()
 
-    def stuck(self) -> KeyLane[M] | None:
+    def blocking_lane(self) -> KeyLane[M] | None:
         """The lane whose head holds back the commit, if that head has failed."""
         offset = self.window.commit_offset
         for lane in self._lanes.lanes:
-            if lane.reason and lane.waiting and lane.waiting[0].queue_offset == offset:
+            if lane.failure_reason and lane.waiting and lane.waiting[0].queue_offset == offset:
                 return lane
         return None
 
-    def unwritten(self) -> bytes:
+    def take_journal_records(self) -> bytes:
         """What to append to the journal now; empty when nothing was finished, or failed, since."""
         records = [
-            self._journal.failed(offset, one.reconsume_times, one.store_ms)
+            self._journal.record_failure(offset, one.reconsume_times, one.store_ms)
             for offset, one in self._tried.items()
         ]
         self._tried.clear()
         if self._fresh:
             base = self.window.commit_offset
-            records.append(self._journal.finished(self._fresh, base, self._top_ms))
+            records.append(self._journal.record_finished(self._fresh, base, self._top_ms))
             self._fresh.clear()
         return b"".join(records)

@@ -109,7 +109,7 @@ class ProcessQueue(Generic[M]):
         """Return messages in hand to the head of the queue, in their order."""
         self.waiting.extendleft(reversed(messages))
 
-    def done(self, messages: Sequence[M]) -> None:
+    def finish(self, messages: Sequence[M]) -> None:
         """Mark messages in hand as finished."""
         pending, sizes, parts, later = self._open, self._sizes, self._parts, self._later
         if not parts:

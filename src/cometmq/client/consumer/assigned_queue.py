@@ -22,23 +22,23 @@ class AssignedQueue:
     """A queue in work. The loop owns it; handler threads only read `is_dropped`."""
 
     __slots__ = (
-        "alone_until",
-        "arrived",
         "broker_id",
+        "committed_offset",
         "consumed_at",
         "has_lost_lock",
-        "held",
-        "in_hand",
+        "in_flight",
         "is_dropped",
         "is_paused",
         "lock_until",
+        "one_by_one_until",
         "probed_at",
         "pull_task",
         "pulled_at",
         "queue",
         "tasks",
-        "told",
+        "uncommitted",
         "window",
+        "work_available",
     )
 
     def __init__(self, queue: MessageQueue, start_offset: int) -> None:
@@ -47,17 +47,17 @@ class AssignedQueue:
         self.is_dropped = False
         self.is_paused = False
         """Whether nothing shall be pulled for now."""
-        self.arrived = asyncio.Event()
+        self.work_available = asyncio.Event()
         """Set when messages wait, or when the queue was dropped."""
-        self.held: list[MessageExt] = []
+        self.uncommitted: list[MessageExt] = []
         """Handled in order, but not yet committed by the handler."""
-        self.in_hand = 0
+        self.in_flight = 0
         """Messages in handlers now."""
         self.lock_until = 0.0
         """Until when (loop time) the queue's lock is surely ours."""
         self.has_lost_lock = False
         """Whether somebody else may have worked on the queue since our last message."""
-        self.alone_until = -1
+        self.one_by_one_until = -1
         """Up to which offset messages are handled one at a time, since a batch has failed."""
         self.probed_at = 0.0
         """When (loop time) it last tried a message for all of its topic, in an outage."""
@@ -68,23 +68,27 @@ class AssignedQueue:
         """What works on the queue, the pulling apart."""
         self.pull_task: asyncio.Task[None] | None = None
 
-        self.told: int | None = None
+        self.committed_offset: int | None = None
         """The offset that a broker surely has of us; None where commits go with pulls."""
 
     @property
     def span(self) -> int:
         """How far the queue is ahead: of its lowest unfinished message, or of what was told."""
         window = self.window
-        return window.span if self.told is None else window.next_offset - self.told
+        return (
+            window.span
+            if self.committed_offset is None
+            else window.next_offset - self.committed_offset
+        )
 
     def drop(self) -> None:
         """Stop working on the queue: no further pull, no further message to a handler."""
         self.is_dropped = True
-        self.arrived.set()
+        self.work_available.set()
         if self.pull_task is not None:
             self.pull_task.cancel()
 
-    def abandon(self) -> None:
+    def cancel_tasks(self) -> None:
         """Leave a handler alone that does not end in time; nothing it says is heard any more."""
         for task in self.tasks:
             task.cancel()

@@ -127,7 +127,7 @@ class AsyncPushConsumer:
             finally:
                 if engine is None:
                     await core.stop()
-            engine.on_halt = self._halt
+            engine.on_stop_request = self._halt
             self._stopped = asyncio.Event()
             self._engine, is_started = engine, False
             try:
@@ -203,7 +203,7 @@ class AsyncPushConsumer:
     @property
     def blocked(self) -> list[BlockedQueue]:
         """Orderly queues that stand still since their first message keeps failing."""
-        found = self._engine.consume.blocked() if self._engine else []
+        found = self._engine.strategy.blocked_queues() if self._engine else []
         return [one._replace(queue=self._instance.outer_queue(one.queue)) for one in found]
 
     @property
@@ -213,4 +213,4 @@ class AsyncPushConsumer:
         Another member may have had the same messages; 0 unless this process stood still, or was
         cut off from the broker, for longer than `lock_valid_s`.
         """
-        return self._engine.consume.overlaps if self._engine else 0
+        return self._engine.strategy.overlap_count if self._engine else 0

@@ -65,7 +65,7 @@ class BrokerRequests:
         self._subscriptions, self._rebalance = subscriptions, rebalance
         self._started_ms = core.clock.now_ms()
 
-    def listen(self) -> None:
+    def register(self) -> None:
         """Answer from now on."""
         table: dict[int, Callable[[Command, Channel], None]] = {
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
@@ -88,7 +88,7 @@ class BrokerRequests:
         if header.group == self._options.group:
             for queue, offset in decode_reset_offset(command.body).items():
                 if assigned := self._rebalance.table.get(queue):
-                    self._rebalance.restart(assigned, offset)
+                    self._rebalance.restart_at(assigned, offset)
         _answer(channel, command)
 
     def _status(self, command: Command, channel: Channel) -> None:
@@ -152,22 +152,22 @@ class BrokerRequests:
         header = ConsumeMessageDirectlyResultRequestHeader.decode(command.ext)
         if header.consumer_group != self._options.group:
             raise ProtocolError(f"this client is no member of {header.consumer_group}")
-        message = decode.message_of(stored.decode(command.body), header.broker_name or "")
+        message = decode.decode_message(stored.decode(command.body), header.broker_name or "")
         self._core.background.spawn(
             self._handle(message, command, channel), name="consume directly"
         )
 
     async def _handle(self, message: MessageExt, command: Command, channel: Channel) -> None:
         loop = asyncio.get_running_loop()
-        decode.restore_topic([message])
-        subscription, began = self._subscriptions.handler_of(message.topic), loop.time()
+        decode.restore_topics([message])
+        subscription, began = self._subscriptions.subscription_of(message.topic), loop.time()
         outcome: HandlerOutcome
         if subscription.is_async:
             handler = cast("AsyncHandler", subscription.handler)
-            outcome = await handlers.run_async(handler, [message])
+            outcome = await handlers.call_async_handler(handler, [message])
         else:
             plain = cast("SyncHandler", subscription.handler)
-            outcome = await loop.run_in_executor(None, handlers.run, plain, [message])
+            outcome = await loop.run_in_executor(None, handlers.call_handler, plain, [message])
         result = ConsumeMessageDirectlyResult(
             consume_result=_direct_result(outcome),
             order=self._options.is_locking,
@@ -181,8 +181,8 @@ def _direct_result(outcome: HandlerOutcome) -> str:
     """RocketMQ's name of an outcome."""
     if outcome.error is not None:
         return "CR_THROW_EXCEPTION"
-    if outcome.verdict in (ConsumeStatus.COMMIT, ConsumeStatus.ROLLBACK):
-        return f"CR_{outcome.verdict.value}"
+    if outcome.status in (ConsumeStatus.COMMIT, ConsumeStatus.ROLLBACK):
+        return f"CR_{outcome.status.value}"
     return "CR_SUCCESS" if outcome.is_done else "CR_LATER"
 
 

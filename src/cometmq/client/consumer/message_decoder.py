@@ -27,7 +27,7 @@ _TAGS = Property.TAGS.encode()
 _RETRY_TOPIC = Property.RETRY_TOPIC.encode()
 
 
-def messages_of(body: bytes | memoryview, broker_name: str) -> tuple[list[MessageExt], bool]:
+def decode_messages(body: bytes | memoryview, broker_name: str) -> tuple[list[MessageExt], bool]:
     """All messages of a pull's body, in its order, and whether all of it could be read."""
     found: list[MessageExt] = []
     read, size = 0, len(body)
@@ -43,12 +43,12 @@ def messages_of(body: bytes | memoryview, broker_name: str) -> tuple[list[Messag
                 record = stored.decode(body, read)
             except ProtocolError:
                 return found, False
-            found.append(message_of(record, broker_name))
+            found.append(decode_message(record, broker_name))
             read += record.size
     return found, True
 
 
-def message_of(record: Stored, broker_name: str) -> MessageExt:
+def decode_message(record: Stored, broker_name: str) -> MessageExt:
     """One record as a message, its body inflated."""
     body, flags = record.body, record.sys_flag
     if flags & sysflag.COMPRESSED:
@@ -72,12 +72,12 @@ def message_of(record: Stored, broker_name: str) -> MessageExt:
     )
 
 
-def tagged(messages: list[MessageExt], tags: Collection[bytes]) -> list[MessageExt]:
+def with_tags(messages: list[MessageExt], tags: Collection[bytes]) -> list[MessageExt]:
     """Those whose tag is one of `tags`: the broker compared hash codes only."""
     return [message for message in messages if props.find(message.raw_properties, _TAGS) in tags]
 
 
-def restore_topic(messages: list[MessageExt]) -> None:
+def restore_topics(messages: list[MessageExt]) -> None:
     """Give messages of a retry topic the topic they were first sent to."""
     for message in messages:
         topic = props.find(message.raw_properties, _RETRY_TOPIC)

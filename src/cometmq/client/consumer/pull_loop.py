@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     class MessageReceiver(Protocol):
         """Who takes pulled messages."""
 
-        def feed(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
+        def add_messages(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
             """Take messages that are in the window already."""
 
     class QueueRestarter(Protocol):
         """Who can begin a queue anew elsewhere in it."""
 
-        def restart(self, assigned: AssignedQueue, offset: int) -> None:
+        def restart_at(self, assigned: AssignedQueue, offset: int) -> None:
             """Drop the queue's object and begin anew at `offset`."""
 
-        def queues_of(self, topic: str) -> int:
+        def queue_count(self, topic: str) -> int:
             """How many queues of a topic are in work."""
 
 
@@ -70,7 +70,7 @@ class PullLoop:
         self._core, self._options, self._subscriptions = core, options, subscriptions
         self._offsets, self._consume, self._restarts = offsets, consume, restarts
 
-    def begin(self, assigned: AssignedQueue) -> None:
+    def start_queue(self, assigned: AssignedQueue) -> None:
         """Pull a queue until it is dropped."""
         work, name = self._run(assigned), f"pull {assigned.queue}"
         assigned.pull_task = asyncio.get_running_loop().create_task(work, name=name)
@@ -95,7 +95,7 @@ class PullLoop:
     def _is_full(self, assigned: AssignedQueue) -> bool:
         window, limits = assigned.window, self._options.flow
         if limits.is_shared:
-            limits = limits.of_one(self._restarts.queues_of(assigned.queue.topic))
+            limits = limits.of_one(self._restarts.queue_count(assigned.queue.topic))
         return is_full(
             limits,
             window.count,
@@ -116,13 +116,13 @@ class PullLoop:
                 result.max_offset,
                 result.next_offset,
             )
-            self._restarts.restart(assigned, result.next_offset)
+            self._restarts.restart_at(assigned, result.next_offset)
             return
         assigned.broker_id = result.suggested_broker_id
         accepted = assigned.window.put(result.messages, result.next_offset)
         if accepted:
-            self._consume.feed(assigned, accepted)
-        elif not assigned.window.count and assigned.told is None:
+            self._consume.add_messages(assigned, accepted)
+        elif not assigned.window.count and assigned.committed_offset is None:
             self._offsets.remember(assigned.queue, assigned.window.commit_offset)
 
     async def _pull(self, assigned: AssignedQueue) -> PullResult:
@@ -137,7 +137,7 @@ class PullLoop:
 
     def _ask(self, assigned: AssignedQueue) -> PullRequest:
         queue, options = assigned.queue, self._options
-        commit = self._offsets.remembered(queue)
+        commit = self._offsets.remembered_offset(queue)
         may_commit = assigned.broker_id == MASTER_ID and not assigned.has_lost_lock
         return PullRequest(
             queue,
@@ -159,7 +159,7 @@ class PullLoop:
         level = logging.WARNING if is_news else logging.DEBUG
         log.log(level, "pulling %s fails and will be tried again: %s", assigned.queue, error)
         if isinstance(error, RemotingTimeout):
-            self._puller.hang_up(assigned.queue, assigned.broker_id)
+            self._puller.close_connection(assigned.queue, assigned.broker_id)
         if getattr(error, "stale_route", False):
             self._core.routes.spoil(assigned.queue.topic)
         await asyncio.sleep(backoff_s(failures, _ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S))

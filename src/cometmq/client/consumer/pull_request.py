@@ -60,7 +60,7 @@ class PullRequest(NamedTuple):
     suspend_s: float = 0.0
     """How long the broker may wait for a message; 0: not at all."""
     commit_offset: int | None = None
-    says_filter: bool = False
+    carries_filter: bool = False
     """Whether the request carries the filter; else the broker knows it from a heartbeat."""
     is_lite: bool = False
     max_bytes: int | None = None
@@ -83,7 +83,7 @@ class PullClient:
 
         return await self._core.fetch(addr, command, ask.suspend_s + _ANSWER_GRACE_S, read)
 
-    def hang_up(self, queue: MessageQueue, broker_id: int) -> None:
+    def close_connection(self, queue: MessageQueue, broker_id: int) -> None:
         """Close a connection on which a pull was never answered: the peer may be gone."""
         addr = self._core.routes.reader(queue.broker_name, broker_id)
         if channel := self._core.pool.open_channel(addr):
@@ -100,7 +100,7 @@ class PullClient:
             sys_flag=_flags(ask),
             commit_offset=ask.commit_offset or 0,
             suspend_timeout_ms=int(ask.suspend_s * 1000),
-            subscription=wanted.expression if ask.says_filter else None,
+            subscription=wanted.expression if ask.carries_filter else None,
             sub_version=wanted.version,
             expression_type=wanted.expression_type,
             max_msg_bytes=ask.max_bytes,
@@ -112,7 +112,7 @@ def _flags(ask: PullRequest) -> int:
     return (
         (bits.COMMIT_OFFSET if ask.commit_offset else 0)
         | (bits.SUSPEND if ask.suspend_s else 0)
-        | (bits.SUBSCRIPTION if ask.says_filter else 0)
+        | (bits.SUBSCRIPTION if ask.carries_filter else 0)
         | (bits.LITE_PULL if ask.is_lite else 0)
     )
 
@@ -139,13 +139,13 @@ def _result(ask: PullRequest, addr: str, answer: Command, body: memoryview) -> P
 
 def _messages(ask: PullRequest, body: memoryview, next_offset: int) -> tuple[list[MessageExt], int]:
     """The messages of an answer and where to go on: never beyond one that cannot be read."""
-    messages, is_whole = decode.messages_of(body, ask.queue.broker_name)
+    messages, is_whole = decode.decode_messages(body, ask.queue.broker_name)
     if not is_whole:
         if not messages:
             raise ProtocolError(f"{ask.queue} brought a record that cannot be read")
         next_offset = messages[-1].queue_offset + 1
     if ask.filter.tags:
-        messages = decode.tagged(messages, ask.filter.tags)
+        messages = decode.with_tags(messages, ask.filter.tags)
     if is_retry_topic(ask.queue.topic):
-        decode.restore_topic(messages)
+        decode.restore_topics(messages)
     return messages, next_offset

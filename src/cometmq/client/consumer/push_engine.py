@@ -64,10 +64,10 @@ class PushEngine:
         self._core, clock = core, core.clock
         self._processes: ProcessPool | None = None
         if options.workers == "process":
-            handlers = subscriptions.plain_handlers
+            handlers = subscriptions.sync_handlers
             self._processes = ProcessPool(options.consume_threads, handlers)
             subscriptions = copy(subscriptions)  # the consumer may be started again with its own
-            subscriptions.run_through(self._processes.handler_of)
+            subscriptions.replace_handlers(self._processes.handler_of)
         self._trace: Trace | None = None
         if core.options.trace:
             self._trace = Trace(core, options.group, "CONSUME", asyncio.get_running_loop())
@@ -76,7 +76,7 @@ class PushEngine:
         if instance.is_there:
             subscriptions = instance.over(subscriptions)
         self._options, self._subscriptions = options, subscriptions
-        subscriptions.fix(clock.now_ms())
+        subscriptions.freeze(clock.now_ms())
         self._rounds = Background(f"{core.client_id} rebalance")
         self._threads = ThreadPool(options.consume_threads, f"cometmq-{options.group}")
         self._tasks = TaskPool(options.consume_threads)
@@ -88,12 +88,12 @@ class PushEngine:
         pulls = PullLoop(
             core, options, subscriptions, self._offsets, consume, self._rebalance, self._stats
         )
-        self._rebalance.use(consume, pulls)
+        self._rebalance.connect(consume, pulls)
         self._inbound = BrokerRequests(
-            core, options, subscriptions, self._rebalance, self._stats, consume.facts
+            core, options, subscriptions, self._rebalance, self._stats, consume.running_info
         )
         self._lost: set[str] = set()
-        self.on_halt: Callable[[], object] = lambda: None
+        self.on_stop_request: Callable[[], object] = lambda: None
         """Called when a failure policy asks for the end of the consumer."""
 
     @property
@@ -107,7 +107,7 @@ class PushEngine:
         return sorted(self._rebalance.table)
 
     @property
-    def consume(self) -> ConsumeStrategy:
+    def strategy(self) -> ConsumeStrategy:
         """The way messages are handled."""
         return self._consume
 
@@ -119,7 +119,7 @@ class PushEngine:
         core.be_consumer(self._consumer_data)
         core.lost_listeners.append(self._on_lost)
         core.greet_listeners.append(self._on_greet)
-        self._inbound.listen()
+        self._inbound.register()
         self._warn_of_blocks()
         for topic in self._subscriptions.topics:
             try:
@@ -174,22 +174,22 @@ class PushEngine:
             subscriptions=self._subscriptions,
             threads=self._threads,
             tasks=self._tasks,
-            send_back=self._send_back(),
+            failed_sender=self._send_back(),
             offsets=self._offsets,
             background=self._core.background,
             stats=self._stats,
             clock=self._core.clock,
-            broke_off=self._rebalance.broke_off,
-            give_up=self._rebalance.give_up,
+            restart_after_error=self._rebalance.restart_after_error,
+            restart_queue=self._rebalance.restart_queue,
             locks=self._locks,
             files=SystemFiles(),
             namesrv=self._core.options.namesrv,
-            halt=self._halt,
+            stop_consumer=self._halt,
         )
 
     def _halt(self, reason: str) -> None:
         log.error("the consumer of %s stops: %s", self._options.group, reason)
-        self.on_halt()
+        self.on_stop_request()
 
     def _consumer_data(self) -> ConsumerData:
         return ConsumerData(
@@ -219,7 +219,7 @@ class PushEngine:
 
     async def _check_conditions(self) -> None:
         """Ask brokers whether they take our SQL; raises ClientError when one says no."""
-        for data in self._subscriptions.conditions:
+        for data in self._subscriptions.sql_subscriptions:
             queues = await self._core.routes.subscribe_queues(data.topic)
             for broker_name in sorted({queue.broker_name for queue in queues})[:1]:
                 await self._check_condition(data, broker_name)
@@ -248,14 +248,14 @@ class PushEngine:
 
     async def _renew(self) -> None:
         if self._locks is not None:
-            await self._locks.renew(self._rebalance.held)
+            await self._locks.renew(self._rebalance.locked_queues)
 
     def _on_lost(self, addr: str) -> None:
         """A broker may have gone with its locks: nothing of it is handled until they are back."""
         self._lost.add(addr)
         if self._locks is not None:
             names = self._core.routes.broker_names_at(addr)
-            for assigned in self._rebalance.held:
+            for assigned in self._rebalance.locked_queues:
                 if assigned.queue.broker_name in names:
                     assigned.lose_lock()
 

@@ -36,7 +36,7 @@ class QueueLockClient:
     def __init__(self, core: Core, group: str, valid_s: float) -> None:
         self._core, self._group, self._valid_s = core, group, valid_s
 
-    async def take(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
         """Ask for locks.
 
         Each queue that a broker answered for comes with the loop time until which it is surely
@@ -54,7 +54,7 @@ class QueueLockClient:
         """Ask again for the locks that are held; what ran out or was refused counts as lost."""
         now = asyncio.get_running_loop().time()
         held = [assigned for assigned in table if assigned.holds_lock(now)]
-        got = await self.take([assigned.queue for assigned in held])
+        got = await self.lock([assigned.queue for assigned in held])
         for assigned in held:
             until = got.get(assigned.queue)
             if until == 0.0:
@@ -63,7 +63,7 @@ class QueueLockClient:
             elif until is not None and not assigned.has_lost_lock:
                 assigned.lock_until = until
 
-    async def give_back(self, queue: MessageQueue) -> None:
+    async def unlock(self, queue: MessageQueue) -> None:
         """Return one lock; one that cannot be returned runs out at the broker."""
         try:
             addr = self._core.routes.master(queue.broker_name)

@@ -43,14 +43,14 @@ _PROBLEMS_MAX = 100
 class QueueStarter(Protocol):
     """Who starts work on a queue."""
 
-    def begin(self, assigned: AssignedQueue) -> None:
+    def start_queue(self, assigned: AssignedQueue) -> None:
         """Start; ends by itself once the queue is dropped."""
 
 
 class QueueWorker(QueueStarter, Protocol):
     """Who runs handlers."""
 
-    async def drain(self, assigned: AssignedQueue, timeout_s: float) -> bool:
+    async def drain_queue(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Wait until no handler has a message of the queue; whether that was in time."""
 
 
@@ -78,7 +78,7 @@ class Rebalance:
         self._consume: QueueWorker
         self._pulls: QueueStarter
 
-    def use(self, consume: QueueWorker, pulls: QueueStarter) -> None:
+    def connect(self, consume: QueueWorker, pulls: QueueStarter) -> None:
         """Name who works on queues; needed once before `run`."""
         self._consume, self._pulls = consume, pulls
 
@@ -100,12 +100,12 @@ class Rebalance:
         for assigned in self.table.values():
             assigned.is_paused = is_paused
 
-    def queues_of(self, topic: str) -> int:
+    def queue_count(self, topic: str) -> int:
         """How many queues of a topic are in work."""
         return sum(queue.topic == topic for queue in self.table)
 
     @property
-    def held(self) -> list[AssignedQueue]:
+    def locked_queues(self) -> list[AssignedQueue]:
         """All queues whose lock is still needed: those in work and those being given away."""
         return [*self.table.values(), *self._leaving.values()]
 
@@ -116,7 +116,7 @@ class Rebalance:
             await self._wait(self._options.rebalance_s if is_balanced else _UNBALANCED_S)
             is_balanced = await self._round()
 
-    def give_up(self, assigned: AssignedQueue) -> None:
+    def restart_queue(self, assigned: AssignedQueue) -> None:
         """Drop a queue without committing anything; the next round begins it anew."""
         assigned.drop()
         if self.table.get(assigned.queue) is assigned:
@@ -126,14 +126,14 @@ class Rebalance:
         self._leave(assigned, self._wait_for_hands(assigned))
         self.wake()
 
-    def broke_off(self, assigned: AssignedQueue) -> None:
+    def restart_after_error(self, assigned: AssignedQueue) -> None:
         """Begin a queue anew, after a pause, whose work ended by an error nobody foresaw."""
         if not assigned.is_dropped:
             asyncio.get_running_loop().call_later(_ANEW_S, self._anew, assigned)
 
-    def restart(self, assigned: AssignedQueue, offset: int) -> None:
+    def restart_at(self, assigned: AssignedQueue, offset: int) -> None:
         """Drop a queue and begin it anew at `offset`, which is committed."""
-        self.give_up(assigned)
+        self.restart_queue(assigned)
         self._offsets.reset(assigned.queue, offset)
         self._offsets.persist([assigned.queue])
 
@@ -148,7 +148,7 @@ class Rebalance:
         while self._leaving and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
         for assigned in (*table, *self._leaving.values()):
-            assigned.abandon()
+            assigned.cancel_tasks()
         await self._let_go(self._to_resume - self._leaving.keys())
 
     async def _wait(self, pause_s: float) -> None:
@@ -232,7 +232,7 @@ class Rebalance:
         if self._locks is None or not queues:
             return [(queue, inf) for queue in queues]
         return [
-            (queue, until) for queue, until in (await self._locks.take(queues)).items() if until
+            (queue, until) for queue, until in (await self._locks.lock(queues)).items() if until
         ]
 
     async def _begin(self, queue: MessageQueue, lock_until: float) -> bool:
@@ -246,8 +246,8 @@ class Rebalance:
         assigned = self.table[queue] = AssignedQueue(queue, offset)
         assigned.is_paused = self._is_paused
         assigned.lock_until = lock_until
-        self._consume.begin(assigned)
-        self._pulls.begin(assigned)
+        self._consume.start_queue(assigned)
+        self._pulls.start_queue(assigned)
         for task in (*assigned.tasks, assigned.pull_task):
             if task is not None:
                 task.add_done_callback(partial(self._ended, assigned))
@@ -263,11 +263,11 @@ class Rebalance:
                 error = cancelled
         if error is not None:
             log.error("%s broke off", task.get_name(), exc_info=error)
-            self.broke_off(assigned)
+            self.restart_after_error(assigned)
 
     def _anew(self, assigned: AssignedQueue) -> None:
         if not assigned.is_dropped:
-            self.give_up(assigned)
+            self.restart_queue(assigned)
 
     def _leave(self, assigned: AssignedQueue, work: Coroutine[object, object, None]) -> None:
         """Do what is left of a dropped queue; until then nobody here begins it anew."""
@@ -286,7 +286,7 @@ class Rebalance:
 
         Until then the lock is renewed, so that nobody else begins either.
         """
-        while self._options.is_locking and not await self._consume.drain(assigned, _SLOW_S):
+        while self._options.is_locking and not await self._consume.drain_queue(assigned, _SLOW_S):
             log.warning("%s is kept from others until its handler is done", assigned.queue)
 
     async def _give_away(self, assigned: AssignedQueue) -> None:
@@ -294,7 +294,7 @@ class Rebalance:
         await self._release(assigned)
 
     async def _finish(self, assigned: AssignedQueue, timeout_s: float) -> None:
-        await self._consume.drain(assigned, timeout_s)
+        await self._consume.drain_queue(assigned, timeout_s)
         await self._release(assigned)
 
     async def _release(self, assigned: AssignedQueue) -> None:
@@ -307,7 +307,7 @@ class Rebalance:
             log.warning(
                 "the offset %d of %s was not committed at leaving: %s", offset, queue, error
             )
-        if assigned.in_hand:
+        if assigned.in_flight:
             self._offsets.forget(queue)
         else:
             await self._let_go({queue})
@@ -318,7 +318,7 @@ class Rebalance:
         for queue in queues:
             self._offsets.forget(queue)
         if self._locks is not None:
-            await asyncio.gather(*map(self._locks.give_back, queues))
+            await asyncio.gather(*map(self._locks.unlock, queues))
 
     def _say(self, problem: str) -> None:
         """Log a problem once, until all is well again."""

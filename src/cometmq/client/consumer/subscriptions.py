@@ -77,14 +77,14 @@ class Subscriptions:
         data, wanted = _subscription(topic, selector)
         self._by_topic[topic] = Subscription(data, wanted, handler, is_async(handler), on_failure)
 
-    def run_through(self, handler_of: Callable[[str], Handler]) -> None:
+    def replace_handlers(self, handler_of: Callable[[str], Handler]) -> None:
         """Put other handlers in the place of the plain ones, made for each topic."""
         self._by_topic = {
             topic: own._replace(handler=handler_of(topic)) for topic, own in self._by_topic.items()
         }
 
     @property
-    def plain_handlers(self) -> dict[str, SyncHandler]:
+    def sync_handlers(self) -> dict[str, SyncHandler]:
         """The handlers by topic. Raises ClientError when one is an async function."""
         for topic, own in self._by_topic.items():
             if own.is_async:
@@ -94,7 +94,7 @@ class Subscriptions:
                 )
         return {topic: cast("SyncHandler", own.handler) for topic, own in self._by_topic.items()}
 
-    def fix(self, version_ms: int) -> None:
+    def freeze(self, version_ms: int) -> None:
         """Give the subscriptions their version; raises ClientError when there is none."""
         if not self._by_topic:
             raise ClientError("this consumer listens to nothing: call subscribe before start")
@@ -111,7 +111,7 @@ class Subscriptions:
         return [*self._by_topic, *self._retry_topics]
 
     @property
-    def conditions(self) -> list[SubscriptionData]:
+    def sql_subscriptions(self) -> list[SubscriptionData]:
         """The subscriptions that only brokers can judge."""
         return [data for data in self.data() if data.expression_type != TAG]
 
@@ -121,7 +121,7 @@ class Subscriptions:
         wanted = found.filter if found else TopicFilter()
         return wanted._replace(version=self._version)
 
-    def handler_of(self, topic: str) -> Subscription:
+    def subscription_of(self, topic: str) -> Subscription:
         """Who gets the messages of a topic.
 
         A retried message may belong to a topic that is no longer listened to: the first handler

@@ -29,7 +29,7 @@ class BlockedQueues:
         self._table: dict[MessageQueue, BlockedQueue] = {}
         self._next_word_ms: dict[MessageQueue, int] = {}
 
-    def failed(self, queue: MessageQueue, message: MessageExt, reason: str) -> None:
+    def record_failure(self, queue: MessageQueue, message: MessageExt, reason: str) -> None:
         """Note one more failure of a queue's first message; the log hears of it now and then."""
         now_ms, known = self._clock.now_ms(), self._table.get(queue)
         if known is None or known.queue_offset != message.queue_offset:
@@ -43,7 +43,7 @@ class BlockedQueues:
             self._next_word_ms[queue] = now_ms + min(age_ms, _WORD_EVERY_MS)
             log.warning("%s is blocked: %s", queue, describe(one, now_ms))
 
-    def over(self, queue: MessageQueue) -> None:
+    def unblock(self, queue: MessageQueue) -> None:
         """Note that the queue goes on."""
         one = self._table.pop(queue, None)
         if one is not None and self._clock.now_ms() >= one.since_ms + _FIRST_WORD_MS:
@@ -59,7 +59,7 @@ class BlockedQueues:
         """The queues that stand still now, the oldest first."""
         return sorted(self._table.values(), key=lambda one: one.since_ms)
 
-    def facts(self) -> dict[str, str]:
+    def running_info(self) -> dict[str, str]:
         """The same as texts for the running info, by the queue's name."""
         now_ms = self._clock.now_ms()
         return {

@@ -28,7 +28,7 @@ class CircuitBreakers:
         self._limits = limits
         self._breakers: dict[str, CircuitBreaker] = {}
 
-    def of(self, topic: str) -> CircuitBreaker:
+    def breaker_of(self, topic: str) -> CircuitBreaker:
         """The breaker of a topic, the same each time."""
         found = self._breakers.get(topic)
         if found is None:
@@ -36,15 +36,15 @@ class CircuitBreakers:
         return found
 
     @property
-    def topics(self) -> list[str]:
+    def open_topics(self) -> list[str]:
         """The topics that have an outage now."""
         return sorted(topic for topic, breaker in self._breakers.items() if breaker.is_open)
 
-    def facts(self) -> dict[str, str]:
+    def running_info(self) -> dict[str, str]:
         """What operators should see: nothing when all is well."""
-        return {"OUTAGES": " ".join(self.topics)} if self.topics else {}
+        return {"OUTAGES": " ".join(self.open_topics)} if self.open_topics else {}
 
-    def began(self, topic: str, reason: str) -> None:
+    def log_opened(self, topic: str, reason: str) -> None:
         """Say that an outage began."""
         log.warning(
             "failures of %s jump across keys, the last one: %s; it counts as an outage: one "
@@ -53,7 +53,7 @@ class CircuitBreakers:
             reason,
         )
 
-    def ended(self, topic: str) -> None:
+    def log_closed(self, topic: str) -> None:
         """Say that an outage is over."""
         log.warning("%s is handled again: the outage is over", topic)
 

@@ -1,6 +1,6 @@
 """How a message that has failed often enough meets its end, and who is told.
 
-Owns the carrying out of a verdict: dead letter, skip, stop, store; refuses to know when it is due
+Owns the carrying out of a decision: dead letter, skip, stop, store; refuses to know when it is due
 (`rules.failure_policy`). Invariant: a message counts as having met its end only once a broker has
 the dead letter, or the sink returned; until then it is tried again, as long as the queue is ours.
 Java: ConsumeMessageOrderlyService.sendMessageBack (dead letters only)
@@ -43,11 +43,11 @@ class FailureActions:
         known = subscription.on_failure or self._parts.options.on_failure or {}
         return policy_of(known, outcome.kind, None)
 
-    async def meet(
+    async def apply(
         self,
         assigned: AssignedQueue,
         message: MessageExt,
-        verdict: FailureDecision,
+        decision: FailureDecision,
         outcome: HandlerOutcome,
     ) -> bool:
         """Carry out the end of a message; False when the queue is not ours any more, or all stops.
@@ -55,8 +55,8 @@ class FailureActions:
         A broker or a sink that fails is asked again, for ever, with growing pauses.
         """
         failures = 0
-        while not await self._try(assigned, message, verdict, outcome):
-            if verdict.ending is FailureAction.STOP:
+        while not await self._try(assigned, message, decision, outcome):
+            if decision.action is FailureAction.STOP:
                 return False
             failures += 1
             await self._rest(assigned, backoff_s(failures, _AGAIN_FIRST_S, _AGAIN_MOST_S))
@@ -68,28 +68,28 @@ class FailureActions:
         self,
         assigned: AssignedQueue,
         message: MessageExt,
-        verdict: FailureDecision,
+        decision: FailureDecision,
         outcome: HandlerOutcome,
     ) -> bool:
-        if verdict.ending is FailureAction.DEAD_LETTER:
+        if decision.action is FailureAction.DEAD_LETTER:
             times_max = message.reconsume_times
-            return await self._parts.send_back.bury(
+            return await self._parts.failed_sender.send_dead_letter(
                 message, assigned.queue, outcome.reason, times_max
             )
-        if verdict.ending is FailureAction.SKIP:
+        if decision.action is FailureAction.SKIP:
             log.warning("%s is skipped, as its policy says: %s", message, outcome.reason)
             return True
-        if verdict.ending is FailureAction.STORE:
-            return await self._store(message, verdict, outcome)
-        self._parts.halt(f"{message} failed, and its policy is to stop: {outcome.reason}")
+        if decision.action is FailureAction.STORE:
+            return await self._store(message, decision, outcome)
+        self._parts.stop_consumer(f"{message} failed, and its policy is to stop: {outcome.reason}")
         return False
 
     async def _store(
-        self, message: MessageExt, verdict: FailureDecision, outcome: HandlerOutcome
+        self, message: MessageExt, decision: FailureDecision, outcome: HandlerOutcome
     ) -> bool:
         """Call the sink in a thread of its own; whether it returned."""
-        assert verdict.policy is not None, "a verdict to store comes from a policy"
-        sink = verdict.policy.sink
+        assert decision.policy is not None, "a decision to store comes from a policy"
+        sink = decision.policy.sink
         assert sink is not None, "a policy that stores has a sink"
         failure = handlers.FailureDetails(
             message.reconsume_times + 1, outcome.kind, outcome.reason, self._parts.clock.now_ms()
@@ -97,7 +97,7 @@ class FailureActions:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         is_stored: list[bool] = []
         self._parts.threads.submit(
-            lambda: is_stored.append(handlers.run_sink(sink, message, failure)),
+            lambda: is_stored.append(handlers.call_sink(sink, message, failure)),
             lambda: _set(over),
         )
         await over

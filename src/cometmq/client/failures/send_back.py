@@ -50,7 +50,7 @@ class FailedMessageSender:
         self._core, self._delivery, self._choice = core, delivery, choice
         self._group, self._times_max = group, times_max
 
-    async def later(
+    async def send_back(
         self,
         message: MessageExt,
         queue: MessageQueue,
@@ -69,13 +69,13 @@ class FailedMessageSender:
         except CometError as error:
             log.warning("%s was not taken back, sending it anew: %s", message, error)
             if delay_level < 0 or is_dead(message.reconsume_times, times_max):
-                return await self.bury(message, queue, reason, times_max)
+                return await self.send_dead_letter(message, queue, reason, times_max)
             pairs = self._retry_pairs(message, times_max)
             pairs[Property.DELAY] = str(retry_delay_level(delay_level, message.reconsume_times))
             return await self._send(message, pairs)
         return True
 
-    async def bury(
+    async def send_dead_letter(
         self, message: MessageExt, queue: MessageQueue, reason: str, times_max: int | None = None
     ) -> bool:
         """Make the message a dead letter of the group; False when no broker took it.

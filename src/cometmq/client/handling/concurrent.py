@@ -49,10 +49,10 @@ class _HandlerCall:
         "began_at",
         "breaker",
         "clock",
-        "ended",
         "expired",
         "is_probe",
         "messages",
+        "on_end",
         "outcome",
         "spent_s",
         "subscription",
@@ -70,7 +70,7 @@ class _HandlerCall:
         self.breaker = breaker
         self.is_probe = breaker is not None and breaker.is_open
         self.assigned, self.messages, self.subscription = assigned, messages, subscription
-        self.ended, self.clock = ended, clock
+        self.on_end, self.clock = ended, clock
         self.outcome: HandlerOutcome | None = None
         self.began_at = self.spent_s = 0.0
         self.expired: list[MessageExt] = []
@@ -81,7 +81,7 @@ class _HandlerCall:
         if self._may_begin():
             handler = cast("SyncHandler", self.subscription.handler)
             self.began_at = self.clock()
-            self.outcome = handlers.run(handler, self.messages)
+            self.outcome = handlers.call_handler(handler, self.messages)
             self.spent_s = self.clock() - self.began_at
 
     async def run_async(self) -> None:
@@ -89,35 +89,35 @@ class _HandlerCall:
         if self._may_begin():
             handler = cast("AsyncHandler", self.subscription.handler)
             self.began_at = self.clock()
-            self.outcome = await handlers.run_async(handler, self.messages)
+            self.outcome = await handlers.call_async_handler(handler, self.messages)
             self.spent_s = self.clock() - self.began_at
-        self.ended(self)
+        self.on_end(self)
 
     def _may_begin(self) -> bool:
         """Whether the queue is ours still, and the topic has no outage since it was asked."""
         is_out = self.breaker is not None and self.breaker.is_open and not self.is_probe
         return not self.assigned.is_dropped and not is_out
 
-    def done(self) -> None:
+    def report_end(self) -> None:
         """Hand the outcome over (on the loop)."""
-        self.ended(self)
+        self.on_end(self)
 
 
 class ConcurrentStrategy:
     """MessageReceiver handlers for one concurrent consumer. One loop owns it."""
 
-    overlaps = 0
+    overlap_count = 0
 
     def __init__(self, parts: StrategyContext) -> None:
         self._options, self._subscriptions = parts.options, parts.subscriptions
         self._threads, self._tasks = parts.threads, parts.tasks
-        self._send_back, self._offsets = parts.send_back, parts.offsets
-        self._background, self._broke_off = parts.background, parts.broke_off
-        self._stats, self._endings = parts.stats, FailureActions(parts)
+        self._send_back, self._offsets = parts.failed_sender, parts.offsets
+        self._background, self._broke_off = parts.background, parts.restart_after_error
+        self._stats, self._failure_actions = parts.stats, FailureActions(parts)
         self._clock = asyncio.get_running_loop().time
         self._calls: set[_HandlerCall] = set()
         limits = parts.options.breaker
-        self._outages = (
+        self._breakers = (
             CircuitBreakers(limits) if limits and not parts.options.broadcasting else None
         )
         self._held: dict[str, deque[tuple[AssignedQueue, list[MessageExt]]]] = defaultdict(deque)
@@ -128,10 +128,10 @@ class ConcurrentStrategy:
             every_s = parts.options.consume_timeout_s / _SWEEPS
             parts.background.every(every_s, self._sweep, name="stuck handlers")
 
-    def begin(self, assigned: AssignedQueue) -> None:
+    def start_queue(self, assigned: AssignedQueue) -> None:
         """Nothing is needed for a new queue: its messages start work by themselves."""
 
-    def feed(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
+    def add_messages(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Give newly pulled messages to handlers."""
         assigned.window.take(len(messages))
         size, groups = self._options.batch_size, [messages]
@@ -142,24 +142,24 @@ class ConcurrentStrategy:
             for at in range(0, len(own), size):
                 self._submit(assigned, own[at : at + size])
 
-    async def drain(self, assigned: AssignedQueue, timeout_s: float) -> bool:
+    async def drain_queue(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Wait until the handlers at work on the queue are done; False when they are not.
 
         What no handler has begun is skipped.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        while assigned.in_hand and loop.time() < deadline:
+        while assigned.in_flight and loop.time() < deadline:
             await asyncio.sleep(0.01)
-        return not assigned.in_hand
+        return not assigned.in_flight
 
-    def blocked(self) -> list[BlockedQueue]:
+    def blocked_queues(self) -> list[BlockedQueue]:
         """No queue ever stands still for one message."""
         return []
 
-    def facts(self) -> dict[str, str]:
+    def running_info(self) -> dict[str, str]:
         """Topics that have an outage."""
-        return self._outages.facts() if self._outages else {}
+        return self._breakers.running_info() if self._breakers else {}
 
     def close(self) -> None:
         """Nothing is held beyond the queues."""
@@ -167,8 +167,8 @@ class ConcurrentStrategy:
     def _submit(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Give messages to a handler, or hold them while their topic has an outage."""
         topic = messages[0].topic
-        breaker = self._outages.of(topic) if self._outages else None
-        if breaker is None or breaker.may_begin(self._clock()):
+        breaker = self._breakers.breaker_of(topic) if self._breakers else None
+        if breaker is None or breaker.may_call(self._clock()):
             self._start(assigned, messages, breaker)
         else:
             self._held[topic].append((assigned, messages))
@@ -179,39 +179,39 @@ class ConcurrentStrategy:
         What has not failed yet goes first: it tells sooner that the outage is over.
         """
         held, failed = self._held[topic], self._held_failed[topic]
-        breaker = self._outages.of(topic) if self._outages else None
-        while (held or failed) and (breaker is None or breaker.may_begin(self._clock())):
+        breaker = self._breakers.breaker_of(topic) if self._breakers else None
+        while (held or failed) and (breaker is None or breaker.may_call(self._clock())):
             assigned, messages = (held or failed).popleft()
             if not assigned.is_dropped:
                 self._start(assigned, messages, breaker)
             elif breaker is not None:
-                breaker.gave_nothing()
+                breaker.cancel_probe()
 
     def _start(
         self, assigned: AssignedQueue, messages: list[MessageExt], breaker: CircuitBreaker | None
     ) -> None:
-        subscription = self._subscriptions.handler_of(messages[0].topic)
+        subscription = self._subscriptions.subscription_of(messages[0].topic)
         call = _HandlerCall(assigned, messages, subscription, self._ended, self._clock, breaker)
-        assigned.in_hand += len(messages)
+        assigned.in_flight += len(messages)
         self._calls.add(call)
         if subscription.is_async:
             self._tasks.submit(call.run_async())
         else:
-            self._threads.submit(call.run, call.done)
+            self._threads.submit(call.run, call.report_end)
 
     def _ended(self, call: _HandlerCall) -> None:
         self._calls.discard(call)
         assigned, outcome, messages = call.assigned, call.outcome, call.messages
         if call.expired:
-            assigned.in_hand -= len(call.expired)
+            assigned.in_flight -= len(call.expired)
             messages = [message for message in messages if message not in call.expired]
         if outcome is None:
-            assigned.in_hand -= len(messages)
+            assigned.in_flight -= len(messages)
             self._not_begun(call, messages)
             return
         is_out = self._is_outage(call, outcome)
         self._stats.ran(assigned.queue.topic, call.spent_s)
-        done = len(call.messages) if outcome.is_done else outcome.done
+        done = len(call.messages) if outcome.is_done else outcome.done_count
         if done == len(call.messages):
             self._finish(assigned, messages)
         else:
@@ -222,7 +222,7 @@ class ConcurrentStrategy:
         if call.breaker is None:
             return
         if call.is_probe:
-            call.breaker.gave_nothing()
+            call.breaker.cancel_probe()
         if messages and not call.assigned.is_dropped:
             self._held[messages[0].topic].append((call.assigned, messages))
         self._release(call.messages[0].topic)
@@ -230,21 +230,21 @@ class ConcurrentStrategy:
     def _is_outage(self, call: _HandlerCall, outcome: HandlerOutcome) -> bool:
         """Report a call to its topic's breaker; whether a failure is an outage's."""
         breaker, topic = call.breaker, call.messages[0].topic
-        if breaker is None or self._outages is None:
+        if breaker is None or self._breakers is None:
             return False
         now, key = self._clock(), key_of(call.messages[0])
         if outcome.is_done:
-            if breaker.succeeded(key, now, is_probe=call.is_probe):
-                self._outages.ended(topic)
+            if breaker.record_success(key, now, is_probe=call.is_probe):
+                self._breakers.log_closed(topic)
                 self._release(topic)
-            return breaker.excuses(now)
-        has_begun = breaker.failed(key, now, is_probe=call.is_probe)
+            return breaker.excuses_failures(now)
+        has_begun = breaker.record_failure(key, now, is_probe=call.is_probe)
         if has_begun:
-            self._outages.began(topic, outcome.reason)
-        if breaker.next_probe is not None and (has_begun or call.is_probe):
+            self._breakers.log_opened(topic, outcome.reason)
+        if breaker.next_probe_at is not None and (has_begun or call.is_probe):
             loop = asyncio.get_running_loop()
-            loop.call_at(breaker.next_probe, self._release, topic)
-        return breaker.excuses(now)
+            loop.call_at(breaker.next_probe_at, self._release, topic)
+        return breaker.excuses_failures(now)
 
     def _failed(
         self,
@@ -265,7 +265,7 @@ class ConcurrentStrategy:
             log.warning("%d message(s) of %s are passed over", len(rest), assigned.queue)
             self._remove(assigned, rest)
         elif is_out and rest:  # it is not the messages that are at fault: no attempt is counted
-            assigned.in_hand -= len(rest)
+            assigned.in_flight -= len(rest)
             self._held_failed[rest[0].topic].append((assigned, rest))
         elif rest:
             self._spawn(assigned, self._give_back(assigned, rest, outcome), "send back")
@@ -276,8 +276,8 @@ class ConcurrentStrategy:
 
     def _remove(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Take messages that need not come again from here out of the window."""
-        assigned.in_hand -= len(messages)
-        assigned.window.done(messages)
+        assigned.in_flight -= len(messages)
+        assigned.window.finish(messages)
         assigned.consumed_at = self._clock()
         self._note(assigned)
 
@@ -289,7 +289,7 @@ class ConcurrentStrategy:
         self, assigned: AssignedQueue, messages: list[MessageExt], outcome: HandlerOutcome
     ) -> None:
         if assigned.is_dropped:  # whoever has the queue now gets them again anyway
-            assigned.in_hand -= len(messages)
+            assigned.in_flight -= len(messages)
             return
         for message in messages:
             if await self._return(assigned, message, outcome):
@@ -302,13 +302,15 @@ class ConcurrentStrategy:
     ) -> bool:
         """Let a message come again, or meet the end its policy says; False when it could not."""
         queue, level, reason = assigned.queue, outcome.delay_level, outcome.reason
-        policy = self._endings.policy_of(self._subscriptions.handler_of(message.topic), outcome)
+        policy = self._failure_actions.policy_of(
+            self._subscriptions.subscription_of(message.topic), outcome
+        )
         if policy is None:
-            return await self._send_back.later(message, queue, level, reason)
-        verdict = decide(policy, message.reconsume_times + 1, 0, is_outage=False)
-        if verdict.ending is FailureAction.NONE:
-            return await self._send_back.later(message, queue, level, reason, UNLIMITED)
-        return await self._endings.meet(assigned, message, verdict, outcome)
+            return await self._send_back.send_back(message, queue, level, reason)
+        decision = decide(policy, message.reconsume_times + 1, 0, is_outage=False)
+        if decision.action is FailureAction.NONE:
+            return await self._send_back.send_back(message, queue, level, reason, UNLIMITED)
+        return await self._failure_actions.apply(assigned, message, decision, outcome)
 
     async def _sweep(self) -> None:
         """Send back what holds up a queue since a handler has it for too long."""
@@ -331,15 +333,15 @@ class ConcurrentStrategy:
                 return
             message = next(one for one in call.messages if one.queue_offset == head)
             log.warning("%s is sent back: %s", message, reason)
-            if not await self._send_back.later(message, assigned.queue, _EXPIRED_LEVEL, reason):
+            if not await self._send_back.send_back(message, assigned.queue, _EXPIRED_LEVEL, reason):
                 return
             call.expired.append(message)
-            assigned.window.done([message])
+            assigned.window.finish([message])
             self._note(assigned)
 
     async def _again(self, assigned: AssignedQueue, message: MessageExt) -> None:
         """Try a message here once more, since no broker took it back."""
-        assigned.in_hand -= 1
+        assigned.in_flight -= 1
         await asyncio.sleep(self._options.retry_in_place_s)
         if not assigned.is_dropped:
             message.reconsume_times += 1

@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 class ConsumeStrategy(Protocol):
     """A way of handling messages. One loop owns it."""
 
-    overlaps: int
+    overlap_count: int
     """Messages whose results were discarded since another member may have had them as well."""
 
-    def begin(self, assigned: AssignedQueue) -> None:
+    def start_queue(self, assigned: AssignedQueue) -> None:
         """Start work on a queue that was just taken; its window is empty.
 
         Tasks put into `assigned.tasks` are watched: an error of one begins the queue anew.
         """
 
-    def feed(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
+    def add_messages(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Take newly pulled messages, which wait in the queue's window already (maybe none)."""
 
-    async def drain(self, assigned: AssignedQueue, timeout_s: float) -> bool:
+    async def drain_queue(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Wait until no handler has a message of the dropped queue; whether that was in time."""
 
-    def blocked(self) -> list[BlockedQueue]:
+    def blocked_queues(self) -> list[BlockedQueue]:
         """What stands still since a message keeps failing."""
 
-    def facts(self) -> dict[str, str]:
+    def running_info(self) -> dict[str, str]:
         """What operators should see in the running info, by name; called at any time."""
 
     def close(self) -> None:
@@ -62,20 +62,20 @@ class StrategyContext:
     subscriptions: Subscriptions
     threads: ThreadPool
     tasks: TaskPool
-    send_back: FailedMessageSender
+    failed_sender: FailedMessageSender
     offsets: OffsetStore
     background: Background
     stats: ConsumeStats
     clock: Clock
-    broke_off: Callable[[AssignedQueue], None]
+    restart_after_error: Callable[[AssignedQueue], None]
     """QueueStarter a queue anew after an error nobody foresaw."""
-    give_up: Callable[[AssignedQueue], None]
+    restart_queue: Callable[[AssignedQueue], None]
     """Drops a queue without committing anything; it is begun anew at the committed offset."""
     locks: QueueLockClient | None = None
     """There for consumers that work under locks only, and not when the group is broadcast to."""
     files: Files
     namesrv: tuple[str, ...]
-    halt: Callable[[str], None]
+    stop_consumer: Callable[[str], None]
     """Stops the consumer soon, for the reason given."""
 
 

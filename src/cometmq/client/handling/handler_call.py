@@ -66,11 +66,11 @@ class HandlerOutcome(NamedTuple):
     reason: str = ""
     delay_level: int = 0
     suspend_ms: int | None = None
-    done: int = 0
+    done_count: int = 0
     """When it is not done: how many messages, from the first on, are."""
     error: BaseException | None = None
     """What the handler raised; None for a status and for RetryLater."""
-    verdict: ConsumeStatus | None = None
+    status: ConsumeStatus | None = None
     """The status the handler returned, if it was one."""
 
     @property
@@ -96,29 +96,29 @@ def is_async(handler: Handler) -> bool:
     return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
 
 
-def run(handler: SyncHandler, messages: list[MessageExt]) -> HandlerOutcome:
+def call_handler(handler: SyncHandler, messages: list[MessageExt]) -> HandlerOutcome:
     """Call a plain handler with a list of its own; never raises."""
     try:
-        verdict = handler(list(messages))
+        status = handler(list(messages))
     except BaseException as error:  # noqa: BLE001 - the runner of handlers
         return _failure(error, messages)
-    return DONE if verdict is None else _judged(verdict, messages)
+    return DONE if status is None else _judged(status, messages)
 
 
-async def run_async(handler: AsyncHandler, messages: list[MessageExt]) -> HandlerOutcome:
+async def call_async_handler(handler: AsyncHandler, messages: list[MessageExt]) -> HandlerOutcome:
     """Call an async handler with a list of its own.
 
     Raises nothing but the end of the task it runs in, and Ctrl-C, which ends the loop.
     """
     try:
-        verdict = await handler(list(messages))
+        status = await handler(list(messages))
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _is_cancelled():
             raise
         return _failure(error, messages)
-    return DONE if verdict is None else _judged(verdict, messages)
+    return DONE if status is None else _judged(status, messages)
 
 
 def _is_cancelled() -> bool:
@@ -127,17 +127,17 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _judged(verdict: object, messages: Sequence[MessageExt]) -> HandlerOutcome:
-    if isinstance(verdict, ConsumeStatus):
-        reason = "" if verdict.is_done else verdict.value
-        return HandlerOutcome(verdict.is_done, reason, verdict=verdict)
+def _judged(status: object, messages: Sequence[MessageExt]) -> HandlerOutcome:
+    if isinstance(status, ConsumeStatus):
+        reason = "" if status.is_done else status.value
+        return HandlerOutcome(status.is_done, reason, status=status)
     log.error(
-        "the handler of %s returned %r, which is no verdict: return nothing when the messages are "
-        "done and raise when they should come again; they will come again",
+        "the handler of %s returned %r, which is no ConsumeStatus: return nothing when the "
+        "messages are done, raise when they should come again; they will come again",
         messages[0].topic,
-        verdict,
+        status,
     )
-    return HandlerOutcome(is_done=False, reason=f"the handler returned {type(verdict).__name__}")
+    return HandlerOutcome(is_done=False, reason=f"the handler returned {type(status).__name__}")
 
 
 def _failure(error: BaseException, messages: Sequence[MessageExt]) -> HandlerOutcome:
@@ -157,7 +157,7 @@ def _failure(error: BaseException, messages: Sequence[MessageExt]) -> HandlerOut
     return HandlerOutcome(is_done=False, reason=reason, error=error)
 
 
-def key_of(key: Callable[[MessageExt], Hashable], message: MessageExt) -> Hashable:
+def call_key_function(key: Callable[[MessageExt], Hashable], message: MessageExt) -> Hashable:
     """Call a user's function for a message's key; never raises.
 
     After an error, and for a value that cannot be a key, it is None: no key.
@@ -171,7 +171,7 @@ def key_of(key: Callable[[MessageExt], Hashable], message: MessageExt) -> Hashab
     return found
 
 
-def run_sink(sink: Callable[..., object], message: MessageExt, failure: FailureDetails) -> bool:
+def call_sink(sink: Callable[..., object], message: MessageExt, failure: FailureDetails) -> bool:
     """Give a message that failed to a user's sink; whether that returned. Never raises."""
     try:
         sink(message, failure)

@@ -25,12 +25,20 @@ if TYPE_CHECKING:
 class HandlerRun:
     """A run of messages of one topic; `outcome` is that of the last call.
 
-    It ends early when the queue is dropped, when its lock may have run out, and after `most_s`
+    It ends early when the queue is dropped, when its lock may have run out, and after `max_s`
     seconds, so that commits go on; one batch is handled in any case.
     """
 
     __slots__ = (
-        "assigned", "calls", "clock", "done", "failed", "messages", "most_s", "outcome", "spent_s",
+        "assigned",
+        "calls",
+        "clock",
+        "done",
+        "failed",
+        "max_s",
+        "messages",
+        "outcome",
+        "spent_s",
         "subscription",
     )  # fmt: skip
 
@@ -44,28 +52,28 @@ class HandlerRun:
     ) -> None:
         """Take the first messages, as far as they are of one topic."""
         self.assigned, self.messages = assigned, _of_one_topic(messages)
-        self.subscription, self.clock, self.most_s = subscription, clock, most_s
+        self.subscription, self.clock, self.max_s = subscription, clock, most_s
         self.calls = self.done = self.failed = 0
         self.spent_s = 0.0
         self.outcome: HandlerOutcome = handlers.DONE
 
     def run(self, batch_size: int) -> None:
         """Run a plain handler (in a thread)."""
-        handler, until = cast("SyncHandler", self.subscription.handler), self.clock() + self.most_s
+        handler, until = cast("SyncHandler", self.subscription.handler), self.clock() + self.max_s
         while self._may_go_on(until):
             batch = self.messages[self.done : self.done + batch_size]
             began = self.clock()
-            self._judge(handlers.run(handler, batch), len(batch), began)
+            self._judge(handlers.call_handler(handler, batch), len(batch), began)
 
     async def run_async(self, batch_size: int) -> None:
         """Run an async handler."""
-        handler, until = cast("AsyncHandler", self.subscription.handler), self.clock() + self.most_s
+        handler, until = cast("AsyncHandler", self.subscription.handler), self.clock() + self.max_s
         while self._may_go_on(until):
             batch = self.messages[self.done : self.done + batch_size]
             began = self.clock()
-            self._judge(await handlers.run_async(handler, batch), len(batch), began)
+            self._judge(await handlers.call_async_handler(handler, batch), len(batch), began)
 
-    def tell(self, stats: ConsumeStats) -> None:
+    def report_to(self, stats: ConsumeStats) -> None:
         """Have it counted, under the topic of its queue."""
         topic = self.assigned.queue.topic
         if self.calls:
@@ -88,8 +96,8 @@ class HandlerRun:
         if outcome.is_done:
             self.done += size
         else:
-            self.done += outcome.done
-            self.failed = size - outcome.done
+            self.done += outcome.done_count
+            self.failed = size - outcome.done_count
 
 
 def _of_one_topic(messages: list[MessageExt]) -> list[MessageExt]:

@@ -1,7 +1,7 @@
 """What a consumer by key holds of a queue, and one run of a lane's messages through the handler.
 
 Owns the state that is neither the queue's (`assigned`) nor the lanes' (`rules.key_queue`); refuses
-to know slots, verdicts and commits, and how a handler is run (`stint`).
+to know slots, verdicts and commits, and how a handler is run (`run`).
 Java: nothing alike
 """
 
@@ -23,58 +23,60 @@ if TYPE_CHECKING:
     from cometmq.rules.circuit_breaker import CircuitBreaker
     from cometmq.rules.key_queue import LaneBatch
 
-STINT_MESSAGES = 64
-_STINT_S = 0.01  # what is done is not written down before the end of a stint
+RUN_MESSAGES = 64
+_RUN_S = 0.01  # what is done is not written down before the end of a run
 
 
-class AssignedKeyQueue:
-    """One queue in work by key. The loop owns it."""
+class KeyQueueState:
+    """One queue in state by key. The loop owns it."""
 
     __slots__ = (
         "assigned",
-        "is_telling",
-        "is_unwritten",
-        "is_waiting",
-        "keys",
-        "log",
-        "stuck_said",
-        "told_at",
-        "wake",
+        "blocking_logged_at",
+        "commit_lock",
+        "committed_at",
+        "file",
+        "is_waiting_for_slot",
+        "is_write_scheduled",
+        "key_queue",
+        "wake_timer",
     )
 
     def __init__(
         self, assigned: AssignedQueue, found: CompletedOffsetFile, breaker: CircuitBreaker
     ) -> None:
-        self.assigned, self.log = assigned, found
-        self.keys: KeyQueue[MessageExt] = KeyQueue(assigned.window, found.journal, breaker)
-        self.is_waiting = False  # for a slot
-        self.is_unwritten = False  # the journal is written at the end of this turn of the loop
-        self.is_telling = asyncio.Lock()
-        self.told_at = self.stuck_said = 0.0
-        self.wake: asyncio.TimerHandle | None = None
+        self.assigned, self.file = assigned, found
+        self.key_queue: KeyQueue[MessageExt] = KeyQueue(assigned.window, found.journal, breaker)
+        self.is_waiting_for_slot = False  # for a slot
+        self.is_write_scheduled = (
+            False  # the journal is written at the end of this batch of the loop
+        )
+        self.commit_lock = asyncio.Lock()
+        self.committed_at = self.blocking_logged_at = 0.0
+        self.wake_timer: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
         """Let go of the timer and the file."""
-        if self.wake is not None:
-            self.wake.cancel()
-        self.log.close()
+        if self.wake_timer is not None:
+            self.wake_timer.cancel()
+        self.file.close()
 
 
 class KeyRun(HandlerRun):
-    """A stint of one lane's messages, which ends as well when an outage begins."""
+    """A run of one lane's messages, which ends as well when an outage begins."""
 
-    __slots__ = ("turn", "work")
+    __slots__ = ("batch", "state")
 
     def __init__(
         self,
-        work: AssignedKeyQueue,
-        turn: LaneBatch[MessageExt],
+        state: KeyQueueState,
+        batch: LaneBatch[MessageExt],
         subscription: Subscription,
         clock: Callable[[], float],
     ) -> None:
-        super().__init__(work.assigned, turn.messages, subscription, clock, _STINT_S)
-        self.work, self.turn = work, turn
+        super().__init__(state.assigned, batch.messages, subscription, clock, _RUN_S)
+        self.state, self.batch = state, batch
 
     def _may_go_on(self, until: float) -> bool:
-        is_held_back = self.work.keys.breaker.is_open and not self.turn.is_probe
+        is_held_back = self.state.key_queue.breaker.is_open and not self.batch.is_probe
         return not is_held_back and super()._may_go_on(until)

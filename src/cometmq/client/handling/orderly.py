@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_STINT_MESSAGES, _STINT_S = 256, 0.1
+_RUN_MESSAGES, _RUN_S = 256, 0.1
 _OUTAGE_LOOK_S = 0.05
 _LOCK_PAUSE_S = 0.5
 _BURY_PAUSE_S = 1.0
@@ -47,28 +47,28 @@ class OrderlyStrategy:
     def __init__(self, parts: StrategyContext) -> None:
         options = parts.options
         self._options, self._subscriptions = options, parts.subscriptions
-        self._threads, self._send_back = parts.threads, parts.send_back
+        self._threads, self._send_back = parts.threads, parts.failed_sender
         self._offsets, self._locks = parts.offsets, parts.locks
-        self._give_up, self._stats = parts.give_up, parts.stats
+        self._give_up, self._stats = parts.restart_queue, parts.stats
         self._blocked = BlockedQueues(parts.clock)
-        self.overlaps = 0
+        self.overlap_count = 0
         self._room = asyncio.Semaphore(options.consume_threads)
-        self._endings = FailureActions(parts)
+        self._failure_actions = FailureActions(parts)
         self._default = default_policy(options.max_attempts)
-        self._outages = CircuitBreakers(options.breaker) if options.breaker else None
+        self._breakers = CircuitBreakers(options.breaker) if options.breaker else None
         self._idle: set[AssignedQueue] = set()  # kept from their messages by an outage
 
-    def begin(self, assigned: AssignedQueue) -> None:
+    def start_queue(self, assigned: AssignedQueue) -> None:
         """Start the loop of a new queue."""
         loop = asyncio.get_running_loop()
         assigned.tasks.append(loop.create_task(self._work(assigned), name=f"{assigned.queue}"))
 
-    def feed(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
+    def add_messages(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Tell the queue's loop that messages wait."""
         if messages:
-            assigned.arrived.set()
+            assigned.work_available.set()
 
-    async def drain(self, assigned: AssignedQueue, timeout_s: float) -> bool:
+    async def drain_queue(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Wait until the handler at work on the queue is done with its batch; False when it is not.
 
         `in_hand` then says that it still runs.
@@ -76,14 +76,18 @@ class OrderlyStrategy:
         _, late = await asyncio.wait(assigned.tasks, timeout=timeout_s)
         return not late
 
-    def blocked(self) -> list[BlockedQueue]:
+    def blocked_queues(self) -> list[BlockedQueue]:
         """The queues that stand still since their first message keeps failing."""
         return self._blocked.all()
 
-    def facts(self) -> dict[str, str]:
+    def running_info(self) -> dict[str, str]:
         """Queues that stand still, and messages that two members may have had."""
-        outages = self._outages.facts() if self._outages else {}
-        return {**self._blocked.facts(), **outages, "ORDERLY_OVERLAPS": str(self.overlaps)}
+        outages = self._breakers.running_info() if self._breakers else {}
+        return {
+            **self._blocked.running_info(),
+            **outages,
+            "ORDERLY_OVERLAPS": str(self.overlap_count),
+        }
 
     def close(self) -> None:
         """Nothing is held beyond the queues."""
@@ -96,8 +100,8 @@ class OrderlyStrategy:
                 elif assigned.window.waiting:
                     await self._handle_unless_out(assigned)
                 else:
-                    assigned.arrived.clear()
-                    await assigned.arrived.wait()
+                    assigned.work_available.clear()
+                    await assigned.work_available.wait()
         finally:
             self._idle.discard(assigned)
             self._blocked.forget(assigned.queue)
@@ -107,7 +111,7 @@ class OrderlyStrategy:
 
     async def _handle_unless_out(self, assigned: AssignedQueue) -> None:
         """Handle what waits; in an outage of the topic wait, or try one message for all."""
-        breaker = self._outages.of(assigned.queue.topic) if self._outages else None
+        breaker = self._breakers.breaker_of(assigned.queue.topic) if self._breakers else None
         if breaker is None or not breaker.is_open:
             self._idle.discard(assigned)
             await self._handle(assigned)
@@ -117,7 +121,7 @@ class OrderlyStrategy:
                 is_judged = await self._handle(assigned, is_probe=True)
             finally:
                 if not is_judged:
-                    breaker.gave_nothing()
+                    breaker.cancel_probe()
         else:
             await self._rest(assigned, _OUTAGE_LOOK_S)
 
@@ -129,7 +133,7 @@ class OrderlyStrategy:
         now, topic = self._now(), assigned.queue.topic
         self._idle.add(assigned)
         able = [one for one in self._idle if one.queue.topic == topic and _is_able(one, now)]
-        if min(able, key=_probe_rank, default=None) is not assigned or not breaker.may_begin(now):
+        if min(able, key=_probe_rank, default=None) is not assigned or not breaker.may_call(now):
             return False
         self._idle.discard(assigned)
         assigned.probed_at = now
@@ -141,51 +145,51 @@ class OrderlyStrategy:
         if is_probe:
             assigned.window.put_back(messages[1:])
             messages, size = messages[:1], 1
-        stint = await self._run(assigned, messages, size)
-        stint.tell(self._stats)
-        if stint.calls and not await self._is_valid(assigned, messages[0].queue_offset):
-            self._discard(stint, messages)
+        run = await self._run(assigned, messages, size)
+        run.report_to(self._stats)
+        if run.calls and not await self._is_valid(assigned, messages[0].queue_offset):
+            self._discard(run, messages)
             return False
-        assigned.window.put_back(messages[stint.done :])
+        assigned.window.put_back(messages[run.done :])
         assigned.consumed_at = self._now()
-        is_out = self._is_outage(stint, is_probe=is_probe)
-        self._settle(assigned, stint)
-        if stint.failed:
-            await self._failed(assigned, stint, is_out=is_out)
-        return bool(stint.calls)
+        is_out = self._is_outage(run, is_probe=is_probe)
+        self._settle(assigned, run)
+        if run.failed:
+            await self._failed(assigned, run, is_out=is_out)
+        return bool(run.calls)
 
-    def _is_outage(self, stint: HandlerRun, *, is_probe: bool) -> bool:
-        """Report a stint to its topic's breaker; whether a failure is an outage's."""
-        if self._outages is None or not stint.calls:
+    def _is_outage(self, run: HandlerRun, *, is_probe: bool) -> bool:
+        """Report a run to its topic's breaker; whether a failure is an outage's."""
+        if self._breakers is None or not run.calls:
             return False
-        topic, now = stint.assigned.queue.topic, self._now()
-        breaker = self._outages.of(topic)
-        well = stint.calls - bool(stint.failed)
-        first = key_of(stint.messages[0])
-        if well and breaker.succeeded(first, now, is_probe=is_probe, calls=well):
-            self._outages.ended(topic)
-        if stint.failed:
-            key = key_of(stint.messages[stint.done])
-            if breaker.failed(key, now, is_probe=is_probe):
-                self._outages.began(topic, stint.outcome.reason)
-        return breaker.excuses(now)
+        topic, now = run.assigned.queue.topic, self._now()
+        breaker = self._breakers.breaker_of(topic)
+        well = run.calls - bool(run.failed)
+        first = key_of(run.messages[0])
+        if well and breaker.record_success(first, now, is_probe=is_probe, calls=well):
+            self._breakers.log_closed(topic)
+        if run.failed:
+            key = key_of(run.messages[run.done])
+            if breaker.record_failure(key, now, is_probe=is_probe):
+                self._breakers.log_opened(topic, run.outcome.reason)
+        return breaker.excuses_failures(now)
 
-    def _settle(self, assigned: AssignedQueue, stint: HandlerRun) -> None:
+    def _settle(self, assigned: AssignedQueue, run: HandlerRun) -> None:
         """Take what is done out of the window, once the handler has committed it."""
-        window, done = assigned.window, stint.messages[: stint.done]
-        verdict = stint.outcome.verdict
+        window, done = assigned.window, run.messages[: run.done]
+        status = run.outcome.status
         if done:
-            self._blocked.over(assigned.queue)
+            self._blocked.unblock(assigned.queue)
         if self._options.auto_commit:
-            window.done(done)
-        elif verdict is ConsumeStatus.ROLLBACK:
-            window.put_back([*assigned.held, *done])
-            assigned.held.clear()
+            window.finish(done)
+        elif status is ConsumeStatus.ROLLBACK:
+            window.put_back([*assigned.uncommitted, *done])
+            assigned.uncommitted.clear()
         else:
-            assigned.held += done
-            if verdict is ConsumeStatus.COMMIT:
-                window.done(assigned.held)
-                assigned.held.clear()
+            assigned.uncommitted += done
+            if status is ConsumeStatus.COMMIT:
+                window.finish(assigned.uncommitted)
+                assigned.uncommitted.clear()
         if done:
             self._note(assigned)
 
@@ -214,95 +218,97 @@ class OrderlyStrategy:
             assigned.lock_until = until
         return is_ours
 
-    def _discard(self, stint: HandlerRun, messages: list[MessageExt]) -> None:
+    def _discard(self, run: HandlerRun, messages: list[MessageExt]) -> None:
         """Forget what a handler has done: another member may have had the same messages."""
-        handled = stint.done + stint.failed
-        self.overlaps += handled
+        handled = run.done + run.failed
+        self.overlap_count += handled
         log.warning(
             "the lock of %s ran out while %d message(s) from offset %d on were handled, and "
             "somebody else has the queue since: their results are discarded",
-            stint.assigned.queue,
+            run.assigned.queue,
             handled,
             messages[0].queue_offset,
         )
-        stint.assigned.window.put_back(messages)
+        run.assigned.window.put_back(messages)
 
     def _next(self, assigned: AssignedQueue) -> tuple[list[MessageExt], int]:
         """Take the next messages in hand, and say how many the handler gets at a time."""
         size, head = self._options.batch_size, assigned.window.waiting[0].queue_offset
-        if head <= assigned.alone_until:
-            return assigned.window.take(min(assigned.alone_until - head + 1, _STINT_MESSAGES)), 1
-        return assigned.window.take(max(size, _STINT_MESSAGES)), size
+        if head <= assigned.one_by_one_until:
+            return assigned.window.take(min(assigned.one_by_one_until - head + 1, _RUN_MESSAGES)), 1
+        return assigned.window.take(max(size, _RUN_MESSAGES)), size
 
     async def _run(
         self, assigned: AssignedQueue, messages: list[MessageExt], size: int
     ) -> HandlerRun:
-        """Run one stint in a thread or here; at most `consume_threads` queues at once."""
+        """Run one run in a thread or here; at most `consume_threads` queues at once."""
         loop = asyncio.get_running_loop()
-        subscription = self._subscriptions.handler_of(messages[0].topic)
-        most_s = _STINT_S if self._options.auto_commit else 0  # then each batch has its own commit
-        stint = HandlerRun(assigned, messages, subscription, loop.time, most_s)
+        subscription = self._subscriptions.subscription_of(messages[0].topic)
+        most_s = _RUN_S if self._options.auto_commit else 0  # then each batch has its own commit
+        run = HandlerRun(assigned, messages, subscription, loop.time, most_s)
         async with self._room:
-            assigned.in_hand = len(stint.messages)
+            assigned.in_flight = len(run.messages)
             if subscription.is_async:
-                await stint.run_async(size)
+                await run.run_async(size)
             else:
                 over: asyncio.Future[None] = loop.create_future()
-                self._threads.submit(lambda: stint.run(size), lambda: _set(over))
+                self._threads.submit(lambda: run.run(size), lambda: _set(over))
                 await asyncio.shield(over)
-            assigned.in_hand = 0
-        return stint
+            assigned.in_flight = 0
+        return run
 
-    async def _failed(self, assigned: AssignedQueue, stint: HandlerRun, *, is_out: bool) -> None:
-        failed = stint.messages[stint.done : stint.done + stint.failed]
-        if stint.outcome.verdict is ConsumeStatus.ROLLBACK and not self._options.auto_commit:
+    async def _failed(self, assigned: AssignedQueue, run: HandlerRun, *, is_out: bool) -> None:
+        failed = run.messages[run.done : run.done + run.failed]
+        if run.outcome.status is ConsumeStatus.ROLLBACK and not self._options.auto_commit:
             await self._rest(assigned, retry_policy.suspend_ms(self._options.suspend_ms) / 1000)
             return
-        self._blocked.failed(assigned.queue, failed[0], stint.outcome.reason)
-        asked_ms = stint.outcome.suspend_ms
+        self._blocked.record_failure(assigned.queue, failed[0], run.outcome.reason)
+        asked_ms = run.outcome.suspend_ms
         rest_ms = retry_policy.suspend_ms(
             self._options.suspend_ms if asked_ms is None else asked_ms
         )
-        assigned.alone_until = max(assigned.alone_until, failed[-1].queue_offset)
+        assigned.one_by_one_until = max(assigned.one_by_one_until, failed[-1].queue_offset)
         if len(failed) == 1:
-            policy = self._endings.policy_of(stint.subscription, stint.outcome) or self._default
-            verdict = decide(policy, failed[0].reconsume_times + 1, rest_ms, is_outage=is_out)
-            if verdict.ending is FailureAction.DEAD_LETTER:
-                await self._bury(assigned, failed[0], stint.outcome.reason)
+            policy = self._failure_actions.policy_of(run.subscription, run.outcome) or self._default
+            decision = decide(policy, failed[0].reconsume_times + 1, rest_ms, is_outage=is_out)
+            if decision.action is FailureAction.DEAD_LETTER:
+                await self._send_dead_letter(assigned, failed[0], run.outcome.reason)
                 return
-            if verdict.ending is not FailureAction.NONE:
-                await self._end(assigned, failed[0], verdict, stint.outcome)
+            if decision.action is not FailureAction.NONE:
+                await self._end(assigned, failed[0], decision, run.outcome)
                 return
             failed[0].reconsume_times += not is_out
-            rest_ms = verdict.rest_ms
+            rest_ms = decision.pause_ms
         await self._rest(assigned, rest_ms / 1000)
 
     async def _end(
         self,
         assigned: AssignedQueue,
         message: MessageExt,
-        verdict: FailureDecision,
+        decision: FailureDecision,
         outcome: HandlerOutcome,
     ) -> None:
         """Have the head message meet an end other than a dead letter."""
-        if await self._endings.meet(assigned, message, verdict, outcome):
-            assigned.window.done(assigned.window.take(1))
-            self._blocked.over(assigned.queue)
+        if await self._failure_actions.apply(assigned, message, decision, outcome):
+            assigned.window.finish(assigned.window.take(1))
+            self._blocked.unblock(assigned.queue)
             self._note(assigned)
         else:
             await self._rest(assigned, _BURY_PAUSE_S)
 
-    async def _bury(self, assigned: AssignedQueue, message: MessageExt, reason: str) -> None:
+    async def _send_dead_letter(
+        self, assigned: AssignedQueue, message: MessageExt, reason: str
+    ) -> None:
         """Make the head message a dead letter and commit at once, so that it is buried once."""
         if self._options.broadcasting:
             log.error("%s has failed for the last time and is passed over: %s", message, reason)
-        elif not await self._send_back.bury(
+        elif not await self._send_back.send_dead_letter(
             message, assigned.queue, reason, message.reconsume_times
         ):
             await self._rest(assigned, _BURY_PAUSE_S)
             return
-        assigned.window.done(assigned.window.take(1))
-        self._blocked.over(assigned.queue)
+        assigned.window.finish(assigned.window.take(1))
+        self._blocked.unblock(assigned.queue)
         self._note(assigned)
         if assigned.has_lost_lock:
             return  # whoever has the queue now may have committed more
@@ -348,7 +354,7 @@ class OrderlyStrategy:
         """Until when the lock is ours now; 0 when somebody else has it, None when none answers."""
         if self._locks is None:
             return inf
-        return (await self._locks.take([assigned.queue])).get(assigned.queue)
+        return (await self._locks.lock([assigned.queue])).get(assigned.queue)
 
     async def _committed(self, assigned: AssignedQueue) -> int | None:
         """The committed offset, 0 when there is none yet; None when nobody says."""
@@ -364,7 +370,7 @@ def _is_able(assigned: AssignedQueue, now: float) -> bool:
 
 def _probe_rank(assigned: AssignedQueue) -> tuple[bool, float]:
     head = assigned.window.waiting[0].queue_offset
-    return head <= assigned.alone_until, assigned.probed_at
+    return head <= assigned.one_by_one_until, assigned.probed_at
 
 
 def _set(over: asyncio.Future[None]) -> None:

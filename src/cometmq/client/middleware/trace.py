@@ -133,7 +133,9 @@ class Trace:
     def over(self, subscriptions: Subscriptions) -> Subscriptions:
         """The same subscriptions, each handler with a word before and after its calls."""
         told = copy(subscriptions)
-        told.run_through(lambda topic: self.through(subscriptions.handler_of(topic).handler))
+        told.replace_handlers(
+            lambda topic: self.through(subscriptions.subscription_of(topic).handler)
+        )
         return told
 
     def through(self, handler: Handler) -> Handler:

@@ -72,7 +72,7 @@ class CompletedOffsetFile:
         except OSError as error:
             self._give_up(error)
             return
-        self._write(self.journal.start())
+        self._write(self.journal.opening_records())
         if not self._has_failed:
             try:
                 self._files.rename(new, self._path)
@@ -123,7 +123,7 @@ class CompletedOffsetStore:
             self._files, path, OffsetJournal(owner, start, found, is_reset=is_reset)
         )
 
-    def sweep(self, now_ms: int) -> None:
+    def delete_old_files(self, now_ms: int) -> None:
         """Remove the files that nobody has written for `KEEP_DAYS`."""
         try:
             for name in self._files.names(self._directory):

@@ -58,7 +58,7 @@ class OffsetStore:
         self._resets.add(queue)
         self._memory[queue] = offset
 
-    def remembered(self, queue: MessageQueue) -> int:
+    def remembered_offset(self, queue: MessageQueue) -> int:
         """The offset noted last; 0 when there is none."""
         return self._memory.get(queue, 0)
 

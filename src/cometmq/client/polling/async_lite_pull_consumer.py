@@ -77,7 +77,7 @@ class AsyncLitePullConsumer:
             raise ClientError("subscribe before the consumer is started")
         selector = selector_of(topic, expression)
         check_topic(topic)
-        self._subscriptions.listen(self._instance.inner(topic), selector)
+        self._subscriptions.subscribe(self._instance.inner(topic), selector)
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Take exactly these queues, whoever else reads them; at any time, again and again.
@@ -161,13 +161,13 @@ class AsyncLitePullConsumer:
         queue = self._queue(queue)
         engine = self._running()
         await engine.core.routes.subscribe_queues(queue.topic)
-        noted = engine.offsets.noted(queue)
+        noted = engine.offsets.consumed_offset(queue)
         return await engine.offsets.committed(queue) if noted is None else noted
 
     async def position(self, queue: MessageQueue) -> int:
         """The offset of the next message that a poll gives of an assigned queue."""
         queue = self._queue(queue)
-        return (await self._running().wait_for(queue)).window.commit_offset
+        return (await self._running().wait_until_assigned(queue)).window.commit_offset
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at an offset of an assigned queue; what was pulled of it is forgotten.
@@ -177,7 +177,7 @@ class AsyncLitePullConsumer:
         queue = self._queue(queue)
         check_whole("offset", offset, 0, INT64_MAX)
         engine = self._running()
-        await engine.wait_for(queue)
+        await engine.wait_until_assigned(queue)
         least, most = await engine.min_offset(queue), await engine.max_offset(queue)
         if not least <= offset <= most:
             raise ClientError(f"{queue} has the offsets {least} to {most}, and not {offset}")
@@ -197,16 +197,16 @@ class AsyncLitePullConsumer:
 
     async def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Hand out and pull nothing of these queues until `resume`."""
-        polls = self._running().polls
+        polls = self._running().buffer
         polls.paused |= set(self._queues(queues))
         self._apply_pauses()
 
     async def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with queues after `pause`."""
-        polls = self._running().polls
+        polls = self._running().buffer
         polls.paused -= set(self._queues(queues))
         self._apply_pauses()
-        polls.arrived.set()
+        polls.changed.set()
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""
@@ -255,7 +255,7 @@ class AsyncLitePullConsumer:
         wanted = filter_of(selector_of(queue.topic, expression))
         await engine.core.routes.subscribe_queues(queue.topic)
         found = await engine.puller.pull(
-            PullRequest(queue, offset, max_count, wanted, suspend_s=block_s, says_filter=True)
+            PullRequest(queue, offset, max_count, wanted, suspend_s=block_s, carries_filter=True)
         )
         return found._replace(messages=self._instance.outer_messages(found.messages))
 
@@ -290,4 +290,4 @@ class AsyncLitePullConsumer:
     def _apply_pauses(self) -> None:
         engine = self._running()
         for queue, assigned in engine.rebalance.table.items():
-            assigned.is_paused = queue in engine.polls.paused
+            assigned.is_paused = queue in engine.buffer.paused

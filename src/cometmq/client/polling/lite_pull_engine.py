@@ -59,19 +59,19 @@ class LitePullEngine:
     ) -> None:
         self._options, self._lite, self._subscriptions = options, lite, subscriptions
         self.core, clock = core, core.clock
-        subscriptions.fix(clock.now_ms())
+        subscriptions.freeze(clock.now_ms())
         self.puller = PullClient(core, options.group)
-        self.polls = PollBuffer()
+        self.buffer = PollBuffer()
         self.offsets = _offsets(core, options)
         self._stats = ConsumeStats(clock)
         self.rebalance = LitePullRebalance(core, options, subscriptions, self.offsets, None)
         pulls = LitePullLoop(
-            core, options, subscriptions, self.offsets, self.polls, self.rebalance, self._stats
+            core, options, subscriptions, self.offsets, self.buffer, self.rebalance, self._stats
         )
         pulls.cached_max = lite.cached_max
-        self.rebalance.use(self.polls, pulls)
+        self.rebalance.connect(self.buffer, pulls)
         self._inbound = BrokerRequests(
-            core, options, subscriptions, self.rebalance, self._stats, self.polls.facts
+            core, options, subscriptions, self.rebalance, self._stats, self.buffer.running_info
         )
         self._rounds = Background(f"{core.client_id} rebalance")
         self._commit_at = asyncio.get_running_loop().time() + lite.auto_commit_s
@@ -81,7 +81,7 @@ class LitePullEngine:
         """Join the group; the first round of rebalance follows at once."""
         core = self.core
         core.be_consumer(self._consumer_data)
-        self._inbound.listen()
+        self._inbound.register()
         del core.answers[RequestCode.CONSUME_MESSAGE_DIRECTLY]  # there is no handler
         await core.heartbeat()
         core.start()
@@ -94,41 +94,41 @@ class LitePullEngine:
         """Commit and leave; after a failure what was handed out last is not committed."""
         self.is_stopped = True
         if is_clean and self._lite.auto_commit:
-            self.note_all()
-        self.polls.close()
+            self.mark_all_consumed()
+        self.buffer.close()
         try:
             await self._rounds.stop()
             await self.rebalance.stop()
         finally:
             await self.core.stop()
 
-    def auto_commit(self) -> None:
+    def commit_if_due(self) -> None:
         """Note all positions, if it is time for it; called before anything is handed out."""
         if not self._lite.auto_commit:
             return
         now = asyncio.get_running_loop().time()
         if now >= self._commit_at:
             self._commit_at = now + self._lite.auto_commit_s
-            self.note_all()
+            self.mark_all_consumed()
 
-    def note_all(self) -> None:
+    def mark_all_consumed(self) -> None:
         """Take everything that was handed out for done."""
         for queue, assigned in self.rebalance.table.items():
             if not assigned.is_dropped:
-                self.offsets.note(queue, assigned.window.commit_offset)
+                self.offsets.set_consumed(queue, assigned.window.commit_offset)
 
     async def poll(self, timeout_s: float, max_count: int) -> list[MessageExt]:
         """The next messages of one queue; none when none come in time or the consumer stops."""
-        self.auto_commit()
-        loop, polls = asyncio.get_running_loop(), self.polls
+        self.commit_if_due()
+        loop, polls = asyncio.get_running_loop(), self.buffer
         deadline = loop.time() + timeout_s
         while not self.is_stopped:
-            polls.arrived.clear()
-            if found := polls.next(max_count):
+            polls.changed.clear()
+            if found := polls.take(max_count):
                 return found
             try:
                 async with asyncio.timeout_at(deadline):
-                    await polls.arrived.wait()
+                    await polls.changed.wait()
             except TimeoutError:
                 return []
         return []
@@ -140,7 +140,7 @@ class LitePullEngine:
             raise ClientError(f"{queue} is not assigned to this consumer now")
         return found
 
-    async def wait_for(self, queue: MessageQueue) -> AssignedQueue:
+    async def wait_until_assigned(self, queue: MessageQueue) -> AssignedQueue:
         """A queue that was assigned by hand may not be in work yet: wait until it is."""
         if self._subscriptions.queues is not None and queue in self._subscriptions.queues:
             deadline = asyncio.get_running_loop().time() + _BEGIN_S
@@ -152,8 +152,8 @@ class LitePullEngine:
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at an offset, and forget what was pulled of the queue."""
-        assigned = await self.wait_for(queue)
-        self.rebalance.give_up(assigned)
+        assigned = await self.wait_until_assigned(queue)
+        self.rebalance.restart_queue(assigned)
         self.offsets.reset(queue, offset)
         deadline = asyncio.get_running_loop().time() + _BEGIN_S
         while self.rebalance.table.get(queue) in (None, assigned):
@@ -164,11 +164,11 @@ class LitePullEngine:
     async def commit(self, offsets: dict[MessageQueue, int] | None) -> None:
         """Commit the offsets given, or all positions, and wait until they are kept."""
         if offsets is None:
-            self.note_all()
+            self.mark_all_consumed()
             table = self.rebalance.table
-            offsets = {q: at for q in table if (at := self.offsets.noted(q)) is not None}
+            offsets = {q: at for q in table if (at := self.offsets.consumed_offset(q)) is not None}
         for queue, offset in offsets.items():
-            self.offsets.note(queue, offset)
+            self.offsets.set_consumed(queue, offset)
         await asyncio.gather(*(self.offsets.commit(q, at) for q, at in offsets.items()))
 
     async def min_offset(self, queue: MessageQueue) -> int:

@@ -37,34 +37,34 @@ if TYPE_CHECKING:
 class PollBuffer:
     """Batches that were pulled and wait for a poll. One loop owns it."""
 
-    overlaps = 0
+    overlap_count = 0
 
     def __init__(self) -> None:
-        self.arrived = asyncio.Event()
+        self.changed = asyncio.Event()
         """Set when there may be something to poll, or nothing will come any more."""
         self.paused: set[MessageQueue] = set()
-        self.count = 0
+        self.message_count = 0
         """Messages that wait."""
         self._batches: deque[tuple[AssignedQueue, deque[MessageExt]]] = deque()
 
-    def begin(self, assigned: AssignedQueue) -> None:
+    def start_queue(self, assigned: AssignedQueue) -> None:
         """Keep a queue paused that was paused before it was begun anew."""
         assigned.is_paused = assigned.queue in self.paused
 
-    def feed(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
+    def add_messages(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Let newly pulled messages wait."""
         if messages:
             assigned.window.take(len(messages))
             self._batches.append((assigned, deque(messages)))
-            self.count += len(messages)
-            self.arrived.set()
+            self.message_count += len(messages)
+            self.changed.set()
 
-    def next(self, count: int) -> list[MessageExt]:
-        """Hand out up to `count` messages of one queue, the batch that waits longest first."""
+    def take(self, count: int) -> list[MessageExt]:
+        """Hand out up to `count` messages of one queue, the oldest batch first."""
         for _ in range(len(self._batches)):
             assigned, waiting = self._batches[0]
             if assigned.is_dropped:
-                self.count -= len(waiting)
+                self.message_count -= len(waiting)
                 self._batches.popleft()
                 continue
             if assigned.is_paused:
@@ -75,42 +75,42 @@ class PollBuffer:
             else:
                 found = list(waiting)
                 self._batches.popleft()
-            self.count -= len(found)
-            assigned.window.done(found)
+            self.message_count -= len(found)
+            assigned.window.finish(found)
             return found
         return []
 
-    async def drain(self, assigned: AssignedQueue, timeout_s: float) -> bool:
+    async def drain_queue(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Nothing is in the hands of a handler."""
         del assigned, timeout_s
         return True
 
-    def blocked(self) -> list[BlockedQueue]:
+    def blocked_queues(self) -> list[BlockedQueue]:
         """Nothing stands still but by the user's will."""
         return []
 
-    def facts(self) -> dict[str, str]:
+    def running_info(self) -> dict[str, str]:
         """That this consumer pulls by itself."""
         return {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"}
 
     def close(self) -> None:
         """Let whoever polls go."""
         self._batches.clear()
-        self.arrived.set()
+        self.changed.set()
 
 
 class LitePullOffsetStore(OffsetStore):
-    """Offsets that only `note` moves: what was pulled, or even handed out, is not yet done."""
+    """Offsets that only `set_consumed` moves: a message handed out is not done yet."""
 
     def __init__(self, core: Core, options: ConsumerOptions) -> None:
         super().__init__(core, options.group, options.consume_from, options.consume_timestamp_ms)
         self._starts: dict[MessageQueue, int] = {}
 
-    def note(self, queue: MessageQueue, offset: int) -> None:
+    def set_consumed(self, queue: MessageQueue, offset: int) -> None:
         """Take everything below `offset` for done."""
         self._memory[queue] = offset
 
-    def noted(self, queue: MessageQueue) -> int | None:
+    def consumed_offset(self, queue: MessageQueue) -> int | None:
         """What was noted last here."""
         return self._memory.get(queue)
 
@@ -151,7 +151,7 @@ class LitePullSubscriptions(Subscriptions):
         """The queues assigned by hand; None: queues of the topics are shared out."""
         self._leaving_topics: set[str] = set()
 
-    def listen(self, topic: str, selector: MessageSelector) -> None:
+    def subscribe(self, topic: str, selector: MessageSelector) -> None:
         """Have messages of a topic."""
         self.add(topic, selector, _nobody)
 
@@ -160,7 +160,7 @@ class LitePullSubscriptions(Subscriptions):
         self._leaving_topics |= {queue.topic for queue in self.queues or ()}
         self.queues = frozenset(queues)
 
-    def fix(self, version_ms: int) -> None:
+    def freeze(self, version_ms: int) -> None:
         """Give the subscriptions their version; there may be none."""
         self._version = version_ms
 
@@ -193,13 +193,13 @@ class LitePullLoop(PullLoop):
     _consume: PollBuffer
 
     def _is_full(self, assigned: AssignedQueue) -> bool:
-        return self._consume.count > self.cached_max or super()._is_full(assigned)
+        return self._consume.message_count > self.cached_max or super()._is_full(assigned)
 
     def _ask(self, assigned: AssignedQueue) -> PullRequest:
         ask = super()._ask(assigned)
         if ask.filter.expression_type == TAG:
             ask = ask._replace(filter=ask.filter._replace(version=0))
-        return ask._replace(is_lite=True, says_filter=True, commit_offset=None)
+        return ask._replace(is_lite=True, carries_filter=True, commit_offset=None)
 
 
 def _nobody(messages: Sequence[MessageExt]) -> None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Self
 
-from cometmq.client.consumer.message_decoder import message_of
+from cometmq.client.consumer.message_decoder import decode_message
 from cometmq.client.producer.message_checks import check_kind, check_timeout
 from cometmq.errors import (
     BrokerError,
@@ -181,7 +181,7 @@ class Transactions:
             return
         try:
             header = CheckTransactionStateRequestHeader.decode(command.ext)
-            message = message_of(stored.decode(command.body), header.broker_name or "")
+            message = decode_message(stored.decode(command.body), header.broker_name or "")
         except CometError as error:
             log.warning("a question of %s cannot be read: %s", channel.addr, error)
             return

@@ -69,7 +69,9 @@ class Instance:
     def over(self, subscriptions: Subscriptions) -> Subscriptions:
         """The same subscriptions, each handler behind the door."""
         told = copy(subscriptions)
-        told.run_through(lambda topic: self._through(subscriptions.handler_of(topic).handler))
+        told.replace_handlers(
+            lambda topic: self._through(subscriptions.subscription_of(topic).handler)
+        )
         return told
 
     def policies(self, known: Policies | None) -> Policies | None:
