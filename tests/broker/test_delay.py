@@ -45,11 +45,11 @@ async def received(client: Client, count: int, topic: str = "T") -> list[Stored]
 
 async def until_delivered(rig: Rig, count: int) -> None:
     """Wait until exactly so many have come; another one a moment later would be one too many."""
-    delays = rig.broker.state.delays
-    while delays.delivered < count:
+    delayed_messages = rig.broker.state.delayed_messages
+    while delayed_messages.delivered < count:
         await asyncio.sleep(0.005)
     await asyncio.sleep(0.2)
-    assert delays.delivered == count
+    assert delayed_messages.delivered == count
 
 
 def test_a_delayed_message_comes_when_due_and_never_early(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_delayed_message_comes_when_due_and_never_early(tmp_path: Path) -> Non
             assert later.flag == 5
             shown = properties_of(later)
             assert (shown["REAL_TOPIC"], shown["REAL_QID"], shown["DELAY"]) == ("T", "0", "1")
-            assert rig.broker.state.delays.offsets[1] == 1
+            assert rig.broker.state.delayed_messages.offsets[1] == 1
 
     run(story())
 
@@ -117,7 +117,7 @@ def test_what_waits_survives_a_stop_and_comes_once(tmp_path: Path) -> None:
             client = await rig.client()
             bodies = [record.body for record in await received(client, 21)]
             assert bodies == [b"first", *(b"%d" % number for number in range(20))]
-            assert rig.broker.state.delays.delivered == 20
+            assert rig.broker.state.delayed_messages.delivered == 20
 
     run(story())
 
@@ -131,9 +131,9 @@ def test_a_changed_table_lets_waiting_messages_keep_their_time(tmp_path: Path) -
         async with running(tmp_path, message_delay_level="1s") as rig:
             client = await rig.client()
             assert [record.body for record in await received(client, 1)] == [b"short"]
-            delays, now_ms = rig.broker.state.delays, SystemClock().now_ms
-            assert delays.deliver_due() > 0
-            assert delays.offsets == {3: 1}
+            delayed_messages, now_ms = rig.broker.state.delayed_messages, SystemClock().now_ms
+            assert delayed_messages.deliver_due() > 0
+            assert delayed_messages.offsets == {3: 1}
             _, _, due_ms = rig.broker.store.entry("SCHEDULE_TOPIC_XXXX", 0, 0) or (0, 0, 0)
             assert 3_500_000 < due_ms - now_ms() <= 3_600_000
 
@@ -150,8 +150,8 @@ def test_a_shorter_delay_waits_behind_no_longer_one_of_before(tmp_path: Path) ->
                 client = await rig.client()
                 await delayed(client, 1, name)
                 assert [record.body for record in await received(client, 1 + (name == b"b"))]
-                delays = rig.broker.state.delays
-                assert (delays.offsets, delays.delivered) == ({}, 1)
+                delayed_messages = rig.broker.state.delayed_messages
+                assert (delayed_messages.offsets, delayed_messages.delivered) == ({}, 1)
             places = json.loads((tmp_path / "config" / "delayOffset.json").read_text())
             assert places["offsetTable"] == {}
             assert places["cometmqRuns"] == {"1": [[0, 0], [1, 2 + (name == b"b")]]}
@@ -184,7 +184,7 @@ def test_what_another_broker_left_under_several_tables_is_found_in_runs(tmp_path
             await delayed(client, 1, b"new")
             bodies = [record.body for record in await received(client, 5)]
             assert bodies == [b"2"] * 4 + [b"new"]
-            assert rig.broker.state.delays.skipped == 4
+            assert rig.broker.state.delayed_messages.skipped == 4
 
     run(story())
 
@@ -196,12 +196,12 @@ def test_places_are_written_in_a_thread_and_once(tmp_path: Path) -> None:
             client = await rig.client()
             await delayed(client, 1, b"first")
             await received(client, 1)
-            delays = rig.broker.state.delays
-            await delays.save_aside()
+            delayed_messages = rig.broker.state.delayed_messages
+            await delayed_messages.save_in_thread()
             assert json.loads(file.read_text())["offsetTable"]["1"] == 1
-            version = delays.version
-            await delays.save_aside()
-            assert delays.version == version
+            version = delayed_messages.version
+            await delayed_messages.save_in_thread()
+            assert delayed_messages.version == version
 
     run(story())
 
@@ -213,7 +213,7 @@ def test_what_was_delivered_but_not_noted_is_not_delivered_again(tmp_path: Path)
             client = await rig.client()
             await delayed(client, 1, b"first")
             await received(client, 1)
-            rig.broker.state.delays.save()
+            rig.broker.state.delayed_messages.save()
             await asyncio.sleep(0.05)
             noted = file.read_text()
             for number in range(20):
@@ -225,8 +225,8 @@ def test_what_was_delivered_but_not_noted_is_not_delivered_again(tmp_path: Path)
         file.write_text(noted)  # as after a kill
         async with running(tmp_path, **SHORT) as rig:
             client = await rig.client()
-            delays = rig.broker.state.delays
-            assert (delays.skipped, delays.offsets) == (21, {1: 12, 2: 10})
+            delayed_messages = rig.broker.state.delayed_messages
+            assert (delayed_messages.skipped, delayed_messages.offsets) == (21, {1: 12, 2: 10})
             await delayed(client, 1, b"again")
             await delayed(client, 1, b"9", queue_id=0)
             await until_delivered(rig, 2)

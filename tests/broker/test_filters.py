@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.rig import Client, Rig, pull_header, records, run, running
-from cometmq.broker.messages.consumer_filters import ConsumerFilters, ReadyFilters
+from cometmq.broker.messages.consumer_filters import ConsumerFilters, FilterCache
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
 from cometmq.rules.sql92_parser import LENGTH_MAX, Filter, parse
 from cometmq.runtime.system import SystemFiles
@@ -192,7 +192,7 @@ def test_a_filter_stops_before_what_is_not_in_memory_when_it_may(tmp_path: Path)
 
 async def parked(rig: Rig, count: int) -> None:
     async with asyncio.timeout(10):
-        while rig.broker.state.holds.parked != count:
+        while rig.broker.state.held_requests.count != count:
             await asyncio.sleep(0.005)
 
 
@@ -212,7 +212,7 @@ def test_a_parked_pull_is_woken_only_by_what_it_wants(tmp_path: Path) -> None:
             waiting = other.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
             await parked(rig, 1)
             await send_numbers(client, 7)
-            assert (rig.broker.state.holds.parked, waiting.done()) == (1, False)
+            assert (rig.broker.state.held_requests.count, waiting.done()) == (1, False)
             await client.send("T", b"7", properties={"n": "7"})
             answer = await waiting
             assert numbers(answer) == [7]
@@ -241,7 +241,7 @@ def test_many_pulls_that_one_message_wakes_are_all_answered(tmp_path: Path) -> N
             await producer.send("T", b"7", properties={"n": "7"})
             answers = await asyncio.gather(*waiting)
             assert {tuple(numbers(answer)) for answer in answers} == {(7,)}
-            assert rig.broker.state.holds.parked == 0
+            assert rig.broker.state.held_requests.count == 0
 
     run(story())
 
@@ -345,11 +345,11 @@ def test_a_group_that_comes_back_with_the_same_filter_keeps_its_birth(tmp_path: 
 
 
 def test_ready_filters_are_bounded_by_their_characters() -> None:
-    ready = ReadyFilters(chars_max=1_000)
+    ready = FilterCache(chars_max=1_000)
     for number in range(1_000):
         assert ready.find(f"n = {number}") is not None
     assert ready.find("n = = 1") is None
-    assert sum(len(text) + 1 for text in ready._ready) <= 1_000
+    assert sum(len(text) + 1 for text in ready._cache) <= 1_000
 
 
 def test_a_long_filter_is_read_in_a_thread_and_then_filters(

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.rig import Client, Rig, pull_header, records, run, running
-from cometmq.broker.messages.held_pulls import HOLDS_PER_QUEUE_MAX
+from cometmq.broker.messages.held_requests import HELD_PER_KEY_MAX
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, request
 
@@ -25,7 +25,7 @@ def pulls(client: Client, topic: str, **more: Any) -> asyncio.Future[Command]:
 async def parked(rig: Rig, count: int) -> None:
     """Wait until so many pulls are parked."""
     async with asyncio.timeout(10):
-        while rig.broker.state.holds.parked != count:
+        while rig.broker.state.held_requests.count != count:
             await asyncio.sleep(0.005)
 
 
@@ -42,7 +42,7 @@ def test_an_arrival_answers_the_pulls_of_its_queue_and_no_others(tmp_path: Path)
             assert not waiting[1].done()
             await producer.send("T", b"third")
             assert [record.body for record in records(await waiting[1])] == [b"third"]
-            assert rig.broker.state.holds.parked == 0
+            assert rig.broker.state.held_requests.count == 0
 
     run(story())
 
@@ -52,12 +52,12 @@ def test_so_many_pulls_of_one_connection_wait_on_one_queue_and_no_more(tmp_path:
         async with running(tmp_path) as rig:
             producer, consumer = await rig.client(), await rig.client()
             await producer.send("T")
-            waiting = [pulls(consumer, "T", queue_offset=1) for _ in range(HOLDS_PER_QUEUE_MAX)]
-            await parked(rig, HOLDS_PER_QUEUE_MAX)
+            waiting = [pulls(consumer, "T", queue_offset=1) for _ in range(HELD_PER_KEY_MAX)]
+            await parked(rig, HELD_PER_KEY_MAX)
             refused = await pulls(consumer, "T", queue_offset=1)
             assert refused.code == ResponseCode.SYSTEM_BUSY
             others = [pulls(consumer, "T", queue_id=1), pulls(producer, "T", queue_offset=1)]
-            await parked(rig, HOLDS_PER_QUEUE_MAX + 2)
+            await parked(rig, HELD_PER_KEY_MAX + 2)
             for queue_id in (0, 1):
                 await producer.send("T", queue_id=queue_id)
             assert {answer.code for answer in await asyncio.gather(*waiting, *others)} == {0}
@@ -73,7 +73,7 @@ def test_an_arrival_with_another_tag_leaves_the_pull_waiting(tmp_path: Path) -> 
             waiting = pulls(consumer, "T", queue_offset=1, subscription="B")
             await parked(rig, 1)
             await producer.send("T", properties={"TAGS": "A"})
-            assert rig.broker.state.holds.parked == 1
+            assert rig.broker.state.held_requests.count == 1
             await producer.send("T", b"mine", properties={"TAGS": "B"})
             assert [record.body for record in records(await waiting)] == [b"mine"]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.rig import SMALL_STORE, Client, run, running
-from cometmq.broker.groups.consumer_offsets import NONE, Offsets
+from cometmq.broker.groups.consumer_offsets import NO_OFFSET, ConsumerOffsets
 from cometmq.runtime.system import SystemFiles
 from cometmq.store.json_file import JsonFile
 from cometmq.wire.bodies.offset import decode_reset_offset
@@ -118,7 +118,7 @@ def test_a_file_that_apache_wrote_is_read(tmp_path: Path) -> None:
         '{\n\t"dataVersion":{"counter":3,"stateVersion":0,"timestamp":1700000000000},\n'
         '\t"groupTopicMap":{"G":["T"]},\n\t"offsetTable":{"T@G":{0:250,1:251\n\t\t}\n\t}\n}'
     )
-    offsets = Offsets(JsonFile(config / "consumerOffset.json", SystemFiles()), lambda: 1)
+    offsets = ConsumerOffsets(JsonFile(config / "consumerOffset.json", SystemFiles()), lambda: 1)
     assert offsets.snapshot() == {"T@G": {0: 250, 1: 251}}
     assert offsets.version.counter == 3
 
@@ -236,7 +236,7 @@ class OffsetsAgreeWithAModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.file: Any = NoFile()
-        self.offsets = Offsets(self.file, lambda: 1)
+        self.offsets = ConsumerOffsets(self.file, lambda: 1)
         self.kept: dict[tuple[str, str, int], int] = {}
         self.resets: dict[tuple[str, str, int], int] = {}
 
@@ -273,7 +273,7 @@ class OffsetsAgreeWithAModel(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.offsets.save()
-        self.offsets = Offsets(self.file, lambda: 1)
+        self.offsets = ConsumerOffsets(self.file, lambda: 1)
         self.resets.clear()
 
     @invariant()
@@ -281,7 +281,7 @@ class OffsetsAgreeWithAModel(RuleBasedStateMachine):
         for group in ("G", "H"):
             for topic in ("T", "U"):
                 for queue in range(3):
-                    expected = self.kept.get((group, topic, queue), NONE)
+                    expected = self.kept.get((group, topic, queue), NO_OFFSET)
                     assert self.offsets.committed(group, topic, queue) == expected
 
 
@@ -307,15 +307,15 @@ def test_the_file_is_written_by_one_thread_at_a_time_and_ends_with_the_newest(
 ) -> None:
     async def story() -> None:
         file = Watched(tmp_path / "consumerOffset.json", SystemFiles())
-        offsets = Offsets(file, lambda: 1)
+        offsets = ConsumerOffsets(file, lambda: 1)
         saves = []
         for number in range(5):
             offsets.commit("G", "T", 0, number)
-            saves.append(asyncio.create_task(offsets.save_aside()))
+            saves.append(asyncio.create_task(offsets.save_in_thread()))
             await asyncio.sleep(0.005)
         await asyncio.gather(*saves)
         assert file.most == 1
-        found = Offsets(JsonFile(file.path, SystemFiles()), lambda: 1)
+        found = ConsumerOffsets(JsonFile(file.path, SystemFiles()), lambda: 1)
         assert found.committed("G", "T", 0) == 4
 
     run(story())

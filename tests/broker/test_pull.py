@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.rig import Rig, heartbeat, properties_of, records, run, running, subscription
-from cometmq.broker.messages.status_codes import CODE_OF_GET, CODE_OF_PUT, REMARK_OF_PUT
+from cometmq.broker.messages.status_codes import (
+    GET_STATUS_CODES,
+    PUT_STATUS_CODES,
+    PUT_STATUS_REMARKS,
+)
 from cometmq.model.subscription import MessageModel
 from cometmq.store.results import GetStatus, PutStatus
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
@@ -38,9 +42,9 @@ async def filled(rig: Rig, count: int = 3, topic: str = "T") -> None:
 
 
 def test_every_status_of_the_store_has_a_code() -> None:
-    assert set(CODE_OF_GET) == set(GetStatus)
-    assert set(CODE_OF_PUT) == set(PutStatus)
-    assert set(REMARK_OF_PUT) == set(PutStatus) - {PutStatus.PUT_OK}
+    assert set(GET_STATUS_CODES) == set(GetStatus)
+    assert set(PUT_STATUS_CODES) == set(PutStatus)
+    assert set(PUT_STATUS_REMARKS) == set(PutStatus) - {PutStatus.PUT_OK}
 
 
 @pytest.mark.parametrize(

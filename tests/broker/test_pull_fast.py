@@ -130,7 +130,7 @@ def test_a_pull_at_the_tail_is_parked_and_the_next_one_is_short_again(
             said = watch(monkeypatch)
             waiting = asyncio.ensure_future(client.pull("T", queue_offset=40, **more))
             async with asyncio.timeout(10):
-                while rig.broker.state.holds.parked != 1:
+                while rig.broker.state.held_requests.count != 1:
                     await asyncio.sleep(0.005)
             await (await rig.client()).send("T", b"new")
             assert [each.body for each in records(await waiting)] == [b"new"]

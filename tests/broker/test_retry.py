@@ -331,7 +331,7 @@ def test_a_retry_topic_of_an_unknown_group_is_refused(tmp_path: Path) -> None:
     run(story())
 
 
-async def bury(rig: Rig, client: Client, keys: str) -> None:
+async def put(rig: Rig, client: Client, keys: str) -> None:
     for key in keys:
         extra = {"UNIQ_KEY": key, "RETRY_TOPIC": "T"}
         answer = await client.send(
@@ -351,10 +351,10 @@ def test_whether_a_message_dies_once_or_each_time_is_a_setting(
         async with running(tmp_path, **settings) as rig:
             client = await rig.client()
             await client.beat("CG", "T")
-            await bury(rig, client, "ABA")
+            await put(rig, client, "ABA")
         async with running(tmp_path, **settings) as rig:
             client = await rig.client()
-            await bury(rig, client, "A")
+            await put(rig, client, "A")
             dead = await client.drain(DEAD)
             assert "".join(properties_of(record)["UNIQ_KEY"] for record in dead) == lie
 
@@ -394,15 +394,15 @@ def test_of_many_dead_letters_the_old_ones_are_read_back_behind_the_start(tmp_pa
 
     async def story() -> None:
         async with running(tmp_path, dead_letter_deduplicate=True) as rig:
-            first = [rig.broker.state.dead_letters.bury("G", letter(n)) for n in range(700)]
+            first = [rig.broker.state.dead_letters.put("G", letter(n)) for n in range(700)]
         async with running(tmp_path, dead_letter_deduplicate=True) as rig:
             letters = rig.broker.state.dead_letters
-            assert letters.bury("G", letter(699)).queue_offset == first[699].queue_offset
+            assert letters.put("G", letter(699)).queue_offset == first[699].queue_offset
             async with asyncio.timeout(20):
                 while len(letters._origins["%DLQ%G"]) < 700:
                     await asyncio.sleep(0.01)
             for number in (0, 1, 350, 698):
-                assert letters.bury("G", letter(number)).queue_offset == first[number].queue_offset
-            assert letters.bury("G", letter(700)).queue_offset == 700
+                assert letters.put("G", letter(number)).queue_offset == first[number].queue_offset
+            assert letters.put("G", letter(700)).queue_offset == 700
 
     run(story())

@@ -111,9 +111,9 @@ def test_a_delayed_message_that_cannot_be_delivered_is_delivered_later(tmp_path:
             for number in range(3):
                 await client.send("T", b"%d" % number, properties={"DELAY": "1"})
             files.is_full = True
-            delays = rig.broker.state.delays
+            delayed_messages = rig.broker.state.delayed_messages
             async with asyncio.timeout(10):
-                while not delays.delivered:
+                while not delayed_messages.delivered:
                     await asyncio.sleep(0.01)
             files.is_full = False
             bodies = [record.body for record in await received(client, 3)]
@@ -234,13 +234,13 @@ def test_offsets_that_cannot_be_written_are_written_later(
             offsets = rig.broker.state.offsets
             offsets.commit("CG", "T", 0, 1)
             files.is_full = True
-            await offsets.save_aside()
+            await offsets.save_in_thread()
             assert not offsets.save()
             lines = [line.message for line in caplog.records]
             assert len(lines) == 2
             assert all("consumerOffset.json is not written: " in line for line in lines)
             files.is_full = False
-            await offsets.save_aside()
+            await offsets.save_in_thread()
             assert not offsets.save(), "nothing is left to write"
 
     run(story())

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cometmq.store.log.mapped_file_queue import NotInMemory
 
 ROOT = Path("/store")
+DELAYED = "cometmq.broker.delivery.delayed_messages"
 SMALL = StoreSettings(commit_log_file_bytes=1 << 18, max_hash_slot_num=1000, max_index_num=1000)
 HALF = {"TRAN_MSG": "true", "PGROUP": "PG"}
 
@@ -110,7 +111,7 @@ def test_old_delayed_messages_are_delivered(cold: Cold) -> None:
         async with cold.broker(asleep=True, message_delay_level="1s 1s") as rig:
             client = await rig.client()
             async with asyncio.timeout(10):
-                while rig.broker.state.delays.delivered < 40:
+                while rig.broker.state.delayed_messages.delivered < 40:
                     await asyncio.sleep(0.01)
             found = [record.body for record in await client.drain("T")]
             assert sorted(found) == [b"%02d" % number for number in range(40)]
@@ -125,11 +126,11 @@ def test_old_delayed_messages_are_delivered(cold: Cold) -> None:
 def test_a_level_whose_disk_fails_does_not_hold_up_the_others(
     cold: Cold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cometmq.broker.delivery.delayed_messages.TROUBLE_S", 60.0)
+    monkeypatch.setattr(f"{DELAYED}.DISK_FAILED_PAUSE_S", 60.0)
     still = pytest.MonkeyPatch()
 
     async def story() -> None:
-        still.setattr("cometmq.broker.delivery.delayed_messages.Delays.deliver_due", lambda _: 60.0)
+        still.setattr(f"{DELAYED}.DelayedMessages.deliver_due", lambda _: 60.0)
         async with cold.broker(message_delay_level="1s 1s") as rig:
             client = await rig.client()
             await client.send("T", b"on the bad part", properties={"DELAY": "1"})
@@ -149,9 +150,9 @@ def test_a_level_whose_disk_fails_does_not_hold_up_the_others(
 
             rig.broker.store.aside.fetch = failing  # type: ignore[method-assign]
             still.undo()
-            rig.broker.state.delays._is_moved.set()
+            rig.broker.state.delayed_messages._is_moved.set()
             async with asyncio.timeout(50):  # ten bursts of 64, none of them after a rest
-                while rig.broker.state.delays.delivered < 640:
+                while rig.broker.state.delayed_messages.delivered < 640:
                     await asyncio.sleep(0.01)
             assert refused
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from cometmq.rules.half_message import (
     SPAN_MAX,
+    CheckDecision,
     Ended,
-    Fate,
-    fate_of,
+    decide_check,
     is_too_late,
     offsets_of,
     op_body,
@@ -29,23 +29,23 @@ FACTS = {
 @pytest.mark.parametrize(
     ("facts", "fate"),
     [
-        ({}, Fate.ASK),
-        ({"age_ms": 6_000}, Fate.TOO_YOUNG),
-        ({"age_ms": 0}, Fate.TOO_YOUNG),
-        ({"age_ms": -1}, Fate.ASK),
-        ({"asked": 14}, Fate.ASK),
-        ({"asked": 15}, Fate.DISCARD),
-        ({"asked": 15, "age_ms": 0}, Fate.DISCARD),
-        ({"age_ms": 72 * 3_600_000 + 1}, Fate.DISCARD),
-        ({"immunity": b"7"}, Fate.IMMUNE),
-        ({"immunity": b"7", "age_ms": 7_001}, Fate.ASK),
-        ({"immunity": b"1", "age_ms": 1_001}, Fate.ASK),
-        ({"immunity": b"soon", "age_ms": 6_000}, Fate.IMMUNE),
-        ({"immunity": b"-1"}, Fate.ASK),
+        ({}, CheckDecision.ASK),
+        ({"age_ms": 6_000}, CheckDecision.TOO_YOUNG),
+        ({"age_ms": 0}, CheckDecision.TOO_YOUNG),
+        ({"age_ms": -1}, CheckDecision.ASK),
+        ({"asked": 14}, CheckDecision.ASK),
+        ({"asked": 15}, CheckDecision.DISCARD),
+        ({"asked": 15, "age_ms": 0}, CheckDecision.DISCARD),
+        ({"age_ms": 72 * 3_600_000 + 1}, CheckDecision.DISCARD),
+        ({"immunity": b"7"}, CheckDecision.IMMUNE),
+        ({"immunity": b"7", "age_ms": 7_001}, CheckDecision.ASK),
+        ({"immunity": b"1", "age_ms": 1_001}, CheckDecision.ASK),
+        ({"immunity": b"soon", "age_ms": 6_000}, CheckDecision.IMMUNE),
+        ({"immunity": b"-1"}, CheckDecision.ASK),
     ],
 )
 def test_what_becomes_of_a_half_message_that_nobody_ended(facts, fate):
-    assert fate_of(**{**FACTS, **facts}) is fate
+    assert decide_check(**{**FACTS, **facts}) is fate
 
 
 @pytest.mark.parametrize(

@@ -27,25 +27,25 @@ from cometmq.broker.cluster.live_settings import LiveSettings
 from cometmq.broker.cluster.registration import Announced, Outbound
 from cometmq.broker.cluster.topics import Topics, end_deletions, system_topics
 from cometmq.broker.delivery.check_back import CheckBack
-from cometmq.broker.delivery.dead_letters import DeadLetters
-from cometmq.broker.delivery.delayed_messages import Delays
+from cometmq.broker.delivery.dead_letters import DeadLetterQueues
+from cometmq.broker.delivery.delayed_messages import DelayedMessages
 from cometmq.broker.delivery.reply import ReplyHandler
 from cometmq.broker.delivery.send_back import SendBackHandler
 from cometmq.broker.delivery.transactions import Transactions
-from cometmq.broker.groups.clients import Clients
-from cometmq.broker.groups.consumer_groups import Groups
-from cometmq.broker.groups.consumer_offsets import Offsets
+from cometmq.broker.groups.client_registry import ClientRegistry
+from cometmq.broker.groups.consumer_groups import ConsumerGroups
+from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
 from cometmq.broker.groups.heartbeat import HeartbeatHandler
-from cometmq.broker.groups.lock_requests import LockHandler
-from cometmq.broker.groups.offset_requests import PositionHandler
+from cometmq.broker.groups.lock_requests import QueueLockHandler
+from cometmq.broker.groups.offset_requests import OffsetRequestHandler
 from cometmq.broker.groups.queue_locks import QueueLocks
 from cometmq.broker.messages.consumer_filters import ConsumerFilters
-from cometmq.broker.messages.held_pulls import Holds
-from cometmq.broker.messages.message_lookup import ViewHandler
+from cometmq.broker.messages.held_requests import HeldRequests
+from cometmq.broker.messages.message_lookup import MessageLookupHandler
 from cometmq.broker.messages.pull import PullHandler
 from cometmq.broker.messages.send import SendHandler
 from cometmq.broker.messages.send_fast_path import FastSend
-from cometmq.broker.messages.status_codes import CODE_OF_PUT, REMARK_OF_PUT
+from cometmq.broker.messages.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
 from cometmq.broker.messages.tag_codes import TagCodes
 from cometmq.broker.requests import request_table as codes
 from cometmq.broker.requests.cold_read_handler import Patient
@@ -109,16 +109,16 @@ class State:
             _system_topics(settings, levels),
             auto_create=settings.auto_create_topic_enable,
         )
-        self.groups = Groups(
+        self.groups = ConsumerGroups(
             file("subscriptionGroup.json"),
             now_ms,
             auto_create=settings.auto_create_subscription_group,
         )
         end_deletions(store, self.topics)
-        self.offsets = Offsets(file("consumerOffset.json"), now_ms)
+        self.offsets = ConsumerOffsets(file("consumerOffset.json"), now_ms)
         self.offsets.keep_only(self.topics.table)
-        self.delays = Delays(store, levels, file("delayOffset.json"), now_ms)
-        self.clients = Clients(now_ms, settings.channel_expired_timeout_ms)
+        self.delayed_messages = DelayedMessages(store, levels, file("delayOffset.json"), now_ms)
+        self.clients = ClientRegistry(now_ms, settings.channel_expired_timeout_ms)
         self.locks = QueueLocks(now_ms, settings.queue_lock_expire_ms)
         self.filters = ConsumerFilters(
             file("consumerFilter.json"),
@@ -128,18 +128,18 @@ class State:
                 settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter
             ),
         )
-        self.holds = Holds(settings.parked_pulls_max)
+        self.held_requests = HeldRequests(settings.parked_pulls_max)
         self.stats = Stats(
             now_ms,
             world.clock.local_hour,
             self.topics.is_system,
             settings.broker_cluster_name,
         )
-        self.delays.on_delivered = self.stats.delivered
-        self.dead_letters = DeadLetters(
+        self.delayed_messages.on_delivered = self.stats.delivered
+        self.dead_letters = DeadLetterQueues(
             store, self.topics, self.stats, deduplicate=settings.dead_letter_deduplicate
         )
-        self.transactions = Transactions(store, self.delays, self.stats, settings, now_ms)
+        self.transactions = Transactions(store, self.delayed_messages, self.stats, settings, now_ms)
         self.check_back = CheckBack(
             store,
             self.topics,
@@ -187,7 +187,7 @@ class Broker:
         keys = UniqKeys(host[:-4], os.getpid(), id(self))
         self._outbound.on_order_topics = state.topics.mark_ordered
         self._send = SendHandler(
-            *(store, state.topics, state.groups, state.locks, state.delays),
+            *(store, state.topics, state.groups, state.locks, state.delayed_messages),
             state.dead_letters,
             state.transactions,
             state.stats,
@@ -204,7 +204,7 @@ class Broker:
         table = self._table(now_ms, store_settings)
         table.update(
             RuntimeRequests(
-                store, state.delays, state.stats, world.root, world.files, now_ms
+                store, state.delayed_messages, state.stats, world.root, world.files, now_ms
             ).table()
         )
         table.update(live.table())
@@ -219,7 +219,7 @@ class Broker:
         self._server = RemotingServer(self._edge, net, fast=partial(_begin, state.stats, fast))
         self._background = Background("broker")
         self._started = AsyncExitStack()
-        state.topics.on_change += [self._outbound.changed, state.holds.wake_topic]
+        state.topics.on_change += [self._outbound.changed, state.held_requests.wake_topic]
         state.topics.keep.on_saved.append(fast.forget)
         store.on_arrival = self._arrived
 
@@ -305,7 +305,7 @@ class Broker:
         self._outbound.announce(self.address)
 
     async def _stop_listening(self) -> None:
-        self.state.holds.close()
+        self.state.held_requests.close()
         self._edge.stop()
         await self._server.stop()
 
@@ -313,16 +313,16 @@ class Broker:
         self.state.topics.keep.is_aside = self.state.groups.keep.is_aside = True
         settings, every = self.settings, self._background.every
         # never ends by itself, but should an error end it, it begins again
-        every(1.0, self.state.delays.run, name="delivery of delayed messages", first_s=0)
+        every(1.0, self.state.delayed_messages.run, name="delivery of delayed messages", first_s=0)
         every(1.0, self.state.check_back.run, name="check of half messages", first_s=0)
         offsets_s = settings.flush_consumer_offset_interval_ms / 1000
-        every(offsets_s, self.state.offsets.save_aside, name="consumer offsets")
+        every(offsets_s, self.state.offsets.save_in_thread, name="consumer offsets")
         every(
             settings.flush_delay_offset_interval_ms / 1000,
-            self.state.delays.save_aside,
+            self.state.delayed_messages.save_in_thread,
             name="delay offsets",
         )
-        every(FILTERS_S, self.state.filters.save_aside, name="consumer filters")
+        every(FILTERS_S, self.state.filters.save_in_thread, name="consumer filters")
         every(HOUSEKEEPING_S, self._close_silent_clients, name="housekeeping of clients")
         every(SAMPLE_S, self.state.stats.sample_in_slices, name="statistics", first_s=0)
         every(1.0, self.state.dead_letters.read_back, name="dead letters", first_s=0)
@@ -334,8 +334,8 @@ class Broker:
         await self.state.filters.written()
         self.state.filters.save()
         await self.state.offsets.written()
-        await self.state.delays.written()
-        self.state.delays.save()
+        await self.state.delayed_messages.written()
+        self.state.delayed_messages.save()
         safe = asyncio.get_running_loop().create_future()
         self.store.settle(safe.set_result)
         await safe
@@ -353,9 +353,9 @@ class Broker:
     def _pull_handler(self, now_ms: Callable[[], int]) -> PullHandler:
         state, settings = self.state, self.settings
         topics, groups, clients = state.topics, state.groups, state.clients
-        filters, offsets, holds = state.filters, state.offsets, state.holds
+        filters, offsets, held_requests = state.filters, state.offsets, state.held_requests
         return PullHandler(
-            *(self.store, topics, groups, clients, filters, offsets, holds),
+            *(self.store, topics, groups, clients, filters, offsets, held_requests),
             *(state.stats, settings, now_ms),
         )
 
@@ -365,14 +365,15 @@ class Broker:
         fresh_bytes = ram_bytes() * store_settings.memory_percent // 100
         settings, store, state = self.settings, self.store, self.state
         topics, groups, clients = state.topics, state.groups, state.clients
-        offsets, holds, stats = state.offsets, state.holds, state.stats
+        offsets, held_requests, stats = state.offsets, state.held_requests, state.stats
+        delayed, dead_letters = state.delayed_messages, state.dead_letters
         send_back = SendBackHandler(
-            store, topics, groups, state.delays, state.dead_letters, stats, settings, now_ms
+            store, topics, groups, delayed, dead_letters, stats, settings, now_ms
         )
         heartbeat = HeartbeatHandler(
             clients, topics, groups, state.filters, stats, settings, now_ms
         )
-        moves = MoveRequests(store, topics, groups, clients, offsets, holds, settings)
+        moves = MoveRequests(store, topics, groups, clients, offsets, held_requests, settings)
         reply = ReplyHandler(
             store, clients, self._send, stats, settings, lambda: self.address, now_ms
         )
@@ -389,7 +390,7 @@ class Broker:
             groups,
             clients,
             offsets,
-            state.delays,
+            state.delayed_messages,
             stats,
             now_ms,
             settings.broker_name,
@@ -398,13 +399,13 @@ class Broker:
         return codes.table(
             send=self._send,
             pull=self._pull,
-            positions=PositionHandler(store, topics, groups, offsets, fresh_bytes),
+            positions=OffsetRequestHandler(store, topics, groups, offsets, fresh_bytes),
             heartbeat=heartbeat,
-            order=LockHandler(state.locks),
+            order=QueueLockHandler(state.locks),
             send_back=send_back,
             reply=reply,
             transactions=state.transactions,
-            view=ViewHandler(store, store_settings),
+            view=MessageLookupHandler(store, store_settings),
             admin={
                 **TopicRequests(
                     *(topics, offsets, store, stats, self._outbound),
@@ -426,7 +427,7 @@ class Broker:
         state.groups.auto_create = settings.auto_create_subscription_group
         state.clients.silence_ms = settings.channel_expired_timeout_ms
         state.locks.live_ms = settings.queue_lock_expire_ms
-        state.holds.holds_max = settings.parked_pulls_max
+        state.held_requests.count_max = settings.parked_pulls_max
         if settings.broker_permission != before.broker_permission:
             state.topics.stamp()
 
@@ -439,8 +440,8 @@ class Broker:
 
     def _arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
         if topic == SCHEDULE_TOPIC:
-            self.state.delays.arrived(tags_code)
-        self.state.holds.arrived(topic, queue_id, max_offset, tags_code)
+            self.state.delayed_messages.arrived(tags_code)
+        self.state.held_requests.arrived(topic, queue_id, max_offset, tags_code)
 
     def _close_silent_clients(self) -> None:
         for connection in self.state.clients.sweep():
@@ -459,7 +460,7 @@ def _settle(store: MessageStore, done: Callable[[Any], None]) -> None:
 
 
 def _why_not(status: PutStatus) -> tuple[int, str]:
-    return CODE_OF_PUT[status], REMARK_OF_PUT[status]
+    return PUT_STATUS_CODES[status], PUT_STATUS_REMARKS[status]
 
 
 def _system_topics(settings: BrokerSettings, levels: DelayLevels) -> list[TopicConfig]:

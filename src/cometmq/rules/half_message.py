@@ -17,7 +17,7 @@ SPAN_MAX = 1 << 23
 _MS = 1_000
 
 
-class Fate(Enum):
+class CheckDecision(Enum):
     """What the check does with a half message that has not ended."""
 
     DISCARD = "asked too often, or too old"
@@ -26,7 +26,7 @@ class Fate(Enum):
     ASK = "its producer is asked"
 
 
-def fate_of(
+def decide_check(
     *,
     age_ms: int,
     asked: int,
@@ -34,17 +34,21 @@ def fate_of(
     timeout_ms: int,
     checks_max: int,
     reserved_ms: int,
-) -> Fate:
+) -> CheckDecision:
     """Decide on a half message born `age_ms` ago, whose producer was asked `asked` times.
 
     `immunity` is the text of CHECK_IMMUNITY_TIME_IN_SECONDS. An age below 0 means that clocks
     differ: then it is asked at once.
     """
     if asked >= checks_max or age_ms > reserved_ms:
-        return Fate.DISCARD
+        return CheckDecision.DISCARD
     if immunity is not None:
-        return Fate.IMMUNE if age_ms <= _immunity_ms(immunity, timeout_ms) else Fate.ASK
-    return Fate.TOO_YOUNG if 0 <= age_ms <= timeout_ms else Fate.ASK
+        return (
+            CheckDecision.IMMUNE
+            if age_ms <= _immunity_ms(immunity, timeout_ms)
+            else CheckDecision.ASK
+        )
+    return CheckDecision.TOO_YOUNG if 0 <= age_ms <= timeout_ms else CheckDecision.ASK
 
 
 def is_too_late(age_ms: int, immunity: bytes | None, timeout_ms: int) -> bool:

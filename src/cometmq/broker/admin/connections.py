@@ -34,7 +34,7 @@ from cometmq.wire.message_id import parse_offset_id
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cometmq.broker.groups.clients import Clients, Member
+    from cometmq.broker.groups.client_registry import ClientRegistry, Member
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
     from cometmq.store.message_store import MessageStore
@@ -54,7 +54,7 @@ _ANSWERS_SINCE = 62
 class ConnectionRequests:
     """Answers requests about connections."""
 
-    def __init__(self, clients: Clients, store: MessageStore) -> None:
+    def __init__(self, clients: ClientRegistry, store: MessageStore) -> None:
         self._clients, self._store = clients, store
 
     def table(self) -> Mapping[int, Handler]:

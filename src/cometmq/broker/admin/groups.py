@@ -34,8 +34,8 @@ from cometmq.wire.headers.admin import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cometmq.broker.groups.consumer_groups import Groups
-    from cometmq.broker.groups.consumer_offsets import Offsets
+    from cometmq.broker.groups.consumer_groups import ConsumerGroups
+    from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.stats import Stats
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.net.connection import Connection
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 class GroupRequests:
     """Answers requests about consumer groups."""
 
-    def __init__(self, groups: Groups, offsets: Offsets, stats: Stats) -> None:
+    def __init__(self, groups: ConsumerGroups, offsets: ConsumerOffsets, stats: Stats) -> None:
         self._groups, self._offsets, self._stats = groups, offsets, stats
 
     def table(self) -> Mapping[int, Handler]:

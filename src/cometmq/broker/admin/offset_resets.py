@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.groups.clients import Clients
-    from cometmq.broker.groups.consumer_groups import Groups
-    from cometmq.broker.groups.consumer_offsets import Offsets
-    from cometmq.broker.messages.held_pulls import Holds
+    from cometmq.broker.groups.client_registry import ClientRegistry
+    from cometmq.broker.groups.consumer_groups import ConsumerGroups
+    from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
+    from cometmq.broker.messages.held_requests import HeldRequests
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
@@ -51,14 +51,14 @@ class MoveRequests:
         self,
         store: MessageStore,
         topics: Topics,
-        groups: Groups,
-        clients: Clients,
-        offsets: Offsets,
-        holds: Holds,
+        groups: ConsumerGroups,
+        clients: ClientRegistry,
+        offsets: ConsumerOffsets,
+        held_requests: HeldRequests,
         settings: BrokerSettings,
     ) -> None:
         self._store, self._topics, self._groups = store, topics, groups
-        self._clients, self._offsets, self._holds = clients, offsets, holds
+        self._clients, self._offsets, self._held_requests = clients, offsets, held_requests
         self._settings = settings
 
     def table(self) -> Mapping[int, Handler]:
@@ -137,7 +137,7 @@ class MoveRequests:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"the topic {topic} has no queue to reset")
         for queue_id, offset in targets.items():
             self._offsets.reset(group, topic, queue_id, offset)
-        self._holds.wake_topic(topic)
+        self._held_requests.wake_topic(topic)
         moved = {self._queue(topic, queue_id): offset for queue_id, offset in targets.items()}
         return Reply(body=encode_reset_offset(moved))
 

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.delivery.delayed_messages import Delays
-    from cometmq.broker.groups.clients import Clients
-    from cometmq.broker.groups.consumer_groups import Groups
-    from cometmq.broker.groups.consumer_offsets import Offsets
+    from cometmq.broker.delivery.delayed_messages import DelayedMessages
+    from cometmq.broker.groups.client_registry import ClientRegistry
+    from cometmq.broker.groups.consumer_groups import ConsumerGroups
+    from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.stats import Stats
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
@@ -45,17 +45,17 @@ class ProgressRequests:
         self,
         store: MessageStore,
         topics: Topics,
-        groups: Groups,
-        clients: Clients,
-        offsets: Offsets,
-        delays: Delays,
+        groups: ConsumerGroups,
+        clients: ClientRegistry,
+        offsets: ConsumerOffsets,
+        delayed_messages: DelayedMessages,
         stats: Stats,
         now_ms: Callable[[], int],
         broker_name: str,
         address: Callable[[], str],
     ) -> None:
         self._store, self._topics, self._groups = store, topics, groups
-        self._clients, self._offsets, self._delays = clients, offsets, delays
+        self._clients, self._offsets, self._delayed_messages = clients, offsets, delayed_messages
         self._stats, self._now_ms = stats, now_ms
         self._broker_name, self._address = broker_name, address
 
@@ -144,7 +144,7 @@ class ProgressRequests:
 
     def delay_offsets(self, _request: Command, _connection: Connection) -> Reply:
         """Tell how far each delay level has been delivered (45), as in delayOffset.json."""
-        return Reply(body=fastjson.dumps(self._delays.to_json()))
+        return Reply(body=fastjson.dumps(self._delayed_messages.to_json()))
 
     def _topic(self, topic: str) -> TopicConfig:
         config = self._topics.get(topic)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cometmq.broker.delivery.delayed_messages import Delays
+    from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.stats import Stats, Total
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
@@ -83,13 +83,13 @@ class RuntimeRequests:
     def __init__(
         self,
         store: MessageStore,
-        delays: Delays,
+        delayed_messages: DelayedMessages,
         stats: Stats,
         store_root: Path,
         files: Files,
         now_ms: Callable[[], int],
     ) -> None:
-        self._store, self._delays, self._stats = store, delays, stats
+        self._store, self._delayed_messages, self._stats = store, delayed_messages, stats
         self._root, self._files = store_root, files
         self._now_ms = now_ms
 
@@ -167,7 +167,7 @@ class RuntimeRequests:
         return {
             f"scheduleMessageOffset_{level}": f"{offset},"
             f"{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
-            for level, offset in self._delays.offsets.items()
+            for level, offset in self._delayed_messages.offsets.items()
         }
 
     def _earliest_ms(self) -> int:

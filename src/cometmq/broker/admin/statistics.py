@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.groups.clients import Clients
+    from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.stats import Stats
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
@@ -42,7 +42,9 @@ ENTRIES_MAX = 10_000
 class StatisticsRequests:
     """Answers requests about figures and queues."""
 
-    def __init__(self, store: MessageStore, topics: Topics, clients: Clients, stats: Stats) -> None:
+    def __init__(
+        self, store: MessageStore, topics: Topics, clients: ClientRegistry, stats: Stats
+    ) -> None:
         self._store, self._topics, self._clients = store, topics, clients
         self._stats = stats
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from cometmq.broker.cluster.registration import Elsewhere, Outbound
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.groups.consumer_offsets import Offsets
+    from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.stats import Stats
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Handler
@@ -63,7 +63,7 @@ class TopicRequests:
     def __init__(
         self,
         topics: Topics,
-        offsets: Offsets,
+        offsets: ConsumerOffsets,
         store: MessageStore,
         stats: Stats,
         outbound: Outbound,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Sequence
 
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.groups.consumer_groups import Groups
+    from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.model.topic import DataVersion
     from cometmq.net.channel_pool import ChannelPool
     from cometmq.net.connection import Connection
@@ -92,7 +92,7 @@ class Announced:
         self,
         handler: Handler,
         topics: Topics,
-        groups: Groups,
+        groups: ConsumerGroups,
         aside: Aside,
         outbound: Outbound,
         settle: Settle,

@@ -1,10 +1,10 @@
-"""Check-back: producers are asked what became of half messages that nobody ended.
+"""Check-back: asks producers about half messages that were neither committed nor rolled back.
 
 Owns the rounds over the half queue, how far they have come (the offsets of CID_RMQ_SYS_TRANS in
-both queues), the copies that are put back with every question, and the discarding of what was asked
-too often. Refuses to end transactions (`transactions` does).
-Invariants: an offset is committed only when the copies made before it are safe; no half message is
-passed over unless it has ended, or lies again further on, or was discarded.
+both queues), the copy that is stored with every check, and the discarding of messages that were
+checked too often. Does not end transactions (`transactions` does).
+Invariants: an offset is committed only when the copies made before it are durable; a half message
+is passed only if it has ended, or its copy lies further on, or it was discarded.
 Java: TransactionalMessageServiceImpl.check, AbstractTransactionalMessageCheckListener.
 """
 
@@ -16,12 +16,12 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.broker.delivery.transactions import CHECK_TIMES, IMMUNITY, copy_of, goal_of
+from cometmq.broker.delivery.transactions import CHECK_TIMES, IMMUNITY, copy_of, destination_of
 from cometmq.broker.groups.consumer_groups import TRANSACTION_GROUP
-from cometmq.broker.messages.property_limit import fit
+from cometmq.broker.messages.property_limit import fit_properties
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
-from cometmq.rules.half_message import Ended, Fate, fate_of, offsets_of
+from cometmq.rules.half_message import CheckDecision, Ended, decide_check, offsets_of
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import Draft, GetStatus, PutStatus
 from cometmq.wire import log_record as stored
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.delivery.transactions import Transactions
-    from cometmq.broker.groups.clients import Clients
-    from cometmq.broker.groups.consumer_offsets import Offsets
+    from cometmq.broker.groups.client_registry import ClientRegistry
+    from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.store import StoreSettings
@@ -51,23 +51,23 @@ OPS_MAX = 500_000
 producer may be asked about a message that has ended."""
 
 LATE_MAX = 100_000
-"""Ends remembered of half messages that were passed already."""
+"""Ends remembered of half messages that were passed before their op message was read."""
 
 ROUND_S = 60.0
-"""A round that takes longer goes on with the next one."""
+"""Longest round; the next one goes on where it stopped."""
 
 _STEP = 1024
-"""Ended half messages passed in one step; one that has not ended counts for many."""
+"""Ended half messages passed in one step; an open one counts as `_STEPS_OF_OPEN`."""
 
 _HOUR_MS = 3_600_000
 _STEPS_OF_OPEN = 64
 _PULL_COUNT, _PULL_BYTES = 32, 1 << 18
 _ORIGINAL = b"TRAN_PREPARED_QUEUE_OFFSET"
-_NEVER = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
+_NEVER_ACCEPTED = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
 
 
-class Copy(NamedTuple):
-    """A half message that was put back: with what properties, where, and whether to ask."""
+class CopiedHalfMessage(NamedTuple):
+    """A half message that was stored again: its properties, its place, and whether to ask."""
 
     half: Stored
     raw: bytes
@@ -82,8 +82,8 @@ class CheckBack:
         self,
         store: MessageStore,
         topics: Topics,
-        offsets: Offsets,
-        clients: Clients,
+        offsets: ConsumerOffsets,
+        clients: ClientRegistry,
         transactions: Transactions,
         settings: BrokerSettings,
         store_settings: StoreSettings,
@@ -94,7 +94,7 @@ class CheckBack:
         self._now_ms = now_ms
         self.adjust_store(store_settings)
         self.asked = self.discarded = 0
-        self._turn = 0
+        self._next_producer = 0
         self._has_copied = False
         self._rewind()
 
@@ -107,7 +107,7 @@ class CheckBack:
         self._reserved_ms = settings.file_reserved_hours * _HOUR_MS
 
     def _rewind(self) -> None:
-        """Begin where the committed offsets say."""
+        """Start again at the committed offsets."""
         self.half_offset = self._start_of(HALF_TOPIC)
         self.op_offset = self._start_of(OP_HALF_TOPIC)
         self._ops_read = self.op_offset
@@ -154,15 +154,15 @@ class CheckBack:
             )
 
     async def _save(self) -> None:
-        """Write how far the rounds have come: a kill would have the same asked about twice."""
+        """Write the offsets: after a kill the same messages would be checked twice."""
         self._has_copied = False
         safe = asyncio.get_running_loop().create_future()
         self._store.settle(safe.set_result)
         await asyncio.shield(safe)  # the store answers it, also when the broker stops meanwhile
-        await self._offsets.save_aside()
+        await self._offsets.save_in_thread()
 
     def _catch_up(self) -> None:
-        """Step over what retention deleted."""
+        """Skip what retention deleted."""
         first = self._store.min_offset(HALF_TOPIC, 0)
         if self.half_offset < first:
             self.half_offset = first
@@ -175,19 +175,19 @@ class CheckBack:
         self._ops_read = max(self._ops_read, first)
 
     def _step(self, end: int) -> bool:
-        """Read ops, or else judge some half messages; False when the round is over.
+        """Read ops, or else check some half messages; False when the round is over.
 
-        NotInMemory: the next one must be fetched; those before it are done with.
+        NotInMemory: the next one must be fetched; those before it are done.
         """
         if self._read_ops():
             return True
-        copies: list[Copy] = []
+        copies: list[CopiedHalfMessage] = []
         left, is_going = _STEP, True
         try:
             while left > 0 and is_going:
                 is_ended = self.half_offset in self._ended
                 is_going = self.half_offset < end and (
-                    is_ended or self._pass(self.half_offset, copies)
+                    is_ended or self._pass_open(self.half_offset, copies)
                 )
                 if is_going:
                     self.half_offset += 1
@@ -197,7 +197,7 @@ class CheckBack:
         return is_going
 
     def _read_ops(self) -> bool:
-        """Note what some op messages say; False when all were read."""
+        """Read the next op messages and note the ends they name; False when all were read."""
         if len(self._highest) >= OPS_MAX:
             return False
         read = partial(self._store.get, OP_HALF_TOPIC, 0, self._ops_read, _PULL_COUNT, _PULL_BYTES)
@@ -223,8 +223,8 @@ class CheckBack:
                     del self._late[next(iter(self._late))]
         self._highest.append(max(found, default=-1))
 
-    def _pass(self, offset: int, copies: list[Copy]) -> bool:
-        """Do with an open half message what is due; False where the round must stop before it."""
+    def _pass_open(self, offset: int, copies: list[CopiedHalfMessage]) -> bool:
+        """Check an open half message; False where the round must stop before it."""
         if offset in self._transactions.ending:
             return False
         ask = self._store.aside.at_once
@@ -235,14 +235,14 @@ class CheckBack:
         try:
             half = stored.decode(record) if record else None
         except ProtocolError as error:
-            log.error("the half message at byte %d is passed over: %s", entry[0], error)
+            log.error("the half message at byte %d is skipped: %s", entry[0], error)
             return True
-        return half is None or self._judge(half, copies)
+        return half is None or self._check_one(half, copies)
 
-    def _judge(self, half: Stored, copies: list[Copy]) -> bool:
+    def _check_one(self, half: Stored, copies: list[CopiedHalfMessage]) -> bool:
         raw, settings = half.properties, self._settings
         asked = _number(properties.find(raw, CHECK_TIMES), 0)
-        fate = fate_of(
+        decision = decide_check(
             age_ms=self._now_ms() - half.born_ms,
             asked=asked,
             immunity=properties.find(raw, IMMUNITY),
@@ -250,43 +250,43 @@ class CheckBack:
             checks_max=settings.transaction_check_max,
             reserved_ms=self._reserved_ms,
         )
-        if fate is Fate.TOO_YOUNG:
+        if decision is CheckDecision.TOO_YOUNG:
             return False
-        if fate is Fate.DISCARD:
+        if decision is CheckDecision.DISCARD:
             return self._discard(half)
-        if fate is Fate.ASK:
-            return self._put_back(half, copy_of(half, CHECK_TIMES, b"%d" % (asked + 1)), copies)
+        if decision is CheckDecision.ASK:
+            return self._store_copy(half, copy_of(half, CHECK_TIMES, b"%d" % (asked + 1)), copies)
         first = _number(properties.find(raw, _ORIGINAL), half.queue_offset)
         if first in self._late or first in self._ended:
             return True
-        return self._put_back(half, copy_of(half, _ORIGINAL, b"%d" % first), copies, ask=False)
+        return self._store_copy(half, copy_of(half, _ORIGINAL, b"%d" % first), copies, ask=False)
 
-    def _put_back(
-        self, half: Stored, draft: Draft, copies: list[Copy], *, ask: bool = True
+    def _store_copy(
+        self, half: Stored, draft: Draft, copies: list[CopiedHalfMessage], *, ask: bool = True
     ) -> bool:
         placed = self._store.put(draft)
-        if placed.status in _NEVER:
+        if placed.status in _NEVER_ACCEPTED:
             return self._discard(half)
         if placed.status is not PutStatus.PUT_OK:
             return False
         self._has_copied = True
-        copies.append(Copy(half, draft.properties, placed, ask))
+        copies.append(CopiedHalfMessage(half, draft.properties, placed, ask))
         return True
 
     def _discard(self, half: Stored) -> bool:
         self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1)
-        raw = fit(stored.shown_properties(half.properties))[0]
+        raw = fit_properties(stored.shown_properties(half.properties))[0]
         draft = Draft.again(half, CHECK_MAX_TIME_TOPIC, 0, raw)
         status = self._store.put(draft).status
-        if status in _NEVER:
+        if status in _NEVER_ACCEPTED:
             log.error("the half message at byte %d is lost: %s", half.phy_offset, status)
         elif status is not PutStatus.PUT_OK:
             return False
         self.discarded += 1
         return True
 
-    def _move_on(self, copies: list[Copy]) -> None:
-        """Forget what was passed; once the copies are safe, commit and ask."""
+    def _move_on(self, copies: list[CopiedHalfMessage]) -> None:
+        """Forget what was passed; once the copies are durable, commit the offsets and ask."""
         self._ended.move_to(self.half_offset)
         while self._highest and self._highest[0] < self.half_offset:
             self._highest.popleft()
@@ -296,7 +296,9 @@ class CheckBack:
             self._committed = place
             self._store.settle(partial(self._settled, place, copies))
 
-    def _settled(self, place: tuple[int, int], copies: list[Copy], status: PutStatus) -> None:
+    def _settled(
+        self, place: tuple[int, int], copies: list[CopiedHalfMessage], status: PutStatus
+    ) -> None:
         if status is PutStatus.SERVICE_NOT_AVAILABLE:
             self._rewind()
             return
@@ -309,15 +311,15 @@ class CheckBack:
             commit(TRANSACTION_GROUP, HALF_TOPIC, 0, place[0])
             commit(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, place[1])
 
-    def _ask(self, copy: Copy) -> None:
-        """Send the question (39) to one producer of the group; nobody there is nobody asked."""
+    def _ask(self, copy: CopiedHalfMessage) -> None:
+        """Send the check (39) to one connected producer of the group, if there is one."""
         half, raw, placed, _ = copy
         group = (properties.find(raw, b"PGROUP") or b"").decode("utf-8", "replace")
         connection = self._producer_of(group)
         if connection is None:
             return
         try:
-            topic, queue_id = goal_of(half)
+            topic, queue_id = destination_of(half)
         except Reject as error:
             log.error("the half message at byte %d: %s", half.phy_offset, error.remark)
             return
@@ -353,11 +355,11 @@ class CheckBack:
         connection.oneway(request(code, 0, header, body, oneway=True))
 
     def _producer_of(self, group: str) -> Connection | None:
-        """A connection of the group that takes messages now, each in turn."""
+        """A connection of the group that can receive now, round-robin."""
         connections = list(self._clients.producers.get(group, ()))
-        self._turn += 1
+        self._next_producer += 1
         for number in range(len(connections)):
-            connection = connections[(self._turn + number) % len(connections)]
+            connection = connections[(self._next_producer + number) % len(connections)]
             if not connection.is_closing and not connection.is_blocked:
                 return connection
         return None

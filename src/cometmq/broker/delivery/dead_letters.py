@@ -1,11 +1,11 @@
-"""Dead letters: the messages a group gave up, put to rest in %DLQ% and its group.
+"""Dead letters: messages that a group could not consume, stored in %DLQ%<group>.
 
-Owns the properties that tell where a dead letter came from, and the memory that keeps one message
-from lying there twice (a setting): the last origins of each dead-letter queue, read back from the
-queue's tail at first use. Refuses to know why a message was given up; whoever buries it says so in
-properties. Of a long queue only the newest letters are read at once; `read_back`, in the
-background, reads the others and, after a start, the tails of all queues.
-Invariant: a repeat is answered with the place of the first, once that has been read back.
+Owns the properties that tell where a dead letter came from, and the deduplication (a setting): the
+last origins of each dead-letter queue are remembered, and read back from its tail at first use. The
+caller says in properties why the message is dead. Of a long queue only the newest letters are read
+at first use; `read_back`, in the background, reads the others and, after a start, the tails of all
+queues.
+Invariant: a duplicate is answered with the place of the first, once that has been read back.
 Java: AbstractSendMessageProcessor; decisions in docs/decisions.
 """
 
@@ -16,7 +16,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cometmq.broker.messages.property_limit import fit
+from cometmq.broker.messages.property_limit import fit_properties
 from cometmq.model.topic import dlq_topic_of, is_dlq_topic
 from cometmq.store.results import GetStatus, Placed, PutStatus
 from cometmq.wire import log_record as stored
@@ -38,11 +38,11 @@ GROUPS_MAX = 128
 
 _PULL_COUNT, _PULL_BYTES = 32, 1 << 20
 _AT_ONCE = 256
-"""Letters read back on the spot when a queue is not known yet: about a millisecond."""
+"""Letters read at once when a queue is first used: about a millisecond."""
 
 
-class DeadLetters:
-    """Buries messages. Belongs to the broker's loop."""
+class DeadLetterQueues:
+    """Stores dead letters. Belongs to the broker's loop."""
 
     def __init__(
         self, store: MessageStore, topics: Topics, stats: Stats, *, deduplicate: bool
@@ -53,13 +53,13 @@ class DeadLetters:
         self._unread: dict[str, range] = {}
         self._has_begun = False
 
-    def bury(self, group: str, draft: Draft) -> Placed:
-        """Put the message into the group's dead-letter queue, or tell where it lies already.
+    def put(self, group: str, draft: Draft) -> Placed:
+        """Put the message into the group's dead-letter queue, or return where it lies already.
 
         Fills in DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID; `draft.topic` is what is used as the
-        origin when the message has never been tried again. What does not fit beside the message's
+        origin when the message was never retried. What does not fit beside the message's
         own properties is left out, and at last the longest of these; the reason then names them.
-        NotInMemory: nothing was done; fetch that, and bury the message again.
+        NotInMemory: nothing was done; fetch that, and call again.
         """
         raw, topic = draft.properties, dlq_topic_of(group)
         origin = origin_of(raw)
@@ -67,7 +67,7 @@ class DeadLetters:
         for key, value in ((b"DLQ_ORIGIN_TOPIC", origin_topic), (b"DLQ_ORIGIN_MESSAGE_ID", origin)):
             if value:
                 raw = properties.append(properties.remove(raw, key), key, value)
-        raw, left_out = fit(raw)
+        raw, left_out = fit_properties(raw)
         if left_out:
             log.warning("a dead letter of %s goes without %s", group, ", ".join(left_out))
         draft.topic, draft.queue_id, draft.properties = topic, 0, raw
@@ -113,7 +113,7 @@ class DeadLetters:
         return known
 
     async def read_back(self) -> None:
-        """Read what is not known yet of the dead-letter queues, a pull at a time."""
+        """Read the letters that are not known yet, a few at a time."""
         if not self._has_begun:
             self._has_begun = True
             dead = [name for name in self._topics.table if is_dlq_topic(name)]
@@ -147,12 +147,12 @@ def _learn(known: dict[bytes, Placed], got: Got, offset: int, end: int) -> int:
 
 
 def origin_of(raw: bytes) -> bytes:
-    """What makes a dead letter the same as another: the message's id as its users see it."""
+    """What identifies a dead letter: the message's id as users see it."""
     return properties.find(raw, b"UNIQ_KEY") or properties.find(raw, b"ORIGIN_MESSAGE_ID") or b""
 
 
 def _forget_unsafe(known: dict[bytes, Placed], origin: bytes, status: PutStatus) -> None:
-    """Let the message be buried again when it could not be kept."""
+    """Forget the origin of a message that could not be made durable."""
     if status is PutStatus.SERVICE_NOT_AVAILABLE:
         known.pop(origin, None)
 

@@ -1,11 +1,11 @@
-"""What waits on a delay level when a broker starts, in runs of one delay each.
+"""The backlog of each delay level at the start, split into ranges that share one delay.
 
-A level's queue is in the order of storing. Once its delay was changed it is no longer in the order
-of becoming due; then each stretch stored under one table is a run with a place of its own, so that
-no message waits for one before it. Owns the finding of runs, and of the messages that were
-delivered after their places were last saved (a kill leaves such): they lie in their own topics.
-Invariant: a message taken for delivered lies in its topic, stored there after it was due, as often
-as it is taken for it.
+A level's queue is in the order in which messages were stored. After the level's delay was changed
+it is no longer in the order in which they become due; then each range stored with one delay has a
+cursor of its own, so that no message waits for one before it. Finds these ranges, and the messages
+that were delivered after the cursors were last saved (before a kill): they lie in their topics.
+Invariant: a message counts as delivered only if its topic holds it, stored after it was due, once
+for each time that it was held.
 Java: none; there a shorter delay delivers what waits early, and a kill repeats what was not saved.
 """
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 _Key = tuple[bytes | None, int, int]
 
-RUNS_MAX = 100
-"""Runs of one level; the rest of its queue is one run."""
+RANGES_MAX = 100
+"""Ranges of one level; the rest of its queue is one range."""
 
 SCAN_MAX = 200_000
-"""Messages looked at, at the start, to find those delivered already."""
+"""Messages read at the start to find those that were delivered already."""
 
 _QUEUE_ID_MAX = 0x7FFFFFFF
 _PULL_COUNT, _PULL_BYTES = 32, 1 << 20
 
 
-class Run:
-    """A stretch of a level's queue: delivered from `first` to `cursor`; `end` None is its tail."""
+class BacklogRange:
+    """Part of a level's queue, delivered from `first` to `cursor`; `end` is None for the tail."""
 
     __slots__ = ("cursor", "end", "first")
 
@@ -49,20 +49,20 @@ class Run:
 
     @property
     def is_done(self) -> bool:
-        """Whether all of it is delivered."""
+        """Whether all its messages are delivered."""
         return self.end is not None and self.cursor >= self.end
 
 
-def runs_of(
+def split_backlog(
     store: MessageStore,
     level: int,
     offset: int,
     saved: Iterable[tuple[int, int]],
     delay_ms: int,
-) -> list[Run]:
-    """The runs of a level that is delivered up to `offset` and now lasts `delay_ms`.
+) -> list[BacklogRange]:
+    """The ranges of a level that is delivered up to `offset` and now delays by `delay_ms`.
 
-    `saved` holds (first, cursor) of the runs known when the places were saved.
+    `saved` holds (first, cursor) of the ranges known when the cursors were saved.
     """
     queue_id = level - 1
     last = store.max_offset(SCHEDULE_TOPIC, queue_id)
@@ -70,20 +70,20 @@ def runs_of(
     cursors = {at: cursor for at, cursor in saved if first <= at < last}
     bounds = sorted({first, *cursors, last})
     for low, high in pairwise(list(bounds)):
-        bounds += _cuts(store, queue_id, low, high, RUNS_MAX - len(bounds))
-    runs, done = [], first
+        bounds += _cuts(store, queue_id, low, high, RANGES_MAX - len(bounds))
+    ranges, done = [], first
     for low, high in pairwise(sorted(bounds)):
         done = max(done, cursors.get(low, low))
-        runs.append(Run(low, min(done, high), high))
-    if runs and _delay_at(store, queue_id, last - 1) == delay_ms:
-        runs[-1].end = None
+        ranges.append(BacklogRange(low, min(done, high), high))
+    if ranges and _delay_at(store, queue_id, last - 1) == delay_ms:
+        ranges[-1].end = None
     else:
-        runs.append(Run(last, last, None))
-    return [run for run in runs if not run.is_done]
+        ranges.append(BacklogRange(last, last, None))
+    return [part for part in ranges if not part.is_done]
 
 
 def _cuts(store: MessageStore, queue_id: int, low: int, high: int, most: int) -> list[int]:
-    """Where the delay changes between two offsets, as far as both halves' ends tell."""
+    """Offsets between two where the delay changes, found by bisecting."""
     found: list[int] = []
     spans = [(low, high)]
     while spans and len(found) < most:
@@ -104,26 +104,30 @@ def _delay_at(store: MessageStore, queue_id: int, offset: int) -> int:
     return entry[2] - store.store_time(SCHEDULE_TOPIC, queue_id, offset) if entry else 0
 
 
-def skip_delivered(store: MessageStore, levels: dict[int, list[Run]], now_ms: int) -> int:
-    """Move each run past what lies in its own topic already; returns how many messages that are."""
+def skip_delivered(store: MessageStore, levels: dict[int, list[BacklogRange]], now_ms: int) -> int:
+    """Move each range past what its topic holds already; return how many messages that are."""
     due = [
         entry[2]
-        for level, runs in levels.items()
-        for run in runs
-        if (entry := store.entry(SCHEDULE_TOPIC, level - 1, run.cursor)) and entry[2] <= now_ms
+        for level, ranges in levels.items()
+        for part in ranges
+        if (entry := store.entry(SCHEDULE_TOPIC, level - 1, part.cursor)) and entry[2] <= now_ms
     ]
     if not due:
         return 0
     known = _Delivered(store, min(due))
     return sum(
-        _skip(store, level, run, known, now_ms) for level, runs in levels.items() for run in runs
+        _skip(store, level, part, known, now_ms)
+        for level, ranges in levels.items()
+        for part in ranges
     )
 
 
-def _skip(store: MessageStore, level: int, run: Run, known: _Delivered, now_ms: int) -> int:
-    began = run.cursor
-    while not run.is_done:
-        entry = store.entry(SCHEDULE_TOPIC, level - 1, run.cursor)
+def _skip(
+    store: MessageStore, level: int, part: BacklogRange, known: _Delivered, now_ms: int
+) -> int:
+    began = part.cursor
+    while not part.is_done:
+        entry = store.entry(SCHEDULE_TOPIC, level - 1, part.cursor)
         if entry is None or entry[2] > now_ms:
             break
         record = store.record_at(entry[0])
@@ -132,12 +136,12 @@ def _skip(store: MessageStore, level: int, run: Run, known: _Delivered, now_ms: 
                 break
         except ProtocolError:
             break
-        run.cursor += 1
-    return run.cursor - began
+        part.cursor += 1
+    return part.cursor - began
 
 
 class _Delivered:
-    """When messages that came from a delay were stored; a queue is read once, when first asked."""
+    """When delayed messages were stored in their topics; each queue is read once."""
 
     def __init__(self, store: MessageStore, since_ms: int) -> None:
         self._store, self._since_ms = store, since_ms
@@ -145,8 +149,8 @@ class _Delivered:
         self._left = SCAN_MAX
 
     def take(self, waiting: Stored, due_ms: int) -> bool:
-        """Whether this message was stored in its topic once it was due; then one fewer is known."""
-        goal = goal_of(waiting.properties)
+        """Whether its topic holds this message, stored after it was due; uses up one record."""
+        goal = destination_of(waiting.properties)
         found = self._queues.get(goal)
         if found is None:
             found = self._queues[goal] = self._read(*goal)
@@ -179,8 +183,8 @@ def _key_of(record: Stored) -> _Key:
     return unique, record.reconsume_times, record.body_crc
 
 
-def goal_of(raw: bytes) -> tuple[str, int]:
-    """The topic and the queue a delayed message is for; ProtocolError when they are not told."""
+def destination_of(raw: bytes) -> tuple[str, int]:
+    """The topic and queue of a delayed message; ProtocolError when its properties lack them."""
     topic, queue_id = properties.find(raw, b"REAL_TOPIC"), properties.find(raw, b"REAL_QID")
     try:
         found = (topic or b"").decode(), int(queue_id or b"")

@@ -1,11 +1,11 @@
-"""Delayed messages: held back on a level's queue, delivered when due, none lost by a restart.
+"""Delayed messages: stored in a level's queue, delivered when due, none lost by a restart.
 
 Owns the queues of SCHEDULE_TOPIC_XXXX (level L waits in queue L - 1), how far each level has been
-delivered, and config/delayOffset.json. What is not in memory is fetched by a thread first. An entry
-of these queues carries its due time where others carry a tag code, so a changed level table does
-not move what waits already; `delay_runs` says what that means for the order.
-Invariants: nothing is delivered early; the file never names a place whose messages are not safe;
-a record that makes no sense is passed over, and a disk that fails ends no level's delivery.
+delivered, and config/delayOffset.json. A thread first reads what is not in memory. An entry of
+these queues carries its due time where others carry a tags code, so a changed level table does not
+affect messages that wait already; `delay_backlog` says what that means for the order.
+Invariants: nothing is delivered early; the file never names an offset whose messages are not
+durable; a broken record is skipped, and a disk that fails ends no level's delivery.
 Java: ScheduleMessageService, HookUtils.
 """
 
@@ -17,8 +17,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cometmq.broker.delivery.delay_backlog import Run, goal_of, runs_of, skip_delivered
-from cometmq.broker.messages.property_limit import fit
+from cometmq.broker.delivery.delay_backlog import (
+    BacklogRange,
+    destination_of,
+    skip_delivered,
+    split_backlog,
+)
+from cometmq.broker.messages.property_limit import fit_properties
 from cometmq.broker.messages.tag_codes import delay_level
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import SCHEDULE_TOPIC, DataVersion
@@ -38,24 +43,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LONGEST_SLEEP_S = 60.0
-"""Looked at again after so long at the latest: the clock may have been set."""
+"""Longest sleep between two checks: the clock may have been set meanwhile."""
 
 RETRY_S = 0.1
 """Pause after the store refused a delivery."""
 
-TROUBLE_S = 1.0
+DISK_FAILED_PAUSE_S = 1.0
 """Pause of a level after the disk failed."""
 
-_NEVER = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
-"""What the store answers to a record that it will not take another time either."""
+_NEVER_ACCEPTED = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
+"""Statuses of records that the store will never accept."""
 
-_RUNS = "cometmqRuns"
+_RANGES_KEY = "cometmqRuns"
 _BURST = 64
-"""Deliveries of one level before others get their turn."""
+"""Deliveries of one level before the next level is served."""
 
 
-class Delays:
-    """Holds messages back and delivers them. Belongs to the broker's loop."""
+class DelayedMessages:
+    """Schedules messages and delivers them when due. Belongs to the broker's loop."""
 
     def __init__(
         self, store: MessageStore, levels: DelayLevels, file: JsonFile, now_ms: Callable[[], int]
@@ -64,26 +69,29 @@ class Delays:
         self.offsets: dict[int, int] = {}
         """Level to the next queue offset to deliver."""
         self.delivered = 0
-        self.on_delivered: Callable[[tuple[str, int], str, int], None] = _nobody
+        self.on_delivered: Callable[[tuple[str, int], str, int], None] = _ignore
         """Called with where a delivered message waited, its topic, and its stored bytes."""
         self.version = DataVersion()
         self._saved: dict[str, Any] = {}
         self._writing: asyncio.Future[None] | None = None
         self._is_moved, self._next_due_ms = asyncio.Event(), 0
-        self._rests_until: dict[int, float] = {}
+        self._paused_until: dict[int, float] = {}
         self._missing: dict[int, NotInMemory] = {}
-        """Levels that wait for the disk, and for what."""
+        """Levels that wait for the disk, and what they need from it."""
         waiting = [queue_id for topic, queue_id in store.queues() if topic == SCHEDULE_TOPIC]
         self._levels_max = max(levels.max_level, *(queue_id + 1 for queue_id in waiting), 0)
-        """Levels looked at: also those that a shorter table left behind."""
-        self._runs: dict[int, list[Run]] = {}
+        """Levels served: also those beyond a table that became shorter."""
+        self._ranges: dict[int, list[BacklogRange]] = {}
         self._load(file.load())
-        self.skipped = skip_delivered(store, self._runs, now_ms())
-        """Messages found delivered at the start, though their places were not saved."""
-        self._note_places()
+        self.skipped = skip_delivered(store, self._ranges, now_ms())
+        """Messages found delivered at the start, though their offsets had not been saved."""
+        self._update_offsets()
 
-    def hold_back(self, draft: Draft) -> None:
-        """Send a message with a delay level to that level's queue; leave others as they are."""
+    def schedule(self, draft: Draft) -> None:
+        """Redirect a message with a delay level to that level's queue; leave others as they are.
+
+        Java: HookUtils.transformDelayLevelMessage.
+        """
         level = delay_level(draft.properties)
         if level <= 0:
             return
@@ -94,12 +102,12 @@ class Delays:
         draft.properties, draft.topic, draft.queue_id = raw, SCHEDULE_TOPIC, level - 1
 
     def arrived(self, due_ms: int) -> None:
-        """A message came to be held back until then."""
+        """A message that is due at this time was stored."""
         if due_ms < self._next_due_ms:
             self._is_moved.set()
 
     async def run(self) -> None:
-        """Deliver what is due, for ever; sleeps exactly until the next message is."""
+        """Deliver due messages, for ever; sleeps until the next one is due."""
         while True:
             self._is_moved.clear()
             wait_s = self.deliver_due()
@@ -126,35 +134,37 @@ class Delays:
 
     def deliver_due(self) -> float:
         """Deliver what is due, at most a burst of each level; return seconds until the next is."""
-        before = [(level, run, run.cursor) for level, runs in self._runs.items() for run in runs]
+        before = [
+            (level, part, part.cursor) for level, ranges in self._ranges.items() for part in ranges
+        ]
         delivered = self.delivered
         wait_s = min([self._try_level(level) for level in range(1, self._levels_max + 1)])
         self._next_due_ms = self._now_ms() + int(wait_s * 1000)
-        self._note_places()
+        self._update_offsets()
         if self.delivered != delivered:
             self._store.settle(partial(self._settled, before))
         return wait_s
 
-    def _settled(self, before: list[tuple[int, Run, int]], status: PutStatus) -> None:
-        """Go back to where a turn began when what it delivered could not be kept."""
+    def _settled(self, before: list[tuple[int, BacklogRange, int]], status: PutStatus) -> None:
+        """Go back to the cursors before a batch whose messages could not be made durable."""
         if status is PutStatus.SERVICE_NOT_AVAILABLE:
-            self._runs = {level: [] for level in self._runs}
-            for level, run, cursor in before:
-                run.cursor = min(run.cursor, cursor)
-                self._runs[level].append(run)
-            self._note_places()
+            self._ranges = {level: [] for level in self._ranges}
+            for level, part, cursor in before:
+                part.cursor = min(part.cursor, cursor)
+                self._ranges[level].append(part)
+            self._update_offsets()
             asyncio.get_running_loop().call_later(RETRY_S, self._is_moved.set)
 
-    def _note_places(self) -> None:
-        """Drop the runs that are done; a level's offset is where its first open run has come."""
-        for level, runs in self._runs.items():
-            while len(runs) > 1 and runs[0].is_done:
-                del runs[0]
-            if runs[0].cursor != self.offsets.get(level, 0):
-                self.offsets[level] = runs[0].cursor
+    def _update_offsets(self) -> None:
+        """Drop finished ranges; a level's offset is the cursor of its first unfinished range."""
+        for level, ranges in self._ranges.items():
+            while len(ranges) > 1 and ranges[0].is_done:
+                del ranges[0]
+            if ranges[0].cursor != self.offsets.get(level, 0):
+                self.offsets[level] = ranges[0].cursor
 
     def save(self) -> None:
-        """Write how far each level has come, once all that was delivered before is safe."""
+        """Write how far each level has come, once all that was delivered before is durable."""
         places = self._places()
         if places == self._saved:
             return
@@ -165,7 +175,7 @@ class Delays:
 
         self._store.settle(write)
 
-    async def save_aside(self) -> None:
+    async def save_in_thread(self) -> None:
         """Do as `save`, with the writing in a thread."""
         places = self._places()
         if places == self._saved:
@@ -185,17 +195,17 @@ class Delays:
             await asyncio.wait([self._writing])
 
     def to_json(self) -> dict[str, Any]:
-        """The file's content. Runs are told, under a name of ours, only where there are several."""
+        """The file's content. Several ranges of one level are listed under a key of ours."""
         return {"dataVersion": version_fields(self.version), **self._places()}
 
     def _places(self) -> dict[str, Any]:
         several = {
-            level: [[run.first, run.cursor] for run in runs]
-            for level, runs in self._runs.items()
-            if len(runs) > 1
+            level: [[part.first, part.cursor] for part in ranges]
+            for level, ranges in self._ranges.items()
+            if len(ranges) > 1
         }
         offsets = {"offsetTable": dict(self.offsets)}
-        return {**offsets, _RUNS: several} if several else offsets
+        return {**offsets, _RANGES_KEY: several} if several else offsets
 
     def _write(self, places: dict[str, Any]) -> None:
         self.version = self.version.next(self._now_ms())
@@ -211,34 +221,36 @@ class Delays:
             self._saved = places
 
     def _try_level(self, level: int) -> float:
-        """Deliver a level; when the disk fails, say so and come back to it after a rest."""
-        if (rest_s := self._rests_until.get(level, 0.0) - time.monotonic()) > 0:
-            return rest_s
+        """Deliver a level; when the disk fails, log that and try again after a pause."""
+        if (pause_s := self._paused_until.get(level, 0.0) - time.monotonic()) > 0:
+            return pause_s
         ask = self._store.aside.at_once
         try:
-            wait_s = min([ask(partial(self._deliver_run, level, run)) for run in self._runs[level]])
+            wait_s = min(
+                [ask(partial(self._deliver_range, level, part)) for part in self._ranges[level]]
+            )
         except NotInMemory as missing:
             self._missing[level] = missing
             return 0.0
         except OSError as error:
             return self._failed(level, error)
-        self._rests_until.pop(level, None)
+        self._paused_until.pop(level, None)
         return wait_s
 
     def _failed(self, level: int, error: OSError) -> float:
-        if level not in self._rests_until:
+        if level not in self._paused_until:
             log.warning(
                 "delayed messages of level %d cannot be read, trying again: %s", level, error
             )
-        self._rests_until[level] = time.monotonic() + TROUBLE_S
-        return TROUBLE_S
+        self._paused_until[level] = time.monotonic() + DISK_FAILED_PAUSE_S
+        return DISK_FAILED_PAUSE_S
 
-    def _deliver_run(self, level: int, run: Run) -> float:
+    def _deliver_range(self, level: int, part: BacklogRange) -> float:
         store, queue_id = self._store, level - 1
-        run.cursor = max(run.cursor, store.min_offset(SCHEDULE_TOPIC, queue_id))
+        part.cursor = max(part.cursor, store.min_offset(SCHEDULE_TOPIC, queue_id))
         for _ in range(_BURST):
-            offset = run.cursor
-            if run.is_done:
+            offset = part.cursor
+            if part.is_done:
                 return LONGEST_SLEEP_S
             entry = store.entry(SCHEDULE_TOPIC, queue_id, offset)
             if entry is None:
@@ -250,49 +262,51 @@ class Delays:
             record = store.record_at(phy_offset)
             if record is not None and not self._deliver(queue_id, phy_offset, record):
                 return RETRY_S
-            run.cursor = offset + 1
+            part.cursor = offset + 1
         return 0.0
 
     def _is_clock_back(self, level: int, offset: int, wait_ms: int) -> bool:
-        """Whether a message waits too long because the clock was set back after it was stored."""
+        """Whether a message would wait too long: the clock was set back after it was stored."""
         if wait_ms <= self.levels.delay_ms(level):
             return False
         return self._store.store_time(SCHEDULE_TOPIC, level - 1, offset) > self._now_ms()
 
-    def _deliver(self, waited_in: int, phy_offset: int, record: bytes) -> bool:
-        """Put one message where it belongs; False when the store does not take it now."""
+    def _deliver(self, from_queue: int, phy_offset: int, record: bytes) -> bool:
+        """Put one message into its topic; False when the store does not accept it now."""
         try:
             found = stored.decode(record)
             raw = stored.shown_properties(found.properties)
-            topic, queue_id = goal_of(raw)
+            topic, queue_id = destination_of(raw)
         except ProtocolError as error:
             log.error("the delayed message at byte %d is not delivered: %s", phy_offset, error)
             return True
-        draft = Draft.again(found, topic, queue_id, fit(raw)[0])
+        draft = Draft.again(found, topic, queue_id, fit_properties(raw)[0])
         draft.prepared_offset = found.prepared_offset
         placed = self._store.put(draft)
         status = placed.status
-        if status in _NEVER:
+        if status in _NEVER_ACCEPTED:
             log.error("the delayed message at byte %d is not delivered: %s", phy_offset, status)
             return True
         if status is not PutStatus.PUT_OK:
             return False
         self.delivered += 1
-        self.on_delivered((SCHEDULE_TOPIC, waited_in), topic, placed.size)
+        self.on_delivered((SCHEDULE_TOPIC, from_queue), topic, placed.size)
         return True
 
     def _load(self, value: Any) -> None:
         found = value if isinstance(value, dict) else {}
         self.version = version_of(found.get("dataVersion"))
-        offsets, several = found.get("offsetTable") or {}, found.get(_RUNS) or {}
+        offsets, several = found.get("offsetTable") or {}, found.get(_RANGES_KEY) or {}
         self.offsets = {int(level): int(offset) for level, offset in offsets.items()}
-        saved = {int(level): [(int(a), int(b)) for a, b in runs] for level, runs in several.items()}
+        saved = {
+            int(level): [(int(a), int(b)) for a, b in ranges] for level, ranges in several.items()
+        }
         for level in range(1, self._levels_max + 1):
             delay_ms, offset = self.levels.delay_ms(level), self.offsets.get(level, 0)
-            runs = runs_of(self._store, level, offset, saved.get(level, ()), delay_ms)
-            self._runs[level] = runs
+            ranges = split_backlog(self._store, level, offset, saved.get(level, ()), delay_ms)
+            self._ranges[level] = ranges
         self._saved = self._places()
 
 
-def _nobody(waited_in: tuple[str, int], topic: str, size: int) -> None:
-    """Nobody counts yet."""
+def _ignore(from_queue: tuple[str, int], topic: str, size: int) -> None:
+    """Until somebody counts deliveries."""

@@ -1,9 +1,9 @@
-"""Request and reply: an answer is pushed to the client that waits for it (324, 325, 326).
+"""Request and reply: a reply is pushed to the client that waits for it (324, 325, 326).
 
-Owns the way of a reply from the one who answers to the connection whose client id stands in
-REPLY_TO_CLIENT, and its copy in <cluster>_REPLY_TOPIC. The question itself is an ordinary message.
-Refuses to match questions and answers: the client that asked does, by CORRELATION_ID.
-Invariant: answered with 0 means that the waiting client took the reply.
+Pushes a reply to the connection whose client id stands in REPLY_TO_CLIENT, and stores its copy in
+<cluster>_REPLY_TOPIC. The request itself is an ordinary message. The client that sent it matches
+replies to requests, by CORRELATION_ID.
+Invariant: response code 0 means that the waiting client accepted the reply.
 Java: ReplyMessageProcessor, Broker2Client.callClient.
 """
 
@@ -28,7 +28,7 @@ from cometmq.wire.headers.send import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from cometmq.broker.groups.clients import Clients
+    from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.messages.send import SendHandler
     from cometmq.broker.stats import Stats
     from cometmq.net.connection import Connection
@@ -50,7 +50,7 @@ class ReplyHandler:
     def __init__(
         self,
         store: MessageStore,
-        clients: Clients,
+        clients: ClientRegistry,
         send: SendHandler,
         stats: Stats,
         settings: BrokerSettings,
@@ -67,7 +67,7 @@ class ReplyHandler:
         self._settings = settings
 
     def __call__(self, request: Command, connection: Connection) -> Reply | Awaitable[Reply]:
-        """Push the reply, store it where it is to be stored, and tell what became of the push."""
+        """Push the reply, store it if that is switched on, and answer how the push went."""
         v1 = request.code == RequestCode.SEND_REPLY_MESSAGE
         kind = SendMessageRequestHeader if v1 else SendMessageRequestHeaderV2
         header = kind.decode(request.ext)
@@ -80,7 +80,7 @@ class ReplyHandler:
     async def _push(
         self, header: SendMessageRequestHeader, queue_id: int, body: bytes, connection: Connection
     ) -> Reply:
-        raw = self._marked((header.properties or "").encode())
+        raw = self._with_region((header.properties or "").encode())
         wanted = properties.find(raw, b"REPLY_TO_CLIENT")
         client_id = (wanted or b"").decode("utf-8", "replace")
         asking = self._clients.find_producer(client_id) if client_id else None
@@ -89,30 +89,30 @@ class ReplyHandler:
         elif asking is None:
             answer = _failed(f"the client {client_id} that waits for the reply is not connected")
         else:
-            answer = await self._pushed(
-                asking, client_id, self._order(header, raw, connection), body
+            answer = await self._send_to_client(
+                asking, client_id, self._push_header(header, raw, connection), body
             )
         if not answer.code:
             answer.header = SendMessageResponseHeader(msg_id="0", queue_id=queue_id, queue_offset=0)
         answer.ext = self._region
         if self._settings.store_reply_message_enable:
-            self._keep(header, queue_id, raw, body, connection, answer)
+            self._store_copy(header, queue_id, raw, body, connection, answer)
         return answer
 
-    def _marked(self, raw: bytes) -> bytes:
-        """The sender's properties with those that every message of this broker has."""
+    def _with_region(self, raw: bytes) -> bytes:
+        """The sender's properties with the region that this broker adds to every message."""
         for key in (b"MSG_REGION", b"TRACE_ON"):
             raw = properties.append(
                 properties.remove(raw, key), key, self._region[key.decode()].encode()
             )
         return raw
 
-    def _order(
+    def _push_header(
         self, header: SendMessageRequestHeader, raw: bytes, connection: Connection
     ) -> ReplyMessageRequestHeader:
         """The header of the request that pushes the reply (326)."""
         now_ms = self._now_ms()
-        marked = properties.append(properties.remove(raw, _PUSH_TIME), _PUSH_TIME, b"%d" % now_ms)
+        stamped = properties.append(properties.remove(raw, _PUSH_TIME), _PUSH_TIME, b"%d" % now_ms)
         return ReplyMessageRequestHeader(
             producer_group=header.producer_group,
             topic=header.topic,
@@ -122,7 +122,7 @@ class ReplyHandler:
             sys_flag=header.sys_flag,
             born_timestamp=header.born_timestamp,
             flag=header.flag,
-            properties=marked.decode(),
+            properties=stamped.decode(),
             reconsume_times=header.reconsume_times,
             unit_mode=header.unit_mode,
             born_host=connection.addr,
@@ -131,7 +131,7 @@ class ReplyHandler:
         )
 
     @staticmethod
-    async def _pushed(
+    async def _send_to_client(
         asking: Connection, client_id: str, header: ReplyMessageRequestHeader, body: bytes
     ) -> Reply:
         command = new_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, 0, header, body)
@@ -143,7 +143,7 @@ class ReplyHandler:
             return _failed(f"the client {client_id} did not take the reply: {taken.remark}")
         return Reply()
 
-    def _keep(
+    def _store_copy(
         self,
         header: SendMessageRequestHeader,
         queue_id: int,
@@ -152,7 +152,7 @@ class ReplyHandler:
         connection: Connection,
         answer: Reply,
     ) -> None:
-        """Store the reply as well; that it could not be stored is no failure of the reply."""
+        """Store the reply as well; a failure to store it does not fail the reply."""
         draft = Draft(
             header.topic,
             queue_id,

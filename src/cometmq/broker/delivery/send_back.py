@@ -1,9 +1,9 @@
-"""CONSUMER_SEND_MSG_BACK (36): a message that could not be consumed comes again later, or never.
+"""CONSUMER_SEND_MSG_BACK (36): a message that a consumer failed on is retried or dead-lettered.
 
-Owns the copy that goes to the group's retry topic by way of a delay level, or to its dead letters
-after the last attempt, or when its properties leave no room for another. Refuses to know consumers;
-the original stays where it is.
-Invariant: answered with 0 means the copy is as safe as a send would be.
+Stores a copy of the message: in the group's retry topic by way of a delay level, or in its
+dead-letter queue after the last attempt or when its properties leave no room for ours. The original
+stays where it is.
+Invariant: response code 0 means that the copy is as durable as a sent message.
 Java: AbstractSendMessageProcessor.consumerSendMsgBack.
 """
 
@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from cometmq.broker.messages.property_limit import BYTES_MAX, fit
+from cometmq.broker.messages.property_limit import BYTES_MAX, fit_properties
 from cometmq.broker.messages.send import MAX_RECONSUME_SINCE
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.delivery.dead_letters import DeadLetters
-    from cometmq.broker.delivery.delayed_messages import Delays
-    from cometmq.broker.groups.consumer_groups import Groups
+    from cometmq.broker.delivery.dead_letters import DeadLetterQueues
+    from cometmq.broker.delivery.delayed_messages import DelayedMessages
+    from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.stats import Stats
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.net.connection import Connection
@@ -55,17 +55,21 @@ class SendBackHandler:
         self,
         store: MessageStore,
         topics: Topics,
-        groups: Groups,
-        delays: Delays,
-        dead_letters: DeadLetters,
+        groups: ConsumerGroups,
+        delayed_messages: DelayedMessages,
+        dead_letters: DeadLetterQueues,
         stats: Stats,
         settings: BrokerSettings,
         now_ms: Callable[[], int],
     ) -> None:
         self._store, self._topics, self._groups = store, topics, groups
-        self._delays, self._dead_letters, self._stats = delays, dead_letters, stats
+        self._delayed_messages, self._dead_letters, self._stats = (
+            delayed_messages,
+            dead_letters,
+            stats,
+        )
         self._settings, self._now_ms = settings, now_ms
-        self._turns = count()
+        self._round_robin = count()
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""
@@ -89,18 +93,23 @@ class SendBackHandler:
         times_max = group.retry_max_times
         if request.version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
             times_max = header.max_reconsume_times
-        raw, left_out = fit(draft.properties, BYTES_MAX - _bytes_of_delaying(retry_topic))
+        raw, left_out = fit_properties(
+            draft.properties, BYTES_MAX - _delay_properties_bytes(retry_topic)
+        )
         if left_out:  # without them the handler would see another message
             log.warning(
-                "%s tries a message no more: its properties leave no room for ours", header.group
+                "%s does not retry a message: its properties leave no room for ours", header.group
             )
         if header.delay_level < 0 or is_dead(record.reconsume_times, times_max) or left_out:
-            placed = self._bury(header.group, record, draft)
+            placed = self._put_dead_letter(header.group, record, draft)
         else:
             level = self._level_of(group, header.delay_level, record.reconsume_times)
-            draft.properties = _with(raw, b"DELAY", str(level).encode())
-            draft.topic, draft.queue_id = retry_topic, next(self._turns) % group.retry_queue_nums
-            self._delays.hold_back(draft)
+            draft.properties = _with_property(raw, b"DELAY", str(level).encode())
+            draft.topic, draft.queue_id = (
+                retry_topic,
+                next(self._round_robin) % group.retry_queue_nums,
+            )
+            self._delayed_messages.schedule(draft)
             placed = self._store.put(draft)
         if placed.status is not PutStatus.PUT_OK:
             raise Reject(ResponseCode.SYSTEM_ERROR, placed.status.name)
@@ -112,7 +121,7 @@ class SendBackHandler:
         delay_ms = None if asked > 0 else policy_delay_ms(group.group_retry_policy, times)
         if delay_ms is None:
             return retry_delay_level(asked, times)
-        return self._delays.levels.nearest(delay_ms)
+        return self._delayed_messages.levels.nearest(delay_ms)
 
     def _record(self, phy_offset: int) -> Stored:
         read = partial(self._store.record_at, phy_offset)
@@ -127,29 +136,29 @@ class SendBackHandler:
         self, record: Stored, header: ConsumerSendMsgBackRequestHeader, reason: str | None
     ) -> Draft:
         raw = stored.shown_properties(record.properties)
-        raw = _with(raw, b"WAIT", b"false")
+        raw = _with_property(raw, b"WAIT", b"false")
         if properties.find(raw, b"RETRY_TOPIC") is None:
             raw = properties.append(raw, b"RETRY_TOPIC", record.topic.encode())
         if properties.find(raw, b"ORIGIN_MESSAGE_ID") is None:
             origin = message_id.offset_id(record.store_host, record.phy_offset)
             raw = properties.append(raw, b"ORIGIN_MESSAGE_ID", origin.encode())
         if reason:
-            raw = _with(raw, b"DLQ_REASON", _clean(reason))
+            raw = _with_property(raw, b"DLQ_REASON", _reason_property(reason))
         draft = Draft.again(record, names.retry_topic_of(header.group), 0, raw)
         draft.reconsume_times += 1
         return draft
 
-    def _bury(self, group: str, record: Stored, draft: Draft) -> Placed:
-        told = {b"DELAY": 0, b"DLQ_ATTEMPTS": record.reconsume_times + 1}
-        told[b"DLQ_FAILED_AT"] = self._now_ms()
+    def _put_dead_letter(self, group: str, record: Stored, draft: Draft) -> Placed:
+        added = {b"DELAY": 0, b"DLQ_ATTEMPTS": record.reconsume_times + 1}
+        added[b"DLQ_FAILED_AT"] = self._now_ms()
         origin = self._origin(record)
         if origin is not None:
-            told[b"DLQ_ORIGIN_QUEUE_ID"] = origin.queue_id
-            told[b"DLQ_ORIGIN_OFFSET"] = origin.queue_offset
-        for key, value in told.items():
-            draft.properties = _with(draft.properties, key, b"%d" % value)
+            added[b"DLQ_ORIGIN_QUEUE_ID"] = origin.queue_id
+            added[b"DLQ_ORIGIN_OFFSET"] = origin.queue_offset
+        for key, value in added.items():
+            draft.properties = _with_property(draft.properties, key, b"%d" % value)
         draft.topic = record.topic
-        return self._dead_letters.bury(group, draft)
+        return self._dead_letters.put(group, draft)
 
     def _origin(self, record: Stored) -> Stored | None:
         """The first record of a chain of attempts, while it is still in the log."""
@@ -166,17 +175,17 @@ class SendBackHandler:
         return origin if origin and origin.store_host == host else None
 
 
-def _bytes_of_delaying(retry_topic: str) -> int:
-    """What the properties grow by, at most, while the next attempt is held back."""
+def _delay_properties_bytes(retry_topic: str) -> int:
+    """How much scheduling the next attempt adds to the properties, at most."""
     pairs = {"DELAY": "99", "REAL_TOPIC": retry_topic, "REAL_QID": str(0x7FFFFFFF)}
     return len(properties.encode(pairs))
 
 
-def _with(raw: bytes, key: bytes, value: bytes) -> bytes:
+def _with_property(raw: bytes, key: bytes, value: bytes) -> bytes:
     return properties.append(properties.remove(raw, key), key, value) if value else raw
 
 
-def _clean(reason: str) -> bytes:
+def _reason_property(reason: str) -> bytes:
     """A reason as a property: short enough, without the separators."""
     text = reason[:REASON_CHARS_MAX].replace("\x01", " ").replace("\x02", " ")
     return text.encode("utf-8", "replace")

@@ -1,10 +1,10 @@
-"""Transactions: half messages are set aside, and come out when their producer says so (37).
+"""Transactions: half messages are stored apart until their producer commits or rolls back (37).
 
-Owns the change of a message into a half one in RMQ_SYS_TRANS_HALF_TOPIC, its end as a message of
-its own topic or as nothing, and the note of that end in the op queue. Asking producers that said
-nothing is the business of `check_back`.
-Invariants: a committed message and the note of its end are put in one turn, so that one write holds
-both; what is not committed lies in no queue that its topic's consumers read.
+Turns a message into a half message of RMQ_SYS_TRANS_HALF_TOPIC, ends it by storing it in its own
+topic or not at all, and notes that end in the op queue. `check_back` asks producers that did
+neither.
+Invariants: a committed message and the op message of its end are put in one loop iteration, so that
+one write holds both; an uncommitted message lies in no queue that its topic's consumers read.
 Java: EndTransactionProcessor, TransactionalMessageBridge, TransactionalMessageUtil.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cometmq.broker.messages.status_codes import REMARK_OF_PUT
+from cometmq.broker.messages.status_codes import PUT_STATUS_REMARKS
 from cometmq.broker.messages.tag_codes import delay_level
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
@@ -31,7 +31,7 @@ from cometmq.wire.headers.transaction import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.broker.delivery.delayed_messages import Delays
+    from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.stats import Stats
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from cometmq.wire.log_record import Stored
 
 COPIES_MAX = 100_000
-"""Half messages whose last copy is remembered, for ends that name an older one."""
+"""Half messages whose last copy is remembered, for ends that name an older copy."""
 
 ENDED_MAX = 100_000
-"""Half messages whose end is remembered, so that a second end puts no second message."""
+"""Half messages whose end is remembered, so that a second commit puts no second message."""
 
 CHECK_TIMES = b"TRANSACTION_CHECK_TIMES"
 IMMUNITY = b"CHECK_IMMUNITY_TIME_IN_SECONDS"
@@ -52,7 +52,7 @@ GROWTH_BYTES = 100
 
 _ENDS = (sysflag.TRANSACTION_COMMIT, sysflag.TRANSACTION_ROLLBACK)
 _QUEUE_ID_MAX = 0x7FFFFFFF
-_CODE_OF_FINAL = {
+_END_STATUS_CODES = {
     PutStatus.PUT_OK: ResponseCode.SUCCESS,
     PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.SUCCESS,
     PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
@@ -63,29 +63,32 @@ _CODE_OF_FINAL = {
 
 
 class Transactions:
-    """Sets half messages aside and ends them. Belongs to the broker's loop."""
+    """Makes half messages and ends them. Belongs to the broker's loop."""
 
     def __init__(
         self,
         store: MessageStore,
-        delays: Delays,
+        delayed_messages: DelayedMessages,
         stats: Stats,
         settings: BrokerSettings,
         now_ms: Callable[[], int],
     ) -> None:
-        self._store, self._delays, self._stats = store, delays, stats
+        self._store, self._delayed_messages, self._stats = store, delayed_messages, stats
         self._settings, self._now_ms = settings, now_ms
         self._copies: dict[int, int] = {}
         self.ending: set[int] = set()
-        """Offsets of half messages whose end is put, but not safe yet."""
+        """Offsets of half messages whose end is put, but not durable yet."""
         self._ended: dict[int, None] = {}
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""
         self._settings = settings
 
-    def set_aside(self, draft: Draft) -> None:
-        """Make a message half: for the half queue, with its own topic in its properties."""
+    def make_half(self, draft: Draft) -> None:
+        """Redirect a message to the half queue, with its own topic in its properties.
+
+        Java: TransactionalMessageBridge.parseHalfMessageInner.
+        """
         raw = draft.properties
         for key in (b"__transactionId__", b"REAL_TOPIC", b"REAL_QID"):
             raw = properties.remove(raw, key)
@@ -104,7 +107,7 @@ class Transactions:
         draft.sys_flag &= ~sysflag.TRANSACTION_MASK
 
     def copied(self, queue_offset: int, copy_offset: int) -> None:
-        """Note that a half message goes on as a copy: an end that names the old one ends both."""
+        """Note the copy of a half message: an end that names the original ends both."""
         self._copies[queue_offset] = copy_offset
         if len(self._copies) > COPIES_MAX:
             del self._copies[next(iter(self._copies))]
@@ -112,8 +115,8 @@ class Transactions:
     def end(self, request: Command, _connection: Connection) -> Reply:
         """Commit or roll back a half message (37); raises Reject.
 
-        An end that is not known yet changes nothing and is answered with 0; so does a second one,
-        as when a producer commits and is asked at the same moment.
+        "Unknown" changes nothing and is answered with 0; so is a second end, as when a producer
+        commits and is checked at the same moment.
         """
         header = EndTransactionRequestHeader.decode(request.ext)
         if header.commit_or_rollback == sysflag.TRANSACTION_NONE:
@@ -142,7 +145,7 @@ class Transactions:
         return Reply(durable=True)
 
     def resume(self, request: Command, _connection: Connection) -> Reply:
-        """Put a half message back with its questions uncounted (323); raises Reject."""
+        """Store a half message again with its check count at 0 (323); raises Reject."""
         header = ResumeCheckHalfMessageRequestHeader.decode(request.ext)
         _, phy_offset = message_id.parse_offset_id(header.msg_id)
         half = self._half_at(phy_offset, HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
@@ -163,22 +166,22 @@ class Transactions:
         return found
 
     def _commit(self, half: Stored) -> None:
-        topic, queue_id = goal_of(half)
+        topic, queue_id = destination_of(half)
         raw = stored.shown_properties(half.properties)
         for key in (b"REAL_TOPIC", b"REAL_QID"):
             raw = properties.remove(raw, key)
         draft = Draft.again(half, topic, queue_id, raw)
         draft.sys_flag = half.sys_flag & ~sysflag.TRANSACTION_MASK | sysflag.TRANSACTION_COMMIT
         draft.prepared_offset = half.phy_offset
-        self._delays.hold_back(draft)
+        self._delayed_messages.schedule(draft)
         placed = self._store.put(draft)
-        code = _CODE_OF_FINAL[placed.status]
+        code = _END_STATUS_CODES[placed.status]
         if code:
-            raise Reject(code, REMARK_OF_PUT[placed.status])
+            raise Reject(code, PUT_STATUS_REMARKS[placed.status])
         self._stats.put(topic, 1, placed.size)
 
     def _note_end(self, half: Stored) -> None:
-        """Write the op message, for all copies of the half one."""
+        """Put the op message that names all copies of the half message."""
         offsets = [half.queue_offset]
         while (copy := self._copies.pop(offsets[-1], None)) is not None:
             offsets.append(copy)
@@ -189,7 +192,7 @@ class Transactions:
         )
         placed = self._store.put(op)
         if placed.status is not PutStatus.PUT_OK:
-            raise Reject(_CODE_OF_FINAL[placed.status], REMARK_OF_PUT[placed.status])
+            raise Reject(_END_STATUS_CODES[placed.status], PUT_STATUS_REMARKS[placed.status])
         self.ending.update(offsets)
         self._ended.update(dict.fromkeys(offsets))
         while len(self._ended) > ENDED_MAX:
@@ -198,20 +201,20 @@ class Transactions:
 
     def _settled(self, offsets: list[int], status: PutStatus) -> None:
         self.ending.difference_update(offsets)
-        if status is PutStatus.SERVICE_NOT_AVAILABLE:  # what was put is not kept: it may be ended
+        if status is PutStatus.SERVICE_NOT_AVAILABLE:  # nothing was kept: it may be ended again
             for offset in offsets:
                 self._ended.pop(offset, None)
 
 
-def is_half(draft: Draft) -> bool:
-    """Whether a sender's message is half; one that is sent back to come again later is not."""
+def is_half_message(draft: Draft) -> bool:
+    """Whether a message is a half message; one that is sent back for a retry is not."""
     if (properties.find(draft.properties, b"TRAN_MSG") or b"").lower() != b"true":
         return False
     return draft.reconsume_times <= 0 or delay_level(draft.properties) <= 0
 
 
-def goal_of(half: Stored) -> tuple[str, int]:
-    """The topic and queue of a half message; raises Reject where it does not tell."""
+def destination_of(half: Stored) -> tuple[str, int]:
+    """The topic and queue of a half message; raises Reject when its properties lack them."""
     topic = properties.find(half.properties, b"REAL_TOPIC") or b""
     queue_id = properties.find(half.properties, b"REAL_QID") or b""
     if not topic or not queue_id.isdigit() or int(queue_id) > _QUEUE_ID_MAX:
@@ -220,7 +223,7 @@ def goal_of(half: Stored) -> tuple[str, int]:
 
 
 def copy_of(half: Stored, key: bytes, value: bytes) -> Draft:
-    """A half message as it is put back into its queue, with one property set."""
+    """A copy of a half message for the same queue, with one property set."""
     raw = properties.remove(stored.shown_properties(half.properties), key)
     return Draft.again(half, HALF_TOPIC, 0, properties.append(raw, key, value))
 

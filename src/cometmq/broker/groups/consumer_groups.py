@@ -1,7 +1,7 @@
-"""The consumer groups of this broker: their settings, how they come to be, what they may not read.
+"""The consumer groups of this broker: their settings, creation, and topics they may not read.
 
 Owns the table of groups and config/subscriptionGroup.json; a change counts at once and is on disk
-when `keep` says so, before it is answered. Refuses to know who is connected (`clients` does).
+before it is answered (`keep`). `client_registry` knows who is connected.
 Invariant: the system groups always exist.
 Java: SubscriptionGroupManager.
 """
@@ -37,8 +37,8 @@ TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 _READ_FORBIDDEN = 1 << 2
 
 
-class Groups:
-    """All groups by name. Reading is a dict lookup; `keep` tells when a change is on disk."""
+class ConsumerGroups:
+    """All groups by name. Reading is a dict lookup."""
 
     def __init__(
         self, file: JsonFile, now_ms: Callable[[], int], *, auto_create: bool = True
@@ -59,7 +59,7 @@ class Groups:
         return self.table.get(group)
 
     def admit(self, group: str) -> SubscriptionGroupConfig:
-        """The group's settings, made on first use where that is allowed.
+        """The group's settings, created on first use where that is allowed.
 
         Raises Reject (SUBSCRIPTION_GROUP_NOT_EXIST).
         """
@@ -89,7 +89,7 @@ class Groups:
         return self.forbidden.get(group, {}).get(topic, 0) & _READ_FORBIDDEN != 0
 
     def forbid(self, group: str, topic: str, *, is_forbidden: bool) -> None:
-        """Keep a group from reading a topic, or let it again.
+        """Forbid a group to read a topic, or allow it again.
 
         Raises Reject (SYSTEM_ERROR) beyond `FORBIDDEN_MAX` topics of all groups.
         """
@@ -132,7 +132,7 @@ class Groups:
             self.table.setdefault(name, SubscriptionGroupConfig(group_name=name))
 
     def _changed(self, group: str, undo: Callable[[], None]) -> None:
-        """Have a change written down; it is taken back should that fail, at once with a Reject."""
+        """Have a change written; `undo` reverts it when that fails, at once with a Reject."""
         self.version = self.version.next(self._now_ms())
         self.keep.changed(group, undo)
 

@@ -1,9 +1,9 @@
-"""How far each group has come in each queue.
+"""The committed offset of each group in each queue.
 
-Owns the committed offsets, kept in config/consumerOffset.json every 5 s and at the stop; the pulled
-ones and the pending resets, both in memory. The last writer wins, a lower offset as well.
-Invariant: while a reset is pending, commits of that queue change nothing: the consumer has yet to
-fetch its new place. Java: ConsumerOffsetManager.
+Owns the committed offsets, written to config/consumerOffset.json every 5 s and at the stop, and, in
+memory only, the pulled offsets and the pending resets. The last commit wins, even a lower one.
+Invariant: while a reset is pending, commits of that queue are ignored: the consumer has not fetched
+its new offset yet. Java: ConsumerOffsetManager.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NONE = -1
-"""What is answered where a group has no offset."""
+NO_OFFSET = -1
+"""Returned where a group has no offset."""
 
 VERSION_STEP = 500
 """The data version moves once in so many commits."""
 
-_UNLISTED = "%LMQ%"
+_LIGHT_QUEUE_PREFIX = "%LMQ%"
 
 ENTRIES_MAX = 2_000_000
-"""Queues of groups that are kept; commits of more are ignored."""
+"""Most pairs of a group and a queue; commits of further ones are ignored."""
 
 
-class Offsets:
+class ConsumerOffsets:
     """The offsets of all groups. Belongs to the broker's loop."""
 
     def __init__(self, file: JsonFile, now_ms: Callable[[], int]) -> None:
@@ -57,15 +57,15 @@ class Offsets:
         self._set(key, queue_id, offset)
 
     def committed(self, group: str, topic: str, queue_id: int) -> int:
-        """The committed offset (a pending reset counts), or NONE."""
+        """The committed offset (a pending reset counts), or NO_OFFSET."""
         key = f"{topic}@{group}"
         reset = self._resets.get(key, {}).get(queue_id)
         if reset is not None:
             return reset
-        return self._committed.get(key, {}).get(queue_id, NONE)
+        return self._committed.get(key, {}).get(queue_id, NO_OFFSET)
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
-        """Where the group's last pull ended, or what it committed, or NONE."""
+        """Where the group's last pull ended, or its committed offset, or NO_OFFSET."""
         pulled = self._pulled.get(f"{topic}@{group}", {}).get(queue_id)
         return self.committed(group, topic, queue_id) if pulled is None else pulled
 
@@ -78,14 +78,14 @@ class Offsets:
         queues[queue_id] = next_offset
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Move the group: committed at once, fetched by the queue's next pull."""
+        """Move the group: committed at once, fetched by the next pull of the queue."""
         key = f"{topic}@{group}"
         self._resets.setdefault(key, {})[queue_id] = offset
         self._set(key, queue_id, offset)
 
     @property
     def has_resets(self) -> bool:
-        """Whether any group is to be moved."""
+        """Whether any reset is pending."""
         return bool(self._resets)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -118,25 +118,27 @@ class Offsets:
         return dict(self._committed.get(f"{topic}@{group}", {}))
 
     def keep_only(self, topics: Container[str]) -> None:
-        """Drop the offsets of topics that are not there: deleted just before a crash.
+        """Drop the offsets of topics that do not exist: deleted just before a crash.
 
         Topics with a mark of their own in front (%LMQ%), which are in no table, stay.
         """
         lost = [
             f"{topic}@{group}"
             for topic, group, _ in self._items()
-            if topic not in topics and not topic.startswith(_UNLISTED)
+            if topic not in topics and not topic.startswith(_LIGHT_QUEUE_PREFIX)
         ]
         if lost:
-            log.warning("%d groups have offsets of topics that are gone: dropped", len(lost))
+            log.warning(
+                "dropped the offsets of %d groups in topics that no longer exist", len(lost)
+            )
         self._forget(lost)
 
     def forget_topic(self, topic: str) -> None:
-        """Drop every group's offsets of a topic that is gone."""
+        """Drop every group's offsets of a deleted topic."""
         self._forget([f"{name}@{group}" for name, group, _ in self._items() if name == topic])
 
     def forget_group(self, group: str) -> None:
-        """Drop all offsets of a group that is gone."""
+        """Drop all offsets of a deleted group."""
         self._forget([f"{topic}@{name}" for topic, name, _ in self._items() if name == group])
 
     def snapshot(self) -> dict[str, dict[int, int]]:
@@ -158,7 +160,7 @@ class Offsets:
             self._is_dirty = False
         return not self._is_dirty
 
-    async def save_aside(self) -> None:
+    async def save_in_thread(self) -> None:
         """Do as `save`, with the writing in a thread; never in two at once."""
         while self._writing is not None and not self._writing.done():
             await asyncio.wait([self._writing])

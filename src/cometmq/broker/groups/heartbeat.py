@@ -1,7 +1,7 @@
-"""What clients say of themselves: heartbeat, farewell, filter check, who is there (34-35, 38, 46).
+"""Clients' heartbeat, unregistration, filter check and list of group members (34, 35, 38, 46).
 
-Owns the order of a beat: first the group and its retry topic exist, then the members are noted,
-then the answer leaves. Refuses to keep state; `clients` does.
+A heartbeat first makes the group and its retry topic, then notes the members, then is answered.
+The state is in `client_registry`.
 Java: ClientManageProcessor, ConsumerManageProcessor.getConsumerListByGroup.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.broker.messages.consumer_filters import LONG_CHARS
-from cometmq.broker.messages.pull import no_filtering
+from cometmq.broker.messages.pull import filtering_disabled
 from cometmq.errors import BadFilter, ProtocolError, Reject
 from cometmq.model.subscription import SQL92, MessageModel
 from cometmq.model.topic import retry_topic_of
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.groups.clients import Clients
-    from cometmq.broker.groups.consumer_groups import Groups
+    from cometmq.broker.groups.client_registry import ClientRegistry
+    from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.messages.consumer_filters import ConsumerFilters
     from cometmq.broker.stats import Stats
     from cometmq.model.subscription import ConsumerData, HeartbeatData
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from cometmq.settings.broker import BrokerSettings
     from cometmq.wire.command import Command
 
-BEAT_BYTES_MAX = 1 << 20
+HEARTBEAT_BYTES_MAX = 1 << 20
 """Longest heartbeat: subscriptions may name many tags."""
 
-LONG_BEAT_BYTES = 1 << 13
-"""Beats longer than this are read in a thread; one takes a microsecond for four bytes."""
+LONG_HEARTBEAT_BYTES = 1 << 13
+"""Longer heartbeats are parsed in a thread; parsing takes a microsecond for four bytes."""
 
 GROUPS_MAX, SUBSCRIPTIONS_MAX = 1_000, 2_000
 """Groups that one heartbeat may name, and subscriptions of all of them."""
 
 _SLICE = 16
-"""Groups of a long beat between two turns of the loop."""
+"""Groups of a long heartbeat taken in one loop iteration."""
 
 _UNIT_SUBSCRIBED = 2
 
@@ -94,13 +94,13 @@ def _answer(beat: HeartbeatData, *, is_new: bool) -> Reply:
 
 
 class HeartbeatHandler:
-    """Answers 34, 35, 38 and 46; tells members of a change (40)."""
+    """Answers 34, 35, 38 and 46; notifies members of a change (40)."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: ClientRegistry,
         topics: Topics,
-        groups: Groups,
+        groups: ConsumerGroups,
         filters: ConsumerFilters,
         stats: Stats,
         settings: BrokerSettings,
@@ -109,8 +109,8 @@ class HeartbeatHandler:
         self._clients, self._topics, self._groups = clients, topics, groups
         self._filters, self._stats, self._settings = filters, stats, settings
         self._now_ms = now_ms
-        self._one = asyncio.Lock()
-        clients.on_members = self.tell_members
+        self._parsing = asyncio.Lock()
+        clients.on_members = self.notify_members
         clients.on_gone = filters.unregister
 
     def adjust(self, settings: BrokerSettings) -> None:
@@ -118,38 +118,38 @@ class HeartbeatHandler:
         self._settings = settings
 
     def heartbeat(self, request: Command, connection: Connection) -> Reply | Awaitable[Reply]:
-        """Note the client in all its groups. A very long beat is read in a thread, one at a time.
+        """Note the client in all its groups. A long heartbeat is parsed in a thread, one at a time.
 
-        Raises Reject for what is none, and for one of more than `BEAT_BYTES_MAX`.
+        Raises Reject for a broken one, and for one of more than `HEARTBEAT_BYTES_MAX`.
         """
         size = len(request.body)
-        if size > BEAT_BYTES_MAX:
+        if size > HEARTBEAT_BYTES_MAX:
             raise Reject(
                 ResponseCode.SYSTEM_ERROR,
-                f"the heartbeat has {size} bytes, the limit is {BEAT_BYTES_MAX}",
+                f"the heartbeat has {size} bytes, the limit is {HEARTBEAT_BYTES_MAX}",
             )
-        if size > LONG_BEAT_BYTES:
-            return self._take_long(request.body, connection)
-        return self._take(_decoded(request.body), connection)
+        if size > LONG_HEARTBEAT_BYTES:
+            return self._register_long(request.body, connection)
+        return self._register(_decoded(request.body), connection)
 
-    async def _take_long(self, body: bytes, connection: Connection) -> Reply:
-        async with self._one:
+    async def _register_long(self, body: bytes, connection: Connection) -> Reply:
+        async with self._parsing:
             beat = await asyncio.to_thread(_decoded, body)
             is_new = False
-            for index, is_news in enumerate(self._taking(beat, connection)):
-                is_new |= is_news
+            for index, is_group_new in enumerate(self._register_each(beat, connection)):
+                is_new |= is_group_new
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
                 if connection.is_closed:
                     return Reply()
         return _answer(beat, is_new=is_new)
 
-    def _take(self, beat: HeartbeatData, connection: Connection) -> Reply:
-        news = list(self._taking(beat, connection))
+    def _register(self, beat: HeartbeatData, connection: Connection) -> Reply:
+        news = list(self._register_each(beat, connection))
         return _answer(beat, is_new=any(news))
 
-    def _taking(self, beat: HeartbeatData, connection: Connection) -> Iterator[bool]:
-        """Take a beat, a group a step; yields whether its subscriptions are news."""
+    def _register_each(self, beat: HeartbeatData, connection: Connection) -> Iterator[bool]:
+        """Register one group a step; yields whether its subscriptions are new."""
         is_light = beat.without_sub
         for consumer in beat.consumers:
             began = self._now_ms()
@@ -172,7 +172,7 @@ class HeartbeatHandler:
             yield False
 
     def unregister(self, request: Command, connection: Connection) -> Reply:
-        """Take the connection out of a producer group, a consumer group, or both."""
+        """Remove the connection from a producer group, a consumer group, or both."""
         header = UnregisterClientRequestHeader.decode(request.ext)
         if header.producer_group:
             self._clients.remove("producer", header.producer_group, connection)
@@ -181,7 +181,7 @@ class HeartbeatHandler:
         return Reply()
 
     def consumer_list(self, request: Command, _connection: Connection) -> Reply:
-        """Tell the ids of a group's members."""
+        """Answer the client ids of a group."""
         name = GetConsumerListByGroupRequestHeader.decode(request.ext).consumer_group
         group = self._clients.consumers.get(name)
         if group is None:
@@ -189,24 +189,24 @@ class HeartbeatHandler:
         return Reply(body=encode_consumer_list(group.client_ids()))
 
     def check_client(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
-        """Tell whether the broker would take a subscription; a long filter is read in a thread."""
+        """Answer whether a subscription is valid; a long filter is parsed in a thread."""
         wanted = decode_check_client(request.body).subscription
         kind = wanted.expression_type
         if tag_expressions.is_tag_type(kind):
             return Reply()
         if not self._settings.enable_property_filter:
-            raise no_filtering(kind)
+            raise filtering_disabled(kind)
         if len(wanted.sub_string) > LONG_CHARS:
             return self._check_long(kind, wanted.sub_string)
         _check_filter(kind, wanted.sub_string)
         return Reply()
 
     async def _check_long(self, kind: str, expression: str) -> Reply:
-        async with self._one:
+        async with self._parsing:
             await asyncio.to_thread(_check_filter, kind, expression)
         return Reply()
 
-    def tell_members(self, group: str) -> None:
+    def notify_members(self, group: str) -> None:
         """Ask all members of a group to rebalance (40), the newest included."""
         members = self._clients.consumers.get(group)
         config = self._groups.get(group)
@@ -222,7 +222,7 @@ class HeartbeatHandler:
             member.oneway(new_request(code, 0, header, oneway=True))
 
     def _prepare(self, consumer: ConsumerData) -> bool:
-        """Make the group and its retry topic; False where the group may not be."""
+        """Create the group and its retry topic; False where the group may not be created."""
         try:
             config = self._groups.admit(consumer.group_name)
         except Reject:

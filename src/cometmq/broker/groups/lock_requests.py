@@ -1,6 +1,6 @@
-"""Requests for queue locks (41, 42), by which orderly consumers keep others off a queue.
+"""Requests for queue locks (41, 42), by which an orderly consumer has a queue for itself.
 
-Refuses to keep state; `locks` does. Java: AdminBrokerProcessor.lockBatchMQ, unlockBatchMQ.
+The state is in `queue_locks`. Java: AdminBrokerProcessor.lockBatchMQ, unlockBatchMQ.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
 
 
-class LockHandler:
+class QueueLockHandler:
     """Answers 41 and 42."""
 
     def __init__(self, locks: QueueLocks) -> None:
         self._locks = locks
 
     def lock(self, request: Command, _connection: Connection) -> Reply:
-        """Lock what is free and tell what the client now holds."""
+        """Lock the free queues; answer all that the client now holds."""
         wanted = decode_lock_request(request.body)
         held = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.queues)
         return Reply(body=encode_locked(held))
 
     def unlock(self, request: Command, _connection: Connection) -> Reply:
-        """Give up what the client holds."""
+        """Release the queues that the client holds."""
         given = decode_lock_request(request.body)
         self._locks.unlock(given.consumer_group, given.client_id, given.queues)
         return Reply()

@@ -1,6 +1,6 @@
-"""Requests about places in a queue: a group's (14, 15) and the queue's own (29-32).
+"""Requests for offsets: those of a group (14, 15) and those of a queue (29-32).
 
-Owns the checks and what is answered where there is nothing. Refuses to keep state.
+Checks the request, and decides what to answer where there is no offset. Keeps no state.
 Java: ConsumerManageProcessor, AdminBrokerProcessor (getMaxOffset and its like).
 """
 
@@ -16,22 +16,22 @@ from cometmq.wire.headers import offset as headers
 
 if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.groups.consumer_groups import Groups
-    from cometmq.broker.groups.consumer_offsets import Offsets
+    from cometmq.broker.groups.consumer_groups import ConsumerGroups
+    from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 
 
-class PositionHandler:
+class OffsetRequestHandler:
     """Answers 14, 15, 29, 30, 31 and 32."""
 
     def __init__(
         self,
         store: MessageStore,
         topics: Topics,
-        groups: Groups,
-        offsets: Offsets,
+        groups: ConsumerGroups,
+        offsets: ConsumerOffsets,
         fresh_bytes: int,
     ) -> None:
         """`fresh_bytes`: how much of the log's end counts as being in memory."""
@@ -39,17 +39,19 @@ class PositionHandler:
         self._groups, self._offsets = groups, offsets
 
     def query(self, request: Command, _connection: Connection) -> Reply:
-        """Tell a group's committed offset (14).
+        """Answer a group's committed offset (14).
 
         A group without one gets 0 while the queue still holds its first message in memory, and
-        QUERY_NOT_FOUND otherwise: the client then starts where it is told to.
+        QUERY_NOT_FOUND otherwise: the client then starts where its settings say.
         """
         header = headers.QueryConsumerOffsetRequestHeader.decode(request.ext)
         topic, queue_id = header.topic, header.queue_id
         offset = self._offsets.committed(header.consumer_group, topic, queue_id)
         if offset >= 0:
             return Reply(header=headers.QueryConsumerOffsetResponseHeader(offset=offset))
-        if header.set_zero_if_not_found is not False and self._is_young(topic, queue_id):
+        if header.set_zero_if_not_found is not False and self._has_first_message_in_memory(
+            topic, queue_id
+        ):
             return Reply(header=headers.QueryConsumerOffsetResponseHeader(offset=0))
         raise Reject(
             ResponseCode.QUERY_NOT_FOUND,
@@ -77,7 +79,7 @@ class PositionHandler:
         return Reply()
 
     def search(self, request: Command, _connection: Connection) -> Reply:
-        """Tell the offset at a store time (29)."""
+        """Answer the offset at a store time (29)."""
         header = headers.SearchOffsetRequestHeader.decode(request.ext)
         offset = self._store.offset_by_time(
             header.topic,
@@ -88,26 +90,26 @@ class PositionHandler:
         return Reply(header=headers.SearchOffsetResponseHeader(offset=offset))
 
     def max_offset(self, request: Command, _connection: Connection) -> Reply:
-        """Tell the offset after the queue's last message (30)."""
+        """Answer the offset after the queue's last message (30)."""
         header = headers.GetMaxOffsetRequestHeader.decode(request.ext)
         offset = self._store.max_offset(header.topic, header.queue_id)
         return Reply(header=headers.GetMaxOffsetResponseHeader(offset=offset))
 
     def min_offset(self, request: Command, _connection: Connection) -> Reply:
-        """Tell the offset of the queue's first message (31)."""
+        """Answer the offset of the queue's first message (31)."""
         header = headers.GetMinOffsetRequestHeader.decode(request.ext)
         offset = self._store.min_offset(header.topic, header.queue_id)
         return Reply(header=headers.GetMinOffsetResponseHeader(offset=offset))
 
     def earliest_time(self, request: Command, _connection: Connection) -> Reply:
-        """Tell when the queue's first message was stored (32); -1 for an empty queue."""
+        """Answer when the queue's first message was stored (32); -1 for an empty queue."""
         header = headers.GetEarliestMsgStoretimeRequestHeader.decode(request.ext)
         topic, queue_id = header.topic, header.queue_id
         first = self._store.min_offset(topic, queue_id)
         stored_ms = self._store.store_time(topic, queue_id, first)
         return Reply(header=headers.GetEarliestMsgStoretimeResponseHeader(timestamp=stored_ms))
 
-    def _is_young(self, topic: str, queue_id: int) -> bool:
+    def _has_first_message_in_memory(self, topic: str, queue_id: int) -> bool:
         """Whether the queue's first message is still there, and still in memory."""
         first = self._store.entry(topic, queue_id, 0)
         if first is None or self._store.min_offset(topic, queue_id) > 0:

@@ -1,4 +1,4 @@
-"""Queue locks: which member of an orderly group holds which queue, and until when.
+"""Queue locks: which client of an orderly group holds which queue, and until when.
 
 Owns the table of locks, in memory only: after a restart every member asks again. A lock belongs to
 a client id, not to a connection, lives for `live_ms` after its last request and is re-entrant.
@@ -25,7 +25,7 @@ GROUPS_MAX = 100_000
 """Groups that may hold locks; beyond it further ones get none."""
 
 
-class Lock(NamedTuple):
+class QueueLock(NamedTuple):
     """Who holds a queue, and when they last asked for it."""
 
     client_id: str
@@ -37,21 +37,21 @@ class QueueLocks:
 
     def __init__(self, now_ms: Callable[[], int], live_ms: int = LIVE_MS) -> None:
         self._now_ms, self.live_ms = now_ms, live_ms
-        self._groups: dict[str, dict[MessageQueue, Lock]] = {}
+        self._groups: dict[str, dict[MessageQueue, QueueLock]] = {}
 
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue]
     ) -> list[MessageQueue]:
-        """Take what is free, expired or already ours; return all of `queues` that we now hold."""
+        """Lock what is free, expired or already the client's; return what it holds of `queues`."""
         now_ms, locks = self._now_ms(), self._groups.get(group, {})
         held = []
         for queue in queues:
             lock = locks.get(queue)
-            if lock and lock.client_id != client_id and self._lives(lock, now_ms):
+            if lock and lock.client_id != client_id and self._is_live(lock, now_ms):
                 continue
             if lock is None and len(locks) >= LOCKS_MAX and not self._drop_expired(locks, now_ms):
                 continue
-            locks[queue] = Lock(client_id, now_ms)
+            locks[queue] = QueueLock(client_id, now_ms)
             held.append(queue)
         if held and group not in self._groups:
             if len(self._groups) >= GROUPS_MAX:
@@ -60,7 +60,7 @@ class QueueLocks:
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Give up those of `queues` that this client holds; others' locks stay."""
+        """Release those of `queues` that this client holds; others' locks stay."""
         locks = self._groups.get(group)
         if locks is None:
             return
@@ -77,18 +77,18 @@ class QueueLocks:
         if locks is None:
             return False
         now_ms = self._now_ms()
-        return any(self._lives(lock, now_ms) for lock in locks.values())
+        return any(self._is_live(lock, now_ms) for lock in locks.values())
 
     def holder(self, group: str, queue: MessageQueue) -> str | None:
         """The client id that holds the queue now."""
         lock = self._groups.get(group, {}).get(queue)
-        return lock.client_id if lock and self._lives(lock, self._now_ms()) else None
+        return lock.client_id if lock and self._is_live(lock, self._now_ms()) else None
 
-    def _lives(self, lock: Lock, now_ms: int) -> bool:
+    def _is_live(self, lock: QueueLock, now_ms: int) -> bool:
         return now_ms - lock.asked_ms <= self.live_ms
 
-    def _drop_expired(self, locks: dict[MessageQueue, Lock], now_ms: int) -> bool:
-        expired = [queue for queue, lock in locks.items() if not self._lives(lock, now_ms)]
+    def _drop_expired(self, locks: dict[MessageQueue, QueueLock], now_ms: int) -> bool:
+        expired = [queue for queue, lock in locks.items() if not self._is_live(lock, now_ms)]
         for queue in expired:
             del locks[queue]
         return bool(expired)

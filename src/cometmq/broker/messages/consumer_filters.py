@@ -1,10 +1,10 @@
-"""The SQL92 subscriptions of groups, and filters ready for use.
+"""The SQL92 subscriptions of groups, and a cache of parsed filters.
 
-Owns which group filters which topic by what expression since when, kept in
-config/consumerFilter.json every 10 s and at the stop. An expression is read when it is first asked
-for, a long one in a thread: a heartbeat costs nothing but its storage. Refuses to know pulls.
-Bounds: the expressions kept, and the characters of all filters that are ready, the least used of
-which is made anew when needed.
+Owns which group filters which topic by what expression since when, written to
+config/consumerFilter.json every 10 s and at the stop. An expression is parsed when it is first
+used, a long one in a thread; a heartbeat only stores it.
+Bounds: the expressions stored, and the characters of all cached filters; the least recently used
+one is dropped and parsed again when needed.
 Java: ConsumerFilterManager, ConsumerFilterData.
 """
 
@@ -31,78 +31,78 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-READY_CHARS_MAX = 1 << 18
-"""Characters of the expressions whose filters are kept ready, which take up to 200 bytes each."""
+CACHED_CHARS_MAX = 1 << 18
+"""Characters of the expressions whose filters are cached; each takes up to 200 bytes."""
 
-KEPT_CHARS_MAX = 1 << 24
-"""Characters of the expressions that groups subscribed; further ones are not taken."""
+STORED_CHARS_MAX = 1 << 24
+"""Characters of the expressions that groups subscribed; further ones are ignored."""
 
 LONG_CHARS = 1024
-"""Expressions longer than this are read in a thread, one at a time; this one takes about 2 ms."""
+"""Longer expressions are parsed in a thread, one at a time; this length takes about 2 ms."""
 
 ENTRY_CHARS = 200
 """What an entry counts besides its expression."""
 
 
 SCAN_MAX = 800
-"""Messages that one read asks a filter about, as many as entries a tag filter looks at."""
+"""Messages filtered in one read, as many as the entries that a tag filter checks."""
 
 COSTLY_SCAN_MAX = 16
 """The same for a filter of very many parts."""
 
 PARTS_MAX = 40_000
-"""Parts of a filter times messages in one read: some 10 ms."""
+"""Parts of a filter times messages in one read: about 10 ms."""
 
 
-class ReadyFilters:
-    """Filters by their expressions, the least recently used going first. Belongs to one loop."""
+class FilterCache:
+    """Parsed filters by expression; the least recently used is dropped first."""
 
-    def __init__(self, chars_max: int = READY_CHARS_MAX) -> None:
+    def __init__(self, chars_max: int = CACHED_CHARS_MAX) -> None:
         self._chars_max, self._chars = chars_max, 0
-        self._ready: OrderedDict[str, Filter | None] = OrderedDict()
-        self._reading = asyncio.Lock()
+        self._cache: OrderedDict[str, Filter | None] = OrderedDict()
+        self._parsing = asyncio.Lock()
 
     def require(self, expression: str) -> Filter | None:
-        """Do as `find`; Unread says what to wait for where reading it would hold others up."""
-        if len(expression) > LONG_CHARS and expression not in self._ready:
-            raise Unread(self, expression)
+        """Do as `find`; raises ExpressionNotParsed where parsing would block the loop."""
+        if len(expression) > LONG_CHARS and expression not in self._cache:
+            raise ExpressionNotParsed(self, expression)
         return self.find(expression)
 
-    async def read(self, expression: str) -> None:
-        """Make a long expression's filter in a thread."""
-        async with self._reading:
-            if expression not in self._ready:
-                self._keep(expression, await asyncio.to_thread(_filter_of, expression))
+    async def parse_in_thread(self, expression: str) -> None:
+        """Parse a long expression in a thread."""
+        async with self._parsing:
+            if expression not in self._cache:
+                self._keep(expression, await asyncio.to_thread(_parse_filter, expression))
 
     def find(self, expression: str) -> Filter | None:
-        """The filter, or None when the expression is none."""
-        if expression in self._ready:
-            self._ready.move_to_end(expression)
+        """The filter, or None when the expression is invalid."""
+        if expression in self._cache:
+            self._cache.move_to_end(expression)
         else:
-            self._keep(expression, _filter_of(expression))
-        return self._ready[expression]
+            self._keep(expression, _parse_filter(expression))
+        return self._cache[expression]
 
     def _keep(self, expression: str, found: Filter | None) -> None:
-        self._ready[expression] = found
+        self._cache[expression] = found
         self._chars += len(expression) + 1
-        while self._chars > self._chars_max and len(self._ready) > 1:
-            self._chars -= len(self._ready.popitem(last=False)[0]) + 1
+        while self._chars > self._chars_max and len(self._cache) > 1:
+            self._chars -= len(self._cache.popitem(last=False)[0]) + 1
 
 
-class Unread(NotInMemory):
-    """A long expression is to be read first, in a thread."""
+class ExpressionNotParsed(NotInMemory):
+    """A long expression must be parsed first, in a thread."""
 
-    def __init__(self, filters: ReadyFilters, expression: str) -> None:
+    def __init__(self, filters: FilterCache, expression: str) -> None:
         super().__init__(None, 0, len(expression))
         self._filters, self._expression = filters, expression
 
     async def made(self) -> None:
-        """Have it read."""
-        await self._filters.read(self._expression)
+        """Have it parsed."""
+        await self._filters.parse_in_thread(self._expression)
 
 
-class Subscribed:
-    """One group's filter on one topic, as its clients' newest heartbeat told."""
+class GroupFilter:
+    """One group's filter on one topic, from its clients' newest heartbeat."""
 
     __slots__ = (
         "born_ms",
@@ -119,11 +119,11 @@ class Subscribed:
         self.expression, self.expression_type = expression, expression_type
         self.client_version, self.born_ms, self.dead_ms = client_version, born_ms, 0
         self.is_filter: bool | None = None if expression_type == SQL92 else False
-        """Whether it is one; None until a pull asks, or the table is written."""
+        """Whether it is valid; None until a pull needs it, or the table is written."""
 
     @property
     def is_dead(self) -> bool:
-        """Whether nobody of the group subscribes it any more."""
+        """Whether no member of the group subscribes it any more."""
         return self.dead_ms >= self.born_ms
 
 
@@ -140,49 +140,49 @@ class ConsumerFilters:
     ) -> None:
         self._file, self._now_ms, self._keep_ms = file, now_ms, keep_ms
         self._shape = bloom_shape
-        self._topics: dict[str, dict[str, Subscribed]] = {}
+        self._topics: dict[str, dict[str, GroupFilter]] = {}
         self._groups: dict[str, set[str]] = {}
         self._chars = 0
         self._is_dirty = False
         self._writing: asyncio.Future[None] | None = None
-        self._ready = ReadyFilters()
+        self._cache = FilterCache()
         self._load(file.load())
 
     def ready(self, expression: str, expression_type: str | None) -> Filter | None:
-        """The filter of an expression; None when it, or its type, is none.
+        """The filter of an expression; None when it or its type is invalid.
 
-        Raises Unread for a long one that must be read first.
+        Raises ExpressionNotParsed for a long one that must be parsed first.
         """
         if expression_type != SQL92 or not expression:
             return None
-        return self._ready.require(expression)
+        return self._cache.require(expression)
 
     def judge(self, expression: str, expression_type: str | None) -> Judge:
-        """What judges messages by an expression; one that is no filter wants none."""
+        """The property filter of an expression; an invalid one matches nothing."""
         known = expression if expression_type == SQL92 else ""
-        found = self._ready.find(known) if known else None
+        found = self._cache.find(known) if known else None
         if found is None:
             return Judge(lambda _raw: False, SCAN_MAX)
         matches = found.matches
         return Judge(lambda raw: matches(_property_of(raw)), _scan_max(found))
 
     def judge_of_retries(self, group: str) -> Judge:
-        """What judges a group's retries: each by the filter on the topic that it came from."""
+        """The filter of a group's retries: each is checked by the filter on its original topic."""
 
         def accepts(raw: bytes) -> bool:
             topic = properties.find(raw, b"RETRY_TOPIC") or b""
             entry = self._topics.get(topic.decode("utf-8", "replace"), {}).get(group)
             if entry is None or entry.expression_type != SQL92:
                 return True
-            found = self._ready.find(entry.expression)
+            found = self._cache.find(entry.expression)
             return found is None or found.matches(_property_of(raw))
 
         return Judge(accepts, COSTLY_SCAN_MAX)
 
-    def get(self, topic: str, group: str) -> Subscribed | None:
-        """What the group filters the topic by; None when it does not, or its text is no filter.
+    def get(self, topic: str, group: str) -> GroupFilter | None:
+        """The group's filter on the topic; None when there is none, or it is invalid.
 
-        Raises Unread for a long one that must be read first.
+        Raises ExpressionNotParsed for a long one that must be parsed first.
         """
         found = self._topics.get(topic, {}).get(group)
         if found is None:
@@ -191,25 +191,28 @@ class ConsumerFilters:
         return found if found.is_filter else None
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take what a heartbeat says; topics that the group no longer names are dead."""
+        """Take a heartbeat's subscriptions; topics that the group no longer names are dead."""
         named = set()
-        for wanted in subscriptions:
-            named.add(wanted.topic)
-            if not tag_expressions.is_tag_type(wanted.expression_type) and wanted.sub_string:
-                self._register(group, wanted)
-        self._bury(group, self._groups.get(group, set()) - named)
+        for subscription in subscriptions:
+            named.add(subscription.topic)
+            if (
+                not tag_expressions.is_tag_type(subscription.expression_type)
+                and subscription.sub_string
+            ):
+                self._register(group, subscription)
+        self._mark_dead(group, self._groups.get(group, set()) - named)
 
     def unregister(self, group: str) -> None:
-        """Nobody of the group is left."""
-        self._bury(group, self._groups.get(group, set()))
+        """Mark all filters of a group without members as dead."""
+        self._mark_dead(group, self._groups.get(group, set()))
 
     def save(self) -> None:
-        """Write the file if anything changed; what cannot be written is logged and tried again."""
+        """Write the file if anything changed; a failure is logged and tried again."""
         if self._is_dirty:
             self._is_dirty = False
             self._encode_and_write(self._kept())
 
-    async def save_aside(self) -> None:
+    async def save_in_thread(self) -> None:
         """Do as `save`, with the writing in a thread."""
         if self._is_dirty:
             self._is_dirty = False
@@ -222,12 +225,12 @@ class ConsumerFilters:
         if self._writing is not None:
             await asyncio.wait([self._writing])
 
-    def _encode_and_write(self, kept: list[tuple[str, str, Subscribed]]) -> None:
-        """Write those that are filters; in a thread, for some may have to be read first."""
+    def _encode_and_write(self, kept: list[tuple[str, str, GroupFilter]]) -> None:
+        """Write the valid filters; in a thread, because some may have to be parsed first."""
         table: dict[str, Any] = {}
         for topic, group, entry in kept:
             if entry.is_filter is None:
-                entry.is_filter = _filter_of(entry.expression) is not None
+                entry.is_filter = _parse_filter(entry.expression) is not None
             if entry.is_filter:
                 found = table.setdefault(topic, {"groupFilterData": {}, "topic": topic})
                 found["groupFilterData"][group] = self._fields(topic, group, entry)
@@ -240,9 +243,13 @@ class ConsumerFilters:
             self._is_dirty = True
             log.warning("%s is not written: %s", self._file.path, error)
 
-    def _register(self, group: str, wanted: SubscriptionData) -> None:
-        known = self._topics.get(wanted.topic, {}).get(group)
-        text, kind, version = wanted.sub_string, wanted.expression_type, wanted.sub_version
+    def _register(self, group: str, subscription: SubscriptionData) -> None:
+        known = self._topics.get(subscription.topic, {}).get(group)
+        text, kind, version = (
+            subscription.sub_string,
+            subscription.expression_type,
+            subscription.sub_version,
+        )
         if known is not None and version <= known.client_version:
             if version == known.client_version:
                 self._revive(known)
@@ -250,16 +257,16 @@ class ConsumerFilters:
             known.client_version = version
             self._revive(known)
         else:
-            self._put(wanted.topic, group, Subscribed(text, kind, version, self._now_ms()))
+            self._put(subscription.topic, group, GroupFilter(text, kind, version, self._now_ms()))
 
-    def _revive(self, entry: Subscribed) -> None:
+    def _revive(self, entry: GroupFilter) -> None:
         if entry.is_dead:
             entry.dead_ms, self._is_dirty = 0, True
 
-    def _put(self, topic: str, group: str, entry: Subscribed) -> None:
+    def _put(self, topic: str, group: str, entry: GroupFilter) -> None:
         self._drop(topic, group)
         chars = len(entry.expression) + ENTRY_CHARS
-        if len(entry.expression) > LENGTH_MAX or self._chars + chars > KEPT_CHARS_MAX:
+        if len(entry.expression) > LENGTH_MAX or self._chars + chars > STORED_CHARS_MAX:
             return
         self._topics.setdefault(topic, {})[group] = entry
         self._groups.setdefault(group, set()).add(topic)
@@ -277,7 +284,7 @@ class ConsumerFilters:
         if not self._topics[topic]:
             del self._topics[topic]
 
-    def _bury(self, group: str, topics: set[str]) -> None:
+    def _mark_dead(self, group: str, topics: set[str]) -> None:
         for topic in topics:
             entry = self._topics[topic][group]
             if not entry.is_dead:
@@ -290,7 +297,7 @@ class ConsumerFilters:
                 if entry.is_dead and entry.dead_ms <= oldest:
                     self._drop(topic, group)
 
-    def _kept(self) -> list[tuple[str, str, Subscribed]]:
+    def _kept(self) -> list[tuple[str, str, GroupFilter]]:
         """Topic, group and filter of all that are not dead for too long."""
         self._clean()
         return [
@@ -299,7 +306,7 @@ class ConsumerFilters:
             for group, entry in groups.items()
         ]
 
-    def _fields(self, topic: str, group: str, entry: Subscribed) -> dict[str, Any]:
+    def _fields(self, topic: str, group: str, entry: GroupFilter) -> dict[str, Any]:
         bits, places = self._shape
         return {
             "bloomFilterData": {
@@ -317,12 +324,12 @@ class ConsumerFilters:
         }
 
     def _load(self, value: Any) -> None:
-        """Take the file's entries, all of them dead until a heartbeat comes."""
+        """Load the file's entries, all dead until a heartbeat comes."""
         table = value.get("filterDataByTopic") if isinstance(value, dict) else None
         dead_ms = self._now_ms() - 30_000
         for topic, groups in (table or {}).items():
             for group, fields in (groups.get("groupFilterData") or {}).items():
-                entry = Subscribed(
+                entry = GroupFilter(
                     str(fields.get("expression") or ""),
                     str(fields.get("expressionType") or ""),
                     int(fields.get("clientVersion") or 0),
@@ -342,11 +349,11 @@ def _property_of(raw: bytes) -> Callable[[str], str | None]:
 
 
 def _scan_max(found: Filter) -> int:
-    """How many messages one read asks a filter about: about the same time for any filter."""
+    """Messages filtered in one read, so that it takes about the same time for any filter."""
     return max(COSTLY_SCAN_MAX, min(SCAN_MAX, PARTS_MAX // found.size))
 
 
-def _filter_of(expression: str) -> Filter | None:
+def _parse_filter(expression: str) -> Filter | None:
     try:
         return parse(expression)
     except BadFilter:

@@ -1,6 +1,6 @@
-"""Single messages: by their place (33), by their ids, keys and tags (12).
+"""Lookup of single messages: by physical offset (33), by id, key or tag (12).
 
-Owns the limits of a lookup and its answer. Refuses to know how the index is kept.
+Applies the limits of a lookup and encodes its answer. The store owns the index.
 Java: QueryMessageProcessor.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _BY_TAG = "T"
 
 
-class ViewHandler:
+class MessageLookupHandler:
     """Answers 33 and 12."""
 
     def __init__(self, store: MessageStore, settings: StoreSettings) -> None:

@@ -1,8 +1,7 @@
-"""Makes properties fit into the bytes a record has for them, when the broker adds its own.
+"""Makes properties fit into a record when the broker adds its own.
 
-Owns the limit that holds whatever the store's settings are; what gives way first is a rule
-(`rules.dead_letter`). Refuses to know what the properties are for.
-Java: nothing alike; there such a message is refused.
+The limit holds whatever the store's settings are; `rules.dead_letter` decides what is left out
+first. Java: none; such a message is refused there.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ BYTES_MAX = properties.BYTES_MAX - stored.CRC_BYTES - 1
 """Room for properties in a record that carries its checksum."""
 
 
-def fit(raw: bytes, bytes_max: int = BYTES_MAX) -> tuple[bytes, list[str]]:
-    """The properties, without some where they take more bytes, and which of the user's went."""
+def fit_properties(raw: bytes, bytes_max: int = BYTES_MAX) -> tuple[bytes, list[str]]:
+    """The properties shortened to `bytes_max`, and the names of the user's that were left out."""
     if len(raw) <= bytes_max:
         return raw, []
     found, left_out = fitted(properties.decode(raw), bytes_max)

@@ -1,8 +1,8 @@
-"""Hot. PULL_MESSAGE and LITE_PULL_MESSAGE (11, 361): read a queue, or park until something comes.
+"""Hot. PULL_MESSAGE and LITE_PULL_MESSAGE (11, 361): read a queue, or hold until a message comes.
 
 Owns the checks of a reader, in RocketMQ's order and with its codes, and the answer's header, which
 clients need with 0, 19, 20 and 21 alike. Refuses to know files and sockets.
-Invariant: a parked request is answered by running the whole check again, with waiting disabled.
+Invariant: a held request is answered by running the whole check again, with holding disabled.
 Java: PullMessageProcessor, DefaultPullMessageResultHandler.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.broker.messages.status_codes import CODE_OF_GET
+from cometmq.broker.messages.status_codes import GET_STATUS_CODES
 from cometmq.errors import Reject
 from cometmq.model.subscription import ALL, MessageModel
 from cometmq.model.topic import is_retry_topic
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.groups.clients import Clients
-    from cometmq.broker.groups.consumer_groups import Groups
-    from cometmq.broker.groups.consumer_offsets import Offsets
+    from cometmq.broker.groups.client_registry import ClientRegistry
+    from cometmq.broker.groups.consumer_groups import ConsumerGroups
+    from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.messages.consumer_filters import ConsumerFilters
-    from cometmq.broker.messages.held_pulls import Holds
+    from cometmq.broker.messages.held_requests import HeldRequests
     from cometmq.broker.stats import Stats
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.model.subscription import SubscriptionData
@@ -62,7 +62,7 @@ _FETCHES_MAX = 20
 _REMARKS = {status: status.name.encode() for status in GetStatus}
 
 
-class Forbidden(Reject):
+class PullForbidden(Reject):
     """NO_PERMISSION, with the number that says who forbids (Java: ForbiddenType)."""
 
     def __init__(self, forbidden_type: int, remark: str) -> None:
@@ -70,17 +70,17 @@ class Forbidden(Reject):
         super().__init__(ResponseCode.NO_PERMISSION, remark)
 
 
-class Wanted(NamedTuple):
+class MessageFilter(NamedTuple):
     """Which messages a reader wants: by their tags code, then by their properties.
 
-    `judge` is made anew for each look, so that a parked pull keeps no filter alive.
+    `judge` is made anew for each read, so that a held pull keeps no filter alive.
     """
 
     match: Match | None = None
     judge: Callable[[], Judge] | None = None
 
 
-_EVERYTHING = Wanted()
+_EVERYTHING = MessageFilter()
 
 
 class PullHandler:
@@ -90,20 +90,20 @@ class PullHandler:
         self,
         store: MessageStore,
         topics: Topics,
-        groups: Groups,
-        clients: Clients,
+        groups: ConsumerGroups,
+        clients: ClientRegistry,
         filters: ConsumerFilters,
-        offsets: Offsets,
-        holds: Holds,
+        offsets: ConsumerOffsets,
+        held_requests: HeldRequests,
         stats: Stats,
         settings: BrokerSettings,
         now_ms: Callable[[], int],
     ) -> None:
         self._store, self._topics, self._groups = store, topics, groups
         self._clients, self._filters = clients, filters
-        self._offsets, self._holds = offsets, holds
+        self._offsets, self._held_requests = offsets, held_requests
         self._stats, self._now_ms = stats, now_ms
-        self._again = self._run_again  # one object for all that are parked
+        self._again = self._run_again  # one object for all held requests
         self.adjust(settings)
 
     def adjust(self, settings: BrokerSettings) -> None:
@@ -113,13 +113,13 @@ class PullHandler:
         self._bytes_max = settings.max_transfer_bytes_on_message_in_memory
 
     def __call__(self, request: Command, connection: Connection) -> Answered | Awaitable[Answered]:
-        """Answer with records, or with where to go on, or park the request.
+        """Answer with records or with the offset to go on from, or hold the request.
 
         What is not in memory is fetched first, off the loop; then all is looked at again.
         """
         header = PullMessageRequestHeader.decode(request.ext)
         try:
-            return self._answer(header, request, connection, may_park=True)
+            return self._answer(header, request, connection, may_hold=True)
         except NotInMemory as missing:
             return self._answer_later(header, request, connection, missing)
 
@@ -135,13 +135,13 @@ class PullHandler:
             if connection.is_closed:
                 return Reply()  # to nobody, and nothing more is read for it
             try:
-                return self._answer(header, request, connection, may_park=True, is_again=True)
+                return self._answer(header, request, connection, may_hold=True, is_repeated=True)
             except NotInMemory as more:
                 missing = more
         try:
-            return self._answer(header, request, connection, may_park=False, may_stop=True)
+            return self._answer(header, request, connection, may_hold=False, may_stop=True)
         except NotInMemory:
-            return self._answer(header, request, connection, may_park=False)
+            return self._answer(header, request, connection, may_hold=False)
 
     def _answer(
         self,
@@ -149,21 +149,21 @@ class PullHandler:
         request: Command,
         connection: Connection,
         *,
-        may_park: bool,
-        is_again: bool = False,
+        may_hold: bool,
+        is_repeated: bool = False,
         may_stop: bool = False,
     ) -> Answered:
-        """Look and answer. Where it may park, NotInMemory says what must be fetched first.
+        """Read and answer. Where it may hold, NotInMemory says what must be fetched first.
 
         `may_stop`: likewise, but a filter has what it has asked about when it meets such a message.
         """
         try:
-            topic, group, wanted = self._admit(header, request.code)
+            topic, group, message_filter = self._admit(header, request.code)
         except Reject as refusal:
             return _refused(refusal)
         name, queue_id, offset = header.topic, header.queue_id, header.queue_offset
         opaque = b"%d" % request.opaque
-        if may_park and not is_again and header.sys_flag & bits.COMMIT_OFFSET:
+        if may_hold and not is_repeated and header.sys_flag & bits.COMMIT_OFFSET:
             # before the reset is taken: until then, what a consumer commits is of its old place
             self._offsets.commit(header.consumer_group, name, queue_id, header.commit_offset)
         reset = self._offsets.take_reset(header.consumer_group, name, queue_id)
@@ -171,19 +171,19 @@ class PullHandler:
             store = self._store
             ends = reset, store.min_offset(name, queue_id), store.max_offset(name, queue_id)
             return _encode(opaque, _MOVED, b"OFFSET_RESET", ends, topic, group, b"")
-        begun_ms, judge = self._now_ms(), wanted.judge and wanted.judge()
+        begun_ms, judge = self._now_ms(), message_filter.judge and message_filter.judge()
         if judge and may_stop:
             judge = judge._replace(may_stop=True)
-        read = self._reading(header, wanted, judge)
-        got = self._store.aside.at_once(read) if may_park or may_stop else read()
+        read = self._reading(header, message_filter, judge)
+        got = self._store.aside.at_once(read) if may_hold or may_stop else read()
         status = got.status
-        code = CODE_OF_GET[status]
+        code = GET_STATUS_CODES[status]
         if status is not GetStatus.FOUND:
             self._stats.missed_pulls.count += 1
         if status is GetStatus.NO_MESSAGE_IN_QUEUE and offset != 0:
             code = _MOVED
-        if code == _NOT_FOUND and may_park and header.sys_flag & bits.SUSPEND:
-            return self._park(header, request, connection, wanted)
+        if code == _NOT_FOUND and may_hold and header.sys_flag & bits.SUSPEND:
+            return self._hold(header, request, connection, message_filter)
         if status is GetStatus.FOUND:
             spent_ms = self._now_ms() - begun_ms
             self._stats.got(
@@ -196,7 +196,7 @@ class PullHandler:
     def at_once(
         self, header: PullMessageRequestHeader, code: int, opaque: bytes
     ) -> bytes | Pieces | None:
-        """Answer with messages that are in memory; None: nothing was done, ask the ordinary way.
+        """Answer with messages that are in memory; None: nothing was done, use the slow path.
 
         The opaque in digits. `header` is not kept.
         """
@@ -206,10 +206,10 @@ class PullHandler:
             return None
         begun_ms = self._now_ms()
         try:
-            topic, config, wanted = self._admit(header, code)
-            if wanted.judge is not None:
+            topic, config, message_filter = self._admit(header, code)
+            if message_filter.judge is not None:
                 return None
-            read = self._reading(header, wanted, None)
+            read = self._reading(header, message_filter, None)
             status, next_offset, min_offset, max_offset, body, count = store.aside.at_once(read)
         except (Reject, NotInMemory, OSError):
             return None
@@ -223,7 +223,7 @@ class PullHandler:
         return _encode(opaque, 0, b"FOUND", ends, topic, config, body)
 
     def _reading(
-        self, header: PullMessageRequestHeader, wanted: Wanted, judge: Judge | None
+        self, header: PullMessageRequestHeader, message_filter: MessageFilter, judge: Judge | None
     ) -> Callable[[], Got]:
         return partial(
             self._store.get,
@@ -232,19 +232,19 @@ class PullHandler:
             header.queue_offset,
             max(1, min(header.max_msg_nums, self._count_max)),
             self._bytes_max if header.max_msg_bytes is None else self._bytes_of(header),
-            wanted.match,
+            message_filter.match,
             judge,
         )
 
     def _bytes_of(self, header: PullMessageRequestHeader) -> int:
         return max(100, min(header.max_msg_bytes or 0, self._bytes_max))
 
-    def _park(
+    def _hold(
         self,
         header: PullMessageRequestHeader,
         request: Command,
         connection: Connection,
-        wanted: Wanted,
+        message_filter: MessageFilter,
     ) -> Parked:
         settings = self._settings
         timeout_ms = (
@@ -252,34 +252,34 @@ class PullHandler:
             if settings.long_polling_enable
             else settings.short_polling_time_ms
         )
-        self._holds.park(
+        self._held_requests.hold(
             header,
             request,
             connection,
             self._again,
             timeout_ms,
-            wanted.match,
-            wanted.judge and Watch(self._store, header, wanted.judge),
+            message_filter.match,
+            message_filter.judge and ArrivalFilter(self._store, header, message_filter.judge),
         )
         return PARKED
 
     def _run_again(
         self, header: PullMessageRequestHeader, request: Command, connection: Connection
     ) -> Made:
-        answer = self._answer(header, request, connection, may_park=False)
+        answer = self._answer(header, request, connection, may_hold=False)
         assert not isinstance(answer, Parked), "waiting is disabled"
         return answer
 
     def _admit(
         self, header: PullMessageRequestHeader, code: int
-    ) -> tuple[TopicConfig, SubscriptionGroupConfig, Wanted]:
+    ) -> tuple[TopicConfig, SubscriptionGroupConfig, MessageFilter]:
         if not permission.is_readable(self._settings.broker_permission):
-            raise Forbidden(_BY_BROKER, "this broker does not let anyone read")
+            raise PullForbidden(_BY_BROKER, "this broker does not let anyone read")
         if code == RequestCode.LITE_PULL_MESSAGE and not self._settings.lite_pull_message_enable:
-            raise Forbidden(_BY_BROKER, "this broker does not let lite pull consumers read")
+            raise PullForbidden(_BY_BROKER, "this broker does not let lite pull consumers read")
         group = self._groups.admit(header.consumer_group)
         if not group.consume_enable:
-            raise Forbidden(_BY_GROUP, f"the group {header.consumer_group} may not consume")
+            raise PullForbidden(_BY_GROUP, f"the group {header.consumer_group} may not consume")
         topic = self._topics.get(header.topic)
         if topic is None:
             raise Reject(
@@ -287,7 +287,7 @@ class PullHandler:
                 f"the topic {header.topic} does not exist on this broker; create it or send to it",
             )
         if not permission.is_readable(topic.perm):
-            raise Forbidden(_BY_TOPIC, f"the topic {header.topic} may not be read")
+            raise PullForbidden(_BY_TOPIC, f"the topic {header.topic} may not be read")
         if not 0 <= header.queue_id < topic.read_queue_nums:
             raise Reject(
                 ResponseCode.INVALID_PARAMETER,
@@ -298,7 +298,7 @@ class PullHandler:
             return topic, group, self._inline(header)
         return topic, group, self._subscribed(header, group)
 
-    def _inline(self, header: PullMessageRequestHeader) -> Wanted:
+    def _inline(self, header: PullMessageRequestHeader) -> MessageFilter:
         kind, expression = header.expression_type, header.subscription
         if tag_expressions.is_tag_type(kind):
             return _by_tags(expression or ALL)
@@ -307,11 +307,11 @@ class PullHandler:
         self._require_filtering(kind)
         if self._filters.ready(expression, kind) is None:
             raise _not_parsed(f"it is no {kind}")
-        return Wanted(judge=partial(self._filters.judge, expression, kind))
+        return MessageFilter(judge=partial(self._filters.judge, expression, kind))
 
     def _subscribed(
         self, header: PullMessageRequestHeader, config: SubscriptionGroupConfig
-    ) -> Wanted:
+    ) -> MessageFilter:
         name, topic = header.consumer_group, header.topic
         group = self._clients.consumers.get(name)
         if group is None:
@@ -319,9 +319,11 @@ class PullHandler:
                 ResponseCode.SUBSCRIPTION_NOT_EXIST, f"no consumer of the group {name} is known"
             )
         if group.message_model is MessageModel.BROADCASTING and not config.consume_broadcast_enable:
-            raise Forbidden(_BY_BROADCAST, f"the group {name} may not consume by broadcasting")
+            raise PullForbidden(_BY_BROADCAST, f"the group {name} may not consume by broadcasting")
         if self._groups.is_forbidden(name, topic):
-            raise Forbidden(_BY_SUBSCRIPTION, f"the group {name} may not read the topic {topic}")
+            raise PullForbidden(
+                _BY_SUBSCRIPTION, f"the group {name} may not read the topic {topic}"
+            )
         subscription = group.subscriptions.get(topic)
         if subscription is None:
             raise Reject(
@@ -339,7 +341,7 @@ class PullHandler:
 
     def _by_filter(
         self, header: PullMessageRequestHeader, subscription: SubscriptionData
-    ) -> Wanted:
+    ) -> MessageFilter:
         name, topic = header.consumer_group, header.topic
         found = self._filters.get(topic, name)
         if found is None:
@@ -356,16 +358,18 @@ class PullHandler:
         if subscription.class_filter_mode:
             return _EVERYTHING
         if is_retry_topic(topic) and self._settings.filter_support_retry:
-            return Wanted(judge=partial(self._filters.judge_of_retries, name))
-        return Wanted(judge=partial(self._filters.judge, found.expression, found.expression_type))
+            return MessageFilter(judge=partial(self._filters.judge_of_retries, name))
+        return MessageFilter(
+            judge=partial(self._filters.judge, found.expression, found.expression_type)
+        )
 
     def _require_filtering(self, kind: str | None) -> None:
         if not self._settings.enable_property_filter:
-            raise no_filtering(kind)
+            raise filtering_disabled(kind)
 
 
-class Watch:
-    """Says of what arrives in one queue whether a parked pull wants any of it, each asked once."""
+class ArrivalFilter:
+    """Says whether a held pull wants any message that arrived; each message is checked once."""
 
     __slots__ = ("_judge", "_queue_id", "_seen", "_store", "_topic")
 
@@ -384,23 +388,23 @@ class Watch:
 
 
 @lru_cache(maxsize=1024)
-def _by_tags(expression: str) -> Wanted:
+def _by_tags(expression: str) -> MessageFilter:
     if expression == ALL:
         return _EVERYTHING
     if not expression.strip("|") and len(expression) % 2 == 0:
         raise _not_parsed("it names no tag")
     codes = frozenset(java_hash(tag) for tag in tag_expressions.split_expression(expression))
-    return Wanted(codes.__contains__)
+    return MessageFilter(codes.__contains__)
 
 
-def _by_codes(subscription: SubscriptionData) -> Wanted:
+def _by_codes(subscription: SubscriptionData) -> MessageFilter:
     if subscription.class_filter_mode or subscription.sub_string in ("", ALL):
         return _EVERYTHING
-    return Wanted(subscription.code_set.__contains__)
+    return MessageFilter(subscription.code_set.__contains__)
 
 
-def no_filtering(kind: str | None) -> Reject:
-    """The refusal of a filter while they are switched off."""
+def filtering_disabled(kind: str | None) -> Reject:
+    """The refusal of a filter while enablePropertyFilter is off."""
     return Reject(
         ResponseCode.SYSTEM_ERROR,
         f"The broker does not support consumer to filter message by {kind}",
@@ -414,7 +418,11 @@ def _not_parsed(why: str) -> Reject:
 
 
 def _refused(refusal: Reject) -> Reply:
-    ext = {"forbiddenType": str(refusal.forbidden_type)} if isinstance(refusal, Forbidden) else None
+    ext = (
+        {"forbiddenType": str(refusal.forbidden_type)}
+        if isinstance(refusal, PullForbidden)
+        else None
+    )
     return Reply(refusal.code, remark=refusal.remark, ext=ext)
 
 

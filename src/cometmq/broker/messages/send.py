@@ -12,8 +12,8 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from cometmq.broker.delivery.transactions import is_half
-from cometmq.broker.messages.status_codes import CODE_OF_PUT, REMARK_OF_PUT
+from cometmq.broker.delivery.transactions import is_half_message
+from cometmq.broker.messages.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
 from cometmq.broker.messages.tag_codes import delay_level
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.delivery.dead_letters import DeadLetters
-    from cometmq.broker.delivery.delayed_messages import Delays
+    from cometmq.broker.delivery.dead_letters import DeadLetterQueues
+    from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.delivery.transactions import Transactions
-    from cometmq.broker.groups.consumer_groups import Groups
+    from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.queue_locks import QueueLocks
     from cometmq.broker.stats import Stats
     from cometmq.model.topic import TopicConfig
@@ -70,10 +70,10 @@ class SendHandler:
         self,
         store: MessageStore,
         topics: Topics,
-        groups: Groups,
+        groups: ConsumerGroups,
         locks: QueueLocks,
-        delays: Delays,
-        dead_letters: DeadLetters,
+        delayed_messages: DelayedMessages,
+        dead_letters: DeadLetterQueues,
         transactions: Transactions,
         stats: Stats,
         settings: BrokerSettings,
@@ -81,7 +81,11 @@ class SendHandler:
         store_host: bytes,
     ) -> None:
         self._store, self._topics, self._groups = store, topics, groups
-        self._locks, self._delays, self._dead_letters = locks, delays, dead_letters
+        self._locks, self._delayed_messages, self._dead_letters = (
+            locks,
+            delayed_messages,
+            dead_letters,
+        )
         self._transactions, self._stats, self._settings = transactions, stats, settings
         self._next_key, self.store_host = next_key, store_host
         self._turns = count()
@@ -189,13 +193,13 @@ class SendHandler:
             reconsume_times=header.reconsume_times or 0,
         )
         self._check_content(draft)
-        if names.is_retry_topic(draft.topic) and self._is_given_up(header, request.version):
-            return self._give_up(draft)
-        if b"TRAN_MSG\x01" in raw and is_half(draft):
+        if names.is_retry_topic(draft.topic) and self._is_exhausted(header, request.version):
+            return self._send_to_dead_letters(draft)
+        if b"TRAN_MSG\x01" in raw and is_half_message(draft):
             self._set_aside(draft)
         else:
             self._check_is_whole(draft)
-            self._delays.hold_back(draft)
+            self._delayed_messages.schedule(draft)
         placed = self._store.put(draft)
         if placed.status is PutStatus.PUT_OK:
             self._stats.put(draft.topic, 1, placed.size)
@@ -266,7 +270,7 @@ class SendHandler:
         for draft in drafts:
             self._check_content(draft)
             self._check_is_whole(draft)
-            if b"TRAN_MSG\x01" in draft.properties and is_half(draft):
+            if b"TRAN_MSG\x01" in draft.properties and is_half_message(draft):
                 raise _illegal("a batch holds a half message; send that one by itself")
             if delay_level(draft.properties) > 0:
                 raise _illegal("a batch holds a message with a delay; send that one by itself")
@@ -290,7 +294,7 @@ class SendHandler:
         bodies, flag = [item.body for item in items], items[0].flag
         if not all(bodies) or {item.flag for item in items} != {flag}:
             return None
-        code_of, raws = self._store.tags_code, [item.properties for item in items]
+        tags_code_of, raws = self._store.tags_code, [item.properties for item in items]
         lane = self._store.lane(
             *(header.topic, queue_id + 1),
             flag=flag,
@@ -298,7 +302,7 @@ class SendHandler:
             born_host=connection.host,
             reconsume_times=header.reconsume_times or 0,
         )
-        codes = [code_of(header.topic, raw, 0) for raw in raws]
+        codes = [tags_code_of(header.topic, raw, 0) for raw in raws]
         return lane.put_batch(queue_id, header.born_timestamp, bodies, raws, codes)
 
     def queue_of(self, header: SendMessageRequestHeader, config: TopicConfig) -> int:
@@ -328,14 +332,14 @@ class SendHandler:
                 ResponseCode.NO_PERMISSION,
                 "the broker takes no transactional messages: rejectTransactionMessage is set",
             )
-        self._transactions.set_aside(draft)
+        self._transactions.make_half(draft)
 
     @staticmethod
     def _check_is_whole(draft: Draft) -> None:
         if not sysflag.is_queued(draft.sys_flag):  # it would be stored and never seen
             raise _illegal("the flag says that the message is half, the property TRAN_MSG does not")
 
-    def _is_given_up(self, header: SendMessageRequestHeader, version: int) -> bool:
+    def _is_exhausted(self, header: SendMessageRequestHeader, version: int) -> bool:
         group = header.topic.removeprefix(names.RETRY_PREFIX)
         config = self._groups.admit(group)
         times_max = config.retry_max_times
@@ -343,17 +347,17 @@ class SendHandler:
             times_max = header.max_reconsume_times
         return (header.reconsume_times or 0) > times_max or self._locks.is_any_held(group)
 
-    def _give_up(self, draft: Draft) -> Reply:
+    def _send_to_dead_letters(self, draft: Draft) -> Reply:
         group = draft.topic.removeprefix(names.RETRY_PREFIX)
         raw = properties.remove(draft.properties, b"DELAY")
         draft.properties = properties.append(raw, b"DELAY", b"-1")
-        placed = self._dead_letters.bury(group, draft)
+        placed = self._dead_letters.put(group, draft)
         return self._answer(placed.status, [placed], draft.queue_id, draft.properties)
 
     def _answer(self, status: PutStatus, placed: list[Placed], queue_id: int, raw: bytes) -> Reply:
-        code = CODE_OF_PUT[status]
+        code = PUT_STATUS_CODES[status]
         if status is not PutStatus.PUT_OK:
-            return Reply(code, remark=REMARK_OF_PUT[status], ext=self._region)
+            return Reply(code, remark=PUT_STATUS_REMARKS[status], ext=self._region)
         return self._stored(
             [place.phy_offset for place in placed], placed[0].queue_offset, queue_id, raw
         )

@@ -15,8 +15,8 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from cometmq.broker.messages.pull_fast_path import Puller
-from cometmq.broker.messages.status_codes import CODE_OF_PUT, REMARK_OF_PUT
-from cometmq.broker.messages.tag_codes import code_of
+from cometmq.broker.messages.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
+from cometmq.broker.messages.tag_codes import tags_code_of
 from cometmq.errors import Reject
 from cometmq.model import topic as names
 from cometmq.store.results import PutStatus
@@ -266,7 +266,7 @@ class FastSend:
     @staticmethod
     def _unsafe(answer: bytes, status: PutStatus) -> bytes:
         command = Command.decode(Frame(JSON, answer[8:], b""))
-        command.code, command.remark = CODE_OF_PUT[status], REMARK_OF_PUT[status]
+        command.code, command.remark = PUT_STATUS_CODES[status], PUT_STATUS_REMARKS[status]
         return command.encode()
 
     def complete(self, raw: bytes) -> tuple[bytes, int, bytes] | None:
@@ -289,7 +289,7 @@ class FastSend:
         if not unique.isalnum() or len(unique) > _UNIQUE_MAX:
             return None
         kept.append(self._send.tail)
-        return b"\x02".join(kept), code_of(tag) if tag else 0, unique
+        return b"\x02".join(kept), tags_code_of(tag) if tag else 0, unique
 
     def plan(self, layout: SendLayout, connection: Connection) -> Plan:
         """Decide how sends of this layout go, and keep it there."""

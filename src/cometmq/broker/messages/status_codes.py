@@ -1,6 +1,6 @@
-"""What the store's verdicts mean on the wire: put and get statuses as response codes.
+"""The store's put and get statuses as response codes and remarks.
 
-Owns the two tables, each total. Refuses to know requests.
+Each table has all statuses.
 Java: SendMessageProcessor.handlePutMessageResult, PullMessageProcessor.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from cometmq.store.results import GetStatus, PutStatus
 from cometmq.wire.codes import ResponseCode
 
-CODE_OF_PUT = {
+PUT_STATUS_CODES = {
     PutStatus.PUT_OK: ResponseCode.SUCCESS,
     PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
     PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
@@ -18,7 +18,7 @@ CODE_OF_PUT = {
     PutStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
 }
 
-REMARK_OF_PUT = {
+PUT_STATUS_REMARKS = {
     PutStatus.FLUSH_DISK_TIMEOUT: "the message is stored, but it could not be flushed in time",
     PutStatus.MESSAGE_ILLEGAL: "the message is too large, or its topic's name is too long",
     PutStatus.PROPERTIES_SIZE_EXCEEDED: (
@@ -28,7 +28,7 @@ REMARK_OF_PUT = {
     PutStatus.OS_PAGE_CACHE_BUSY: "[PC_SYNCHRONIZED] the disk does not keep up; try again later",
 }
 
-CODE_OF_GET = {
+GET_STATUS_CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
     GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
     GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -38,4 +38,4 @@ CODE_OF_GET = {
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
-"""For an empty queue this holds at offset 0; at others the answer is PULL_OFFSET_MOVED."""
+"""NO_MESSAGE_IN_QUEUE: at offset 0 only; at others the code is PULL_OFFSET_MOVED."""

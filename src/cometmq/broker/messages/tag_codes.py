@@ -1,6 +1,6 @@
-"""Hot. The number in a consume queue entry: the hash of the tag, or when a delayed message is due.
+"""Hot. The tags code of a consume queue entry: the tag's hash, or a delayed message's due time.
 
-Refuses to know the store, which asks for it with every message, at recovery as well.
+The store asks for it with every message, at recovery as well.
 Java: MessageExtBrokerInner.tagsString2tagsCode, DefaultMessageStore (dispatch of delayed messages).
 """
 
@@ -28,8 +28,8 @@ def delay_level(raw: bytes) -> int:
 
 
 @lru_cache(maxsize=CACHE_MAX)
-def code_of(tag: bytes) -> int:
-    """The number of a tag in a queue entry."""
+def tags_code_of(tag: bytes) -> int:
+    """The hash of a tag, as it stands in a queue entry."""
     return java_hash(tag.decode("utf-8", "replace"))
 
 
@@ -50,4 +50,4 @@ class TagCodes:
         tag = properties.find(raw, b"TAGS")
         if tag is None:
             return 0
-        return code_of(tag)
+        return tags_code_of(tag)

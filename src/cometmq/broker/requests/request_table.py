@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from cometmq.broker.delivery.send_back import SendBackHandler
     from cometmq.broker.delivery.transactions import Transactions
     from cometmq.broker.groups.heartbeat import HeartbeatHandler
-    from cometmq.broker.groups.lock_requests import LockHandler
-    from cometmq.broker.groups.offset_requests import PositionHandler
-    from cometmq.broker.messages.message_lookup import ViewHandler
+    from cometmq.broker.groups.lock_requests import QueueLockHandler
+    from cometmq.broker.groups.offset_requests import OffsetRequestHandler
+    from cometmq.broker.messages.message_lookup import MessageLookupHandler
     from cometmq.broker.messages.pull import PullHandler
     from cometmq.broker.messages.send import SendHandler
     from cometmq.net.connection import Connection
@@ -74,13 +74,13 @@ def table(
     *,
     send: SendHandler,
     pull: PullHandler,
-    positions: PositionHandler,
+    positions: OffsetRequestHandler,
     heartbeat: HeartbeatHandler,
-    order: LockHandler,
+    order: QueueLockHandler,
     send_back: SendBackHandler,
     reply: ReplyHandler,
     transactions: Transactions,
-    view: ViewHandler,
+    view: MessageLookupHandler,
     admin: Mapping[int, Handler],
 ) -> dict[int, Handler]:
     """The table the edge works with."""

@@ -1,9 +1,9 @@
-"""Who is connected: producers and consumers by group, with what they subscribed.
+"""The connected producers and consumers by group, with their subscriptions.
 
-Owns the tables of connections and subscriptions. A client is known by its connection, not by its
-id: a reconnect briefly gives two connections with one id. Refuses to know requests; whoever must
-be told of a change of members subscribes to `on_members`.
-Invariant: a connection that closed is in no table.
+Owns the tables of connections and subscriptions. A client is identified by its connection, not by
+its id: a reconnect briefly gives two connections with one id. `on_members` is called when the
+members of a group change.
+Invariant: a closed connection is in no table.
 Java: ConsumerManager, ConsumerGroupInfo, ProducerManager, ClientHousekeepingService.
 """
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
 
 SILENCE_MS = 120_000
-"""A client that sends no heartbeat for so long is taken out and its connection closed."""
+"""A client that sends no heartbeat for so long is removed and its connection closed."""
 
 GROUPS_PER_PEER_MAX = 1_000
-"""Groups one connection may belong to; heartbeats beyond it are cut short."""
+"""Groups one connection may belong to; further groups of its heartbeats are ignored."""
 
 
 class Member(NamedTuple):
-    """One connection of a group, as its last heartbeat told."""
+    """One connection of a group, as of its last heartbeat."""
 
     client_id: str
     language: int
@@ -40,8 +40,8 @@ class Member(NamedTuple):
     seen_ms: int
 
 
-class ConsumerGroup:
-    """The members of one consumer group and what the group subscribed."""
+class ConsumerGroupInfo:
+    """The members and the subscriptions of one consumer group."""
 
     __slots__ = (
         "consume_from_where",
@@ -74,7 +74,7 @@ class ConsumerGroup:
         return found[-1] if found else None
 
     def subscribe(self, wanted: tuple[SubscriptionData, ...]) -> bool:
-        """Take what one beat says for the whole group; True when topics came or went.
+        """Take one heartbeat's subscriptions for the whole group; True when topics came or went.
 
         A known topic's subscription is replaced only by a higher version. Two members that want
         different topics overwrite each other, as with RocketMQ.
@@ -94,12 +94,12 @@ class ConsumerGroup:
         return changed
 
 
-class Clients:
-    """All live clients. Belongs to the broker's loop."""
+class ClientRegistry:
+    """All connected clients. Belongs to the broker's loop."""
 
     def __init__(self, now_ms: Callable[[], int], silence_ms: int = SILENCE_MS) -> None:
         self._now_ms, self.silence_ms = now_ms, silence_ms
-        self.consumers: dict[str, ConsumerGroup] = {}
+        self.consumers: dict[str, ConsumerGroupInfo] = {}
         self.producers: dict[str, dict[Connection, Member]] = {}
         self._producer_ids: dict[str, Connection] = {}
         self._groups_of: dict[Connection, set[tuple[str, str]]] = {}
@@ -110,7 +110,7 @@ class Clients:
         """Called with the name of a consumer group that has lost its last member."""
 
     def add_producer(self, group: str, client_id: str, connection: Connection) -> None:
-        """Note a producer's beat."""
+        """Note a producer's heartbeat."""
         if self._note(connection, ("producer", group)):
             self._producer_ids[client_id] = connection
             self.producers.setdefault(group, {})[connection] = self._member(client_id, connection)
@@ -127,12 +127,12 @@ class Clients:
         *,
         keep_subscriptions: bool = False,
     ) -> None:
-        """Note a consumer's beat; tells `on_members` when a connection or topic is new or gone."""
+        """Note a consumer's heartbeat; calls `on_members` when connections or topics changed."""
         if not self._note(connection, ("consumer", data.group_name)):
             return
         group = self.consumers.get(data.group_name)
         if group is None:
-            group = self.consumers[data.group_name] = ConsumerGroup(data.group_name)
+            group = self.consumers[data.group_name] = ConsumerGroupInfo(data.group_name)
         changed = connection not in group.members
         group.members[connection] = self._member(client_id, connection)
         group.consume_type = data.consume_type
@@ -144,17 +144,17 @@ class Clients:
             self.on_members(data.group_name)
 
     def is_fingerprint_new(self, group: str, fingerprint: int, *, is_light: bool) -> bool:
-        """Whether the subscriptions of the group's last beat had another fingerprint; notes it.
+        """Whether the group's last heartbeat had another subscription fingerprint; notes this one.
 
-        Beats without one count as 0. A light beat, which brings no subscriptions, is new where none
-        came before: the broker was started again, say, and knows nothing of the group.
+        A heartbeat without one counts as 0. A light heartbeat, which has no subscriptions, is new
+        when none came before: after a restart, say, the broker knows nothing of the group.
         """
         before = self._fingerprints.get(group)
         self._fingerprints[group] = fingerprint
         return is_light if before is None else before != fingerprint
 
     def touch(self, client_id: str, connection: Connection) -> bool:
-        """Note a beat that only says that the client lives; False when it is not known."""
+        """Note a heartbeat without groups; False when the client is not known."""
         groups = self._groups_of.get(connection)
         if not groups:
             return False
@@ -164,7 +164,7 @@ class Clients:
         return True
 
     def remove(self, kind: str, name: str, connection: Connection) -> None:
-        """Take a connection out of one group ("producer" or "consumer"); tells the others."""
+        """Remove a connection from a group ("producer" or "consumer"); calls `on_members`."""
         self._groups_of.get(connection, set()).discard((kind, name))
         members = self._members(kind, name)
         member = members.pop(connection, None)
@@ -177,7 +177,7 @@ class Clients:
             self.on_members(name)
 
     def sweep(self) -> list[Connection]:
-        """Take out clients silent for too long and return their connections, to be closed."""
+        """Remove clients silent for too long; return their connections, to be closed."""
         oldest = self._now_ms() - self.silence_ms
         silent = [
             (kind, name, connection)
@@ -195,7 +195,7 @@ class Clients:
         return list(dict.fromkeys(connection for _, _, connection in silent))
 
     def _forget_id(self, kind: str, client_id: str, connection: Connection) -> None:
-        """Know a connection no more that has left its last producer group."""
+        """Forget a client id when its connection has left its last producer group."""
         is_left = kind == "producer" and self._producer_ids.get(client_id) is connection
         if is_left and not any(
             kind == "producer" for kind, _ in self._groups_of.get(connection, ())
