@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from client.scripted import ScriptedPeer
-from client.served import cluster
-from client.team import Member
+from client.consumer_group import Member
+from client.scripted_broker import ScriptedBroker
+from client.short_delay_cluster import cluster
 from cometmq import Admin, PushConsumer
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def mortal(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def peer() -> Iterator[ScriptedPeer]:
+def peer() -> Iterator[ScriptedBroker]:
     """A broker and name server that answer as the test tells them."""
-    made = ScriptedPeer()
+    made = ScriptedBroker()
     yield made
     made.close()
 

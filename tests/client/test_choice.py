@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from client.scripted_broker import TOPIC, ScriptedBroker
 from cometmq import (
     AsyncProducer,
     ClientError,
@@ -26,8 +27,6 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
 from cometmq.wire.java_hash import java_hash
 
-from .scripted import TOPIC, ScriptedPeer
-
 BATCH = RequestCode.SEND_BATCH_MESSAGE
 SEND, ROUTE = RequestCode.SEND_MESSAGE_V2, RequestCode.GET_ROUTEINFO_BY_TOPIC
 
@@ -36,7 +35,7 @@ class Pair:
     """Two scripted brokers, b0 and b1, with so many queues each; the first is the name server."""
 
     def __init__(self, queues=2):
-        self.peers = {"b0": ScriptedPeer(), "b1": ScriptedPeer()}
+        self.peers = {"b0": ScriptedBroker(), "b1": ScriptedBroker()}
         self.queues = dict.fromkeys(self.peers, queues)
         self.addr = self.peers["b0"].addr
         self.peers["b0"].answers[ROUTE] = self.route

@@ -10,14 +10,13 @@ from select import select
 
 import pytest
 
+from client.scripted_broker import TOPIC
 from cometmq import AsyncProducer, Message, Producer, SettingsError
 from cometmq.errors import ConnectFailed
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.compression import PACK, deflate, inflate
 from cometmq.wire.request_signature import sign
-
-from .scripted import TOPIC
 
 SEND, ROUTE = RequestCode.SEND_MESSAGE_V2, RequestCode.GET_ROUTEINFO_BY_TOPIC
 PEM = Path(__file__).with_name("localhost.pem")

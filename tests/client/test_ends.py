@@ -7,14 +7,13 @@ import time
 
 import pytest
 
+from client.scripted_broker import TOPIC, question
+from client.short_delay_cluster import until
 from cometmq import Message, Producer
 from cometmq.client.middleware import trace
 from cometmq.errors import CometError, NotStarted, RemotingTimeout
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import response
-
-from .scripted import TOPIC, question
-from .served import until
 
 SEND, END = RequestCode.SEND_MESSAGE_V2, RequestCode.END_TRANSACTION
 

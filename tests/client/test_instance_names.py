@@ -6,9 +6,9 @@ from itertools import count
 
 import pytest
 
-from client.endings import table_at
-from client.scripted import ScriptedPeer
-from client.served import until
+from client.failure_cases import table_at
+from client.scripted_broker import ScriptedBroker
+from client.short_delay_cluster import until
 from cometmq import (
     Admin,
     AsyncLitePullConsumer,
@@ -197,7 +197,7 @@ def told(peer):
 
 @pytest.mark.parametrize("orderly", [False, True])
 def test_brokers_are_told_wrapped_names_only(orderly):
-    peer = ScriptedPeer()
+    peer = ScriptedBroker()
     consumer = PushConsumer("g", namesrv=peer.addr, namespace=NAMESPACE, orderly=orderly)
     consumer.subscribe("scripted", "*", print)
     try:
@@ -212,7 +212,7 @@ def test_brokers_are_told_wrapped_names_only(orderly):
 
 @pytest.mark.parametrize("kind", [PushConsumer, LitePullConsumer])
 def test_the_second_kind_of_namespace_is_in_every_request_of_a_consumer(kind):
-    peer = ScriptedPeer()
+    peer = ScriptedBroker()
     consumer = kind("g", namesrv=peer.addr, namespace_v2="inst")
     consumer.subscribe("scripted", "*", *([print] if kind is PushConsumer else []))
     code = RequestCode.PULL_MESSAGE if kind is PushConsumer else RequestCode.LITE_PULL_MESSAGE

@@ -2,13 +2,12 @@
 
 import pytest
 
+from client.scripted_broker import TOPIC
+from client.short_delay_cluster import until
 from cometmq import ClientError, Message, Producer, PushConsumer
 from cometmq.client.session import connections
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
 from cometmq.wire.codes import RequestCode
-
-from .scripted import TOPIC
-from .served import until
 
 
 def test_clients_of_one_name_share_their_connections_until_the_last_one_leaves(peer):

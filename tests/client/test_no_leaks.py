@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from client.scripted import TOPIC, ScriptedPeer
-from client.served import until
+from client.scripted_broker import TOPIC, ScriptedBroker
+from client.short_delay_cluster import until
 from cometmq import AsyncProducer, LitePullConsumer, Message, Producer, PushConsumer
 from cometmq.client.session import connections
 from cometmq.errors import ClientError, CometError, RemotingError
@@ -27,7 +27,7 @@ BIG = 4 * 1024 * 1024
 
 @pytest.fixture
 def peer():
-    peer = ScriptedPeer()
+    peer = ScriptedBroker()
     yield peer
     peer.close()
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from client.scripted import TOPIC, ScriptedPeer
+from client.scripted_broker import TOPIC, ScriptedBroker
 from cometmq import AsyncProducer, Message, Producer, RemotingTimeout
 from cometmq.client.producer.key_locks import Lanes
 from cometmq.wire import message_batch, properties
@@ -22,7 +22,7 @@ class Breaking:
     def __init__(self, seed):
         self.stored = defaultdict(list)
         self.luck, self.share = random.Random(seed), 0.25
-        self.peer = ScriptedPeer()
+        self.peer = ScriptedBroker()
         self.peer.answers[SEND] = self.one
         self.peer.answers[SEND_BATCH] = self.many
 
@@ -123,7 +123,7 @@ def test_a_blocking_batch_comes_behind_the_sends_that_were_begun_before_it(seed)
 
 
 def test_a_batch_that_waits_for_a_key_gives_up_in_its_time_and_lets_nobody_past():
-    peer = ScriptedPeer()
+    peer = ScriptedBroker()
     held = []
     peer.answers[SEND] = held.append  # nobody is answered for now
 

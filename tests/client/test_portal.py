@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 import cometmq
-from client.scripted import TOPIC, ScriptedPeer
+from client.scripted_broker import TOPIC, ScriptedBroker
 from cometmq import Message
 from cometmq.client.admin.async_admin import AsyncAdmin
 from cometmq.client.blocking import portal as portal_room
@@ -109,7 +109,7 @@ def test_a_forked_child_gets_a_portal_of_its_own():
 
 
 def test_a_child_of_a_fork_begins_also_where_a_thread_of_its_parent_was_just_beginning():
-    with closing(ScriptedPeer()) as peer, portal_room._lock, channel_pool._pools_lock:
+    with closing(ScriptedBroker()) as peer, portal_room._lock, channel_pool._pools_lock:
         child = os.fork()
         if child == 0:
             signal.alarm(10)
@@ -155,7 +155,7 @@ def test_calls_from_many_threads_begin_in_their_order_and_share_wake_ups():
 def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_is_told(monkeypatch):
     monkeypatch.setattr("cometmq.client.blocking.portal.CALLS_MAX", 100)
     still = threading.Event()
-    with closing(ScriptedPeer()) as peer, Producer("g", namesrv=peer.addr) as producer:
+    with closing(ScriptedBroker()) as peer, Producer("g", namesrv=peer.addr) as producer:
         producer._crossing.portal._loop.call_soon_threadsafe(still.wait, 30)
         futures = [producer.send_async(Message(TOPIC, b"%d" % n)) for n in range(100)]
         with pytest.raises(TooManyRequests, match="100 calls wait"):
@@ -168,7 +168,7 @@ def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_is_told
 
 
 def test_sends_under_way_are_bounded_in_both_colours():
-    with closing(ScriptedPeer()) as peer:
+    with closing(ScriptedBroker()) as peer:
         peer.answers[RequestCode.SEND_MESSAGE_V2] = lambda command: None
         with Producer("g", namesrv=peer.addr, pending_max=3) as producer:
             futures = [producer.send_async(Message(TOPIC, b"x"), 0.5) for _ in range(4)]

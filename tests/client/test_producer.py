@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import Admin, AsyncProducer, Message, MessageQueue, Producer, SendStatus
 from cometmq.errors import (
     BrokerError,

@@ -5,13 +5,12 @@ import threading
 
 import pytest
 
+from client.scripted_broker import TOPIC
+from client.short_delay_cluster import until
 from cometmq import AsyncProducer, InvalidMessage, Message, MessageExt, Producer, RemotingTimeout
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request, response
 from cometmq.wire.headers.send import ReplyMessageRequestHeader
-
-from .scripted import TOPIC
-from .served import until
 
 SEND, REPLY = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_REPLY_MESSAGE_V2
 PUSH = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import cometmq
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import (
     Admin,
     AsyncProducer,

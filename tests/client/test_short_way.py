@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from client.scripted_broker import BROKER, TOPIC
 from cometmq import (
     AsyncProducer,
     BrokerError,
@@ -25,8 +26,6 @@ from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
-
-from .scripted import BROKER, TOPIC
 
 SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from client.scripted_broker import TOPIC
+from client.short_delay_cluster import until
 from cometmq import (
     AsyncPushConsumer,
     BrokerError,
@@ -17,9 +19,6 @@ from cometmq.client.middleware import trace
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
 from cometmq.wire.compression import inflate
-
-from .scripted import TOPIC
-from .served import until
 
 SEND = RequestCode.SEND_MESSAGE_V2
 

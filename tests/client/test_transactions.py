@@ -5,6 +5,8 @@ import threading
 
 import pytest
 
+from client.scripted_broker import TOPIC, question
+from client.short_delay_cluster import until
 from cometmq import (
     Admin,
     AsyncProducer,
@@ -20,9 +22,6 @@ from cometmq import (
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request, response
-
-from .scripted import TOPIC, question
-from .served import until
 
 END = RequestCode.END_TRANSACTION
 

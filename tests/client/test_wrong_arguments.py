@@ -12,7 +12,7 @@ import re
 import pytest
 
 import cometmq
-from client.scripted import BROKER, TOPIC, ScriptedPeer
+from client.scripted_broker import BROKER, TOPIC, ScriptedBroker
 from cometmq import (
     Admin,
     AsyncAdmin,
@@ -261,7 +261,7 @@ def check(error, argument):
 
 @pytest.fixture(scope="module")
 def peer():
-    peer = ScriptedPeer()
+    peer = ScriptedBroker()
     yield peer
     peer.close()
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from client.conftest import group, served, topic  # noqa: F401 - fixtures
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import ClientError, ConsumeFrom, PushConsumer, compat
 from cometmq import ConsumeStatus as Status
 from cometmq.compat import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq.demo.flights.process_memory import tree_mib
 from cometmq.demo.flights.spark_tables import BODY
 

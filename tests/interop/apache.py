@@ -10,7 +10,7 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import Admin
 from cometmq.errors import CometError
 

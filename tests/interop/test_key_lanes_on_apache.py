@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.keyed import Seen
-from client.served import until
+from client.keyed_messages import Seen
+from client.short_delay_cluster import until
 from cometmq import Admin, Message, OnFailure, Producer, PushConsumer, RetryLater
 
 if TYPE_CHECKING:

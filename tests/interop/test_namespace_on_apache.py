@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import Admin, Message, MessageExt, Producer, RetryLater
 from interop.test_apache_cluster import read
 

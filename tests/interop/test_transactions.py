@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import Admin, ConsumeFrom, PushConsumer
 from cometmq.testing.cluster import LocalCluster
 from interop.apache import ApacheCluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import (
     Admin,
     ConsumeFrom,

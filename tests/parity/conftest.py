@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 import cometmq
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import Admin
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster, ServerProcess

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import Admin, CometError, Message, Producer, RemotingTimeout
 from parity.clients import stored
 

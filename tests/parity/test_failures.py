@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.endings import four_kinds
-from client.served import until
+from client.failure_cases import four_kinds
+from client.short_delay_cluster import until
 from cometmq import (
     BreakerLimits,
     Message,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import (
     AsyncProducer,
     ClientError,

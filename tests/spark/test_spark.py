@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq.spark.options import SLOTS_VARIABLE
 from cometmq.spark.session import spark_session
 from spark.live import Live

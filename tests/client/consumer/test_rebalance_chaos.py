@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from client.served import until
-from client.team import QUEUES, Source, audit
+from client.consumer_group import QUEUES, Source, audit
+from client.short_delay_cluster import until
 
 STEPS = ("kill a member", "stop a member", "join", "join", "kill the broker")
 IN_HAND = 20 * 6  # of each thread a hundredth of a second at 2 ms a message, and one more

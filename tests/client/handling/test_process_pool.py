@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import ClientError, Message, Producer, PushConsumer
 
 SCRIPT = """

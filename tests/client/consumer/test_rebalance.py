@@ -2,8 +2,8 @@
 
 import pytest
 
-from client.served import until
-from client.team import KEYS, QUEUES, Source, audit, queues_of
+from client.consumer_group import KEYS, QUEUES, Source, audit, queues_of
+from client.short_delay_cluster import until
 from cometmq import ConsumeFrom, Message, Producer, PushConsumer
 
 

@@ -33,7 +33,7 @@ HOST = b"\x7f\0\0\1\0\0\0\1"
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, peer: ScriptedPeer) -> None:
+    def __init__(self, peer: ScriptedBroker) -> None:
         self._peer, self._decoder = peer, FrameDecoder()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -56,7 +56,7 @@ class _Connection(asyncio.Protocol):
                     self._transport.write(answer.encode())
 
 
-class ScriptedPeer:
+class ScriptedBroker:
     """Serves on a thread of its own; `answers` may be changed at any time.
 
     Out of the box: one topic with one queue, a group whose members are whoever sent a heartbeat,

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from client.scripted import BROKER, TOPIC, pulled, record
-from client.served import until
+from client.scripted_broker import BROKER, TOPIC, pulled, record
+from client.short_delay_cluster import until
 from cometmq import ConsumeFrom, Message, MessageQueue, Producer, PushConsumer
 from cometmq.errors import BrokerError, RemotingTimeout
 from cometmq.wire import properties

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import (
     Admin,
     AsyncProducer,

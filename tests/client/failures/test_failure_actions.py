@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from client.endings import four_kinds
-from client.keyed import Seen, committed, send
-from client.served import until
+from client.failure_cases import four_kinds
+from client.keyed_messages import Seen, committed, send
+from client.short_delay_cluster import until
 from cometmq import (
     BreakerLimits,
     ConsumeStatus,

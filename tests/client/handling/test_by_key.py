@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from client.keyed import Seen, committed, send
-from client.served import until
+from client.keyed_messages import Seen, committed, send
+from client.short_delay_cluster import until
 from cometmq import (
     Admin,
     MessageQueue,

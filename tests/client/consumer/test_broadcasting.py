@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import ClientError, ConsumeFrom, Message, Producer, PushConsumer
 
 

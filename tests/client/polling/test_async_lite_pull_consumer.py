@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from client.served import until
+from client.short_delay_cluster import until
 from cometmq import (
     Admin,
     AsyncLitePullConsumer,

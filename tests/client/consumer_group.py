@@ -9,7 +9,7 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from client import member
+from client import consumer_process
 from cometmq import Message, Producer
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Member:
         options = {"orderly": True, "batch_size": 1, "pause_s": 0.0} | told
         argument = json.dumps(options | {"seen": str(seen)})
         self.process = subprocess.Popen(
-            [sys.executable, member.__file__, argument],
+            [sys.executable, consumer_process.__file__, argument],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from client.served import until
-from client.team import Source, audit, queues_of
+from client.consumer_group import Source, audit, queues_of
+from client.short_delay_cluster import until
 from cometmq.testing.cluster import LocalCluster
 
 
