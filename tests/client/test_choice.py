@@ -73,11 +73,13 @@ def test_a_broker_that_no_route_names_any_more_gets_no_more_heartbeats(pair):
     async def story():
         async with AsyncProducer("g", namesrv=pair.addr) as producer:
             await producer.send(Message(TOPIC, b"x"))
-            known = producer.sends.core.routes
-            assert known.addrs(masters_only=True) == {peer.addr for peer in pair.peers.values()}
+            known = producer.pipeline.session.routes
+            assert known.broker_addrs(masters_only=True) == {
+                peer.addr for peer in pair.peers.values()
+            }
             pair.queues["b1"] = 0
             await known.refresh()
-            assert known.addrs(masters_only=True) == {pair.peers["b0"].addr}
+            assert known.broker_addrs(masters_only=True) == {pair.peers["b0"].addr}
 
     asyncio.run(story())
 
@@ -87,7 +89,7 @@ def refuse(code):
 
 
 def test_a_broker_that_knows_no_such_topic_has_the_route_asked_for_again(peer, monkeypatch):
-    monkeypatch.setattr(routes, "_RENEW_GAP_S", 0.0)
+    monkeypatch.setattr(routes, "_REFRESH_GAP_S", 0.0)
     first = iter([response(0, ResponseCode.TOPIC_NOT_EXIST, remark="not here")])
 
     def answer(command):
@@ -151,7 +153,7 @@ def test_the_latency_fault_strategy_leaves_a_failing_broker_alone_and_is_off_by_
 
 
 def test_detection_notices_that_a_broker_is_back(pair, monkeypatch):
-    monkeypatch.setattr("cometmq.client.producer.latency_tracker.PROBE_S", 0.05)
+    monkeypatch.setattr("cometmq.client.producer.latency_tracker.PROBE_INTERVAL_S", 0.05)
 
     async def story():
         async with AsyncProducer(
@@ -202,9 +204,9 @@ def test_strict_order_fails_rather_than_let_a_key_change_its_queue(pair):
         at = {key: producer.send(Message(TOPIC, b"x", sharding_key=key)).queue for key in keys}
         assert at == {key: queues[abs(java_hash(key)) % 4] for key in keys}
         pair.queues["b1"] = 0
-        routes = producer._inner._core.routes
-        routes.spoil(TOPIC)
-        wait(lambda: len(producer.queues(TOPIC)) == 2, lambda: routes.spoil(TOPIC))
+        routes = producer._inner._session.routes
+        routes.mark_stale(TOPIC)
+        wait(lambda: len(producer.queues(TOPIC)) == 2, lambda: routes.mark_stale(TOPIC))
         for key in keys:
             if at[key].broker_name == "b0":
                 assert producer.send(Message(TOPIC, b"x", sharding_key=key)).queue == at[key]
@@ -230,13 +232,13 @@ def test_balanced_keys_go_to_the_least_loaded_queue_and_stay(pair, monkeypatch):
         again = producer.send_many([Message(TOPIC, b"y", sharding_key=key) for key in keys[::-1]])
         assert [result.queue for result in again] == [at[key] for key in keys[::-1]]
     monkeypatch.setattr(choice, "KEYS_MAX", 2)
-    picks = choice.QueueChoice(0, balanced=True)
+    picks = choice.QueueSelector(0, balanced=True)
     queues = [MessageQueue("t", "b", n) for n in range(3)]
-    first = picks.by_key(queues, "a")
+    first = picks.for_key(queues, "a")
     for key in ("b", "c"):
-        picks.by_key(queues, key)  # "a" is forgotten
-    assert len(picks._balances["t"].places) == 2
-    assert picks.by_key([q for q in queues if q != first], "a") != first
+        picks.for_key(queues, key)  # "a" is forgotten
+    assert len(picks._balances["t"].queue_of) == 2
+    assert picks.for_key([q for q in queues if q != first], "a") != first
 
 
 def test_a_key_keeps_its_queue_in_a_batch_of_more_keys_than_are_remembered(pair, monkeypatch):

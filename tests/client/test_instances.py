@@ -18,7 +18,7 @@ def test_clients_of_one_name_share_their_connections_until_the_last_one_leaves(p
                 for _ in range(2):  # the second goes over the caller's own connection
                     producer.send(Message(TOPIC, b"x", sharding_key="k"))
             assert len(peer.connections) == 2  # as name server, and as broker
-            second._crossing.call(second._inner._core.heartbeat())
+            second._bridge.call(second._inner._session.heartbeat())
             beat = decode_heartbeat(peer.of(RequestCode.HEART_BEAT)[-1].body)
             assert sorted(beat.producer_groups) == ["a", "b"]
             assert beat.client_id.endswith("@one")
@@ -30,7 +30,7 @@ def test_clients_of_one_name_share_their_connections_until_the_last_one_leaves(p
     assert not [key for key in connections._shared if peer.addr in key[2]]
 
 
-def test_a_group_has_one_client_of_an_instance(peer):
+def test_a_group_has_one_client_of_an_namespace(peer):
     told = {"namesrv": peer.addr, "instance_name": "one"}
     with Producer("a", **told) as producer:
         again = Producer("a", **told)

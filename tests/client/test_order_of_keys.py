@@ -8,7 +8,7 @@ import pytest
 
 from client.scripted_broker import TOPIC, ScriptedBroker
 from cometmq import AsyncProducer, Message, Producer, RemotingTimeout
-from cometmq.client.producer.key_locks import Lanes
+from cometmq.client.producer.key_locks import KeyLocks
 from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode
 
@@ -156,19 +156,19 @@ def test_a_batch_that_waits_for_a_key_gives_up_in_its_time_and_lets_nobody_past(
         peer.close()
 
 
-def test_places_in_several_lanes_are_taken_at_once_so_nobody_waits_in_a_ring():
+def test_several_keys_are_reserved_at_once_so_no_two_callers_wait_for_each_other():
     async def story():
-        lanes, done, loop = Lanes(), [], asyncio.get_running_loop()
+        locks, done, loop = KeyLocks(), [], asyncio.get_running_loop()
         luck = random.Random(1)
 
         async def ride(number, keys):
-            places = lanes.take(keys)
+            places = locks.reserve(keys)
             await asyncio.sleep(luck.random() * 0.002)
             for key in luck.sample(keys, len(keys)):
                 await places.wait([key], loop.time() + 20)
                 done.append((key, number))
-                places.leave([key])
-            places.leave_all()
+                places.release([key])
+            places.release_all()
 
         rides = [luck.sample(KEYS, luck.randint(1, 4)) for _ in range(200)]
         async with asyncio.timeout(20):
@@ -177,6 +177,6 @@ def test_places_in_several_lanes_are_taken_at_once_so_nobody_waits_in_a_ring():
             assert [n for its, n in done if its == key] == [
                 n for n, keys in enumerate(rides) if key in keys
             ]
-        assert lanes._last == {}
+        assert locks._last == {}
 
     asyncio.run(story())

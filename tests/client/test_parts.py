@@ -16,7 +16,7 @@ from cometmq.client.consumer.assigned_queue import AssignedQueue
 from cometmq.client.consumer.subscriptions import Subscriptions
 from cometmq.client.handling import handler_call as handlers
 from cometmq.client.handling.orderly import OrderlyStrategy
-from cometmq.client.producer.queue_selector import QueueChoice
+from cometmq.client.producer.queue_selector import QueueSelector
 from cometmq.client.session import identity
 from cometmq.client.session.client_options import name_servers
 from cometmq.errors import ClientError, SettingsError
@@ -209,10 +209,10 @@ def test_ids_differ_between_clients_and_name_their_machine():
 
 def test_the_turn_goes_round_and_avoids_the_broker_that_failed():
     queues = [MessageQueue("T", broker, n) for broker in "ab" for n in range(2)]
-    choice = QueueChoice(first=5)
-    assert [choice.in_turn("T", queues) for _ in range(4)] == [*queues[1:], queues[0]]
-    assert {choice.in_turn("T", queues, "a").broker_name for _ in range(8)} == {"b"}
-    assert choice.in_turn("T", queues[:2], "a") in queues[:2]  # nothing else is there
+    choice = QueueSelector(first=5)
+    assert [choice.round_robin("T", queues) for _ in range(4)] == [*queues[1:], queues[0]]
+    assert {choice.round_robin("T", queues, "a").broker_name for _ in range(8)} == {"b"}
+    assert choice.round_robin("T", queues[:2], "a") in queues[:2]  # nothing else is there
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
 from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
 from cometmq.client.polling.async_lite_pull_consumer import AsyncLitePullConsumer
 from cometmq.client.producer.async_producer import AsyncProducer
-from cometmq.client.producer.key_locks import Lanes
+from cometmq.client.producer.key_locks import KeyLocks
 from cometmq.client.producer.transactions import AsyncTransaction
 from cometmq.errors import NotStarted, RemotingTimeout, TooManyRequests
 from cometmq.net import channel_pool
@@ -156,7 +156,7 @@ def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_is_told
     monkeypatch.setattr("cometmq.client.blocking.portal.CALLS_MAX", 100)
     still = threading.Event()
     with closing(ScriptedBroker()) as peer, Producer("g", namesrv=peer.addr) as producer:
-        producer._crossing.portal._loop.call_soon_threadsafe(still.wait, 30)
+        producer._bridge.portal._loop.call_soon_threadsafe(still.wait, 30)
         futures = [producer.send_async(Message(TOPIC, b"%d" % n)) for n in range(100)]
         with pytest.raises(TooManyRequests, match="100 calls wait"):
             producer.send_async(Message(TOPIC, b"one too many"))
@@ -232,10 +232,10 @@ def test_no_more_tasks_run_at_once_than_there_is_room_for():
 
 def test_a_lane_keeps_its_order_even_when_one_in_it_gives_up():
     async def story():
-        lanes, entered, loop = Lanes(), [], asyncio.get_running_loop()
+        locks, entered, loop = KeyLocks(), [], asyncio.get_running_loop()
 
         async def ride(name, hold_s, patience_s=10.0):
-            async with lanes.enter("key", loop.time() + patience_s):
+            async with locks.acquire("key", loop.time() + patience_s):
                 entered.append(name)
                 await asyncio.sleep(hold_s)
 
@@ -250,7 +250,7 @@ def test_a_lane_keeps_its_order_even_when_one_in_it_gives_up():
         await first
         await last
         assert entered == ["first", "last"]
-        assert lanes._last == {}
+        assert locks._last == {}
 
     asyncio.run(story())
 

@@ -198,15 +198,15 @@ def test_a_queue_that_does_not_exist_is_an_error_at_once(producer, topic):
 
 
 def test_a_large_body_travels_compressed(served, topic):
-    from cometmq.client.producer.prepared_message import outgoing
+    from cometmq.client.producer.prepared_message import prepare
     from cometmq.client.session.client_options import ProducerOptions
 
     options = ProducerOptions(group="g")
-    large = outgoing(Message(topic, b"a" * 5_000), options, "A" * 32, 0)
+    large = prepare(Message(topic, b"a" * 5_000), options, "A" * 32, 0)
     assert large.sys_flag == 0x301
     assert zlib.decompress(large.body) == b"a" * 5_000
     noise = bytes(range(256)) * 15
-    assert outgoing(Message(topic, noise), options, "A" * 32, 0).sys_flag == 0
+    assert prepare(Message(topic, noise), options, "A" * 32, 0).sys_flag == 0
 
 
 def test_nothing_can_be_sent_before_start_and_after_stop(served, topic):

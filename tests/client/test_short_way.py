@@ -1,4 +1,4 @@
-"""The short ways of a send: over an open connection, and from the calling thread itself."""
+"""The fast paths of a send: over an open connection, and from the calling thread itself."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from cometmq import (
     RemotingError,
     RemotingTimeout,
 )
-from cometmq.client.producer import thread_sender as direct
+from cometmq.client.producer import thread_sender
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -201,7 +201,7 @@ def test_a_blocking_send_without_answer_ends_at_its_deadline(peer):
 
 
 def test_threads_have_connections_of_their_own_up_to_the_limit(peer, monkeypatch):
-    monkeypatch.setattr(direct, "CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(thread_sender, "CONNECTIONS_MAX", 3)
     numbered(peer)
     together = threading.Barrier(6)
     results = []
@@ -226,10 +226,10 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(peer, monkeypatch
     with Producer("g", namesrv=peer.addr) as producer:
         producer.send(Message(TOPIC, b"first"))
         producer.send(Message(TOPIC, b"second"))
-        ways = producer._inner.sends.direct
-        (broker,) = ways._brokers.values()
+        sender = producer._inner.pipeline.thread_sender
+        (broker,) = sender._brokers.values()
         (idle,) = broker.idle
-        monkeypatch.setattr(direct, "IDLE_S", 0.0)
+        monkeypatch.setattr(thread_sender, "IDLE_S", 0.0)
         producer.send(Message(TOPIC, b"third"))
         assert broker.idle != [idle]
         assert broker.count == 1
@@ -306,19 +306,19 @@ def test_a_broker_that_takes_no_connection_costs_no_more_than_the_time_given(pee
         with Producer("g", namesrv=peer.addr, retries=0) as producer:
             producer.send(Message(TOPIC, b"first"))
             producer.send(Message(TOPIC, b"second"))
-            ways = producer._inner.sends
-            ways.direct.close()
-            ways.direct._is_closed = False
+            pipeline = producer._inner.pipeline
+            pipeline.thread_sender.close()
+            pipeline.thread_sender._is_closed = False
             addr = f"127.0.0.1:{full.getsockname()[1]}"
-            for name, addrs in ways.core.routes._addrs.items():
+            for name, addrs in pipeline.session.routes._addrs.items():
                 addrs[0] = addr
-                assert ways.core.routes.find_master(name) == addr
-            for place in ways.quick._views[TOPIC].plan.queues:
+                assert pipeline.session.routes.find_master_addr(name) == addr
+            for place in pipeline.fast_path._routes[TOPIC].send_targets.queues:
                 place.addr, place.channel = addr, None
             begun = time.monotonic()
             with pytest.raises(RemotingError):
                 producer.send(Message(TOPIC, b"x"), timeout_s=1.5)
-            assert time.monotonic() - begun < 2.7, "two ways took the whole time each"
+            assert time.monotonic() - begun < 2.7, "two paths took the whole time each"
         for one in waiting:
             one.close()
 

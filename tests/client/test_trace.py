@@ -76,8 +76,8 @@ def test_the_keys_of_large_batches_stay_within_what_a_message_may_have(peer):
     peer.answers[RequestCode.SEND_BATCH_MESSAGE] = peer.stored
     with Producer("g", namesrv=peer.addr, trace="tr") as producer:
         producer.send_batch([Message(TOPIC, b"x") for _ in range(1_200)])
-        assert producer._inner.sends.trace is not None
-        trace_of = producer._inner.sends.trace
+        assert producer._inner.pipeline.trace is not None
+        trace_of = producer._inner.pipeline.trace
     records, keys = told(peer)
     assert sum(record[5].count(",") + 1 for record in records) == 1_200
     assert trace_of.dropped == 0
@@ -115,7 +115,7 @@ def test_a_broker_that_wants_no_trace_gets_none_and_a_refused_trace_harms_nobody
     with Producer("g", namesrv=peer.addr, trace="tr") as producer:
         for _ in range(3):
             producer.send(Message(TOPIC, b"x"))
-        told_by = producer._inner.sends.trace
+        told_by = producer._inner.pipeline.trace
     assert told_by.dropped == 3
 
 
@@ -125,7 +125,7 @@ def test_records_beyond_the_bound_are_dropped_and_messages_of_the_topic_are_cut(
     with Producer("g", namesrv=peer.addr, trace="tr") as producer:
         for _ in range(35):
             producer.send(Message(TOPIC, b"x"))
-        assert producer._inner.sends.trace.dropped == 5
+        assert producer._inner.pipeline.trace.dropped == 5
     records, keys = told(peer)
     assert (len(records), len(keys)) == (30, 2)
 

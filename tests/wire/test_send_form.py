@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cometmq.client.producer.prepared_message import Outgoing, send_request
+from cometmq.client.producer.prepared_message import PreparedMessage, send_request
 from cometmq.model.queue import MessageQueue
 from cometmq.wire import message_batch, send_answer
 from cometmq.wire.command import Command, response
@@ -42,7 +42,7 @@ def test_a_form_filled_in_decodes_to_the_request_built_field_by_field(
     tail = b"WAIT\\u0001true\\u0002TAGS\\u0001t\\u0002"
     (frame,) = FrameDecoder().feed(form.frame(opaque, born_ms, KEY.encode(), tail, body))
     properties = f"UNIQ_KEY\x01{KEY}\x02WAIT\x01true\x02TAGS\x01t\x02"
-    message = Outgoing(topic, body, 0, 0, properties, KEY, born_ms)
+    message = PreparedMessage(topic, body, 0, 0, properties, KEY, born_ms)
     slow = send_request(message, group, MessageQueue(topic, broker, queue_id), 4)
     slow.opaque = opaque
     (wanted,) = FrameDecoder().feed(slow.encode())

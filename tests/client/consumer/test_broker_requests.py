@@ -335,7 +335,7 @@ def test_a_cancelled_send_leaves_no_trace(peer):
             task.cancel()
             peer.answers[RequestCode.SEND_MESSAGE_V2] = peer.stored
             await producer.send(Message(TOPIC, b"y", sharding_key="k"))
-            (channel,) = producer._core.pool.open_channels()
+            (channel,) = producer._session.pool.open_channels()
             assert channel._waiting == {}
 
     asyncio.run(story())

@@ -25,7 +25,7 @@ from cometmq.client.session.client_options import (
     check_seconds,
     name_servers,
 )
-from cometmq.client.session.client_session import Core, running
+from cometmq.client.session.client_session import ClientSession, require_started
 from cometmq.errors import BrokerError, ClientError, ConnectFailed, RouteNotFound
 from cometmq.model.group import SubscriptionGroupConfig
 from cometmq.model.stats import OffsetWrapper, TopicOffset
@@ -83,18 +83,18 @@ class AsyncAdmin:
         check_seconds("timeout_s", timeout_s)
         servers = name_servers(namesrv, os.environ)
         self._options = ClientOptions(namesrv=servers, call_timeout_s=timeout_s)
-        self._core: Core | None = None
+        self._session: ClientSession | None = None
 
     async def start(self) -> None:
         """Make ready. No connection is made before the first question needs it."""
-        if self._core is None:
-            self._core = Core(self._options, SystemClock())
+        if self._session is None:
+            self._session = ClientSession(self._options, SystemClock())
 
     async def stop(self) -> None:
         """Close all connections."""
-        if self._core is not None:
-            core, self._core = self._core, None
-            await core.stop()
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.stop()
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -107,7 +107,7 @@ class AsyncAdmin:
 
     async def clusters(self) -> ClusterInfo:
         """All brokers and the clusters they belong to."""
-        return await self._running().servers.clusters()
+        return await self._running().name_servers.clusters()
 
     async def topics(self, *, with_system: bool = False) -> list[str]:
         """The names of all topics, sorted; those brokers keep for themselves only when asked for.
@@ -115,7 +115,7 @@ class AsyncAdmin:
         Retry topics and dead-letter topics count as the users'.
         """
         check_flag("with_system", with_system)
-        servers = self._running().servers
+        servers = self._running().name_servers
         found = set(await servers.topics())
         if not with_system:
             known = await servers.clusters()
@@ -185,7 +185,7 @@ class AsyncAdmin:
                 RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
                 encode_group_config(config),
             )
-            await self._running().ask(masters[broker], request(code, 0, None, body))
+            await self._running().call_checked(masters[broker], request(code, 0, None, body))
         return broker
 
     async def _create(
@@ -209,17 +209,17 @@ class AsyncAdmin:
         )
         command = RequestCode.UPDATE_AND_CREATE_TOPIC
         for addr in masters.values():
-            await self._running().ask(addr, request(command, 0, header))
+            await self._running().call_checked(addr, request(command, 0, header))
         await self._wait_for_route(topic, queues, masters.keys())
 
     async def _shapes(self, topic: str) -> dict[str, TopicConfig]:
         """What each broker that has the topic says of it, by broker name."""
-        core, header = self._running(), GetTopicConfigRequestHeader(topic=topic)
-        route = await core.servers.route(topic)
+        session, header = self._running(), GetTopicConfigRequestHeader(topic=topic)
+        route = await session.name_servers.route(topic)
         names = {data.broker_name for data in route.queue_datas} if route else set()
         found = {}
         for name, addr in (await self._masters(sorted(names)) if names else {}).items():
-            answer = await core.call(addr, request(RequestCode.GET_TOPIC_CONFIG, 0, header))
+            answer = await session.call(addr, request(RequestCode.GET_TOPIC_CONFIG, 0, header))
             if answer.code == ResponseCode.SUCCESS:
                 found[name] = decode_topic_config(answer.body)
         return found
@@ -276,8 +276,8 @@ class AsyncAdmin:
             await self._running().routes.subscribe_queues(topic)  # where its brokers are
         await asyncio.gather(*(self._commit(group, queue, at) for queue, at in wanted.items()))
 
-    def _running(self) -> Core:
-        return running(self._core, "admin")
+    def _running(self) -> ClientSession:
+        return require_started(self._session, "admin")
 
     async def _masters(self, brokers: Sequence[str]) -> dict[str, str]:
         """The addresses of the masters, by broker name."""
@@ -298,21 +298,23 @@ class AsyncAdmin:
 
     async def _wait_for_route(self, topic: str, queues: int, brokers: Collection[str]) -> None:
         """Brokers tell name servers about a new topic a moment later than they tell us."""
-        core, deadline = self._running(), asyncio.get_running_loop().time() + _ROUTE_S
+        session, deadline = self._running(), asyncio.get_running_loop().time() + _ROUTE_S
         while asyncio.get_running_loop().time() < deadline:
-            route = await core.servers.route(topic)
+            route = await session.name_servers.route(topic)
             datas = route.queue_datas if route else ()
             told = {data.broker_name: data.read_queue_nums for data in datas}
             if all(told.get(name) == queues for name in brokers):
-                core.routes.spoil(topic)
+                session.routes.mark_stale(topic)
                 return
             await asyncio.sleep(0.05)
         raise RouteNotFound(f"the topic {topic} was created but no name server knows it yet")
 
     async def _stats_of(self, topic: str, broker_name: str) -> dict[MessageQueue, TopicOffset]:
-        core, header = self._running(), GetTopicStatsInfoRequestHeader(topic=topic)
-        addr = core.routes.master(broker_name)
-        answer = await core.ask(addr, request(RequestCode.GET_TOPIC_STATS_INFO, 0, header))
+        session, header = self._running(), GetTopicStatsInfoRequestHeader(topic=topic)
+        addr = session.routes.master_addr(broker_name)
+        answer = await session.call_checked(
+            addr, request(RequestCode.GET_TOPIC_STATS_INFO, 0, header)
+        )
         return decode_topic_stats(answer.body)
 
     async def _committed(self, group: str, queue: MessageQueue) -> int | None:
@@ -333,13 +335,15 @@ class AsyncAdmin:
             consumer_group=group,
             commit_offset=offset,
         )
-        addr = self._running().routes.master(queue.broker_name)
-        await self._running().ask(addr, request(RequestCode.UPDATE_CONSUMER_OFFSET, 0, header))
+        addr = self._running().routes.master_addr(queue.broker_name)
+        await self._running().call_checked(
+            addr, request(RequestCode.UPDATE_CONSUMER_OFFSET, 0, header)
+        )
 
     async def _offset(self, queue: MessageQueue, code: RequestCode, header: Header) -> int | None:
-        core = self._running()
-        addr = core.routes.master(queue.broker_name)
-        answer: Command = await core.call(addr, request(code, 0, header))
+        session = self._running()
+        addr = session.routes.master_addr(queue.broker_name)
+        answer: Command = await session.call(addr, request(code, 0, header))
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         if answer.code != ResponseCode.SUCCESS:

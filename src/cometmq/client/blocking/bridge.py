@@ -1,7 +1,7 @@
-"""The crossing of one blocking client to the loop of the portal.
+"""The bridge from one blocking client to the portal, the thread that runs the asyncio client.
 
 Owns the portal from start to stop; refuses to know what is called there. Invariant: a portal that
-was entered is left, also when the start fails; a forked child never crosses its parent's.
+was entered is left, also when the start fails; a forked child never uses its parent's portal.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-_all: weakref.WeakSet[Crossing] = weakref.WeakSet()
+_all: weakref.WeakSet[BlockingBridge] = weakref.WeakSet()
 
 
-class Crossing:
+class BlockingBridge:
     """The portal of one blocking client, held from start to stop."""
 
     def __init__(self, what: str) -> None:

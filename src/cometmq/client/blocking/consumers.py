@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from cometmq.client.blocking.bridge import Crossing
+from cometmq.client.blocking.bridge import BlockingBridge
 from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
 from cometmq.client.polling.async_lite_pull_consumer import AsyncLitePullConsumer
 from cometmq.client.session.argument_checks import checked_queues
@@ -69,7 +69,7 @@ class PushConsumer:
 
     def __init__(self, group: str, **settings: Unpack[PushSettings]) -> None:
         self._inner = AsyncPushConsumer(group, **settings)
-        self._crossing = Crossing("consumer")
+        self._bridge = BlockingBridge("consumer")
 
     def subscribe(
         self,
@@ -96,21 +96,21 @@ class PushConsumer:
 
         Raises ClientError when there is no subscription.
         """
-        if not self._crossing.is_entered:
-            self._crossing.enter(self._inner.start())
+        if not self._bridge.is_entered:
+            self._bridge.enter(self._inner.start())
 
     def stop(self) -> None:
         """Take no new messages, finish those in hand, commit, leave the group.
 
         Waits at most `stop_timeout_s` for handlers; what they have not finished comes again.
         """
-        self._crossing.leave(self._inner.stop())
+        self._bridge.leave(self._inner.stop())
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the consumer is stopped, or `timeout_s` is over; whether it is stopped."""
-        if not self._crossing.is_entered:
+        if not self._bridge.is_entered:
             return True
-        return self._crossing.call(self._inner.wait(timeout_s))
+        return self._bridge.call(self._inner.wait(timeout_s))
 
     def __enter__(self) -> Self:
         """Start."""
@@ -123,13 +123,13 @@ class PushConsumer:
 
     def pause(self) -> None:
         """Take no further messages from brokers until `resume`; those here are still handled."""
-        if self._crossing.is_entered:
-            self._crossing.portal.run(self._inner.pause)
+        if self._bridge.is_entered:
+            self._bridge.portal.run(self._inner.pause)
 
     def resume(self) -> None:
         """Take messages again after `pause`."""
-        if self._crossing.is_entered:
-            self._crossing.portal.run(self._inner.resume)
+        if self._bridge.is_entered:
+            self._bridge.portal.run(self._inner.resume)
 
     @property
     def client_id(self) -> str:
@@ -173,7 +173,7 @@ class LitePullConsumer:
 
     def __init__(self, group: str, **settings: Unpack[LitePullSettings]) -> None:
         self._inner = AsyncLitePullConsumer(group, **settings)
-        self._crossing = Crossing("consumer")
+        self._bridge = BlockingBridge("consumer")
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
         """Share in the messages of `topic` that the expression takes, before the start.
@@ -188,19 +188,19 @@ class LitePullConsumer:
         Raises ClientError after `subscribe`.
         """
         wanted = checked_queues("queues", queues)
-        if self._crossing.is_entered:
-            self._crossing.portal.run(lambda: self._inner.assign(wanted))
+        if self._bridge.is_entered:
+            self._bridge.portal.run(lambda: self._inner.assign(wanted))
         else:
             self._inner.assign(wanted)
 
     def start(self) -> None:
         """Join the group and begin to pull what is subscribed or assigned."""
-        if not self._crossing.is_entered:
-            self._crossing.enter(self._inner.start())
+        if not self._bridge.is_entered:
+            self._bridge.enter(self._inner.start())
 
     def stop(self) -> None:
         """Commit (if `auto_commit`, everything handed out), and leave the group."""
-        self._crossing.leave(self._inner.stop())
+        self._bridge.leave(self._inner.stop())
 
     def __enter__(self) -> Self:
         """Start."""
@@ -209,7 +209,7 @@ class LitePullConsumer:
 
     def __exit__(self, *exc: object) -> None:
         """Stop; after an error what was handed out last is not committed."""
-        self._crossing.leave(self._inner.__aexit__(*exc))
+        self._bridge.leave(self._inner.__aexit__(*exc))
 
     def __iter__(self) -> Self:
         """Go over messages, until the consumer is stopped."""
@@ -218,7 +218,7 @@ class LitePullConsumer:
     def __next__(self) -> MessageExt:
         """The next message, whenever it comes."""
         try:
-            return self._crossing.call(anext(self._inner))
+            return self._bridge.call(anext(self._inner))
         except (StopAsyncIteration, NotStarted):
             raise StopIteration from None
 
@@ -227,61 +227,61 @@ class LitePullConsumer:
 
         At most `max_count` (default: `pull_batch_size`).
         """
-        return self._crossing.call(self._inner.poll(timeout_s, max_count))
+        return self._bridge.call(self._inner.poll(timeout_s, max_count))
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Commit that everything handed out is done, or the offsets given; wait for the brokers.
 
         An offset is the first one that is not done. Raises RemotingError or BrokerError.
         """
-        self._crossing.call(self._inner.commit(offsets))
+        self._bridge.call(self._inner.commit(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:
         """The committed offset of the group in a queue, or None."""
-        return self._crossing.call(self._inner.committed(queue))
+        return self._bridge.call(self._inner.committed(queue))
 
     def position(self, queue: MessageQueue) -> int:
         """The offset of the next message that a poll gives of an assigned queue."""
-        return self._crossing.call(self._inner.position(queue))
+        return self._bridge.call(self._inner.position(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at an offset of an assigned queue; what was pulled of it is forgotten.
 
         Raises ClientError for another queue, and for an offset the queue does not have.
         """
-        self._crossing.call(self._inner.seek(queue, offset))
+        self._bridge.call(self._inner.seek(queue, offset))
 
     def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on at the oldest message of an assigned queue."""
-        self._crossing.call(self._inner.seek_to_begin(queue))
+        self._bridge.call(self._inner.seek_to_begin(queue))
 
     def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on behind the newest message of an assigned queue."""
-        self._crossing.call(self._inner.seek_to_end(queue))
+        self._bridge.call(self._inner.seek_to_end(queue))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Hand out and pull nothing of these queues until `resume`."""
-        self._crossing.call(self._inner.pause(queues))
+        self._bridge.call(self._inner.pause(queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with queues after `pause`."""
-        self._crossing.call(self._inner.resume(queues))
+        self._bridge.call(self._inner.resume(queues))
 
     def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""
-        return self._crossing.call(self._inner.fetch_message_queues(topic))
+        return self._bridge.call(self._inner.fetch_message_queues(topic))
 
     def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at `timestamp_ms` (since 1970) or later."""
-        return self._crossing.call(self._inner.offset_for_timestamp(queue, timestamp_ms))
+        return self._bridge.call(self._inner.offset_for_timestamp(queue, timestamp_ms))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message of a queue that is still there."""
-        return self._crossing.call(self._inner.min_offset(queue))
+        return self._bridge.call(self._inner.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message of a queue will get."""
-        return self._crossing.call(self._inner.max_offset(queue))
+        return self._bridge.call(self._inner.max_offset(queue))
 
     def pull(
         self,
@@ -297,7 +297,7 @@ class LitePullConsumer:
         With `block_s` (at most 30) the broker waits so long for a message. The result says where to
         go on, whatever was found. Raises RemotingError or BrokerError.
         """
-        return self._crossing.call(
+        return self._bridge.call(
             self._inner.pull(queue, expression, offset, max_count, block_s=block_s)
         )
 

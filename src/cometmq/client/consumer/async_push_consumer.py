@@ -17,8 +17,8 @@ from cometmq.client.consumer.push_engine import PushEngine
 from cometmq.client.consumer.subscriptions import Subscriptions, selector_of
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import check_wait
-from cometmq.client.session.client_session import Core
-from cometmq.client.session.namespace import Instance
+from cometmq.client.session.client_session import ClientSession
+from cometmq.client.session.namespace import Namespace
 from cometmq.errors import ClientError
 from cometmq.rules.failure_policy import policies
 from cometmq.runtime.system import SystemClock
@@ -75,8 +75,8 @@ class AsyncPushConsumer:
 
     def __init__(self, group: str, **settings: Unpack[PushSettings]) -> None:
         self._client_options, options = push_options(group, settings, os.environ)
-        self._instance = Instance(self._client_options.namespace)
-        self._options = options = self._instance.options(options)
+        self._namespace = Namespace(self._client_options.namespace)
+        self._options = options = self._namespace.wrap_options(options)
         self._subscriptions = Subscriptions(options.group, broadcasting=options.broadcasting)
         self._engine: PushEngine | None = None
         self._stopped: asyncio.Event | None = None
@@ -111,8 +111,8 @@ class AsyncPushConsumer:
         if self._engine is not None:
             raise ClientError("subscribe before the consumer is started")
         check_topic(topic)
-        known = self._instance.policies(policies(on_failure))
-        self._subscriptions.add(self._instance.inner(topic), selector, handler, known)
+        known = self._namespace.wrap_policies(policies(on_failure))
+        self._subscriptions.add(self._namespace.wrap(topic), selector, handler, known)
 
     async def start(self) -> None:
         """Join the group and begin to receive. Waits for nothing: brokers may come later.
@@ -120,13 +120,13 @@ class AsyncPushConsumer:
         Raises ClientError when there is no subscription.
         """
         if self._engine is None:
-            core = Core(self._client_options, SystemClock())
+            session = ClientSession(self._client_options, SystemClock())
             engine = None
             try:
-                engine = PushEngine(core, self._options, self._subscriptions)
+                engine = PushEngine(session, self._options, self._subscriptions)
             finally:
                 if engine is None:
-                    await core.stop()
+                    await session.stop()
             engine.on_stop_request = self._halt
             self._stopped = asyncio.Event()
             self._engine, is_started = engine, False
@@ -198,13 +198,13 @@ class AsyncPushConsumer:
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues this member works on now, retry queues included, in order."""
-        return self._instance.outer_queues(self._engine.assigned) if self._engine else []
+        return self._namespace.unwrap_queues(self._engine.assigned) if self._engine else []
 
     @property
     def blocked(self) -> list[BlockedQueue]:
         """Orderly queues that stand still since their first message keeps failing."""
         found = self._engine.strategy.blocked_queues() if self._engine else []
-        return [one._replace(queue=self._instance.outer_queue(one.queue)) for one in found]
+        return [one._replace(queue=self._namespace.unwrap_queue(one.queue)) for one in found]
 
     @property
     def overlaps(self) -> int:

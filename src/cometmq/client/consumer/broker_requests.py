@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.rebalance import Rebalance
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.handling.handler_call import AsyncHandler, HandlerOutcome, SyncHandler
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
     from cometmq.net.channel import Channel
     from cometmq.wire.command import Command
@@ -53,17 +53,17 @@ class BrokerRequests:
 
     def __init__(
         self,
-        core: Core,
+        session: ClientSession,
         options: ConsumerOptions,
         subscriptions: Subscriptions,
         rebalance: Rebalance,
         stats: ConsumeStats,
         facts: Callable[[], dict[str, str]],
     ) -> None:
-        self._core, self._options = core, options
+        self._session, self._options = session, options
         self._stats, self._facts = stats, facts
         self._subscriptions, self._rebalance = subscriptions, rebalance
-        self._started_ms = core.clock.now_ms()
+        self._started_ms = session.clock.now_ms()
 
     def register(self) -> None:
         """Answer from now on."""
@@ -75,7 +75,7 @@ class BrokerRequests:
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._directly,
         }
         for code, answer in table.items():
-            self._core.answers[code] = _guarded(answer)
+            self._session.request_handlers[code] = _guarded(answer)
 
     def _members_changed(self, command: Command, channel: Channel) -> None:
         del channel
@@ -98,7 +98,7 @@ class BrokerRequests:
             for queue, assigned in self._rebalance.table.items()
             if queue.topic == header.topic and header.group == self._options.group
         }
-        _answer(channel, command, encode_consumer_status(own, {self._core.client_id: own}))
+        _answer(channel, command, encode_consumer_status(own, {self._session.client_id: own}))
 
     def _running_info(self, command: Command, channel: Channel) -> None:
         header = GetConsumerRunningInfoRequestHeader.decode(command.ext)
@@ -106,7 +106,7 @@ class BrokerRequests:
             raise ProtocolError(f"this client is no member of {header.consumer_group}")
         info = ConsumerRunningInfo(
             properties={
-                "PROP_NAMESERVER_ADDR": ";".join(self._core.options.namesrv),
+                "PROP_NAMESERVER_ADDR": ";".join(self._session.options.namesrv),
                 "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
                 "PROP_CLIENT_VERSION": "V5_3_3",
                 "PROP_CONSUMEORDERLY": "true" if self._options.is_locking else "false",
@@ -125,7 +125,7 @@ class BrokerRequests:
 
     def _queue_info(self, assigned: AssignedQueue) -> ProcessQueueInfo:
         window, now = assigned.window, asyncio.get_running_loop().time()
-        wall_ms = self._core.clock.now_ms()
+        wall_ms = self._session.clock.now_ms()
 
         def ago(at: float) -> int:
             return wall_ms - int((now - at) * 1000) if at else 0
@@ -153,7 +153,7 @@ class BrokerRequests:
         if header.consumer_group != self._options.group:
             raise ProtocolError(f"this client is no member of {header.consumer_group}")
         message = decode.decode_message(stored.decode(command.body), header.broker_name or "")
-        self._core.background.spawn(
+        self._session.background.spawn(
             self._handle(message, command, channel), name="consume directly"
         )
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.offsets.offset_store import OffsetStore
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
 
     class MessageReceiver(Protocol):
@@ -58,7 +58,7 @@ class PullLoop:
 
     def __init__(
         self,
-        core: Core,
+        session: ClientSession,
         options: ConsumerOptions,
         subscriptions: Subscriptions,
         offsets: OffsetStore,
@@ -66,8 +66,8 @@ class PullLoop:
         restarts: QueueRestarter,
         stats: ConsumeStats,
     ) -> None:
-        self._puller, self._stats = PullClient(core, options.group), stats
-        self._core, self._options, self._subscriptions = core, options, subscriptions
+        self._puller, self._stats = PullClient(session, options.group), stats
+        self._session, self._options, self._subscriptions = session, options, subscriptions
         self._offsets, self._consume, self._restarts = offsets, consume, restarts
 
     def start_queue(self, assigned: AssignedQueue) -> None:
@@ -161,5 +161,5 @@ class PullLoop:
         if isinstance(error, RemotingTimeout):
             self._puller.close_connection(assigned.queue, assigned.broker_id)
         if getattr(error, "stale_route", False):
-            self._core.routes.spoil(assigned.queue.topic)
+            self._session.routes.mark_stale(assigned.queue.topic)
         await asyncio.sleep(backoff_s(failures, _ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S))

@@ -21,7 +21,7 @@ from cometmq.wire.headers import pull as bits
 from cometmq.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 
 if TYPE_CHECKING:
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.selector import MessageSelector
@@ -69,24 +69,24 @@ class PullRequest(NamedTuple):
 class PullClient:
     """Pulls for one group. One loop owns it."""
 
-    def __init__(self, core: Core, group: str) -> None:
-        self._core, self._group = core, group
+    def __init__(self, session: ClientSession, group: str) -> None:
+        self._session, self._group = session, group
 
     async def pull(self, ask: PullRequest) -> PullResult:
         """Ask once and read the answer. Raises RemotingError, BrokerError or ProtocolError."""
-        addr = self._core.routes.reader(ask.queue.broker_name, ask.broker_id)
+        addr = self._session.routes.read_addr(ask.queue.broker_name, ask.broker_id)
         code = RequestCode.LITE_PULL_MESSAGE if ask.is_lite else RequestCode.PULL_MESSAGE
         command = request(code, 0, self._header(ask))
 
         def read(answer: Command, body: memoryview) -> PullResult:
             return _result(ask, addr, answer, body)
 
-        return await self._core.fetch(addr, command, ask.suspend_s + _ANSWER_GRACE_S, read)
+        return await self._session.fetch(addr, command, ask.suspend_s + _ANSWER_GRACE_S, read)
 
     def close_connection(self, queue: MessageQueue, broker_id: int) -> None:
         """Close a connection on which a pull was never answered: the peer may be gone."""
-        addr = self._core.routes.reader(queue.broker_name, broker_id)
-        if channel := self._core.pool.open_channel(addr):
+        addr = self._session.routes.read_addr(queue.broker_name, broker_id)
+        if channel := self._session.pool.open_channel(addr):
             channel.close()
 
     def _header(self, ask: PullRequest) -> PullMessageRequestHeader:

@@ -28,10 +28,10 @@ from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
 from cometmq.client.middleware.trace import Trace
 from cometmq.client.offsets.local_offset_store import LocalOffsetStore
 from cometmq.client.offsets.offset_store import OffsetStore
-from cometmq.client.producer.queue_selector import QueueChoice
-from cometmq.client.producer.retrying_sender import Delivery
+from cometmq.client.producer.queue_selector import QueueSelector
+from cometmq.client.producer.retrying_sender import RetryingSender
 from cometmq.client.session.client_options import ProducerOptions
-from cometmq.client.session.namespace import Instance
+from cometmq.client.session.namespace import Namespace
 from cometmq.errors import ClientError, CometError, RemotingError
 from cometmq.model.group import INNER_PRODUCER_GROUP
 from cometmq.model.subscription import ConsumeFromWhere, ConsumerData, MessageModel
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.handling.consume_strategy import ConsumeStrategy, StrategyFactory
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
     from cometmq.model.subscription import SubscriptionData
 
@@ -60,8 +60,10 @@ _LONG_BLOCK_S = 60.0
 class PushEngine:
     """One running push consumer. Belongs to the loop it was made on."""
 
-    def __init__(self, core: Core, options: ConsumerOptions, subscriptions: Subscriptions) -> None:
-        self._core, clock = core, core.clock
+    def __init__(
+        self, session: ClientSession, options: ConsumerOptions, subscriptions: Subscriptions
+    ) -> None:
+        self._session, clock = session, session.clock
         self._processes: ProcessPool | None = None
         if options.workers == "process":
             handlers = subscriptions.sync_handlers
@@ -69,28 +71,28 @@ class PushEngine:
             subscriptions = copy(subscriptions)  # the consumer may be started again with its own
             subscriptions.replace_handlers(self._processes.handler_of)
         self._trace: Trace | None = None
-        if core.options.trace:
-            self._trace = Trace(core, options.group, "CONSUME", asyncio.get_running_loop())
+        if session.options.trace:
+            self._trace = Trace(session, options.group, "CONSUME", asyncio.get_running_loop())
             subscriptions = self._trace.over(subscriptions)
-        instance = Instance(core.options.namespace)
-        if instance.is_there:
-            subscriptions = instance.over(subscriptions)
+        namespace = Namespace(session.options.namespace)
+        if namespace.is_set:
+            subscriptions = namespace.wrap_subscriptions(subscriptions)
         self._options, self._subscriptions = options, subscriptions
         subscriptions.freeze(clock.now_ms())
-        self._rounds = Background(f"{core.client_id} rebalance")
+        self._rounds = Background(f"{session.client_id} rebalance")
         self._threads = ThreadPool(options.consume_threads, f"cometmq-{options.group}")
         self._tasks = TaskPool(options.consume_threads)
-        self._offsets = _offsets(core, options)
-        self._locks = _locks(core, options)
+        self._offsets = _offsets(session, options)
+        self._locks = _locks(session, options)
         self._stats = ConsumeStats(clock)
-        self._rebalance = Rebalance(core, options, subscriptions, self._offsets, self._locks)
+        self._rebalance = Rebalance(session, options, subscriptions, self._offsets, self._locks)
         self._consume = consume = _strategy_of(options)(self._parts())
         pulls = PullLoop(
-            core, options, subscriptions, self._offsets, consume, self._rebalance, self._stats
+            session, options, subscriptions, self._offsets, consume, self._rebalance, self._stats
         )
         self._rebalance.connect(consume, pulls)
         self._inbound = BrokerRequests(
-            core, options, subscriptions, self._rebalance, self._stats, consume.running_info
+            session, options, subscriptions, self._rebalance, self._stats, consume.running_info
         )
         self._lost: set[str] = set()
         self.on_stop_request: Callable[[], object] = lambda: None
@@ -99,7 +101,7 @@ class PushEngine:
     @property
     def client_id(self) -> str:
         """The id under which brokers know this member."""
-        return self._core.client_id
+        return self._session.client_id
 
     @property
     def assigned(self) -> list[MessageQueue]:
@@ -113,26 +115,26 @@ class PushEngine:
 
     async def start(self) -> None:
         """Join the group; the first round of rebalance follows at once."""
-        core, options = self._core, self._options
+        session, options = self._session, self._options
         if self._processes is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._processes.start)
-        core.be_consumer(self._consumer_data)
-        core.lost_listeners.append(self._on_lost)
-        core.greet_listeners.append(self._on_greet)
+        session.register_consumer(self._consumer_data)
+        session.connection_lost_listeners.append(self._on_lost)
+        session.connection_made_listeners.append(self._on_greet)
         self._inbound.register()
         self._warn_of_blocks()
         for topic in self._subscriptions.topics:
             try:
-                await core.routes.subscribe_queues(topic)
+                await session.routes.subscribe_queues(topic)
             except CometError as error:
                 log.warning("the route of %s is not known yet: %s", topic, error)
         await self._check_conditions()
-        await core.heartbeat()
-        core.start()
-        core.background.every(SAMPLE_S, self._stats.sample, name="statistics")
-        core.background.every(options.persist_s, self._persist, name="offsets")
+        await session.heartbeat()
+        session.start()
+        session.background.every(SAMPLE_S, self._stats.sample, name="statistics")
+        session.background.every(options.persist_s, self._persist, name="offsets")
         if self._locks is not None:
-            core.background.every(options.lock_renew_s, self._renew, name="locks")
+            session.background.every(options.lock_renew_s, self._renew, name="locks")
         self._rebalance.wake()
         self._rounds.every(1.0, self._rebalance.run, name="rounds", first_s=0.0)
 
@@ -158,14 +160,14 @@ class PushEngine:
             if self._trace is not None:
                 await self._trace.flush()
         finally:
-            await self._core.stop()
+            await self._session.stop()
 
     def _send_back(self) -> FailedMessageSender:
-        options, core = self._options, self._core
+        options, session = self._options, self._session
         times_max = reconsume_times_max(options.max_attempts, orderly=options.is_locking)
-        delivery = Delivery(core, ProducerOptions(group=INNER_PRODUCER_GROUP))
+        delivery = RetryingSender(session, ProducerOptions(group=INNER_PRODUCER_GROUP))
         return FailedMessageSender(
-            core, delivery, QueueChoice(os.getpid()), options.group, times_max
+            session, delivery, QueueSelector(os.getpid()), options.group, times_max
         )
 
     def _parts(self) -> StrategyContext:
@@ -176,14 +178,14 @@ class PushEngine:
             tasks=self._tasks,
             failed_sender=self._send_back(),
             offsets=self._offsets,
-            background=self._core.background,
+            background=self._session.background,
             stats=self._stats,
-            clock=self._core.clock,
+            clock=self._session.clock,
             restart_after_error=self._rebalance.restart_after_error,
             restart_queue=self._rebalance.restart_queue,
             locks=self._locks,
             files=SystemFiles(),
-            namesrv=self._core.options.namesrv,
+            namesrv=self._session.options.namesrv,
             stop_consumer=self._halt,
         )
 
@@ -220,17 +222,19 @@ class PushEngine:
     async def _check_conditions(self) -> None:
         """Ask brokers whether they take our SQL; raises ClientError when one says no."""
         for data in self._subscriptions.sql_subscriptions:
-            queues = await self._core.routes.subscribe_queues(data.topic)
+            queues = await self._session.routes.subscribe_queues(data.topic)
             for broker_name in sorted({queue.broker_name for queue in queues})[:1]:
                 await self._check_condition(data, broker_name)
 
     async def _check_condition(self, data: SubscriptionData, broker_name: str) -> None:
-        core = self._core
-        check = CheckClient(core.client_id, self._options.group, data)
+        session = self._session
+        check = CheckClient(session.client_id, self._options.group, data)
         body = encode_check_client(check)
         try:
-            addr = core.routes.master(broker_name)
-            answer = await core.call(addr, request(RequestCode.CHECK_CLIENT_CONFIG, 0, body=body))
+            addr = session.routes.master_addr(broker_name)
+            answer = await session.call(
+                addr, request(RequestCode.CHECK_CLIENT_CONFIG, 0, body=body)
+            )
         except RemotingError as error:
             log.warning("whether %s takes the filter is not known: %s", broker_name, error)
             return
@@ -254,7 +258,7 @@ class PushEngine:
         """A broker may have gone with its locks: nothing of it is handled until they are back."""
         self._lost.add(addr)
         if self._locks is not None:
-            names = self._core.routes.broker_names_at(addr)
+            names = self._session.routes.broker_names_at(addr)
             for assigned in self._rebalance.locked_queues:
                 if assigned.queue.broker_name in names:
                     assigned.lose_lock()
@@ -265,18 +269,18 @@ class PushEngine:
             self._rebalance.rejoin(self._options.rejoin_grace_s)
 
 
-def _offsets(core: Core, options: ConsumerOptions) -> OffsetStore:
+def _offsets(session: ClientSession, options: ConsumerOptions) -> OffsetStore:
     if options.broadcasting:
         folder = at_home("offsets_dir", options.offsets_dir)
-        return LocalOffsetStore(core, options, folder, SystemFiles())
-    return OffsetStore(core, options.group, options.consume_from, options.consume_timestamp_ms)
+        return LocalOffsetStore(session, options, folder, SystemFiles())
+    return OffsetStore(session, options.group, options.consume_from, options.consume_timestamp_ms)
 
 
-def _locks(core: Core, options: ConsumerOptions) -> QueueLockClient | None:
+def _locks(session: ClientSession, options: ConsumerOptions) -> QueueLockClient | None:
     """Locks, where the queues of an ordered group are shared out."""
     if not options.is_locking or options.broadcasting:
         return None
-    return QueueLockClient(core, options.group, options.lock_valid_s)
+    return QueueLockClient(session, options.group, options.lock_valid_s)
 
 
 def _strategy_of(options: ConsumerOptions) -> StrategyFactory:

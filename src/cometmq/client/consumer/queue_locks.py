@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from cometmq.client.consumer.assigned_queue import AssignedQueue
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ _TIMEOUT_S = 1.0
 class QueueLockClient:
     """Locks of one group's member. One loop owns it."""
 
-    def __init__(self, core: Core, group: str, valid_s: float) -> None:
-        self._core, self._group, self._valid_s = core, group, valid_s
+    def __init__(self, session: ClientSession, group: str, valid_s: float) -> None:
+        self._session, self._group, self._valid_s = session, group, valid_s
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
         """Ask for locks.
@@ -66,9 +66,9 @@ class QueueLockClient:
     async def unlock(self, queue: MessageQueue) -> None:
         """Return one lock; one that cannot be returned runs out at the broker."""
         try:
-            addr = self._core.routes.master(queue.broker_name)
+            addr = self._session.routes.master_addr(queue.broker_name)
             body = self._body([queue])
-            await self._core.ask(
+            await self._session.call_checked(
                 addr, request(RequestCode.UNLOCK_BATCH_MQ, 0, body=body), _TIMEOUT_S
             )
         except CometError as error:
@@ -78,7 +78,9 @@ class QueueLockClient:
         until = asyncio.get_running_loop().time() + self._valid_s
         command = request(RequestCode.LOCK_BATCH_MQ, 0, body=self._body(queues))
         try:
-            answer = await self._core.ask(self._core.routes.master(broker), command, _TIMEOUT_S)
+            answer = await self._session.call_checked(
+                self._session.routes.master_addr(broker), command, _TIMEOUT_S
+            )
             locked = decode_locked(answer.body)
         except CometError as error:
             log.info("no locks from broker %s: %s", broker, error)
@@ -86,4 +88,4 @@ class QueueLockClient:
         return {queue: until if queue in locked else 0.0 for queue in queues}
 
     def _body(self, queues: list[MessageQueue]) -> bytes:
-        return encode_lock_request(LockRequest(self._group, self._core.client_id, tuple(queues)))
+        return encode_lock_request(LockRequest(self._group, self._session.client_id, tuple(queues)))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.queue_locks import QueueLockClient
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.offsets.offset_store import OffsetStore
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -59,13 +59,13 @@ class Rebalance:
 
     def __init__(
         self,
-        core: Core,
+        session: ClientSession,
         options: ConsumerOptions,
         subscriptions: Subscriptions,
         offsets: OffsetStore,
         locks: QueueLockClient | None,
     ) -> None:
-        self._core, self._options, self._subscriptions = core, options, subscriptions
+        self._session, self._options, self._subscriptions = session, options, subscriptions
         self._offsets, self._locks = offsets, locks
         self.table: dict[MessageQueue, AssignedQueue] = {}
         """The queues in work."""
@@ -176,9 +176,9 @@ class Rebalance:
         return is_balanced
 
     async def _topic_round(self, topic: str) -> bool:
-        queues = await self._core.routes.subscribe_queues(topic)
+        queues = await self._session.routes.subscribe_queues(topic)
         if not queues:
-            self._core.routes.spoil(topic)
+            self._session.routes.mark_stale(topic)
             self._say(f"no name server knows the topic {topic} yet")
             return False
         if self._options.broadcasting:
@@ -186,7 +186,7 @@ class Rebalance:
         members = await self._members(queues)
         if members is None:
             return False
-        mine = share_of(self._options.allocate, self._core.client_id, queues, members)
+        mine = share_of(self._options.allocate, self._session.client_id, queues, members)
         return await self._settle(topic, mine)
 
     async def _members(self, queues: Iterable[MessageQueue]) -> list[str] | None:
@@ -195,16 +195,18 @@ class Rebalance:
         for broker_name in sorted({queue.broker_name for queue in queues}):
             command = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, 0, header)
             try:
-                addr = self._core.routes.reader(broker_name, 0)
-                members = decode_consumer_list((await self._core.ask(addr, command)).body)
+                addr = self._session.routes.read_addr(broker_name, 0)
+                members = decode_consumer_list(
+                    (await self._session.call_checked(addr, command)).body
+                )
             except CometError as error:
                 self._say(f"broker {broker_name} does not tell the group's members: {error}")
                 continue
             if self.table and asyncio.get_running_loop().time() < self._not_before:
                 return None
-            if self._core.client_id in members:
+            if self._session.client_id in members:
                 return members
-            await self._core.heartbeat()
+            await self._session.heartbeat()
         return None
 
     async def _settle(self, topic: str, mine: list[MessageQueue]) -> bool:
@@ -272,7 +274,7 @@ class Rebalance:
     def _leave(self, assigned: AssignedQueue, work: Coroutine[object, object, None]) -> None:
         """Do what is left of a dropped queue; until then nobody here begins it anew."""
         self._leaving[assigned.queue] = assigned
-        self._core.background.spawn(self._left(assigned.queue, work), name="give away")
+        self._session.background.spawn(self._left(assigned.queue, work), name="give away")
 
     async def _left(self, queue: MessageQueue, work: Coroutine[object, object, None]) -> None:
         try:

@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.client.producer.message_checks import PROPERTIES_BYTES_MAX
-from cometmq.client.producer.prepared_message import again
+from cometmq.client.producer.prepared_message import prepare_retry
 from cometmq.errors import CometError
 from cometmq.model.message import Property
 from cometmq.model.topic import retry_topic_of
@@ -25,9 +25,9 @@ from cometmq.wire.command import request
 from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
 
 if TYPE_CHECKING:
-    from cometmq.client.producer.queue_selector import QueueChoice
-    from cometmq.client.producer.retrying_sender import Delivery
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.producer.queue_selector import QueueSelector
+    from cometmq.client.producer.retrying_sender import RetryingSender
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
 
@@ -45,9 +45,14 @@ class FailedMessageSender:
     """The way back for one group's messages. One loop owns it."""
 
     def __init__(
-        self, core: Core, delivery: Delivery, choice: QueueChoice, group: str, times_max: int
+        self,
+        session: ClientSession,
+        sender: RetryingSender,
+        queue_selector: QueueSelector,
+        group: str,
+        times_max: int,
     ) -> None:
-        self._core, self._delivery, self._choice = core, delivery, choice
+        self._session, self._sender, self._queue_selector = session, sender, queue_selector
         self._group, self._times_max = group, times_max
 
     async def send_back(
@@ -91,7 +96,7 @@ class FailedMessageSender:
         pairs[Property.DLQ_ORIGIN_QUEUE_ID] = str(queue.queue_id)
         pairs[Property.DLQ_ORIGIN_OFFSET] = str(message.queue_offset)
         pairs[Property.DLQ_ORIGIN_MESSAGE_ID] = message.msg_id
-        pairs[Property.DLQ_FAILED_AT] = str(self._core.clock.now_ms())
+        pairs[Property.DLQ_FAILED_AT] = str(self._session.clock.now_ms())
         # one above the maximum, so that a broker without a lock of ours buries it all the same
         pairs[Property.RECONSUME_TIME] = str(times_max + 1)
         pairs, left_out = fitted(pairs, _room(message))
@@ -123,8 +128,8 @@ class FailedMessageSender:
         )
         command = request(RequestCode.CONSUMER_SEND_MSG_BACK, 0, header)
         command.ext[DLQ_REASON_FIELD] = reason
-        addr = self._core.routes.master(queue.broker_name)
-        await self._core.ask(addr, command, _BACK_TIMEOUT_S)
+        addr = self._session.routes.master_addr(queue.broker_name)
+        await self._session.call_checked(addr, command, _BACK_TIMEOUT_S)
 
     def _retry_pairs(self, message: MessageExt, times_max: int) -> dict[str, str]:
         pairs = {name: text for name, text in message.properties.items() if name not in _GONE}
@@ -138,13 +143,15 @@ class FailedMessageSender:
         topic = retry_topic_of(self._group)
 
         async def choose(failed_broker: str | None) -> MessageQueue:
-            queues = await self._core.routes.publish_queues(topic, 1)
-            return self._choice.in_turn(topic, queues, failed_broker)
+            queues = await self._session.routes.publish_queues(topic, 1)
+            return self._queue_selector.round_robin(topic, queues, failed_broker)
 
         deadline = asyncio.get_running_loop().time() + _SEND_TIMEOUT_S
         try:
-            sent = again(topic, message, pairs, self._delivery.options, self._core.clock.now_ms())
-            await self._delivery.one(sent, choose, 2, deadline)
+            sent = prepare_retry(
+                topic, message, pairs, self._sender.options, self._session.clock.now_ms()
+            )
+            await self._sender.send(sent, choose, 2, deadline)
         except CometError as error:
             log.warning("%s could not be given back to a broker: %s", message, error)
             return False

@@ -16,9 +16,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 from cometmq.client.handling.handler_call import is_async
-from cometmq.client.producer.prepared_message import outgoing
-from cometmq.client.producer.queue_selector import QueueChoice
-from cometmq.client.producer.retrying_sender import Delivery
+from cometmq.client.producer.prepared_message import prepare
+from cometmq.client.producer.queue_selector import QueueSelector
+from cometmq.client.producer.retrying_sender import RetryingSender
 from cometmq.client.session.client_options import ProducerOptions
 from cometmq.errors import CometError
 from cometmq.model.message import Message, Property
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.handling.handler_call import AsyncHandler, Handler, SyncHandler
-    from cometmq.client.producer.prepared_message import Outgoing, OutgoingBatch
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.producer.prepared_message import PreparedBatch, PreparedMessage
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult, TransactionState
@@ -57,21 +57,25 @@ _numbers = count(1)
 class Trace:
     """Tells of one producer or consumer. `kind` is PRODUCE or CONSUME."""
 
-    def __init__(self, core: Core, group: str, kind: str, loop: asyncio.AbstractEventLoop) -> None:
-        self._core, self._loop = core, loop
-        self._topic = core.options.trace or ""
-        self._group = unwrap(core.options.namespace, group)
+    def __init__(
+        self, session: ClientSession, group: str, kind: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._session, self._loop = session, loop
+        self._topic = session.options.trace or ""
+        self._group = unwrap(session.options.namespace, group)
         name = f"_INNER_TRACE_PRODUCER-{group}-{kind}-{next(_numbers)}"
         self._options = ProducerOptions(group=name[:120])
-        self._delivery = Delivery(core, self._options)
-        self._choice = QueueChoice(0)
+        self._sender = RetryingSender(session, self._options)
+        self._queue_selector = QueueSelector(0)
         self._waiting: deque[tuple[str, str]] = deque()
         self._oldest = 0.0
         self.dropped = 0
         """Records that found no room, or that no broker took."""
-        core.background.every(LOOK_S, self._look, name="trace")
+        session.background.every(LOOK_S, self._look, name="trace")
 
-    def sent(self, message: Outgoing, source: Message, result: SendResult, began: float) -> None:
+    def sent(
+        self, message: PreparedMessage, source: Message, result: SendResult, began: float
+    ) -> None:
         """Tell of a message that was sent; `began` is the loop's time."""
         if not result.trace_on:
             return
@@ -82,7 +86,7 @@ class Trace:
             message, source, result.queue, began, kind, result.region_id, result.offset_msg_id
         )
 
-    def sent_batch(self, sent: OutgoingBatch, results: list[SendResult], began: float) -> None:
+    def sent_batch(self, sent: PreparedBatch, results: list[SendResult], began: float) -> None:
         """Tell of a batch that was sent: one record, its ids joined, as Java's client does."""
         first = results[0]
         if not first.trace_on:
@@ -92,7 +96,7 @@ class Trace:
         self._note(
             trace.sent(
                 subject,
-                at_ms=self._core.clock.now_ms() - cost_ms,
+                at_ms=self._session.clock.now_ms() - cost_ms,
                 region=first.region_id,
                 group=self._group,
                 store_host=self._host(first.queue),
@@ -106,7 +110,7 @@ class Trace:
         )
 
     def failed(
-        self, message: Outgoing, source: Message, queue: MessageQueue | None, began: float
+        self, message: PreparedMessage, source: Message, queue: MessageQueue | None, began: float
     ) -> None:
         """Tell of a message that was not sent."""
         self._note_sent(message, source, queue, began, trace.NORMAL, "", None)
@@ -119,7 +123,7 @@ class Trace:
         self._note(
             trace.ended(
                 subject,
-                at_ms=self._core.clock.now_ms(),
+                at_ms=self._session.clock.now_ms(),
                 region=half.region_id,
                 group=self._group,
                 store_host=self._host(half.queue),
@@ -180,7 +184,7 @@ class Trace:
 
     def _note_sent(
         self,
-        message: Outgoing,
+        message: PreparedMessage,
         source: Message,
         queue: MessageQueue | None,
         began: float,
@@ -193,7 +197,7 @@ class Trace:
         self._note(
             trace.sent(
                 subject,
-                at_ms=self._core.clock.now_ms() - cost_ms,
+                at_ms=self._session.clock.now_ms() - cost_ms,
                 region=region,
                 group=self._group,
                 store_host=self._host(queue) if queue else "",
@@ -209,14 +213,14 @@ class Trace:
     def _begin(self, messages: Sequence[MessageExt]) -> Callable[[object, bool], None]:
         """Tell that messages are about to be handled; what to call when they were."""
         told = [one for one in messages if one.properties.get(Property.TRACE_ON) != "false"]
-        began, request_id = time.monotonic(), f"{self._core.client_id}-{next(_numbers)}"
+        began, request_id = time.monotonic(), f"{self._session.client_id}-{next(_numbers)}"
         for one in told:
             subject = _subject(one)
             region = one.properties.get(Property.MSG_REGION, "")
             self._note(
                 trace.before(
                     subject,
-                    at_ms=self._core.clock.now_ms(),
+                    at_ms=self._session.clock.now_ms(),
                     region=region,
                     group=self._group,
                     request_id=request_id,
@@ -233,7 +237,7 @@ class Trace:
                 self._note(
                     trace.after(
                         subject,
-                        at_ms=self._core.clock.now_ms(),
+                        at_ms=self._session.clock.now_ms(),
                         group=self._group,
                         request_id=request_id,
                         cost_ms=cost_ms,
@@ -272,23 +276,23 @@ class Trace:
     async def _send(self, batch: list[tuple[str, str]], deadline: float) -> None:
         keys = _bounded(dict.fromkeys(key for _, keys in batch for key in keys.split()))
         body = "".join(record for record, _ in batch).encode()
-        message, core = Message(self._topic, body, keys=keys), self._core
+        message, session = Message(self._topic, body, keys=keys), self._session
 
         async def choose(failed_broker: str | None) -> MessageQueue:
-            queues = await core.routes.publish_queues(self._topic, 1)
-            return self._choice.in_turn(self._topic, queues, failed_broker)
+            queues = await session.routes.publish_queues(self._topic, 1)
+            return self._queue_selector.round_robin(self._topic, queues, failed_broker)
 
-        now_ms = core.clock.now_ms()
+        now_ms = session.clock.now_ms()
         try:
-            prepared = outgoing(message, self._options, core.uniq_keys.take(now_ms), now_ms)
-            await self._delivery.one(prepared, choose, 2, deadline)
+            prepared = prepare(message, self._options, session.uniq_keys.take(now_ms), now_ms)
+            await self._sender.send(prepared, choose, 2, deadline)
         except CometError as error:
             if not self.dropped:
                 log.warning("the message trace is not taken, its records are dropped: %s", error)
             self.dropped += len(batch)
 
     def _host(self, queue: MessageQueue) -> str:
-        return self._core.routes.find_master(queue.broker_name) or queue.broker_name
+        return self._session.routes.find_master_addr(queue.broker_name) or queue.broker_name
 
 
 def _bounded(keys: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.client.consumer.consumer_options import ConsumerOptions
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
     from cometmq.runtime.ports import Files
 
@@ -31,9 +31,11 @@ log = logging.getLogger(__name__)
 class LocalOffsetStore(OffsetStore):
     """Offsets of one member that gets every message. One loop owns it."""
 
-    def __init__(self, core: Core, options: ConsumerOptions, folder: Path, files: Files) -> None:
-        super().__init__(core, options.group, options.consume_from, options.consume_timestamp_ms)
-        self._path = folder / core.client_id / options.group / "offsets.json"
+    def __init__(
+        self, session: ClientSession, options: ConsumerOptions, folder: Path, files: Files
+    ) -> None:
+        super().__init__(session, options.group, options.consume_from, options.consume_timestamp_ms)
+        self._path = folder / session.client_id / options.group / "offsets.json"
         self._backup = self._path.with_name("offsets.json.bak")
         self._files = files
         self._kept = self._load()

@@ -26,7 +26,7 @@ from cometmq.wire.headers.offset import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
     from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
@@ -40,9 +40,13 @@ class OffsetStore:
     """Offsets of one group. One loop owns it."""
 
     def __init__(
-        self, core: Core, group: str, consume_from: ConsumeFrom, timestamp_ms: int | None
+        self,
+        session: ClientSession,
+        group: str,
+        consume_from: ConsumeFrom,
+        timestamp_ms: int | None,
     ) -> None:
-        self._core, self._group = core, group
+        self._session, self._group = session, group
         self._from, self._timestamp_ms = consume_from, timestamp_ms
         self._memory: dict[MessageQueue, int] = {}
         self._resets: set[MessageQueue] = set()
@@ -95,9 +99,9 @@ class OffsetStore:
             # unless told not to, brokers start a new group of a young queue at its beginning
             set_zero_if_not_found=False if self._from is ConsumeFrom.TIMESTAMP else None,
         )
-        addr = self._core.routes.master(queue.broker_name)
+        addr = self._session.routes.master_addr(queue.broker_name)
         command = request(RequestCode.QUERY_CONSUMER_OFFSET, 0, header)
-        answer = await self._core.call(addr, command, _TIMEOUT_S)
+        answer = await self._session.call(addr, command, _TIMEOUT_S)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         if answer.code != ResponseCode.SUCCESS:
@@ -106,8 +110,10 @@ class OffsetStore:
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         """Tell the broker and wait until it has heard. Raises RemotingError or BrokerError."""
-        addr = self._core.routes.master(queue.broker_name)
-        await self._core.ask(addr, self._update(queue, offset, oneway=False), _TIMEOUT_S)
+        addr = self._session.routes.master_addr(queue.broker_name)
+        await self._session.call_checked(
+            addr, self._update(queue, offset, oneway=False), _TIMEOUT_S
+        )
 
     def persist(self, queues: Iterable[MessageQueue]) -> None:
         """Tell the brokers what is noted of these queues, without waiting for an answer."""
@@ -116,8 +122,8 @@ class OffsetStore:
             if offset is None:
                 continue
             try:
-                addr = self._core.routes.master(queue.broker_name)
-                if channel := self._core.pool.open_channel(addr):
+                addr = self._session.routes.master_addr(queue.broker_name)
+                if channel := self._session.pool.open_channel(addr):
                     channel.oneway(self._update(queue, offset, oneway=True))
             except RemotingError as error:
                 log.debug("the offset of %s stays unsaved for now: %s", queue, error)
@@ -142,8 +148,8 @@ class OffsetStore:
         return await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
-        addr = self._core.routes.master(queue.broker_name)
-        answer = await self._core.ask(addr, request(code, 0, header), _TIMEOUT_S)
+        addr = self._session.routes.master_addr(queue.broker_name)
+        answer = await self._session.call_checked(addr, request(code, 0, header), _TIMEOUT_S)
         return OffsetResponseHeader.decode(answer.ext).offset
 
     def _update(self, queue: MessageQueue, offset: int, *, oneway: bool) -> Command:

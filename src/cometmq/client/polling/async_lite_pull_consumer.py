@@ -26,8 +26,8 @@ from cometmq.client.session.argument_checks import (
     checked_offsets,
     checked_queues,
 )
-from cometmq.client.session.client_session import Core
-from cometmq.client.session.namespace import Instance
+from cometmq.client.session.client_session import ClientSession
+from cometmq.client.session.namespace import Namespace
 from cometmq.errors import ClientError, NotStarted, RouteNotFound
 from cometmq.runtime.system import SystemClock
 
@@ -62,7 +62,7 @@ class AsyncLitePullConsumer:
     def __init__(self, group: str, **settings: Unpack[LitePullSettings]) -> None:
         options = lite_options(group, settings, os.environ)
         self._client_options, self._options, self._lite = options
-        self._instance = Instance(self._client_options.namespace)
+        self._namespace = Namespace(self._client_options.namespace)
         self._subscriptions = LitePullSubscriptions(self._options.group)
         self._engine: LitePullEngine | None = None
 
@@ -77,7 +77,7 @@ class AsyncLitePullConsumer:
             raise ClientError("subscribe before the consumer is started")
         selector = selector_of(topic, expression)
         check_topic(topic)
-        self._subscriptions.subscribe(self._instance.inner(topic), selector)
+        self._subscriptions.subscribe(self._namespace.wrap(topic), selector)
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Take exactly these queues, whoever else reads them; at any time, again and again.
@@ -93,13 +93,13 @@ class AsyncLitePullConsumer:
     async def start(self) -> None:
         """Join the group and begin to pull what is subscribed or assigned."""
         if self._engine is None:
-            core = Core(self._client_options, SystemClock())
+            session = ClientSession(self._client_options, SystemClock())
             engine = None
             try:
-                engine = LitePullEngine(core, self._options, self._lite, self._subscriptions)
+                engine = LitePullEngine(session, self._options, self._lite, self._subscriptions)
             finally:
                 if engine is None:
-                    await core.stop()
+                    await session.stop()
             self._engine = engine
             is_started = False
             try:
@@ -130,7 +130,7 @@ class AsyncLitePullConsumer:
         """The next message, whenever it comes."""
         while (engine := self._engine) is not None:
             if found := await engine.poll(60.0, 1):
-                return self._instance.outer_message(found[0])
+                return self._namespace.unwrap_message(found[0])
         raise StopAsyncIteration
 
     async def poll(self, timeout_s: float = 5.0, max_count: int | None = None) -> list[MessageExt]:
@@ -143,7 +143,7 @@ class AsyncLitePullConsumer:
         count = self._options.pull_batch_size if max_count is None else max_count
         if type(count) is not int or count < 1:
             raise ClientError(f"max_count is {count!r}; it must be a whole number, 1 or more")
-        return self._instance.outer_messages(await self._running().poll(timeout_s, count))
+        return self._namespace.unwrap_messages(await self._running().poll(timeout_s, count))
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Commit that everything handed out is done, or the offsets given; wait for the brokers.
@@ -153,14 +153,14 @@ class AsyncLitePullConsumer:
         engine = self._running()
         if offsets is not None:
             known = checked_offsets("offsets", offsets)
-            offsets = {self._instance.inner_queue(queue): at for queue, at in known.items()}
+            offsets = {self._namespace.wrap_queue(queue): at for queue, at in known.items()}
         await engine.commit(offsets)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The committed offset of the group in a queue, or None."""
         queue = self._queue(queue)
         engine = self._running()
-        await engine.core.routes.subscribe_queues(queue.topic)
+        await engine.session.routes.subscribe_queues(queue.topic)
         noted = engine.offsets.consumed_offset(queue)
         return await engine.offsets.committed(queue) if noted is None else noted
 
@@ -211,11 +211,11 @@ class AsyncLitePullConsumer:
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""
         check_name(topic)
-        inner = self._instance.inner(topic)
-        queues = await self._running().core.routes.subscribe_queues(inner)
+        inner = self._namespace.wrap(topic)
+        queues = await self._running().session.routes.subscribe_queues(inner)
         if not queues:
             raise RouteNotFound(f"no name server knows the topic {inner}")
-        return [self._instance.outer_queue(queue) for queue in queues]
+        return [self._namespace.unwrap_queue(queue) for queue in queues]
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at `timestamp_ms` (since 1970) or later."""
@@ -253,29 +253,29 @@ class AsyncLitePullConsumer:
         check_whole("max_count", max_count, 1, _PULL_MAX)
         check_wait("block_s", block_s, _BLOCK_S_MAX)
         wanted = filter_of(selector_of(queue.topic, expression))
-        await engine.core.routes.subscribe_queues(queue.topic)
+        await engine.session.routes.subscribe_queues(queue.topic)
         found = await engine.puller.pull(
             PullRequest(queue, offset, max_count, wanted, suspend_s=block_s, carries_filter=True)
         )
-        return found._replace(messages=self._instance.outer_messages(found.messages))
+        return found._replace(messages=self._namespace.unwrap_messages(found.messages))
 
     @property
     def client_id(self) -> str:
         """The id under which brokers know this member; empty before start."""
-        return self._engine.core.client_id if self._engine else ""
+        return self._engine.session.client_id if self._engine else ""
 
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues this consumer pulls now, in order."""
-        return self._instance.outer_queues(self._engine.rebalance.table) if self._engine else []
+        return self._namespace.unwrap_queues(self._engine.rebalance.table) if self._engine else []
 
     def _queue(self, queue: MessageQueue) -> MessageQueue:
         """A queue that a user gave, checked, as brokers know it."""
         check_queue("queue", queue)
-        return self._instance.inner_queue(queue)
+        return self._namespace.wrap_queue(queue)
 
     def _queues(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        return [self._instance.inner_queue(one) for one in checked_queues("queues", queues)]
+        return [self._namespace.wrap_queue(one) for one in checked_queues("queues", queues)]
 
     def _running(self) -> LitePullEngine:
         if self._engine is None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.polling.lite_pull_options import LitePullOptions
     from cometmq.client.polling.lite_pull_parts import LitePullSubscriptions
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.wire.headers.base import Header
@@ -52,41 +52,41 @@ class LitePullEngine:
 
     def __init__(
         self,
-        core: Core,
+        session: ClientSession,
         options: ConsumerOptions,
         lite: LitePullOptions,
         subscriptions: LitePullSubscriptions,
     ) -> None:
         self._options, self._lite, self._subscriptions = options, lite, subscriptions
-        self.core, clock = core, core.clock
+        self.session, clock = session, session.clock
         subscriptions.freeze(clock.now_ms())
-        self.puller = PullClient(core, options.group)
+        self.puller = PullClient(session, options.group)
         self.buffer = PollBuffer()
-        self.offsets = _offsets(core, options)
+        self.offsets = _offsets(session, options)
         self._stats = ConsumeStats(clock)
-        self.rebalance = LitePullRebalance(core, options, subscriptions, self.offsets, None)
+        self.rebalance = LitePullRebalance(session, options, subscriptions, self.offsets, None)
         pulls = LitePullLoop(
-            core, options, subscriptions, self.offsets, self.buffer, self.rebalance, self._stats
+            session, options, subscriptions, self.offsets, self.buffer, self.rebalance, self._stats
         )
         pulls.cached_max = lite.cached_max
         self.rebalance.connect(self.buffer, pulls)
         self._inbound = BrokerRequests(
-            core, options, subscriptions, self.rebalance, self._stats, self.buffer.running_info
+            session, options, subscriptions, self.rebalance, self._stats, self.buffer.running_info
         )
-        self._rounds = Background(f"{core.client_id} rebalance")
+        self._rounds = Background(f"{session.client_id} rebalance")
         self._commit_at = asyncio.get_running_loop().time() + lite.auto_commit_s
         self.is_stopped = False
 
     async def start(self) -> None:
         """Join the group; the first round of rebalance follows at once."""
-        core = self.core
-        core.be_consumer(self._consumer_data)
+        session = self.session
+        session.register_consumer(self._consumer_data)
         self._inbound.register()
-        del core.answers[RequestCode.CONSUME_MESSAGE_DIRECTLY]  # there is no handler
-        await core.heartbeat()
-        core.start()
-        core.background.every(SAMPLE_S, self._stats.sample, name="statistics")
-        core.background.every(self._options.persist_s, self._persist, name="offsets")
+        del session.request_handlers[RequestCode.CONSUME_MESSAGE_DIRECTLY]  # there is no handler
+        await session.heartbeat()
+        session.start()
+        session.background.every(SAMPLE_S, self._stats.sample, name="statistics")
+        session.background.every(self._options.persist_s, self._persist, name="offsets")
         self.rebalance.wake()
         self._rounds.every(1.0, self.rebalance.run, name="rounds", first_s=0.0)
 
@@ -100,7 +100,7 @@ class LitePullEngine:
             await self._rounds.stop()
             await self.rebalance.stop()
         finally:
-            await self.core.stop()
+            await self.session.stop()
 
     def commit_if_due(self) -> None:
         """Note all positions, if it is time for it; called before anything is handed out."""
@@ -196,9 +196,9 @@ class LitePullEngine:
         return await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
-        await self.core.routes.subscribe_queues(queue.topic)
-        addr = self.core.routes.master(queue.broker_name)
-        answer = await self.core.ask(addr, request(code, 0, header))
+        await self.session.routes.subscribe_queues(queue.topic)
+        addr = self.session.routes.master_addr(queue.broker_name)
+        answer = await self.session.call_checked(addr, request(code, 0, header))
         return OffsetResponseHeader.decode(answer.ext).offset
 
     def _persist(self) -> None:
@@ -214,8 +214,8 @@ class LitePullEngine:
         )
 
 
-def _offsets(core: Core, options: ConsumerOptions) -> LitePullOffsetStore:
+def _offsets(session: ClientSession, options: ConsumerOptions) -> LitePullOffsetStore:
     if options.broadcasting:
         folder = at_home("offsets_dir", options.offsets_dir)
-        return LitePullLocalOffsetStore(core, options, folder, SystemFiles())
-    return LitePullOffsetStore(core, options)
+        return LitePullLocalOffsetStore(session, options, folder, SystemFiles())
+    return LitePullOffsetStore(session, options)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.consumer.pull_request import PullRequest
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
@@ -102,8 +102,8 @@ class PollBuffer:
 class LitePullOffsetStore(OffsetStore):
     """Offsets that only `set_consumed` moves: a message handed out is not done yet."""
 
-    def __init__(self, core: Core, options: ConsumerOptions) -> None:
-        super().__init__(core, options.group, options.consume_from, options.consume_timestamp_ms)
+    def __init__(self, session: ClientSession, options: ConsumerOptions) -> None:
+        super().__init__(session, options.group, options.consume_from, options.consume_timestamp_ms)
         self._starts: dict[MessageQueue, int] = {}
 
     def set_consumed(self, queue: MessageQueue, offset: int) -> None:
@@ -137,8 +137,10 @@ class LitePullOffsetStore(OffsetStore):
 class LitePullLocalOffsetStore(LitePullOffsetStore, LocalOffsetStore):
     """The same in a file, for a group that is broadcast to."""
 
-    def __init__(self, core: Core, options: ConsumerOptions, folder: Path, files: Files) -> None:
-        LocalOffsetStore.__init__(self, core, options, folder, files)
+    def __init__(
+        self, session: ClientSession, options: ConsumerOptions, folder: Path, files: Files
+    ) -> None:
+        LocalOffsetStore.__init__(self, session, options, folder, files)
         self._starts = {}
 
 
@@ -181,7 +183,7 @@ class LitePullRebalance(Rebalance):
         queues = self._subscriptions.queues
         if queues is None:
             return await super()._topic_round(topic)
-        await self._core.routes.subscribe_queues(topic)  # for the brokers' addresses
+        await self._session.routes.subscribe_queues(topic)  # for the brokers' addresses
         return await self._settle(topic, sorted(one for one in queues if one.topic == topic))
 
 

@@ -1,6 +1,6 @@
 """AsyncProducer: sends messages, one at a time, by key, in batches, or without waiting.
 
-Owns the public sending methods; refuses to know frames and retries (`delivery`, `bulk`).
+Owns the public sending methods; refuses to know frames and retries (`send_pipeline`).
 Invariant: sends of one sharding key leave one after the other, retries included, while other keys
 go on side by side.
 Java: DefaultMQProducer
@@ -13,15 +13,16 @@ import os
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Self, Unpack
 
-from cometmq.client.producer import message_checks as validation
+from cometmq.client.producer import message_checks as checks
 from cometmq.client.producer.producer_options import producer_options
-from cometmq.client.producer.request_reply import Requests
+from cometmq.client.producer.request_reply import RequestReply
 from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE
 from cometmq.client.producer.send_fast_path import result_of
-from cometmq.client.producer.send_pipeline import Sends
+from cometmq.client.producer.send_pipeline import SendPipeline
+from cometmq.client.producer.thread_sender import FailedSend
 from cometmq.client.producer.transactions import AsyncTransaction, Transactions, state_of
 from cometmq.client.session.argument_checks import check_function
-from cometmq.client.session.client_session import Core, running
+from cometmq.client.session.client_session import ClientSession, require_started
 from cometmq.errors import CometError, TooManyRequests
 from cometmq.model.message import Message
 from cometmq.model.results import TransactionResult, TransactionState
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from cometmq.client.producer.producer_options import ProducerSettings
-    from cometmq.client.producer.queue_selector import Selector
-    from cometmq.client.session.client_options import Verdict
+    from cometmq.client.producer.queue_selector import SelectQueue
+    from cometmq.client.session.client_options import TransactionVerdict
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult
@@ -61,41 +62,41 @@ class AsyncProducer:
 
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
         self._client_options, self._options = producer_options(group, settings, os.environ)
-        self._core: Core | None = None
+        self._session: ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop
         self._now: Callable[[], float]
-        self.sends: Sends
-        """How it sends; there once it is started. Not for users: the blocking face needs it."""
+        self.pipeline: SendPipeline
+        """Set by start. Not for users: the blocking producer needs it."""
         self._transactions: Transactions
-        self._requests: Requests
+        self._request_reply: RequestReply
         self._pending: set[asyncio.Task[SendResult]] = set()
 
     async def start(self) -> None:
         """Make ready to send. No connection is made before the first message needs it."""
-        if self._core is None:
-            core = Core(self._client_options, SystemClock())
-            core.be_producer(self._options.group)
-            core.start()
-            self._core = core
+        if self._session is None:
+            session = ClientSession(self._client_options, SystemClock())
+            session.register_producer(self._options.group)
+            session.start()
+            self._session = session
             self._loop = asyncio.get_running_loop()
             self._now = self._loop.time
-            self.sends = Sends(core, self._options)
-            self._transactions = Transactions(self.sends, self._options)
-            self._requests = Requests(self.sends, self._options)
+            self.pipeline = SendPipeline(session, self._options)
+            self._transactions = Transactions(self.pipeline, self._options)
+            self._request_reply = RequestReply(self.pipeline, self._options)
 
     async def stop(self) -> None:
         """Wait for the sends begun with send_async, then close all connections."""
-        if self._core is not None:
-            self.sends.direct.close()
+        if self._session is not None:
+            self.pipeline.thread_sender.close()
             self._transactions.close()
             try:
                 await asyncio.gather(*self._pending, return_exceptions=True)
-                if self.sends.trace is not None:
-                    await self.sends.trace.flush()
+                if self.pipeline.trace is not None:
+                    await self.pipeline.trace.flush()
             finally:  # also when whoever stops it is interrupted
-                core, self._core = self._core, None
-                if core is not None:
-                    await core.stop()
+                session, self._session = self._session, None
+                if session is not None:
+                    await session.stop()
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -111,7 +112,7 @@ class AsyncProducer:
         message: Message,
         timeout_s: float = 3.0,
         *,
-        queue: MessageQueue | Selector | None = None,
+        queue: MessageQueue | SelectQueue | None = None,
     ) -> SendResult:
         """Send one message and wait until a broker has stored it.
 
@@ -120,33 +121,33 @@ class AsyncProducer:
         `timeout_s` bounds the whole call, retries included. Raises InvalidMessage, RouteNotFound,
         RemotingError (RemotingTimeout at the deadline) or BrokerError.
         """
-        if self._core is None or type(timeout_s) is not float or not timeout_s > 0:
-            running(self._core, "producer")
-            validation.check_timeout(timeout_s)
+        if self._session is None or type(timeout_s) is not float or not timeout_s > 0:
+            require_started(self._session, "producer")
+            checks.check_timeout(timeout_s)
         deadline = self._now() + timeout_s
         if type(message) is not Message:
-            validation.check_kind(message)
-        sends = self.sends
+            checks.check_kind(message)
+        pipeline = self.pipeline
         if queue is not None:
-            return await sends.to(message, queue, deadline)
+            return await pipeline.send_to(message, queue, deadline)
         if message.sharding_key is not None:
-            return await sends.in_lane(message, deadline)
-        posted = sends.quick.post(message, deadline)
+            return await pipeline.send_in_key_order(message, deadline)
+        posted = pipeline.fast_path.post(message, deadline)
         if posted is None:
-            return await sends.slowly(message, None, deadline)
-        answer, place, msg_id, born_ms = posted
+            return await pipeline.send_slow_path(message, None, deadline)
+        answer, target, msg_id, born_ms = posted
         try:
-            return result_of(place, place.addr, msg_id, await answer)
+            return result_of(target, target.addr, msg_id, await answer)
         except CometError as error:
-            failed = (error, place.queue)
-            return await sends.again(message, msg_id, born_ms, failed, deadline)
+            failed = FailedSend(msg_id, born_ms, (error, target.queue))
+            return await pipeline.send_after_failure(message, failed, deadline)
 
     def send_async(
         self,
         message: Message,
         timeout_s: float = 3.0,
         *,
-        queue: MessageQueue | Selector | None = None,
+        queue: MessageQueue | SelectQueue | None = None,
     ) -> asyncio.Future[SendResult]:
         """Begin to send one message and return the future of its result; otherwise like send.
 
@@ -154,7 +155,7 @@ class AsyncProducer:
         way it fails with TooManyRequests, and nothing is sent: by raising it, or, blocking, as the
         result of the future. The blocking call raises it when as many wait to be begun.
         """
-        running(self._core, "producer")
+        require_started(self._session, "producer")
         if len(self._pending) >= self._options.pending_max:
             raise TooManyRequests(f"{len(self._pending)} sends are under way; wait for some first")
         task = asyncio.get_running_loop().create_task(self.send(message, timeout_s, queue=queue))
@@ -163,16 +164,16 @@ class AsyncProducer:
         return task
 
     async def send_oneway(
-        self, message: Message, *, queue: MessageQueue | Selector | None = None
+        self, message: Message, *, queue: MessageQueue | SelectQueue | None = None
     ) -> None:
         """Write one message to a broker; whether it was stored, nobody says.
 
         Raises InvalidMessage, RouteNotFound, or RemotingError when there is no connection.
         """
-        core = running(self._core, "producer")
-        sends, now_ms = self.sends, core.clock.now_ms()
-        prepared = sends.prepared(message, core.uniq_keys.take(now_ms), now_ms)
-        await sends.oneway(prepared, message, queue)
+        session = require_started(self._session, "producer")
+        pipeline, now_ms = self.pipeline, session.clock.now_ms()
+        prepared = pipeline.prepare(message, session.uniq_keys.take(now_ms), now_ms)
+        await pipeline.send_oneway(prepared, message, queue)
 
     async def send_batch(
         self, messages: Iterable[Message], timeout_s: float = 3.0
@@ -183,17 +184,21 @@ class AsyncProducer:
         queue. Retried like send. Raises PartlySent (with the results so far) when some of several
         requests failed, else the error itself.
         """
-        if self._core is None or type(timeout_s) is not float or not timeout_s > 0:
-            running(self._core, "producer")
-            validation.check_timeout(timeout_s)
-        found = messages if type(messages) is list else validation.listed(messages)
+        if self._session is None or type(timeout_s) is not float or not timeout_s > 0:
+            require_started(self._session, "producer")
+            checks.check_timeout(timeout_s)
+        found = messages if type(messages) is list else checks.message_list(messages)
         deadline = self._now() + timeout_s
-        results = await self.sends.bulk.one_frame(found, deadline, self._options.retries)
+        results = await self.pipeline.batch_sender.send_one_frame(
+            found, deadline, self._options.retries
+        )
         if results is not None:
             return results
-        found = validation.listed(found)
-        validation.check_batch(found)
-        return await self.sends.bulk.send(found, timeout_s, self._options.retries, is_spread=False)
+        found = checks.message_list(found)
+        checks.check_batch(found)
+        return await self.pipeline.batch_sender.send(
+            found, timeout_s, self._options.retries, is_spread=False
+        )
 
     async def send_many(
         self, messages: Iterable[Message], timeout_s: float = 60.0
@@ -204,10 +209,12 @@ class AsyncProducer:
         and no queue is ever reordered. While a broker is away its messages wait and are tried again
         until `timeout_s` seconds are over. Raises PartlySent (its `results` say what was stored).
         """
-        running(self._core, "producer")
-        validation.check_timeout(timeout_s)
-        found = validation.listed(messages)
-        return await self.sends.bulk.send(found, timeout_s, UNTIL_DEADLINE, is_spread=True)
+        require_started(self._session, "producer")
+        checks.check_timeout(timeout_s)
+        found = checks.message_list(messages)
+        return await self.pipeline.batch_sender.send(
+            found, timeout_s, UNTIL_DEADLINE, is_spread=True
+        )
 
     def transaction(self) -> AsyncTransaction:
         """A block whose messages are committed at its end and rolled back by an exception.
@@ -219,7 +226,7 @@ class AsyncProducer:
     async def send_in_transaction(
         self,
         message: Message,
-        local: Callable[[Message], Verdict | Awaitable[Verdict]],
+        local: Callable[[Message], TransactionVerdict | Awaitable[TransactionVerdict]],
         timeout_s: float = 3.0,
     ) -> TransactionResult:
         """Store a half message, run `local` with it, and end as that says.
@@ -228,7 +235,7 @@ class AsyncProducer:
         `check`; so does an exception, which is raised on. Other errors are those of send.
         """
         check_function("local", local, "a function of the message")
-        validation.check_timeout(timeout_s)
+        checks.check_timeout(timeout_s)
         transactions = self._in_transactions()
         sent = await transactions.send_half(message, timeout_s)
         state = TransactionState.UNKNOWN
@@ -244,25 +251,25 @@ class AsyncProducer:
 
         Raises RemotingTimeout when none comes in time; otherwise like send.
         """
-        running(self._core, "producer")
-        validation.check_timeout(timeout_s)
-        return await self._requests.ask(message, timeout_s)
+        require_started(self._session, "producer")
+        checks.check_timeout(timeout_s)
+        return await self._request_reply.request(message, timeout_s)
 
     async def reply(self, request: MessageExt, body: bytes, timeout_s: float = 3.0) -> SendResult:
         """Answer a message that was sent with `request`; called in its consumer.
 
         Raises InvalidMessage when nobody asked, BrokerError when the asking client is gone.
         """
-        running(self._core, "producer")
-        validation.check_timeout(timeout_s)
-        return await self._requests.reply(request, body, timeout_s)
+        require_started(self._session, "producer")
+        checks.check_timeout(timeout_s)
+        return await self._request_reply.reply(request, body, timeout_s)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that messages may be sent to, in their order."""
-        core = running(self._core, "producer")
-        validation.check_topic(topic)
-        return await core.routes.publish_queues(topic, self._options.default_topic_queues)
+        session = require_started(self._session, "producer")
+        checks.check_topic(topic)
+        return await session.routes.publish_queues(topic, self._options.default_topic_queues)
 
     def _in_transactions(self) -> Transactions:
-        running(self._core, "producer")
+        require_started(self._session, "producer")
         return self._transactions

@@ -1,8 +1,9 @@
-"""Lanes: callers with the same key go one after the other, callers with others side by side.
+"""Locks by key: callers with the same key go one after the other, others run side by side.
 
-Owns the queueing by key; refuses to know what is done in a lane. Invariants: callers of one key
-enter in the order they asked; whoever needs several keys takes its places in all of them at one
-moment, so no two wait for each other. One loop owns it. Bounded by the deadline of each caller.
+Owns the waiting line of each key; refuses to know what is done under a lock. Invariants: callers of
+one key acquire its lock in the order they asked. A caller that needs several keys joins all their
+lines at one moment, so no two callers wait for each other. One loop owns it. Every wait is bounded
+by the caller's deadline.
 """
 
 from __future__ import annotations
@@ -17,29 +18,30 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Hashable, Iterable
 
 
-class Lanes:
-    """One lane per key in use; an unused key costs nothing."""
+class KeyLocks:
+    """One lock per key in use; an unused key costs nothing."""
 
     def __init__(self) -> None:
         self._last: dict[Hashable, asyncio.Future[None]] = {}
+        """Who is last in each key's line: a future that is done when that caller has released."""
 
-    def try_enter(self, key: Hashable) -> asyncio.Future[None] | None:
-        """Enter at once where nobody else of the key is, to `leave` with it; None otherwise."""
+    def try_acquire(self, key: Hashable) -> asyncio.Future[None] | None:
+        """Acquire a free lock at once and return what `release` wants; None when it is taken."""
         if key in self._last:
             return None
         mine = self._last[key] = asyncio.get_running_loop().create_future()
         return mine
 
-    def leave(self, key: Hashable, mine: asyncio.Future[None]) -> None:
-        """Let the next one of the key go."""
+    def release(self, key: Hashable, mine: asyncio.Future[None]) -> None:
+        """Let the next caller of the key go on."""
         if not mine.done():
             mine.set_result(None)
         if self._last.get(key) is mine:
             del self._last[key]
 
     @asynccontextmanager
-    async def enter(self, key: Hashable, deadline: float) -> AsyncIterator[None]:
-        """Wait for those of the same key who came first; raises RemotingTimeout at the deadline."""
+    async def acquire(self, key: Hashable, deadline: float) -> AsyncIterator[None]:
+        """Hold the key's lock for a block; raises RemotingTimeout when the deadline comes first."""
         before = self._last.get(key)
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._last[key] = mine
@@ -48,32 +50,33 @@ class Lanes:
                 await self.wait(before, deadline)
             yield
         finally:
-            self.leave_after(before, key, mine)
+            self.release_after(before, key, mine)
 
-    def take(self, keys: Iterable[Hashable]) -> Places:
-        """Take a place behind whoever is in each of these lanes now; leave all of them in the end.
+    def reserve(self, keys: Iterable[Hashable]) -> KeyReservation:
+        """Join the lines of several keys now, to wait for them later.
 
-        Each key once.
+        `keys` has each key once. The caller must `release_all` in the end.
         """
         new = asyncio.get_running_loop().create_future
-        places = {}
+        places: dict[Hashable, tuple[asyncio.Future[None] | None, asyncio.Future[None]]] = {}
         for key in keys:
+            assert key not in places, "a caller that reserves a key twice would wait for itself"
             mine = new()
             places[key] = (self._last.get(key), mine)
             self._last[key] = mine
-        return Places(self, places)
+        return KeyReservation(self, places)
 
-    def leave_after(
+    def release_after(
         self, before: asyncio.Future[None] | None, key: Hashable, mine: asyncio.Future[None]
     ) -> None:
-        """Leave a lane, but let the next one not past those who are still before."""
+        """Release, but let the next caller not overtake those who are still ahead of this one."""
         if before is None or before.done():
-            self.leave(key, mine)
+            self.release(key, mine)
         else:
-            before.add_done_callback(lambda _: self.leave(key, mine))
+            before.add_done_callback(lambda _: self.release(key, mine))
 
     async def wait(self, before: asyncio.Future[None], deadline: float) -> None:
-        """Wait for the one before; raises RemotingTimeout at the deadline."""
+        """Wait until the caller ahead has released; raises RemotingTimeout at the deadline."""
         try:
             async with asyncio.timeout_at(deadline):
                 await asyncio.shield(before)
@@ -81,29 +84,30 @@ class Lanes:
             raise RemotingTimeout("earlier sends of the same key took all the time given") from None
 
 
-class Places:
-    """The places of one caller in several lanes. Made by `Lanes.take`."""
+class KeyReservation:
+    """The places of one caller in the lines of several keys. Made by `KeyLocks.reserve`."""
 
     def __init__(
         self,
-        lanes: Lanes,
+        locks: KeyLocks,
         places: dict[Hashable, tuple[asyncio.Future[None] | None, asyncio.Future[None]]],
     ) -> None:
-        self._lanes, self._places = lanes, places
+        self._locks = locks
+        self._places = places
 
     async def wait(self, keys: Iterable[Hashable], deadline: float) -> None:
-        """Wait until all who were before in these lanes have left; raises RemotingTimeout."""
+        """Wait until all who were ahead in these keys have released; raises RemotingTimeout."""
         for key in keys:
             before, _ = self._places[key]
             if before is not None and not before.done():
-                await self._lanes.wait(before, deadline)
+                await self._locks.wait(before, deadline)
 
-    def leave(self, keys: Iterable[Hashable]) -> None:
-        """Let the next ones of these keys go."""
+    def release(self, keys: Iterable[Hashable]) -> None:
+        """Let the next callers of these keys go on."""
         for key in keys:
             before, mine = self._places.pop(key)
-            self._lanes.leave_after(before, key, mine)
+            self._locks.release_after(before, key, mine)
 
-    def leave_all(self) -> None:
-        """Let the next ones of all keys go that were not left yet."""
-        self.leave(list(self._places))
+    def release_all(self) -> None:
+        """Release every key that was not released yet."""
+        self.release(list(self._places))

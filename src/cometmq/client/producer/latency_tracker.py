@@ -1,4 +1,4 @@
-"""Keeps a producer away from brokers that are slow or gone, and looks whether that is over.
+"""Keeps a producer away from brokers that are slow or unreachable, and probes whether they recover.
 
 Owns the clock and the probes of the latency-fault strategy; the decisions are in
 `rules/latency_fault_tolerance`. Invariant: a probe never counts as a send.
@@ -21,49 +21,51 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cometmq.client.session.client_options import ProducerOptions
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
 
-PROBE_S, PROBE_TIMEOUT_S = 2.0, 0.2
+PROBE_INTERVAL_S = 2.0
+PROBE_TIMEOUT_S = 0.2
 
 
-class Faults:
-    """The strategy of one started producer. One loop owns it."""
+class LatencyTracker:
+    """The latency-fault strategy of one started producer. One loop owns it."""
 
-    def __init__(self, core: Core, options: ProducerOptions) -> None:
-        self._core, self._loop = core, asyncio.get_running_loop()
+    def __init__(self, session: ClientSession, options: ProducerOptions) -> None:
+        self._session = session
+        self._loop = asyncio.get_running_loop()
         table = TABLES[options.latency_fault]
-        self._health = LatencyFaults(table, detects=options.detect_faults)
+        self._faults = LatencyFaults(table, detects=options.detect_faults)
         if options.detect_faults:
-            core.background.every(PROBE_S, self._probe_all, name="probes")
+            session.background.every(PROBE_INTERVAL_S, self._probe_all, name="probes")
 
     def choose(self, queues: Sequence[MessageQueue], turn: int, avoid: str | None) -> MessageQueue:
-        """The next queue on a broker that is fine, else the best that can be had."""
-        return self._health.choose(queues, turn, avoid, self._now_ms())
+        """The next queue on a healthy broker, else the best there is."""
+        return self._faults.choose(queues, turn, avoid, self._now_ms())
 
-    def answered(self, broker_name: str, begun: float) -> None:
-        """Note a send that went well; `begun` is the loop's time."""
+    def record_success(self, broker_name: str, begun: float) -> None:
+        """Note the latency of a send that succeeded; `begun` is the loop's time."""
         now_ms = self._now_ms()
-        self._health.answered(broker_name, now_ms - begun * 1000, now_ms)
+        self._faults.answered(broker_name, now_ms - begun * 1000, now_ms)
 
-    def failed(self, broker_name: str, error: CometError) -> None:
-        """Note a send that did not."""
+    def record_failure(self, broker_name: str, error: CometError) -> None:
+        """Note a send that failed; a broker that answered with an error was reached."""
         was_reached = isinstance(error, BrokerError)
-        self._health.failed(broker_name, self._now_ms(), was_reached=was_reached)
+        self._faults.failed(broker_name, self._now_ms(), was_reached=was_reached)
 
     def _now_ms(self) -> float:
         return self._loop.time() * 1000
 
     async def _probe_all(self) -> None:
-        await asyncio.gather(*(self._probe(name) for name in self._health.unreachable()))
+        await asyncio.gather(*(self._probe(name) for name in self._faults.unreachable()))
 
     async def _probe(self, broker_name: str) -> None:
         header = GetMaxOffsetRequestHeader(topic=DEFAULT_TOPIC, queue_id=0)
         try:
-            addr = self._core.routes.master(broker_name)
-            await self._core.call(
+            addr = self._session.routes.master_addr(broker_name)
+            await self._session.call(
                 addr, request(RequestCode.GET_MAX_OFFSET, 0, header), PROBE_TIMEOUT_S
             )
         except RemotingError:
             return
-        self._health.reached(broker_name)
+        self._faults.reached(broker_name)

@@ -1,7 +1,7 @@
-"""What a message must be like before it is sent, by RocketMQ's rules.
+"""Checks messages by RocketMQ's rules before they are sent.
 
-Owns the checks and their sentences; refuses to change the message. Invariant: what passes here no
-broker of RocketMQ refuses for its form.
+Owns the checks and their error texts; refuses to change the message. Invariant: no RocketMQ broker
+refuses the form of a message that passes here.
 Java: Validators.checkMessage, Message.putUserProperty, MessageBatch.generateFromList
 """
 
@@ -40,7 +40,7 @@ def check_kind(message: object) -> None:
         raise InvalidMessage(f"the topic {message.topic!r} is no text")
 
 
-def listed(messages: Iterable[Message]) -> list[Message]:
+def message_list(messages: Iterable[Message]) -> list[Message]:
     """Several messages as a list; raises InvalidMessage when they are something else."""
     if isinstance(messages, Message) or not isinstance(messages, Iterable):
         raise InvalidMessage(f"messages must be a list of Message, not {messages!r:.80}")

@@ -1,7 +1,8 @@
-"""A message on its way out: its properties, its body as sent, and the requests that carry it.
+"""A message ready to be sent: its properties, its body as sent, and the requests that carry it.
 
-Owns the translation from messages to SEND requests and from their answers to results; refuses to
-know which queue and how often. Invariant: the UNIQ_KEY is given once, so retries repeat it.
+Owns the translation of messages to SEND requests, and of the responses to results; refuses to know
+which queue is used and how often. Invariant: a message gets its UNIQ_KEY once, so retries repeat
+it.
 Java: DefaultMQProducerImpl.sendKernelImpl, MQClientAPIImpl.processSendResponse
 """
 
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 BATCH_ITEM_BYTES = 22
 """What a message takes in a batch besides its body and its properties."""
 _COMPRESSION = sysflag.COMPRESSED | sysflag.COMPRESSION_MASK
-_STATUS = {status.value: status for status in SendStatus}
+_SEND_STATUS_OF = {status.value: status for status in SendStatus}
 
 
-class Outgoing(NamedTuple):
+class PreparedMessage(NamedTuple):
     """One message ready to be sent to any queue of its topic, as often as needed."""
 
     topic: str
@@ -50,8 +51,8 @@ class Outgoing(NamedTuple):
     code: int = RequestCode.SEND_MESSAGE_V2
 
 
-def pairs_of(message: Message, uniq_key: str) -> dict[str, str]:
-    """All properties of a message as they go out."""
+def properties_of(message: Message, uniq_key: str) -> dict[str, str]:
+    """All properties of a message as they are sent."""
     pairs = dict(message.properties) if message.properties else {}
     if message.keys:
         pairs[Property.KEYS] = message.keys
@@ -66,35 +67,39 @@ def pairs_of(message: Message, uniq_key: str) -> dict[str, str]:
     return pairs
 
 
-def outgoing(
+def prepare(
     message: Message,
     options: ProducerOptions,
     uniq_key: str,
     now_ms: int,
     extra: Mapping[str, str] | None = None,
-) -> Outgoing:
-    """Prepare one checked message: properties encoded, a large body deflated if that helps.
+) -> PreparedMessage:
+    """Prepare one checked message: properties encoded, a large body compressed if that helps.
 
     `extra` are properties that only the client itself may set.
     """
-    pairs = pairs_of(message, uniq_key)
+    pairs = properties_of(message, uniq_key)
     if options.instance_id:
         pairs[Property.INSTANCE_ID] = options.instance_id
     if extra:
         pairs.update(extra)
     raw = properties.encode(pairs)
     check_properties_size(raw)
-    body, sys_flag = _deflated(message.body, options)
+    body, sys_flag = _compressed(message.body, options)
     topic = wrap(options.instance_id, message.topic)
-    return Outgoing(topic, body, sys_flag, message.flag, raw.decode(), uniq_key, now_ms)
+    return PreparedMessage(topic, body, sys_flag, message.flag, raw.decode(), uniq_key, now_ms)
 
 
-def again(
-    group_topic: str, message: MessageExt, pairs: dict[str, str], options: ProducerOptions, now: int
-) -> Outgoing:
+def prepare_retry(
+    group_topic: str,
+    message: MessageExt,
+    pairs: dict[str, str],
+    options: ProducerOptions,
+    now_ms: int,
+) -> PreparedMessage:
     """Prepare a message for a retry topic; the counts of attempts move from pairs to the header.
 
-    `now` is in ms. A body that could not be inflated goes back as it came.
+    A body that could not be decompressed goes back as it came.
     """
     pairs = dict(pairs)
     times = int(pairs.pop(Property.RECONSUME_TIME, "0"))
@@ -103,29 +108,34 @@ def again(
     check_properties_size(raw)
     body, sys_flag = message.body, message.sys_flag & _COMPRESSION
     if not sys_flag & sysflag.COMPRESSED:
-        body, sys_flag = _deflated(body, options)
-    return Outgoing(
+        body, sys_flag = _compressed(body, options)
+    return PreparedMessage(
         group_topic,
         body,
         sys_flag,
         message.flag,
         raw.decode(),
         pairs.get(Property.UNIQ_KEY, ""),
-        now,
+        now_ms,
         times,
         None if most is None else int(most),
     )
 
 
-def _deflated(body: bytes, options: ProducerOptions) -> tuple[bytes, int]:
-    """A large body compressed, where that is shorter, and the flag that says so."""
+def _compressed(body: bytes, options: ProducerOptions) -> tuple[bytes, int]:
+    """A large body, compressed where that makes it shorter, and the flag that says so."""
     if len(body) >= options.compress_over_bytes:
         return deflate(body, options.compression, options.compress_level)
     return body, 0
 
 
 def send_request(
-    message: Outgoing, group: str, queue: MessageQueue, default_queues: int, *, oneway: bool = False
+    message: PreparedMessage,
+    group: str,
+    queue: MessageQueue,
+    default_queues: int,
+    *,
+    oneway: bool = False,
 ) -> Command:
     """The SEND_MESSAGE_V2 request that puts the message into the queue."""
     header = SendMessageRequestHeaderV2(
@@ -148,8 +158,8 @@ def send_request(
 
 
 def result_of(answer: Command, addr: str, queue: MessageQueue, msg_id: str) -> SendResult:
-    """What the answer to a send says; raises BrokerError when the message was not stored."""
-    status = _STATUS.get(answer.code)
+    """The result in the response to a send; raises BrokerError when nothing was stored."""
+    status = _SEND_STATUS_OF.get(answer.code)
     if status is None:
         raise BrokerError(answer.code, answer.remark, addr)
     header = SendMessageResponseHeader.decode(answer.ext)
@@ -166,13 +176,14 @@ def result_of(answer: Command, addr: str, queue: MessageQueue, msg_id: str) -> S
     )
 
 
-class OutgoingBatch:
-    """Several messages of one topic for one queue, as one frame's body. Filled, then sent."""
+class PreparedBatch:
+    """Several messages of one topic for one queue, in one frame. Filled with `add`, then sent."""
 
     __slots__ = ("_items", "body_bytes", "born_ms", "msg_ids", "topic")
 
     def __init__(self, topic: str, born_ms: int) -> None:
-        self.topic, self.born_ms = topic, born_ms
+        self.topic = topic
+        self.born_ms = born_ms
         self.msg_ids: list[str] = []
         self.body_bytes = 0
         self._items: list[message_batch.BatchItem] = []
@@ -183,7 +194,7 @@ class OutgoingBatch:
 
     def add(self, message: Message, uniq_key: str) -> None:
         """Append a checked message. Raises InvalidMessage when its properties are too long."""
-        raw = properties.encode(pairs_of(message, uniq_key))
+        raw = properties.encode(properties_of(message, uniq_key))
         check_properties_size(raw)
         self._items.append(message_batch.BatchItem(message.flag, message.body, raw))
         self.msg_ids.append(uniq_key)
@@ -200,7 +211,7 @@ class OutgoingBatch:
         ).decode()
 
 
-def batch_request(sent: OutgoingBatch, options: ProducerOptions, queue: MessageQueue) -> Command:
+def batch_request(sent: PreparedBatch, options: ProducerOptions, queue: MessageQueue) -> Command:
     """The SEND_BATCH_MESSAGE request that puts the messages into the queue."""
     header = SendMessageRequestHeaderV2(
         producer_group=options.group,
@@ -223,7 +234,7 @@ def batch_request(sent: OutgoingBatch, options: ProducerOptions, queue: MessageQ
 def batch_results_of(
     answer: Command, addr: str, queue: MessageQueue, msg_ids: Sequence[str]
 ) -> list[SendResult]:
-    """One result for each message of a batch; raises BrokerError when it was not stored."""
+    """One result for each message of a batch; raises BrokerError when nothing was stored."""
     whole = result_of(answer, addr, queue, "")
     ids = whole.offset_msg_id.split(",")
     if len(ids) != len(msg_ids):

@@ -1,7 +1,7 @@
-"""What a producer can be told by name, beside what every client takes.
+"""The keyword settings of a producer, beside those that every client takes.
 
-Owns the names and how they become options; refuses to know what uses them. A new setting is a field
-of `ProducerOptions` and of `ProducerSettings`, nothing else.
+Owns their names and types and how they become options; refuses to know what uses them. A new
+setting is one field of `ProducerOptions` and one of `ProducerSettings`, nothing else.
 Java: DefaultMQProducer, TransactionMQProducer (their fields)
 """
 
@@ -23,7 +23,7 @@ from cometmq.rules.namespace import wrap
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cometmq.client.session.client_options import Check
+    from cometmq.client.session.client_options import TransactionCheck
 
 
 class ProducerSettings(ClientSettings, total=False):
@@ -35,7 +35,7 @@ class ProducerSettings(ClientSettings, total=False):
     body_bytes_max: int
     default_topic_queues: int
     pending_max: int
-    check: Check | None
+    check: TransactionCheck | None
     retry_not_ok: bool
     latency_fault: str
     detect_faults: bool
@@ -47,9 +47,9 @@ class ProducerSettings(ClientSettings, total=False):
 def producer_options(
     group: str, settings: ProducerSettings, environ: Mapping[str, str]
 ) -> tuple[ClientOptions, ProducerOptions]:
-    """Make the options of a producer from what was given by name; the rest has its default.
+    """Make the options of a producer from its keyword settings; the others have their defaults.
 
-    Raises TypeError for a name that is none, SettingsError for a value that cannot be.
+    Raises TypeError for an unknown name, SettingsError for an invalid value.
     """
     given: dict[str, Any] = dict(settings)
     check_names(given, ProducerSettings.__annotations__)

@@ -1,9 +1,9 @@
-"""Which queue a message goes to: by its key, by a function, else in turn, away from trouble.
+"""Selects the queue of a message: by its key, by the user's function, else round-robin.
 
-Owns the turn of each topic and the queues that keys were given; refuses to know routes and errors
-of sends. Invariant: with a sharding key and `hash` the choice depends on the key and the number of
-queues only; with `balanced` a key stays where it was put as long as it is remembered; `strict`
-keeps the queues of the first send and fails rather than choose among others.
+Owns the round-robin counter of each topic and the queues that keys were assigned; refuses to know
+routes and errors. Invariants: with a sharding key and `hash` the queue depends only on the key and
+the number of queues. With `balanced` a key stays at its queue as long as it is remembered. `strict`
+keeps the queues of the first send, and fails rather than select among others.
 Java: TopicPublishInfo.selectOneMessageQueue, MQFaultStrategy, SelectMessageQueueByHash
 """
 
@@ -21,30 +21,31 @@ from cometmq.rules.key_hash import hash_of_number, queue_index
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
-    from cometmq.client.producer.latency_tracker import Faults
+    from cometmq.client.producer.latency_tracker import LatencyTracker
 
-Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-"""Chooses among a topic's queues: what `queue=` takes instead of a queue."""
+SelectQueue = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+"""Selects one of a topic's queues: what `queue=` takes instead of a queue."""
 KEYS_MAX = 100_000
-"""So many keys of a topic have a balanced place; the one used longest ago is forgotten first."""
+"""Balanced keys of one topic that are remembered; the least recently used one is forgotten."""
 _CODES_MAX = 65_536
+"""Keys whose hash codes are cached; one more empties the cache."""
 
 
 class ByHash:
-    """A selector: the queue that Java's SelectMessageQueueByHash takes for the same argument."""
+    """Selects the queue that Java's SelectMessageQueueByHash does for the same argument."""
 
     def __init__(self, key: str | int, *, is_long: bool) -> None:
         self.key = key
         self._code = java_hash(key) if isinstance(key, str) else hash_of_number(key, is_long)
 
     def __call__(self, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-        """The queue of the key."""
+        """Return the queue of the key."""
         del message
         return queues[queue_index(self._code, len(queues))]
 
 
-def by_hash(key: str | int, *, is_long: bool = False) -> Selector:
-    """A selector for `queue=`: the queue a Java producer chooses by hash for the same key.
+def by_hash(key: str | int, *, is_long: bool = False) -> SelectQueue:
+    """A function for `queue=`: it selects the queue a Java producer does for the same key.
 
     A number counts as Java's Integer, or as its Long with `is_long` or beyond 32 bits: the two
     differ for negative numbers. Sends of one key go one after the other. Raises ClientError for
@@ -56,17 +57,17 @@ def by_hash(key: str | int, *, is_long: bool = False) -> Selector:
     return ByHash(key, is_long=is_long)
 
 
-class _Balance:
-    """Where the keys of one topic were put."""
+class _KeyBalance:
+    """The queues that the keys of one topic were assigned."""
 
     def __init__(self) -> None:
-        self.places: OrderedDict[str, MessageQueue] = OrderedDict()
-        self.keys: dict[MessageQueue, int] = {}
-        self.sends: dict[MessageQueue, int] = {}
+        self.queue_of: OrderedDict[str, MessageQueue] = OrderedDict()
+        self.key_counts: dict[MessageQueue, int] = {}
+        self.send_counts: dict[MessageQueue, int] = {}
 
 
-class QueueChoice:
-    """Chooses queues for one producer; `first` is where every topic's turn begins."""
+class QueueSelector:
+    """Selects queues for one producer; `first` is where the round-robin of every topic begins."""
 
     def __init__(
         self,
@@ -74,24 +75,26 @@ class QueueChoice:
         *,
         balanced: bool = False,
         strict: bool = False,
-        faults: Faults | None = None,
+        latency_tracker: LatencyTracker | None = None,
     ) -> None:
-        self._first, self._balanced, self._strict = first, balanced, strict
-        self._faults = faults
-        self.is_plain = not (balanced or strict)
-        """Whether `index_of` is all there is to a key."""
+        self._first = first
+        self._balanced = balanced
+        self._strict = strict
+        self._latency_tracker = latency_tracker
+        self.is_hash_only = not (balanced or strict)
+        """Whether `index_of` alone decides the queue of a key."""
         self._turns: dict[str, int] = {}
         self._codes: dict[str, int] = {}
-        self._kept: dict[str, Sequence[MessageQueue]] = {}
-        self._balances: dict[str, _Balance] = {}
+        self._first_queues: dict[str, Sequence[MessageQueue]] = {}
+        self._balances: dict[str, _KeyBalance] = {}
 
-    def by_key(self, queues: Sequence[MessageQueue], key: str) -> MessageQueue:
+    def for_key(self, queues: Sequence[MessageQueue], key: str) -> MessageQueue:
         """The queue of a sharding key; raises RouteNotFound when strict and it is gone."""
         present = queues
         if self._strict:
-            queues = self._kept.setdefault(queues[0].topic, queues)
+            queues = self._first_queues.setdefault(queues[0].topic, queues)
         if self._balanced:
-            chosen = self._balance(queues, key)
+            chosen = self._balanced_queue(queues, key)
         else:
             chosen = queues[self.index_of(key, len(queues))]
         if self._strict and chosen not in present:
@@ -111,19 +114,19 @@ class QueueChoice:
         return queue_index(code, count)
 
     def next_turn(self, topic: str) -> int:
-        """The number of the topic's next turn."""
+        """Advance the topic's round-robin and return its position."""
         turn = self._turns.get(topic, self._first)
         self._turns[topic] = turn + 1
         return turn
 
-    def in_turn(
+    def round_robin(
         self, topic: str, queues: Sequence[MessageQueue], avoid_broker: str | None = None
     ) -> MessageQueue:
-        """The next queue, on another broker than the one to avoid if there is any."""
+        """The next queue, on another broker than the one to avoid where there is one."""
         turn = self._turns.get(topic, self._first)
         self._turns[topic] = turn + 1
-        if self._faults is not None:
-            return self._faults.choose(queues, turn, avoid_broker)
+        if self._latency_tracker is not None:
+            return self._latency_tracker.choose(queues, turn, avoid_broker)
         for step in range(len(queues)):
             queue = queues[(turn + step) % len(queues)]
             if queue.broker_name != avoid_broker:
@@ -131,20 +134,22 @@ class QueueChoice:
                 return queue
         return queues[turn % len(queues)]
 
-    def _balance(self, queues: Sequence[MessageQueue], key: str) -> MessageQueue:
-        """Where the key is; a new one goes to the queue with the fewest keys, then sends."""
+    def _balanced_queue(self, queues: Sequence[MessageQueue], key: str) -> MessageQueue:
+        """The key's queue; a new key gets the queue with the fewest keys, then sends."""
         topic = queues[0].topic
-        balance = self._balances.setdefault(topic, _Balance())
-        chosen = balance.places.get(key)
+        balance = self._balances.setdefault(topic, _KeyBalance())
+        chosen = balance.queue_of.get(key)
         if chosen is None or chosen not in queues:
             if chosen is not None:
-                balance.keys[chosen] -= 1
-            chosen = min(queues, key=lambda q: (balance.keys.get(q, 0), balance.sends.get(q, 0)))
-            balance.places[key] = chosen
-            balance.keys[chosen] = balance.keys.get(chosen, 0) + 1
-            if len(balance.places) > KEYS_MAX:
-                _, gone = balance.places.popitem(last=False)
-                balance.keys[gone] -= 1
-        balance.places.move_to_end(key)
-        balance.sends[chosen] = balance.sends.get(chosen, 0) + 1
+                balance.key_counts[chosen] -= 1
+            chosen = min(
+                queues, key=lambda q: (balance.key_counts.get(q, 0), balance.send_counts.get(q, 0))
+            )
+            balance.queue_of[key] = chosen
+            balance.key_counts[chosen] = balance.key_counts.get(chosen, 0) + 1
+            if len(balance.queue_of) > KEYS_MAX:
+                _, gone = balance.queue_of.popitem(last=False)
+                balance.key_counts[gone] -= 1
+        balance.queue_of.move_to_end(key)
+        balance.send_counts[chosen] = balance.send_counts.get(chosen, 0) + 1
         return chosen

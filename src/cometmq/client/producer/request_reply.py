@@ -1,8 +1,8 @@
-"""Requests that want a reply: a message out, another one back to this client.
+"""Requests and replies: a message is sent, and its consumer sends another one back to this client.
 
-Owns the waiting for replies and their making; refuses to know queues and retries (`sends`).
-Invariant: a request ends once, with its reply or at its deadline; a reply nobody waits for any more
-is dropped. Bounded by `WAITING_MAX`.
+Owns the pending requests and the making of replies; refuses to know queues and retries
+(`send_pipeline`). Invariant: a request ends once, with its reply or at its deadline; a reply that
+comes after that is dropped. Bounded by `PENDING_MAX`.
 Java: DefaultMQProducerImpl.request, RequestFutureHolder, MessageUtil.createReplyMessage
 """
 
@@ -28,7 +28,7 @@ from cometmq.wire.compression import inflate
 from cometmq.wire.headers.send import ReplyMessageRequestHeader
 
 if TYPE_CHECKING:
-    from cometmq.client.producer.send_pipeline import Sends
+    from cometmq.client.producer.send_pipeline import SendPipeline
     from cometmq.client.session.client_options import ProducerOptions
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult
@@ -37,41 +37,44 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WAITING_MAX = 65_535
-"""Requests that may wait for their replies."""
+PENDING_MAX = 65_535
+"""Requests that may wait for their replies at once."""
 TOPICS_MAX = 4096
+"""Topics that are remembered as announced to; one more forgets all of them."""
 REPLY = "reply"
 
 
-class Requests:
-    """The requests of one started producer. One loop owns it."""
+class RequestReply:
+    """The requests and replies of one started producer. One loop owns it."""
 
-    def __init__(self, sends: Sends, options: ProducerOptions) -> None:
-        self._sends, self._core, self._options = sends, sends.core, options
-        self._waiting: dict[str, asyncio.Future[MessageExt]] = self._core.waiting
-        self._greeted: set[str] = set()
-        self._core.answers[RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT] = self._replied
+    def __init__(self, pipeline: SendPipeline, options: ProducerOptions) -> None:
+        self._pipeline = pipeline
+        self._session = pipeline.session
+        self._options = options
+        self._pending: dict[str, asyncio.Future[MessageExt]] = self._session.pending_replies
+        self._announced: set[str] = set()
+        self._session.request_handlers[RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT] = self._on_reply
 
-    async def ask(self, message: Message, timeout_s: float) -> MessageExt:
+    async def request(self, message: Message, timeout_s: float) -> MessageExt:
         """Send a message and wait for the reply to it."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        if len(self._waiting) >= WAITING_MAX:
-            raise TooManyRequests(f"{WAITING_MAX} requests wait for their replies")
-        now_ms = self._core.clock.now_ms()
-        correlation_id = msg_id = self._core.uniq_keys.take(now_ms)
+        if len(self._pending) >= PENDING_MAX:
+            raise TooManyRequests(f"{PENDING_MAX} requests wait for their replies")
+        now_ms = self._session.clock.now_ms()
+        correlation_id = msg_id = self._session.uniq_keys.take(now_ms)
         extra = {
             Property.CORRELATION_ID: correlation_id,
-            Property.REPLY_TO_CLIENT: self._core.client_id,
+            Property.REPLY_TO_CLIENT: self._session.client_id,
             Property.TTL: str(max(1, int(timeout_s * 1000))),
         }
-        prepared = self._sends.prepared(message, msg_id, now_ms, extra)
+        prepared = self._pipeline.prepare(message, msg_id, now_ms, extra)
         reply: asyncio.Future[MessageExt] = loop.create_future()
-        self._waiting[correlation_id] = reply
+        self._pending[correlation_id] = reply
         try:
             async with asyncio.timeout_at(deadline):
-                await self._greet(message.topic)
-                await self._sends.in_turn(prepared, message, deadline)
+                await self._announce(message.topic)
+                await self._pipeline.send_prepared(prepared, message, deadline)
                 return await reply
         except TimeoutError as error:
             if isinstance(error, RemotingTimeout):
@@ -80,7 +83,7 @@ class Requests:
                 f"no reply to {msg_id} on {message.topic} within {timeout_s:.3g} s"
             ) from None
         finally:
-            self._waiting.pop(correlation_id, None)
+            self._pending.pop(correlation_id, None)
 
     async def reply(self, asked: MessageExt, body: bytes, timeout_s: float) -> SendResult:
         """Send the reply to a message by way of the broker it came from."""
@@ -89,41 +92,44 @@ class Requests:
                 f"request must be a message as a consumer gets it, not {asked!r:.80}"
             )
         deadline = asyncio.get_running_loop().time() + timeout_s
-        wanted = asked.properties
-        cluster, client = wanted.get(Property.CLUSTER), wanted.get(Property.REPLY_TO_CLIENT)
-        correlation_id = wanted.get(Property.CORRELATION_ID)
+        found = asked.properties
+        cluster = found.get(Property.CLUSTER)
+        client = found.get(Property.REPLY_TO_CLIENT)
+        correlation_id = found.get(Property.CORRELATION_ID)
         if not (cluster and client and correlation_id):
             raise InvalidMessage(f"{asked.msg_id} is no request: nobody waits for a reply to it")
         extra = {
             Property.MSG_TYPE: REPLY,
             Property.CORRELATION_ID: correlation_id,
             Property.REPLY_TO_CLIENT: client,
-            Property.TTL: wanted.get(Property.TTL, ""),
+            Property.TTL: found.get(Property.TTL, ""),
         }
         message = Message(cluster + REPLY_TOPIC_SUFFIX, body)
-        now_ms = self._core.clock.now_ms()
-        msg_id = self._core.uniq_keys.take(now_ms)
-        prepared = self._sends.prepared(message, msg_id, now_ms, extra)
+        now_ms = self._session.clock.now_ms()
+        msg_id = self._session.uniq_keys.take(now_ms)
+        prepared = self._pipeline.prepare(message, msg_id, now_ms, extra)
         prepared = prepared._replace(code=RequestCode.SEND_REPLY_MESSAGE_V2)
         queue = await self._queue_at(message.topic, asked.broker_name)
-        return await self._sends.deliver(prepared, message, queue, deadline)
+        return await self._pipeline.deliver(prepared, message, queue, deadline)
 
     async def _queue_at(self, topic: str, broker_name: str) -> MessageQueue | None:
-        """A queue of the broker that the asking client is connected to."""
-        queues = await self._core.routes.publish_queues(topic, self._options.default_topic_queues)
+        """A queue of the broker that the requesting client is connected to."""
+        queues = await self._session.routes.publish_queues(
+            topic, self._options.default_topic_queues
+        )
         return next((queue for queue in queues if queue.broker_name == broker_name), None)
 
-    async def _greet(self, topic: str) -> None:
-        """Let all brokers of the topic know this client before one of them has a reply for it."""
-        if topic not in self._greeted:
-            await self._core.routes.publish_queues(topic, self._options.default_topic_queues)
-            await self._core.heartbeat()
-            if len(self._greeted) >= TOPICS_MAX:
-                self._greeted.clear()
-            self._greeted.add(topic)
+    async def _announce(self, topic: str) -> None:
+        """Send all brokers of the topic a heartbeat: one of them has to route the reply here."""
+        if topic not in self._announced:
+            await self._session.routes.publish_queues(topic, self._options.default_topic_queues)
+            await self._session.heartbeat()
+            if len(self._announced) >= TOPICS_MAX:
+                self._announced.clear()
+            self._announced.add(topic)
 
-    def _replied(self, command: Command, channel: Channel) -> None:
-        """A broker brings a reply (called by the connection)."""
+    def _on_reply(self, command: Command, channel: Channel) -> None:
+        """A broker delivers a reply (called by the connection)."""
         try:
             header = ReplyMessageRequestHeader.decode(command.ext)
             message = _message_of(header, command.body)
@@ -132,9 +138,9 @@ class Requests:
             channel.answer(response(command.opaque, ResponseCode.SYSTEM_ERROR, remark=str(error)))
             return
         correlation_id = message.properties.get(Property.CORRELATION_ID, "")
-        waiter = self._waiting.pop(correlation_id, None)
+        waiter = self._pending.pop(correlation_id, None)
         if waiter is None:
-            log.info("a reply to %s came when nobody waited for it", correlation_id)
+            log.info("a reply to %s came after its request had ended", correlation_id)
         elif not waiter.done():
             waiter.set_result(message)
         if not command.is_oneway:
@@ -155,16 +161,16 @@ def _message_of(header: ReplyMessageRequestHeader, body: bytes) -> MessageExt:
         flags & ~sysflag.COMPRESSED,
         0,
         header.born_timestamp,
-        _packed(header.born_host),
+        _packed_host(header.born_host),
         header.store_timestamp,
-        _packed(header.store_host),
+        _packed_host(header.store_host),
         0,
         header.broker_name or "",
     )
 
 
-def _packed(addr: str) -> bytes:
-    """An "ip:port" as a record holds it; of what is none the unspecified address."""
+def _packed_host(addr: str) -> bytes:
+    """An "ip:port" as a record holds it; the unspecified address for any other text."""
     host, _, port = addr.strip("/").rpartition(":")
     try:
         return ipaddress.ip_address(host.strip("[]")).packed + int(port).to_bytes(4, "big")

@@ -1,8 +1,8 @@
-"""Gets one message, or one batch, to a broker: attempt, answer, next attempt, deadline.
+"""Sends one message, or one batch, with retries: attempt, response, pause, next attempt.
 
-Owns retries and their pauses; refuses to know lanes, validation and how frames are built.
-Invariant: a whole call, all attempts and pauses together, ends at its deadline; every attempt
-carries the same UNIQ_KEY.
+Owns retries and the pauses between them; refuses to know key locks, validation and how frames are
+built. Invariants: a whole call, all attempts and pauses together, ends at its deadline; every
+attempt carries the same UNIQ_KEY.
 Java: DefaultMQProducerImpl.sendDefaultImpl
 """
 
@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.client.producer import prepared_message as frames
-from cometmq.client.session.client_session import within
+from cometmq.client.session.client_session import before_deadline
 from cometmq.errors import CometError, RemotingTimeout
 from cometmq.model.results import SendResult, SendStatus
 from cometmq.rules.retry_policy import backoff_s
@@ -20,78 +20,89 @@ from cometmq.rules.retry_policy import backoff_s
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from cometmq.client.producer.latency_tracker import Faults
-    from cometmq.client.producer.prepared_message import Outgoing, OutgoingBatch
+    from cometmq.client.producer.latency_tracker import LatencyTracker
+    from cometmq.client.producer.prepared_message import PreparedBatch, PreparedMessage
     from cometmq.client.session.client_options import ProducerOptions
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
 
-    Choose = Callable[[str | None], Awaitable[MessageQueue]]
-    Failed = tuple[CometError, MessageQueue]
+    ChooseQueue = Callable[[str | None], Awaitable[MessageQueue]]
+    """Chooses the queue of an attempt, given the name of the broker that failed last."""
+    FailedAttempt = tuple[CometError, MessageQueue]
+    """The error of an attempt, and the queue it was made to."""
 
 T = TypeVar("T")
-_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 1.0
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
 UNTIL_DEADLINE = 1_000_000_000
 """A number of retries that only the deadline ends."""
 
 
-class Delivery:
-    """Sends for one producer group over one core. One loop owns it."""
+class RetryingSender:
+    """Sends for one producer group. One loop owns it."""
 
-    def __init__(self, core: Core, options: ProducerOptions, faults: Faults | None = None) -> None:
-        self._core, self.options, self._faults = core, options, faults
-
-    async def one(
+    def __init__(
         self,
-        message: Outgoing,
-        choose: Choose,
+        session: ClientSession,
+        options: ProducerOptions,
+        latency_tracker: LatencyTracker | None = None,
+    ) -> None:
+        self.options = options
+        self._session = session
+        self._latency_tracker = latency_tracker
+
+    async def send(
+        self,
+        message: PreparedMessage,
+        choose: ChooseQueue,
         retries: int,
         deadline: float,
         attempt_s: float | None = None,
         *,
-        failed: Failed | None = None,
+        failed: FailedAttempt | None = None,
     ) -> SendResult:
-        """Send one message to the queue that `choose` names, given the broker that failed last.
+        """Send one message to the queue that `choose` returns.
 
         One attempt is bounded by `attempt_s`, all together by `deadline` (the loop's time).
-        `failed` is an attempt that was made already: its error, and where to. Raises the error of
-        the last attempt.
+        `failed` is an attempt that was made already. Raises the error of the last attempt.
         """
-        result: SendResult = await self._try(
+        result: SendResult = await self._retry(
             message.topic,
             choose,
-            lambda queue, left_s: self._send(message, queue, min(left_s, attempt_s or left_s)),
+            lambda queue, left_s: self._attempt(message, queue, min(left_s, attempt_s or left_s)),
             retries,
             deadline,
             failed,
         )
         return result
 
-    async def batch(
+    async def send_batch(
         self,
-        sent: OutgoingBatch,
-        choose: Choose,
+        sent: PreparedBatch,
+        choose: ChooseQueue,
         retries: int,
         deadline: float,
         attempt_s: float | None = None,
         *,
-        failed: Failed | None = None,
+        failed: FailedAttempt | None = None,
     ) -> list[SendResult]:
-        """Send one batch frame; otherwise like `one`."""
-        results: list[SendResult] = await self._try(
+        """Send one batch frame; otherwise like `send`."""
+        results: list[SendResult] = await self._retry(
             sent.topic,
             choose,
-            lambda queue, left_s: self._send_batch(sent, queue, min(left_s, attempt_s or left_s)),
+            lambda queue, left_s: self._attempt_batch(
+                sent, queue, min(left_s, attempt_s or left_s)
+            ),
             retries,
             deadline,
             failed,
         )
         return results
 
-    async def oneway(self, message: Outgoing, queue: MessageQueue) -> None:
-        """Write one message to the queue's broker; nobody says whether it arrived."""
-        addr = self._core.routes.master(queue.broker_name)
-        channel = await self._core.pool.channel(addr)
+    async def send_oneway(self, message: PreparedMessage, queue: MessageQueue) -> None:
+        """Write one message to the queue's broker, which sends no response."""
+        addr = self._session.routes.master_addr(queue.broker_name)
+        channel = await self._session.pool.channel(addr)
         channel.oneway(
             frames.send_request(
                 message,
@@ -102,14 +113,14 @@ class Delivery:
             )
         )
 
-    async def _try(
+    async def _retry(
         self,
         topic: str,
-        choose: Choose,
+        choose: ChooseQueue,
         attempt: Callable[[MessageQueue, float], Awaitable[T]],
         retries: int,
         deadline: float,
-        failed: Failed | None = None,
+        failed: FailedAttempt | None = None,
     ) -> T:
         failures, failed_broker, left_s = 0, None, self._left_s(deadline)
         unsafe: T | None = None
@@ -119,7 +130,9 @@ class Delivery:
                 if failed is not None:
                     (error, queue), failed = failed, None
                     raise error
-                queue = await within(deadline, choose(failed_broker), f"the route of {topic}")
+                queue = await before_deadline(
+                    deadline, choose(failed_broker), f"the route of {topic}"
+                )
                 left_s = self._left_s(deadline)
                 found = await self._timed(attempt, queue, left_s)
                 left_s = self._left_s(deadline)
@@ -128,17 +141,17 @@ class Delivery:
                 unsafe, failures = found, failures + 1
             except CometError as error:
                 failures += 1
-                if unsafe is not None:  # a message that was stored once is no error
+                if unsafe is not None:  # it was stored once: a failed second copy is no error
                     return unsafe
                 if not error.retriable or failures > retries:
                     raise
                 if error.stale_route:
-                    self._core.routes.spoil(queue.topic if queue else topic)
-                left_s = await self._rest(error, failures, deadline)
+                    self._session.routes.mark_stale(queue.topic if queue else topic)
+                left_s = await self._pause(error, failures, deadline)
             failed_broker = queue.broker_name if queue else None
 
     def _is_safe(self, found: object) -> bool:
-        """Whether the answer needs no attempt at another broker."""
+        """Whether the result needs no attempt at another broker."""
         first = found[0] if isinstance(found, list) else found
         is_ok = not isinstance(first, SendResult) or first.status is SendStatus.SEND_OK
         return is_ok or not self.options.retry_not_ok
@@ -149,21 +162,21 @@ class Delivery:
         queue: MessageQueue,
         left_s: float,
     ) -> T:
-        """Make one attempt, and tell the latency-fault strategy how it went."""
-        faults, begun = self._faults, asyncio.get_running_loop().time()
+        """Make one attempt, and have its latency or its failure recorded."""
+        tracker, begun = self._latency_tracker, asyncio.get_running_loop().time()
         try:
             found = await attempt(queue, left_s)
         except CometError as error:
-            if faults is not None:
-                faults.failed(queue.broker_name, error)
+            if tracker is not None:
+                tracker.record_failure(queue.broker_name, error)
             raise
-        if faults is not None:
-            faults.answered(queue.broker_name, begun)
+        if tracker is not None:
+            tracker.record_success(queue.broker_name, begun)
         return found
 
-    async def _rest(self, error: CometError, failures: int, deadline: float) -> float:
+    async def _pause(self, error: CometError, failures: int, deadline: float) -> float:
         """Pause before the next attempt; raises the error when the deadline comes first."""
-        pause_s = backoff_s(failures, _PAUSE_FIRST_S, _PAUSE_MOST_S)
+        pause_s = backoff_s(failures, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         if self._left_s(deadline) <= pause_s:
             raise error
         await asyncio.sleep(pause_s)
@@ -172,19 +185,21 @@ class Delivery:
     def _left_s(self, deadline: float) -> float:
         return deadline - asyncio.get_running_loop().time()
 
-    async def _send(self, message: Outgoing, queue: MessageQueue, left_s: float) -> SendResult:
-        addr = self._core.routes.master(queue.broker_name)
+    async def _attempt(
+        self, message: PreparedMessage, queue: MessageQueue, left_s: float
+    ) -> SendResult:
+        addr = self._session.routes.master_addr(queue.broker_name)
         options = self.options
         command = frames.send_request(message, options.group, queue, options.default_topic_queues)
-        answer = await self._core.call(addr, command, _positive(left_s))
+        answer = await self._session.call(addr, command, _positive(left_s))
         return frames.result_of(answer, addr, queue, message.msg_id)
 
-    async def _send_batch(
-        self, sent: OutgoingBatch, queue: MessageQueue, left_s: float
+    async def _attempt_batch(
+        self, sent: PreparedBatch, queue: MessageQueue, left_s: float
     ) -> list[SendResult]:
-        addr = self._core.routes.master(queue.broker_name)
+        addr = self._session.routes.master_addr(queue.broker_name)
         command = frames.batch_request(sent, self.options, queue)
-        answer = await self._core.call(addr, command, _positive(left_s))
+        answer = await self._session.call(addr, command, _positive(left_s))
         return frames.batch_results_of(answer, addr, queue, sent.msg_ids)
 
 

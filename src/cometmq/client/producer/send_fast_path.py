@@ -1,9 +1,9 @@
-"""Hot. The short way of a send: a form filled in, written to an open connection, nothing else.
+"""Hot. The fast path of a send: fill a frame template and write it to an open connection.
 
-Owns the forms of each topic's queues and what is ready of the properties; refuses everything out
-of the way (a stale route, no connection, a large body, flags, delays): the caller then goes the
-long way (`delivery`), which also takes over after an error. Invariant: what leaves here decodes to
-what the long way would have sent, but for the order of the properties. One loop owns it.
+Owns the templates of each topic's queues and the cache of encoded properties; refuses everything
+unusual (a stale route, no connection, a large body, flags, delays): the caller then uses the slow
+path (`retrying_sender`), which also takes over after an error. Invariant: a frame made here decodes
+to what the slow path would have sent, except for the order of the properties. One loop owns it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import defaultdict
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
-from cometmq.client.producer import prepared_message as outgoing
+from cometmq.client.producer import prepared_message as slow_path
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.model.message import Message
 from cometmq.model.queue import MessageQueue
@@ -23,10 +23,10 @@ from cometmq.wire.send_form import SendForm, batch_body
 if TYPE_CHECKING:
     import asyncio
 
-    from cometmq.client.producer.queue_selector import QueueChoice
+    from cometmq.client.producer.queue_selector import QueueSelector
     from cometmq.client.session.client_options import ProducerOptions
-    from cometmq.client.session.client_session import Core
-    from cometmq.client.session.routes import TopicView
+    from cometmq.client.session.client_session import ClientSession
+    from cometmq.client.session.routes import CachedRoute
     from cometmq.net.channel import Channel
     from cometmq.wire.command import Command
     from cometmq.wire.send_answer import SendAnswer
@@ -35,9 +35,9 @@ FRAME_MESSAGES_MAX = 512
 FRAME_BYTES_MAX = 1024 * 1024
 """Most messages and bytes of one batch."""
 TEXT_MAX = 1024
-"""Longer keys, tags and sharding keys go the long way."""
+"""Longer keys, tags and sharding keys take the slow path."""
 TAGS_MAX = 4096
-"""So many tags are kept ready; at one more all are forgotten."""
+"""Tags whose encoded properties are cached; one more empties the cache."""
 _is_plain = re.compile(r"[!#-\[\]-~][ !#-\[\]-~]*").fullmatch
 _WAIT = b"WAIT\\u0001true\\u0002"
 _new = tuple.__new__
@@ -46,8 +46,8 @@ _OK = SendStatus.SEND_OK
 _REGION = "DefaultRegion"
 
 
-class QueueForm:
-    """One queue, ready to be sent to."""
+class QueueTarget:
+    """A queue to send to: its frame templates and its broker's connection."""
 
     __slots__ = ("addr", "batch_form", "channel", "fill", "form", "others", "queue", "queue_id")
 
@@ -59,58 +59,69 @@ class QueueForm:
         others: dict[int, MessageQueue],
     ) -> None:
         """`others` are all queues of the topic on the same broker, by their ids."""
-        self.queue, self.form, self.batch_form, self.others = queue, form, batch_form, others
-        self.queue_id, self.fill = queue.queue_id, form.pieces
+        self.queue = queue
+        self.form = form
+        self.batch_form = batch_form
+        self.others = others
+        self.queue_id = queue.queue_id
+        self.fill = form.pieces
         self.channel: Channel | None = None
         self.addr = ""
 
 
-class _TopicForms:
-    """The queues of one topic as they were in one view of its route, and whose turn it is."""
+class _TopicTargets:
+    """The queues of one topic in one version of its route, and the position of the round-robin."""
 
     __slots__ = ("count", "owner", "queues", "turn")
 
-    def __init__(self, owner: Quick, queues: list[QueueForm], turn: int) -> None:
-        self.owner, self.queues, self.count, self.turn = owner, queues, len(queues), turn
+    def __init__(self, owner: SendFastPath, queues: list[QueueTarget], turn: int) -> None:
+        self.owner = owner
+        self.queues = queues
+        self.count = len(queues)
+        self.turn = turn
 
 
-Posted = tuple["asyncio.Future[SendAnswer | Command]", QueueForm, str, int]
-"""A send under way: the future of its answer, where to, under which id, when it was born (ms)."""
-PostedBatch = tuple["asyncio.Future[SendAnswer | Command]", QueueForm, list[str], int]
-"""The same of several messages in one frame."""
+PostedSend = tuple["asyncio.Future[SendAnswer | Command]", QueueTarget, str, int]
+"""A send under way: the future of its response, its queue, message id and birth time (ms)."""
+PostedBatch = tuple["asyncio.Future[SendAnswer | Command]", QueueTarget, list[str], int]
+"""A batch under way, likewise."""
 
 
-class Quick:
-    """Makes and posts the sends of one producer that need nothing special."""
+class SendFastPath:
+    """Sends the plain messages of one producer."""
 
     __slots__ = (
-        "_batch_tails", "_body_below", "_born_ms", "_choice", "_core", "_frame_max", "_now_ms",
-        "_options", "_tails", "_take_key", "_views",
+        "_batch_tails", "_body_below", "_born_ms", "_frame_max", "_now_ms", "_options", "_routes",
+        "_selector", "_session", "_tails", "_take_key",
     )  # fmt: skip
 
-    def __init__(self, core: Core, choice: QueueChoice, options: ProducerOptions) -> None:
-        self._core, self._choice, self._options = core, choice, options
+    def __init__(
+        self, session: ClientSession, selector: QueueSelector, options: ProducerOptions
+    ) -> None:
+        self._session = session
+        self._selector = selector
+        self._options = options
         self._body_below = min(options.compress_over_bytes, options.body_bytes_max + 1)
         self._frame_max = min(FRAME_BYTES_MAX, options.body_bytes_max)
-        told = core.options
+        client = session.options
         is_off = (
             options.retry_not_ok
             or options.latency_fault != "off"
-            or told.credentials is not None
-            or told.namespace is not None
-            or told.namespace_v2 is not None
-            or told.trace is not None
+            or client.credentials is not None
+            or client.namespace is not None
+            or client.namespace_v2 is not None
+            or client.trace is not None
         )
-        self._now_ms, self._take_key = core.clock.now_ms, core.uniq_keys.take
-        self._views: dict[str, TopicView] = {} if is_off else core.routes.views
+        self._now_ms, self._take_key = session.clock.now_ms, session.uniq_keys.take
+        self._routes: dict[str, CachedRoute] = {} if is_off else session.routes.cached
         self._born_ms = 0
         self._tails: dict[str | None, bytes] = {}
         self._batch_tails: dict[str | None, bytes] = {}
 
-    def choose(self, message: Message, turn: int | None = None) -> tuple[QueueForm, bytes] | None:
-        """The message's queue and its properties; None when it takes the long way.
+    def choose(self, message: Message, turn: int | None = None) -> tuple[QueueTarget, bytes] | None:
+        """The message's queue and its encoded properties; None: use the slow path.
 
-        `turn` is the caller's own, from a thread of its own; without it the topic's next one.
+        `turn` is a thread's own round-robin position; without it the topic's next one is used.
         """
         body, topic, tags = message.body, message.topic, message.tags
         if (
@@ -129,46 +140,46 @@ class Quick:
             tail = self._tail(message)
             if tail is None:
                 return None
-        view = self._views.get(topic)
-        if view is None or view.is_stale:
+        route = self._routes.get(topic)
+        if route is None or route.is_stale:
             return None
-        forms: _TopicForms | None = view.plan
-        if forms is None or forms.owner is not self:
-            forms = self._make(topic, view)
+        targets: _TopicTargets | None = route.send_targets
+        if targets is None or targets.owner is not self:
+            targets = self._make_targets(topic, route)
         if key is not None:
-            if not self._choice.is_plain:
+            if not self._selector.is_hash_only:
                 return None
-            return forms.queues[self._choice.index_of(key, forms.count)], tail
+            return targets.queues[self._selector.index_of(key, targets.count)], tail
         if turn is None:
-            turn = forms.turn
-            forms.turn = turn + 1
-        return forms.queues[turn % forms.count], tail
+            turn = targets.turn
+            targets.turn = turn + 1
+        return targets.queues[turn % targets.count], tail
 
-    def post(self, message: Message, deadline: float) -> Posted | None:
-        """Write the message to its queue's broker, or None when that takes the long way."""
+    def post(self, message: Message, deadline: float) -> PostedSend | None:
+        """Write the message to its queue's broker; None: use the slow path."""
         chosen = self.choose(message)
         if chosen is None:
             return None
-        place, tail = chosen
-        channel = place.channel
+        target, tail = chosen
+        channel = target.channel
         if channel is None or channel.is_dead:
-            channel = self._connected(place)
+            channel = self._connected(target)
             if channel is None:
                 return None
-        if channel.is_quiet:  # else the time of the first of this tick will do
+        if channel.is_quiet:  # otherwise the time of this loop iteration's first send is used
             self._born_ms = self._now_ms()
         born_ms = self._born_ms
         msg_id = self._take_key(born_ms)
         channel.opaque = opaque = (channel.opaque + 1) & 0x7FFFFFFF
-        frame = place.fill(opaque, born_ms, msg_id.encode(), tail, message.body)
-        return channel.post(opaque, frame, deadline), place, msg_id, born_ms
+        frame = target.fill(opaque, born_ms, msg_id.encode(), tail, message.body)
+        return channel.post(opaque, frame, deadline), target, msg_id, born_ms
 
-    def places_for(self, messages: list[Message]) -> list[QueueForm] | None:
-        """The queues for a list that fits into one plain frame, the one whose turn it is first.
+    def targets_for(self, messages: list[Message]) -> list[QueueTarget] | None:
+        """The queues for a list that fits into one plain frame, in round-robin order.
 
-        None when it takes the long way.
+        None: use the slow path.
         """
-        if not self._views or not 1 < len(messages) <= FRAME_MESSAGES_MAX:
+        if not self._routes or not 1 < len(messages) <= FRAME_MESSAGES_MAX:
             return None
         first = messages[0]
         if type(first) is not Message or type(first.topic) is not str:
@@ -190,37 +201,37 @@ class Quick:
             ):
                 return None
             size += len(message.body)
-        view = self._views.get(topic)
-        if view is None or view.is_stale or (tags is not None and type(tags) is not str):
+        route = self._routes.get(topic)
+        if route is None or route.is_stale or (tags is not None and type(tags) is not str):
             return None
         if size > self._frame_max or self._batch_tail(tags) is None:
             return None
-        forms: _TopicForms | None = view.plan
-        if forms is None or forms.owner is not self:
-            forms = self._make(topic, view)
-        turn = forms.turn % forms.count
-        forms.turn += 1
-        return forms.queues[turn:] + forms.queues[:turn]
+        targets: _TopicTargets | None = route.send_targets
+        if targets is None or targets.owner is not self:
+            targets = self._make_targets(topic, route)
+        turn = targets.turn % targets.count
+        targets.turn += 1
+        return targets.queues[turn:] + targets.queues[:turn]
 
     def post_batch(
-        self, messages: list[Message], place: QueueForm, deadline: float
+        self, messages: list[Message], target: QueueTarget, deadline: float
     ) -> PostedBatch | None:
         """Write such a list to its queue's broker; None when there is no connection yet."""
-        channel = place.channel
+        channel = target.channel
         if channel is None or channel.is_dead:
-            channel = self._connected(place)
+            channel = self._connected(target)
             if channel is None:
                 return None
         born_ms = self._now_ms()
-        ids = self._core.uniq_keys.take_many(born_ms, len(messages))
+        ids = self._session.uniq_keys.take_many(born_ms, len(messages))
         keys, bodies = list(map(str.encode, ids)), [message.body for message in messages]
         body = batch_body(bodies, keys, self._batch_tail(messages[0].tags) or b"")
         channel.opaque = opaque = (channel.opaque + 1) & 0x7FFFFFFF
-        frame = place.batch_form.pieces(opaque, born_ms, keys[0], _WAIT, body)
-        return channel.post(opaque, frame, deadline), place, ids, born_ms
+        frame = target.batch_form.pieces(opaque, born_ms, keys[0], _WAIT, body)
+        return channel.post(opaque, frame, deadline), target, ids, born_ms
 
     def _tail(self, message: Message) -> bytes | None:
-        """The properties beside UNIQ_KEY as they stand in the header; None for the long way."""
+        """The properties after UNIQ_KEY as the header has them; None: use the slow path."""
         tail = self._tail_with(message.tags)
         if message.keys:
             tail = _with(tail, b"KEYS", message.keys)
@@ -239,7 +250,7 @@ class Quick:
         return tail
 
     def _batch_tail(self, tags: str | None) -> bytes | None:
-        """The same as it stands in the items of a batch."""
+        """The same as the items of a batch have them."""
         tail = self._batch_tails.get(tags)
         if tail is None:
             escaped = self._tail_with(tags)
@@ -251,65 +262,75 @@ class Quick:
             self._batch_tails[tags] = tail
         return tail
 
-    def _make(self, topic: str, view: TopicView) -> _TopicForms:
+    def _make_targets(self, topic: str, route: CachedRoute) -> _TopicTargets:
         check_topic(topic)
         options = self._options
         more = options.default_topic_queues
-        places, of_broker = [], defaultdict[str, dict[int, MessageQueue]](dict)
-        for queue in view.publish:
+        targets = []
+        of_broker = defaultdict[str, dict[int, MessageQueue]](dict)
+        for queue in route.publish:
             named = (options.group, topic, queue.broker_name, queue.queue_id, more)
             others = of_broker[queue.broker_name]
             others[queue.queue_id] = queue
-            places.append(QueueForm(queue, SendForm(*named), SendForm(*named, batch=True), others))
-        forms = view.plan = _TopicForms(self, places, self._choice.next_turn(topic))
-        return forms
+            targets.append(
+                QueueTarget(queue, SendForm(*named), SendForm(*named, batch=True), others)
+            )
+        made = _TopicTargets(self, targets, self._selector.next_turn(topic))
+        route.send_targets = made
+        return made
 
-    def _connected(self, place: QueueForm) -> Channel | None:
-        place.addr = self._core.routes.find_master(place.queue.broker_name) or ""
-        place.channel = self._core.pool.open_channel(place.addr)
-        return place.channel
+    def _connected(self, target: QueueTarget) -> Channel | None:
+        target.addr = self._session.routes.find_master_addr(target.queue.broker_name) or ""
+        target.channel = self._session.pool.open_channel(target.addr)
+        return target.channel
 
 
-def result_of(place: QueueForm, addr: str, msg_id: str, answer: SendAnswer | Command) -> SendResult:
-    """What the answer to a send says; raises BrokerError when it was not stored."""
-    queue = place.queue
+def result_of(
+    target: QueueTarget, addr: str, msg_id: str, answer: SendAnswer | Command
+) -> SendResult:
+    """The result in the response to a send; raises BrokerError when nothing was stored."""
+    queue = target.queue
     if type(answer) is not tuple:
-        return outgoing.result_of(cast("Command", answer), addr, queue, msg_id)
+        return slow_path.result_of(cast("Command", answer), addr, queue, msg_id)
     queue_id, queue_offset, offset_id, transaction = answer
-    if place.queue_id != queue_id:
-        queue = _other_queue(place, queue_id)
+    if target.queue_id != queue_id:
+        queue = _other_queue(target, queue_id)
     result: SendResult = _new(
         SendResult, (_OK, msg_id, queue, queue_offset, offset_id, transaction, _REGION, True)
     )
     return result
 
 
-def _other_queue(place: QueueForm, queue_id: int) -> MessageQueue:
-    """The queue that a broker chose itself."""
-    queue, known = place.queue, place.others.get(queue_id)
+def _other_queue(target: QueueTarget, queue_id: int) -> MessageQueue:
+    """The queue that a broker chose instead of the one asked for."""
+    queue, known = target.queue, target.others.get(queue_id)
     return known or MessageQueue(queue.topic, queue.broker_name, queue_id)
 
 
 def results_of(posted: PostedBatch, answer: SendAnswer | Command) -> list[SendResult]:
-    """One result a message; raises BrokerError when they were not stored."""
-    _, place, ids, _ = posted
-    queue = place.queue
+    """One result a message; raises BrokerError when nothing was stored."""
+    _, target, ids, _ = posted
+    queue = target.queue
     if type(answer) is not tuple:
-        return outgoing.batch_results_of(cast("Command", answer), place.addr, queue, ids)
+        return slow_path.batch_results_of(cast("Command", answer), target.addr, queue, ids)
     queue_id, first, offset_msg_ids, _ = answer
     if queue.queue_id != queue_id:
-        queue = _other_queue(place, queue_id)
-    count, places = len(ids), offset_msg_ids.split(",")
-    if len(places) != count:
-        places = [offset_msg_ids] * count
+        queue = _other_queue(target, queue_id)
+    count = len(ids)
+    offset_ids = offset_msg_ids.split(",")
+    if len(offset_ids) != count:
+        offset_ids = [offset_msg_ids] * count
     offsets = range(first, first + count)
-    same = repeat(_OK), repeat(queue), repeat(None), repeat(_REGION), repeat(True)
-    fields = zip(same[0], ids, same[1], offsets, places, *same[2:], strict=False)
+    fields = zip(
+        repeat(_OK), ids, repeat(queue), offsets, offset_ids,
+        repeat(None), repeat(_REGION), repeat(True),
+        strict=False,
+    )  # fmt: skip
     return list(map(_new, repeat(SendResult), fields))
 
 
 def _with(tail: bytes | None, name: bytes, value: str) -> bytes | None:
-    """One property more, when its value needs no care at all."""
+    """The properties and one more; None when its value would need escaping."""
     if tail is None or type(value) is not str or len(value) > TEXT_MAX or not _is_plain(value):
         return None
     return b"%b%b\\u0001%b\\u0002" % (tail, name, value.encode())

@@ -1,8 +1,9 @@
-"""The ways one message takes: short, in the lane of its key, long, and on after an error.
+"""The way of one message: the fast path where it fits, else the slow path, retries included.
 
-Owns the choice between the ways and the lanes of keys; refuses to know frames and connections
-(`quick`, `direct`, `delivery`). Invariant: sends of one key leave one after the other, retries
-included, and a message keeps its id on every way. One loop owns it, but for `direct`.
+Owns the choice of the path and the locks of sharding keys; refuses to know frames and connections
+(`send_fast_path`, `thread_sender`, `retrying_sender`). Invariants: sends of one key leave one after
+the other, retries included; a message keeps its id on every path. One loop owns it, except
+`thread_sender`.
 Java: DefaultMQProducerImpl.sendDefaultImpl
 """
 
@@ -13,15 +14,15 @@ import os
 from typing import TYPE_CHECKING
 
 from cometmq.client.middleware.trace import Trace
-from cometmq.client.producer import message_checks as validation
-from cometmq.client.producer.batch_sender import Bulk
-from cometmq.client.producer.key_locks import Lanes
-from cometmq.client.producer.latency_tracker import Faults
-from cometmq.client.producer.prepared_message import Outgoing, outgoing
-from cometmq.client.producer.queue_selector import ByHash, QueueChoice
-from cometmq.client.producer.retrying_sender import Delivery
-from cometmq.client.producer.send_fast_path import Quick, result_of
-from cometmq.client.producer.thread_sender import Direct
+from cometmq.client.producer import message_checks as checks
+from cometmq.client.producer.batch_sender import BatchSender
+from cometmq.client.producer.key_locks import KeyLocks
+from cometmq.client.producer.latency_tracker import LatencyTracker
+from cometmq.client.producer.prepared_message import PreparedMessage, prepare
+from cometmq.client.producer.queue_selector import ByHash, QueueSelector
+from cometmq.client.producer.retrying_sender import RetryingSender
+from cometmq.client.producer.send_fast_path import SendFastPath, result_of
+from cometmq.client.producer.thread_sender import FailedSend, ThreadSender
 from cometmq.client.session.argument_checks import check_queue
 from cometmq.errors import ClientError, CometError
 from cometmq.model.queue import MessageQueue
@@ -29,163 +30,168 @@ from cometmq.model.queue import MessageQueue
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cometmq.client.producer.queue_selector import Selector
-    from cometmq.client.producer.retrying_sender import Failed
+    from cometmq.client.producer.queue_selector import SelectQueue
+    from cometmq.client.producer.retrying_sender import FailedAttempt
     from cometmq.client.session.client_options import ProducerOptions
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import Message
     from cometmq.model.results import SendResult
 
 
-class Sends:
+class SendPipeline:
     """All that a started producer sends with."""
 
-    def __init__(self, core: Core, options: ProducerOptions) -> None:
-        self.core, self._options = core, options
-        faults = None if options.latency_fault == "off" else Faults(core, options)
-        self.choice = QueueChoice(
+    def __init__(self, session: ClientSession, options: ProducerOptions) -> None:
+        self.session = session
+        self._options = options
+        tracker = None if options.latency_fault == "off" else LatencyTracker(session, options)
+        self.queue_selector = selector = QueueSelector(
             os.getpid(),
             balanced=options.keys == "balanced",
             strict=options.strict_order,
-            faults=faults,
+            latency_tracker=tracker,
         )
-        self.delivery = Delivery(core, options, faults)
-        self.quick = Quick(core, self.choice, options)
-        self._lanes = Lanes()
-        self.bulk = Bulk(core, self.delivery, self.choice, self.quick, options, self._lanes)
-        self.direct = Direct(core, self.quick, first=os.getpid())
+        self.retrying_sender = sender = RetryingSender(session, options, tracker)
+        self.fast_path = fast_path = SendFastPath(session, selector, options)
+        self._key_locks = locks = KeyLocks()
+        self.batch_sender = BatchSender(session, sender, selector, fast_path, options, locks)
+        self.thread_sender = ThreadSender(session, fast_path, first=os.getpid())
         self.trace: Trace | None = None
-        if core.options.trace:
-            self.trace = Trace(core, options.group, "PRODUCE", asyncio.get_running_loop())
-            self.bulk.trace = self.trace
+        if session.options.trace:
+            self.trace = Trace(session, options.group, "PRODUCE", asyncio.get_running_loop())
+            self.batch_sender.trace = self.trace
 
-    async def in_lane(self, message: Message, deadline: float) -> SendResult:
-        """Send a message with a sharding key after those of its key that came first."""
+    async def send_in_key_order(self, message: Message, deadline: float) -> SendResult:
+        """Send a message with a sharding key after the earlier ones of its key."""
         if type(message.topic) is not str or type(message.sharding_key) is not str:
-            validation.check_kind(message)
-            validation.check_message(message, self._options.body_bytes_max)
-        lane = (message.topic, message.sharding_key)
-        mine = self._lanes.try_enter(lane)
+            checks.check_kind(message)
+            checks.check_message(message, self._options.body_bytes_max)
+        key = (message.topic, message.sharding_key)
+        mine = self._key_locks.try_acquire(key)
         if mine is None:
-            async with self._lanes.enter(lane, deadline):
-                return await self._keyed(message, deadline)
+            async with self._key_locks.acquire(key, deadline):
+                return await self._send_keyed(message, deadline)
         try:
-            return await self._keyed(message, deadline)
+            return await self._send_keyed(message, deadline)
         finally:
-            self._lanes.leave(lane, mine)
+            self._key_locks.release(key, mine)
 
-    async def in_turn(self, prepared: Outgoing, message: Message, deadline: float) -> SendResult:
-        """Send a prepared message, after those of its key that came first."""
+    async def send_prepared(
+        self, prepared: PreparedMessage, message: Message, deadline: float
+    ) -> SendResult:
+        """Send a prepared message after the earlier ones of its key."""
         if message.sharding_key is None:
             return await self.deliver(prepared, message, None, deadline)
-        async with self._lanes.enter((message.topic, message.sharding_key), deadline):
+        async with self._key_locks.acquire((message.topic, message.sharding_key), deadline):
             return await self.deliver(prepared, message, None, deadline)
 
-    async def to(
-        self, message: Message, queue: MessageQueue | Selector, deadline: float
+    async def send_to(
+        self, message: Message, queue: MessageQueue | SelectQueue, deadline: float
     ) -> SendResult:
-        """Send to the queue given, or to the one a function chooses; retries keep to it."""
+        """Send to the queue given, or to the one a function selects; retries keep to it."""
         key = queue.key if isinstance(queue, ByHash) else message.sharding_key
         if key is None:
-            return await self.slowly(message, await self.selected(message, queue), deadline)
-        validation.check_message(message, self._options.body_bytes_max)
-        async with self._lanes.enter((message.topic, key), deadline):
-            return await self.slowly(message, await self.selected(message, queue), deadline)
+            selected = await self.select_queue(message, queue)
+            return await self.send_slow_path(message, selected, deadline)
+        checks.check_message(message, self._options.body_bytes_max)
+        async with self._key_locks.acquire((message.topic, key), deadline):
+            selected = await self.select_queue(message, queue)
+            return await self.send_slow_path(message, selected, deadline)
 
-    async def oneway(
-        self, prepared: Outgoing, message: Message, queue: MessageQueue | Selector | None
+    async def send_oneway(
+        self, prepared: PreparedMessage, message: Message, queue: MessageQueue | SelectQueue | None
     ) -> None:
-        """Write a prepared message to a broker, after those of its key that came first."""
+        """Write a prepared message to a broker after the earlier ones of its key."""
         key = queue.key if isinstance(queue, ByHash) else message.sharding_key
         if key is None:
-            await self._write(prepared, message, queue)
+            await self._write_oneway(prepared, message, queue)
             return
-        deadline = asyncio.get_running_loop().time() + self.core.options.call_timeout_s
-        async with self._lanes.enter((message.topic, key), deadline):
-            await self._write(prepared, message, queue)
+        deadline = asyncio.get_running_loop().time() + self.session.options.call_timeout_s
+        async with self._key_locks.acquire((message.topic, key), deadline):
+            await self._write_oneway(prepared, message, queue)
 
-    async def selected(self, message: Message, selector: MessageQueue | Selector) -> MessageQueue:
-        """The queue given, or the one that a function chooses.
+    async def select_queue(
+        self, message: Message, wanted: MessageQueue | SelectQueue
+    ) -> MessageQueue:
+        """The queue given, or the one that a function selects.
 
-        Raises ClientError when what is chosen is none of the topic's.
+        Raises ClientError when it is none of the topic's.
         """
-        if isinstance(selector, MessageQueue):
-            check_queue("queue", selector)
-            if selector.topic != message.topic:
-                raise ClientError(f"{selector} is no queue of the message's topic {message.topic}")
-            return selector
-        validation.check_topic(message.topic)
-        queues = await self.core.routes.publish_queues(
-            message.topic, self._options.default_topic_queues
-        )
-        chosen = selector(tuple(queues), message) if callable(selector) else selector
-        if chosen not in queues:
-            raise ClientError(f"queue= gave {chosen!r:.120}, which is no queue of {message.topic}")
-        return chosen
+        if isinstance(wanted, MessageQueue):
+            check_queue("queue", wanted)
+            if wanted.topic != message.topic:
+                raise ClientError(f"{wanted} is no queue of the message's topic {message.topic}")
+            return wanted
+        checks.check_topic(message.topic)
+        queues = await self._publish_queues(message.topic)
+        selected = wanted(tuple(queues), message) if callable(wanted) else wanted
+        if selected not in queues:
+            raise ClientError(
+                f"queue= gave {selected!r:.120}, which is no queue of {message.topic}"
+            )
+        return selected
 
-    async def slowly(
+    async def send_slow_path(
         self, message: Message, queue: MessageQueue | None, deadline: float
     ) -> SendResult:
-        """Send with all checks, to the queue given or to one of the message's choice."""
-        now_ms = self.core.clock.now_ms()
-        prepared = self.prepared(message, self.core.uniq_keys.take(now_ms), now_ms)
+        """Send with all checks, to the queue given or to one selected for the message."""
+        now_ms = self.session.clock.now_ms()
+        prepared = self.prepare(message, self.session.uniq_keys.take(now_ms), now_ms)
         return await self.deliver(prepared, message, queue, deadline)
 
-    async def again(
-        self, message: Message, msg_id: str, born_ms: int, failed: Failed, deadline: float
+    async def send_after_failure(
+        self, message: Message, failed: FailedSend, deadline: float
     ) -> SendResult:
-        """Go on the long way after an error of another."""
-        prepared = self.prepared(message, msg_id, born_ms)
-        return await self.deliver(prepared, message, None, deadline, failed)
+        """Go on by the slow path after a failed attempt on another one; the id stays the same."""
+        prepared = self.prepare(message, failed.msg_id, failed.born_ms)
+        return await self.deliver(prepared, message, None, deadline, failed.attempt)
 
-    async def choose(self, message: Message, failed_broker: str | None) -> MessageQueue:
-        """The message's queue; without key the next in turn, away from the broker that failed."""
-        queues = await self.core.routes.publish_queues(
-            message.topic, self._options.default_topic_queues
-        )
+    async def choose_queue(self, message: Message, failed_broker: str | None) -> MessageQueue:
+        """The queue of the message's key, else the next one, away from the broker that failed."""
+        queues = await self._publish_queues(message.topic)
         if message.sharding_key is not None:
-            return self.choice.by_key(queues, message.sharding_key)
-        return self.choice.in_turn(message.topic, queues, failed_broker)
+            return self.queue_selector.for_key(queues, message.sharding_key)
+        return self.queue_selector.round_robin(message.topic, queues, failed_broker)
 
-    def prepared(
+    def prepare(
         self,
         message: Message,
         msg_id: str,
         born_ms: int,
         extra: Mapping[str, str] | None = None,
-    ) -> Outgoing:
-        """The message checked and ready for any queue. Raises InvalidMessage.
+    ) -> PreparedMessage:
+        """The message, checked and ready for any queue of its topic. Raises InvalidMessage.
 
         `extra` are properties that users may not set.
         """
-        validation.check_kind(message)
-        validation.check_topic(message.topic)
-        validation.check_message(message, self._options.body_bytes_max)
-        return outgoing(message, self._options, msg_id, born_ms, extra)
+        checks.check_kind(message)
+        checks.check_topic(message.topic)
+        checks.check_message(message, self._options.body_bytes_max)
+        return prepare(message, self._options, msg_id, born_ms, extra)
 
     async def deliver(
         self,
-        prepared: Outgoing,
+        prepared: PreparedMessage,
         message: Message,
         queue: MessageQueue | None,
         deadline: float,
-        failed: Failed | None = None,
+        failed: FailedAttempt | None = None,
     ) -> SendResult:
-        """Get a prepared message to the queue given, or to one of the message's choice."""
+        """Send a prepared message to the queue given, or to one selected for the message."""
 
         async def choose(failed_broker: str | None) -> MessageQueue:
             if queue is None:
-                return await self.choose(message, failed_broker)
-            if self.core.routes.find_master(queue.broker_name) is None:  # nothing was sent so far
-                await self.core.routes.publish_queues(
-                    message.topic, self._options.default_topic_queues
-                )
+                return await self.choose_queue(message, failed_broker)
+            if self.session.routes.find_master_addr(queue.broker_name) is None:
+                await self._publish_queues(message.topic)  # nothing was sent so far
             return queue
 
         retries, began = self._options.retries, asyncio.get_running_loop().time()
         result: SendResult | None = None
         try:
-            result = await self.delivery.one(prepared, choose, retries, deadline, failed=failed)
+            result = await self.retrying_sender.send(
+                prepared, choose, retries, deadline, failed=failed
+            )
         finally:
             if self.trace is not None and result is None:
                 self.trace.failed(prepared, message, queue, began)
@@ -193,20 +199,23 @@ class Sends:
             self.trace.sent(prepared, message, result, began)
         return result
 
-    async def _write(
-        self, prepared: Outgoing, message: Message, queue: MessageQueue | Selector | None
+    async def _publish_queues(self, topic: str) -> list[MessageQueue]:
+        return await self.session.routes.publish_queues(topic, self._options.default_topic_queues)
+
+    async def _write_oneway(
+        self, prepared: PreparedMessage, message: Message, queue: MessageQueue | SelectQueue | None
     ) -> None:
         if queue is None:
-            queue = await self.choose(message, None)
-        await self.delivery.oneway(prepared, await self.selected(message, queue))
+            queue = await self.choose_queue(message, None)
+        await self.retrying_sender.send_oneway(prepared, await self.select_queue(message, queue))
 
-    async def _keyed(self, message: Message, deadline: float) -> SendResult:
-        posted = self.quick.post(message, deadline)
+    async def _send_keyed(self, message: Message, deadline: float) -> SendResult:
+        posted = self.fast_path.post(message, deadline)
         if posted is None:
-            return await self.slowly(message, None, deadline)
-        answer, place, msg_id, born_ms = posted
+            return await self.send_slow_path(message, None, deadline)
+        answer, target, msg_id, born_ms = posted
         try:
-            return result_of(place, place.addr, msg_id, await answer)
+            return result_of(target, target.addr, msg_id, await answer)
         except CometError as error:
-            failed = (error, place.queue)
-            return await self.again(message, msg_id, born_ms, failed, deadline)
+            failed = FailedSend(msg_id, born_ms, (error, target.queue))
+            return await self.send_after_failure(message, failed, deadline)

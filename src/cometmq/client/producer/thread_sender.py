@@ -1,9 +1,10 @@
-"""Hot. The blocking producer's own way: the calling thread writes its frame and reads the answer.
+"""Hot. Sends on the caller's own thread: it writes its frame and reads the response itself.
 
-Owns the idle connections of each broker and the turn of each thread; refuses what the short way
-refuses (`quick`), and messages with a sharding key, whose order the loop keeps. Invariant: a
-connection belongs to one thread while it sends; at most `CONNECTIONS_MAX` are open to a broker,
-and whoever finds none goes the long way over the portal, as everybody does after an error.
+Owns the idle connections of each broker and the round-robin of each thread; refuses what the fast
+path refuses (`send_fast_path`), and messages with a sharding key, whose order the loop keeps.
+Invariants: a connection belongs to one thread while it sends; at most `CONNECTIONS_MAX` are open to
+a broker. A thread that gets no connection sends by the portal's loop, and so does every thread
+after an error.
 Java: none
 """
 
@@ -19,27 +20,27 @@ from cometmq.model.message import Message
 from cometmq.net.send_socket import SendSocket
 
 if TYPE_CHECKING:
-    from cometmq.client.producer.retrying_sender import Failed
-    from cometmq.client.producer.send_fast_path import Quick
-    from cometmq.client.session.client_session import Core
+    from cometmq.client.producer.retrying_sender import FailedAttempt
+    from cometmq.client.producer.send_fast_path import SendFastPath
+    from cometmq.client.session.client_session import ClientSession
     from cometmq.model.results import SendResult
 
 CONNECTIONS_MAX = 128
-"""Connections to one broker; more threads than that share the portal's."""
+"""Connections to one broker; further threads share those of the portal."""
 IDLE_S = 30.0
-"""A connection that was idle for longer is not trusted again: brokers hang up after 120 s."""
+"""A connection that was idle for longer is closed: brokers close it after 120 s."""
 
 
-class Unsent(NamedTuple):
-    """What is known of a send that failed; the long way goes on from there."""
+class FailedSend(NamedTuple):
+    """A send whose first attempt failed; the slow path goes on from here."""
 
     msg_id: str
     born_ms: int
-    failed: Failed
+    attempt: FailedAttempt
 
 
 class _Broker:
-    """The connections to one address: those at rest, and how many there are."""
+    """The connections to one address: the idle ones, and the number of all."""
 
     __slots__ = ("count", "idle")
 
@@ -48,51 +49,54 @@ class _Broker:
         self.count = 0
 
 
-class Direct:
+class ThreadSender:
     """Sends for one started producer from any thread."""
 
-    def __init__(self, core: Core, quick: Quick, first: int) -> None:
-        self._core, self._quick = core, quick
+    def __init__(self, session: ClientSession, fast_path: SendFastPath, first: int) -> None:
+        self._session = session
+        self._fast_path = fast_path
         self._brokers: dict[str, _Broker] = {}
         self._lock = threading.Lock()
         self._threads = threading.local()
         self._first = first
-        self._is_closed = core.options.tls is not None  # the portal's connections have it
+        self._is_closed = (
+            session.options.tls is not None
+        )  # with TLS all sends use the portal's connections
 
-    def send(self, message: Message, timeout_s: float) -> SendResult | Unsent | None:
-        """Send on this thread. None: it takes the long way; Unsent: an attempt failed."""
+    def send(self, message: Message, timeout_s: float) -> SendResult | FailedSend | None:
+        """Send on this thread. None: use the slow path; FailedSend: the first attempt failed."""
         if type(message) is not Message or message.sharding_key is not None:
             return None
         begun = time.monotonic()
-        chosen = self._quick.choose(message, self._next_turn())
+        chosen = self._fast_path.choose(message, self._next_turn())
         if chosen is None:
             return None
-        place, tail = chosen
-        if not place.addr:
-            place.addr = self._core.routes.find_master(place.queue.broker_name) or ""
-        addr = place.addr
+        target, tail = chosen
+        if not target.addr:
+            target.addr = self._session.routes.find_master_addr(target.queue.broker_name) or ""
+        addr = target.addr
         broker = self._brokers.get(addr) or self._brokers.setdefault(addr, _Broker())
-        connection = self._take(broker, addr, timeout_s)
+        connection = self._acquire(broker, addr, timeout_s)
         if connection is None:
             return None
-        born_ms = self._core.clock.now_ms()
-        msg_id = self._core.uniq_keys.take(born_ms)
+        born_ms = self._session.clock.now_ms()
+        msg_id = self._session.uniq_keys.take(born_ms)
         opaque = connection.next_opaque()
-        frame = place.form.frame(opaque, born_ms, msg_id.encode(), tail, message.body)
-        if not connection.used_at:  # to connect took some of the time
+        frame = target.form.frame(opaque, born_ms, msg_id.encode(), tail, message.body)
+        if not connection.used_at:  # a new one: connecting took some of the time
             timeout_s = max(timeout_s - (time.monotonic() - begun), 0.001)
-        is_whole = False
+        is_intact = False
         try:
             answer = connection.exchange(opaque, frame, timeout_s)
-            is_whole = True
-            return result_of(place, addr, msg_id, answer)
+            is_intact = True
+            return result_of(target, addr, msg_id, answer)
         except CometError as error:
-            return Unsent(msg_id, born_ms, (error, place.queue))
+            return FailedSend(msg_id, born_ms, (error, target.queue))
         finally:
-            self._give_back(broker, connection, is_whole=is_whole)
+            self._release(broker, connection, is_intact=is_intact)
 
     def close(self) -> None:
-        """Close what is at rest; what is in use is closed when it is given back."""
+        """Close the idle connections; one in use is closed when its thread releases it."""
         with self._lock:
             self._is_closed = True
             for broker in self._brokers.values():
@@ -102,14 +106,14 @@ class Direct:
     def _next_turn(self) -> int:
         turn: int | None = getattr(self._threads, "turn", None)
         if turn is None:
-            with self._lock:  # each thread begins at another queue
+            with self._lock:  # every thread begins at a different queue
                 self._first += 1
                 turn = self._first
         self._threads.turn = turn + 1
         return turn
 
-    def _take(self, broker: _Broker, addr: str, timeout_s: float) -> SendSocket | None:
-        """A connection that nobody uses; None when there are enough, or none can be made."""
+    def _acquire(self, broker: _Broker, addr: str, timeout_s: float) -> SendSocket | None:
+        """An unused connection; None at the limit, or when none can be made."""
         while True:
             try:
                 connection = broker.idle.pop()
@@ -124,7 +128,7 @@ class Direct:
             broker.count += 1
         made = None
         try:
-            made = SendSocket(addr, min(timeout_s, self._core.options.connect_timeout_s))
+            made = SendSocket(addr, min(timeout_s, self._session.options.connect_timeout_s))
         except CometError:
             return None
         finally:
@@ -133,11 +137,11 @@ class Direct:
                     broker.count -= 1
         return made
 
-    def _give_back(self, broker: _Broker, connection: SendSocket, *, is_whole: bool) -> None:
-        if is_whole and not self._is_closed:
+    def _release(self, broker: _Broker, connection: SendSocket, *, is_intact: bool) -> None:
+        if is_intact and not self._is_closed:
             connection.used_at = time.monotonic()
             broker.idle.append(connection)
-            if self._is_closed:  # since we looked: nobody else closes it
+            if self._is_closed:  # closed since the check above: nobody else closes this one
                 self.close()
         else:
             self._drop(broker, connection)

@@ -1,9 +1,9 @@
-"""Transactions: half messages that nobody reads until their producer says so.
+"""Transactions: half messages that consumers see only after their producer commits them.
 
-Owns the sending of half messages, their ends and the answers to a broker that asks; refuses to know
-the user's own transaction. Invariant: a half message that was not ended here is one the broker
-asks about; what was decided is answered from memory, the rest by the user's `check`.
-Bounded: `CHECKS_MAX` questions wait, `ENDS_MAX` decisions are remembered.
+Owns the sending of half messages, their ends and the answers to check-backs; refuses to know the
+user's own transaction. Invariant: a broker checks back on every half message that was not ended
+here; decisions made here are answered from memory, all others by the user's `check`.
+Bounded: `CHECKS_MAX` check-backs wait, `ENDS_MAX` decisions are remembered.
 Java: TransactionMQProducer, DefaultMQProducerImpl.sendMessageInTransaction, checkTransactionState
 """
 
@@ -42,8 +42,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from cometmq.client.producer.send_pipeline import Sends
-    from cometmq.client.session.client_options import Check, ProducerOptions, Verdict
+    from cometmq.client.producer.send_pipeline import SendPipeline
+    from cometmq.client.session.client_options import (
+        ProducerOptions,
+        TransactionCheck,
+        TransactionVerdict,
+    )
     from cometmq.model.message import Message, MessageExt
     from cometmq.model.results import SendResult
     from cometmq.net.channel import Channel
@@ -52,12 +56,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHECKS_MAX = 2000
-"""Questions of brokers that may wait for the user's check; more are dropped and come again."""
+"""Check-backs that may wait for the user's check; brokers repeat the dropped ones."""
 ENDS_MAX = 10_000
-"""Decisions that are remembered, for a broker that asks because it did not hear them."""
+"""Decisions that are remembered, for a broker that checks back because it missed them."""
 
 
-def state_of(verdict: Verdict) -> TransactionState:
+def state_of(verdict: TransactionVerdict) -> TransactionState:
     """What a check or a local transaction says: True, False, None, or the state itself."""
     if isinstance(verdict, TransactionState):
         return verdict
@@ -74,42 +78,46 @@ def state_of(verdict: Verdict) -> TransactionState:
 class Transactions:
     """The transactions of one started producer. One loop owns it."""
 
-    def __init__(self, sends: Sends, options: ProducerOptions) -> None:
-        self._sends, self._core, self._options = sends, sends.core, options
-        self._ends: dict[str, TransactionState] = {}
+    def __init__(self, pipeline: SendPipeline, options: ProducerOptions) -> None:
+        self._pipeline = pipeline
+        self._session = pipeline.session
+        self._options = options
+        self._decided: dict[str, TransactionState] = {}
         self._open: dict[str, None] = {}
-        self._telling: set[str] = set()
+        """Half messages whose transaction is still running."""
+        self._ending: set[str] = set()
+        """Half messages whose end is on its way to the broker."""
         self._checks = 0
-        self._one_at_a_time = asyncio.Lock()
+        self._check_lock = asyncio.Lock()
         self._thread: ThreadPoolExecutor | None = None
-        self._core.answers[RequestCode.CHECK_TRANSACTION_STATE] = self._asked
+        self._session.request_handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._on_check
 
     def close(self) -> None:
-        """Take no more questions."""
-        self._core.answers.pop(RequestCode.CHECK_TRANSACTION_STATE, None)
+        """Answer no more check-backs."""
+        self._session.request_handlers.pop(RequestCode.CHECK_TRANSACTION_STATE, None)
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def send_half(self, message: Message, timeout_s: float) -> SendResult:
-        """Store a message that nobody reads until it is committed."""
+        """Store a message that consumers see only after it is committed."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         check_kind(message)
         if message.delay_level:
             raise InvalidMessage("a transactional message cannot have a delay level")
         extra = {Property.TRAN_MSG: "true", Property.PGROUP: self._options.group}
-        now_ms = self._core.clock.now_ms()
-        msg_id = self._core.uniq_keys.take(now_ms)
-        if len(self._open) >= ENDS_MAX:  # some were begun and left: the broker may ask about them
+        now_ms = self._session.clock.now_ms()
+        msg_id = self._session.uniq_keys.take(now_ms)
+        if len(self._open) >= ENDS_MAX:  # abandoned ones: the broker checks back on them
             del self._open[next(iter(self._open))]
         self._open[msg_id] = None
         is_stored = False
         try:
-            half = self._sends.prepared(message, msg_id, now_ms, extra)
+            half = self._pipeline.prepare(message, msg_id, now_ms, extra)
             half = half._replace(sys_flag=half.sys_flag | sysflag.TRANSACTION_PREPARED)
-            result = await self._sends.in_turn(half, message, deadline)
+            result = await self._pipeline.send_prepared(half, message, deadline)
             is_stored = True
         finally:
-            if not is_stored:  # it may be there all the same: then it shall go
+            if not is_stored:  # the broker may have stored it all the same
                 self.remember(msg_id, TransactionState.ROLLBACK)
         if result.status is SendStatus.SEND_OK:
             return result
@@ -124,18 +132,18 @@ class Transactions:
     async def end(
         self, topic: str, half: SendResult, state: TransactionState, timeout_s: float
     ) -> None:
-        """Tell the broker how a half message ends; UNKNOWN leaves it to its questions.
+        """Commit or roll back a half message at its broker; UNKNOWN leaves it to the check-back.
 
-        A broker that cannot be reached will ask, and is answered then; one that asks while this is
-        under way is told nothing, lest it hears a commit twice and stores the message twice.
-        Raises BrokerError when it refuses.
+        A broker that cannot be reached checks back later and is answered then. A broker that checks
+        back while this request is under way is answered UNKNOWN: it would store the message twice
+        if it got two commits. Raises BrokerError when it refuses.
         """
         self.remember(half.msg_id, state)
         if state is not TransactionState.UNKNOWN:
-            with self.telling(half.msg_id):
-                await self._tell(topic, half, state, timeout_s)
+            with self.ending(half.msg_id):
+                await self._send_end(topic, half, state, timeout_s)
 
-    async def _tell(
+    async def _send_end(
         self, topic: str, half: SendResult, state: TransactionState, timeout_s: float
     ) -> None:
         header = EndTransactionRequestHeader(
@@ -149,51 +157,53 @@ class Transactions:
             transaction_id=half.transaction_id or half.msg_id,
             broker_name=half.queue.broker_name,
         )
-        if self._sends.trace is not None:
-            self._sends.trace.ended(topic, half, state, from_check=False)
+        if self._pipeline.trace is not None:
+            self._pipeline.trace.ended(topic, half, state, from_check=False)
         try:
-            addr = self._core.routes.master(half.queue.broker_name)
-            await self._core.ask(addr, request(RequestCode.END_TRANSACTION, 0, header), timeout_s)
+            addr = self._session.routes.master_addr(half.queue.broker_name)
+            await self._session.call_checked(
+                addr, request(RequestCode.END_TRANSACTION, 0, header), timeout_s
+            )
         except RemotingError as error:
-            log.warning("%s of %s was not heard: %s", state.name, half.msg_id, error)
+            log.warning("%s of %s did not reach the broker: %s", state.name, half.msg_id, error)
 
     @contextmanager
-    def telling(self, *msg_ids: str) -> Iterator[None]:
-        """While this lasts brokers that ask about these hear that nothing is known yet."""
-        self._telling.update(msg_ids)
+    def ending(self, *msg_ids: str) -> Iterator[None]:
+        """While this lasts, check-backs on these messages are answered UNKNOWN."""
+        self._ending.update(msg_ids)
         try:
             yield
         finally:
-            self._telling.difference_update(msg_ids)
+            self._ending.difference_update(msg_ids)
 
     def remember(self, msg_id: str, state: TransactionState) -> None:
-        """Keep what was decided, for a broker that asks; UNKNOWN leaves that to `check`."""
+        """Keep a decision for a broker that checks back; UNKNOWN leaves that to `check`."""
         self._open.pop(msg_id, None)
         if state is not TransactionState.UNKNOWN:
-            if len(self._ends) >= ENDS_MAX:
-                del self._ends[next(iter(self._ends))]
-            self._ends[msg_id] = state
+            if len(self._decided) >= ENDS_MAX:
+                del self._decided[next(iter(self._decided))]
+            self._decided[msg_id] = state
 
-    def _asked(self, command: Command, channel: Channel) -> None:
-        """A broker asks what became of a half message (called by the connection)."""
+    def _on_check(self, command: Command, channel: Channel) -> None:
+        """A broker checks back on a half message (called by the connection)."""
         if self._checks >= CHECKS_MAX:
-            log.warning("%d questions about transactions wait; one was dropped", CHECKS_MAX)
+            log.warning("%d check-backs wait; one was dropped", CHECKS_MAX)
             return
         try:
             header = CheckTransactionStateRequestHeader.decode(command.ext)
             message = decode_message(stored.decode(command.body), header.broker_name or "")
         except CometError as error:
-            log.warning("a question of %s cannot be read: %s", channel.addr, error)
+            log.warning("a check-back of %s cannot be read: %s", channel.addr, error)
             return
         if message.properties.get(Property.PGROUP) != self._options.group:
-            log.debug("%s asked about a transaction of another group", channel.addr)
+            log.debug("%s checked back on a transaction of another group", channel.addr)
             return
         message.topic = unwrap(self._options.instance_id, message.topic)
         self._checks += 1
-        # Looked up now: the answer to an end that is under way may stand right behind the question.
-        known = self._known(message.msg_id)
+        # Looked up now: the next frame may be the response to an end that is under way.
+        known = self._known_state(message.msg_id)
         job = self._answer(header, message, channel, known)
-        self._core.background.spawn(job, name="check")
+        self._session.background.spawn(job, name="check")
 
     async def _answer(
         self,
@@ -203,7 +213,7 @@ class Transactions:
         known: TransactionState | None,
     ) -> None:
         try:
-            state = await self._judged(message) if known is None else known
+            state = await self._checked_state(message) if known is None else known
         finally:
             self._checks -= 1
         end = EndTransactionRequestHeader(
@@ -220,25 +230,25 @@ class Transactions:
         if channel.is_open:
             channel.oneway(request(RequestCode.END_TRANSACTION, 0, end, oneway=True))
 
-    def _known(self, msg_id: str) -> TransactionState | None:
-        """What is to be said of a transaction without the user's check, or None."""
-        if msg_id in self._open or msg_id in self._telling:
+    def _known_state(self, msg_id: str) -> TransactionState | None:
+        """The state of a transaction that needs no call of the user's check, or None."""
+        if msg_id in self._open or msg_id in self._ending:
             return TransactionState.UNKNOWN
-        known = self._ends.get(msg_id)
+        known = self._decided.get(msg_id)
         return TransactionState.UNKNOWN if known is None and self._options.check is None else known
 
-    async def _judged(self, message: MessageExt) -> TransactionState:
-        """What the user's check says, or what was told meanwhile; called where there is a check."""
+    async def _checked_state(self, message: MessageExt) -> TransactionState:
+        """The state that the user's check returns, or that was decided while this waited for it."""
         assert self._options.check is not None
-        async with self._one_at_a_time:
-            known = self._ends.get(message.msg_id)
+        async with self._check_lock:
+            known = self._decided.get(message.msg_id)
             if known is not None:
                 return known
-            state = state_of(await self._run(self._options.check, message))
+            state = state_of(await self._run_check(self._options.check, message))
         self.remember(message.msg_id, state)
         return state
 
-    async def _run(self, check: Check, message: MessageExt) -> Verdict:
+    async def _run_check(self, check: TransactionCheck, message: MessageExt) -> TransactionVerdict:
         answer: Any
         if iscoroutinefunction(check):
             answer = check(message)
@@ -247,7 +257,7 @@ class Transactions:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="cometmq-check")
             run: Callable[[MessageExt], Any] = check
             answer = await asyncio.get_running_loop().run_in_executor(self._thread, run, message)
-        verdict: Verdict = await answer if isawaitable(answer) else answer
+        verdict: TransactionVerdict = await answer if isawaitable(answer) else answer
         return verdict
 
 
@@ -289,19 +299,20 @@ class AsyncTransaction:
         check_timeout(timeout_s)
         self._state = state_of(state)
         transactions = self._find()
-        for _, half in self._halves:  # first of all: the answer to every broker that asks
+        for _, half in self._halves:  # first of all: brokers may check back from now on
             transactions.remember(half.msg_id, self._state)
-        with transactions.telling(*(half.msg_id for _, half in self._halves)):
-            await self._tell(transactions, self._state, timeout_s)
+        with transactions.ending(*(half.msg_id for _, half in self._halves)):
+            await self._end_all(transactions, self._state, timeout_s)
 
-    async def _tell(
+    async def _end_all(
         self, transactions: Transactions, state: TransactionState, timeout_s: float
     ) -> None:
-        deadline, refused = asyncio.get_running_loop().time() + timeout_s, None
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        refused: BrokerError | None = None
         for topic, half in self._halves:
             left_s = deadline - asyncio.get_running_loop().time()
             if left_s <= 0:
-                log.warning("%s of %s is left to the broker's question", state, half.msg_id)
+                log.warning("%s of %s is left to the broker's check-back", state, half.msg_id)
                 continue
             try:
                 await transactions.end(topic, half, state, left_s)
@@ -328,4 +339,4 @@ class AsyncTransaction:
         except BrokerError as refusal:
             if kind is None:
                 raise
-            log.warning("a roll-back was refused; it follows when the broker asks: %s", refusal)
+            log.warning("a rollback was refused; the broker will check back: %s", refusal)

@@ -1,8 +1,8 @@
-"""What the arguments of public calls must be like, checked before anything is done.
+"""Checks the arguments of public calls before anything is done.
 
-Owns the checks that are not about messages (`validation`) nor about settings (`options`), and their
-sentences; refuses to know what the arguments are for. Invariant: what passes here raises no
-TypeError further down.
+Owns the checks that are neither about messages (`message_checks`) nor about settings
+(`client_options`), and their error texts; refuses to know what the arguments are for. Invariant:
+an argument that passes here raises no TypeError later.
 Java: Validators, and the compiler
 """
 

@@ -1,7 +1,7 @@
-"""What every client, and a producer, can be told, with RocketMQ's defaults and ranges.
+"""The settings of every client, and of a producer, with RocketMQ's defaults and ranges.
 
-Owns the settings and their checks; refuses to know what uses them. Invariant: an object of this
-file is valid, or was never made.
+Owns the settings and their checks; refuses to know what uses them. Invariant: every instance of
+a class of this file is valid.
 Java: ClientConfig, DefaultMQProducer (their fields)
 """
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import UnionType
 
-Verdict = TransactionState | bool | None
-"""How a transaction ends: True or False, or None for not known yet."""
-Check = Callable[[MessageExt], Verdict | Awaitable[Verdict]]
-"""What a producer's `check` is: a plain or async function of the half message asked about."""
+TransactionVerdict = TransactionState | bool | None
+"""How a transaction ends: True (commit), False (roll back), None (not known yet)."""
+TransactionCheck = Callable[[MessageExt], TransactionVerdict | Awaitable[TransactionVerdict]]
+"""A producer's `check`: a plain or async function of a half message that a broker checks on."""
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
 _FORBIDDEN_GROUPS = {"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """What every client has: where to ask, and how often to look."""
+    """The settings that every client has."""
 
     namesrv: tuple[str, ...]
     instance_name: str | None = None
@@ -82,7 +82,7 @@ class ClientOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
-    """How a producer sends."""
+    """The settings of a producer."""
 
     group: str
     retries: int = 2
@@ -91,7 +91,7 @@ class ProducerOptions:
     body_bytes_max: int = 4 * 1024 * 1024
     default_topic_queues: int = 4
     pending_max: int = 65_535
-    check: Check | None = None
+    check: TransactionCheck | None = None
     retry_not_ok: bool = False
     latency_fault: str = "off"
     detect_faults: bool = False
@@ -135,9 +135,9 @@ class ClientSettings(TypedDict, total=False):
 
 
 def client_options(settings: Mapping[str, Any], environ: Mapping[str, str]) -> ClientOptions:
-    """Make the options of a client from what was given by name; the rest has its default.
+    """Make the options of a client from its keyword settings; the others have their defaults.
 
-    Other names are left alone. Raises SettingsError for a value that cannot be.
+    Other names are ignored. Raises SettingsError for an invalid value.
     """
     own = {name: settings[name] for name in CLIENT_SETTINGS if name in settings}
     own["namesrv"] = name_servers(own.get("namesrv"), environ)
@@ -166,7 +166,7 @@ def _trace_topic(given: object) -> str | None:
 
 
 def _tls(given: object) -> ssl.SSLContext | None:
-    """What True means: certificates are checked against the system's authorities."""
+    """The TLS context; True means one that trusts the system's certificate authorities."""
     if given is True:
         return ssl.create_default_context()
     if given is None or given is False or isinstance(given, ssl.SSLContext):
@@ -224,7 +224,7 @@ def check_compression(kind: object) -> None:
 
 
 def check_seconds(name: str, value: object, *, may_be_zero: bool = False) -> None:
-    """Raise SettingsError unless the value is a finite number, above 0 unless told otherwise."""
+    """Raise SettingsError unless the value is a finite number, above 0, or also 0."""
     number = value if isinstance(value, int | float) and type(value) is not bool else -1
     if not (0 < number < inf or (may_be_zero and number == 0)):
         least = "0 or more" if may_be_zero else "more than 0"

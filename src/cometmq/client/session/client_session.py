@@ -1,7 +1,8 @@
-"""What all clients share: connections, routes, heartbeats, and requests that brokers make.
+"""What every client has: connections, routes, heartbeats, handlers of requests from brokers.
 
-Owns the putting together and the start and stop order; refuses to know messages. Invariant: a
-broker hears a heartbeat first on every new connection, so it knows the groups before their pulls.
+Owns the construction of these parts and their start and stop order; refuses to know messages.
+Invariant: a heartbeat is the first request on every new connection, so a broker knows the groups
+before their first pull.
 Java: MQClientInstance, ClientRemotingProcessor
 """
 
@@ -36,8 +37,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Core:
-    """The shared part of one client. Belongs to the loop it was made on."""
+class ClientSession:
+    """The session of one client with its cluster. Belongs to the loop it was made on."""
 
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
         self.options = options
@@ -46,21 +47,21 @@ class Core:
         self.client_id = identity.client_id(self.ip, options.instance_name, options.unit_name)
         self.uniq_keys = identity.uniq_keys(self.ip)
         self._connections = Connections.join(self, self.client_id)
-        self.servers = NameServers(
+        self.name_servers = NameServers(
             options.namesrv,
-            self._connections.names,
+            self._connections.name_server_pool,
             options.call_timeout_s,
             first=os.getpid(),
             namespace=options.namespace,
         )
-        self.routes = Routes(self.servers)
-        self.pool = self._connections.brokers
-        self.waiting = self._connections.waiting
-        """Requests that wait for replies, by what they are told apart by."""
-        self.answers: dict[int, Callable[[Command, Channel], None]] = {}
-        """Who answers which request of a broker; the rest is refused."""
-        self.lost_listeners: list[Callable[[str], None]] = []
-        self.greet_listeners: list[Callable[[str], None]] = []
+        self.routes = Routes(self.name_servers)
+        self.pool = self._connections.broker_pool
+        self.pending_replies = self._connections.pending_replies
+        """Requests that wait for their replies, by correlation id."""
+        self.request_handlers: dict[int, Callable[[Command, Channel], None]] = {}
+        """The handlers of brokers' requests, by code; other codes are refused."""
+        self.connection_lost_listeners: list[Callable[[str], None]] = []
+        self.connection_made_listeners: list[Callable[[str], None]] = []
         self._producer_group: str | None = None
         self._consumer: Callable[[], ConsumerData] | None = None
         self.background = Background(self.client_id)
@@ -71,7 +72,7 @@ class Core:
         self.background.every(options.route_refresh_s, self.routes.refresh, name="routes")
         self.background.every(options.heartbeat_s, self.heartbeat, name="heartbeat")
 
-    def be_producer(self, group: str) -> None:
+    def register_producer(self, group: str) -> None:
         """Name the producer group in heartbeats from now on.
 
         Raises ClientError when another client of the same instance has it.
@@ -79,7 +80,7 @@ class Core:
         self._connections.check_group(self, "producer", group)
         self._producer_group = group
 
-    def be_consumer(self, data: Callable[[], ConsumerData]) -> None:
+    def register_consumer(self, data: Callable[[], ConsumerData]) -> None:
         """Name the consumer group in heartbeats from now on.
 
         Raises ClientError when another client of the same instance has it.
@@ -98,12 +99,12 @@ class Core:
         return self._consumer().group_name if self._consumer else None
 
     async def call(self, addr: str, command: Command, timeout_s: float | None = None) -> Command:
-        """Ask a broker and return its answer, whatever its code. Raises RemotingError."""
-        patience_s = timeout_s or self.options.call_timeout_s
+        """Send a request and return the response, whatever its code. Raises RemotingError."""
+        left_s = timeout_s or self.options.call_timeout_s
         channel = self.pool.open_channel(addr)
         if channel is None:
-            channel, patience_s = await self._connected(addr, patience_s)
-        return await channel.call(command, patience_s)
+            channel, left_s = await self._connect(addr, left_s)
+        return await channel.call(command, left_s)
 
     async def fetch(
         self,
@@ -112,42 +113,43 @@ class Core:
         timeout_s: float,
         read: Callable[[Command, memoryview], T],
     ) -> T:
-        """Ask a broker and return what `read` makes of its answer (see `Channel.fetch`)."""
+        """Send a request and return what `read` makes of the response (see `Channel.fetch`)."""
         channel = self.pool.open_channel(addr)
         if channel is None:
-            channel, timeout_s = await self._connected(addr, timeout_s)
+            channel, timeout_s = await self._connect(addr, timeout_s)
         return await channel.fetch(command, timeout_s, read)
 
-    async def ask(self, addr: str, command: Command, timeout_s: float | None = None) -> Command:
-        """Ask a broker and return its answer; raises BrokerError unless the code is SUCCESS."""
+    async def call_checked(
+        self, addr: str, command: Command, timeout_s: float | None = None
+    ) -> Command:
+        """Send a request and return the response; raises BrokerError unless it is SUCCESS."""
         answer = await self.call(addr, command, timeout_s)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, addr)
         return answer
 
     async def heartbeat(self) -> None:
-        """Tell every broker in use who is here; brokers that do not answer are logged."""
-        addrs = self.routes.addrs(masters_only=self._consumer is None)
+        """Send every broker in use a heartbeat; brokers that do not answer are logged."""
+        addrs = self.routes.broker_addrs(masters_only=self._consumer is None)
         await asyncio.gather(*(self._heartbeat_to(addr) for addr in addrs))
 
     async def stop(self) -> None:
-        """Say goodbye to all brokers; the last client of an instance closes its connections."""
+        """Unregister from all brokers; the last client of an instance closes its connections."""
         try:
             await self.background.stop()
-            goodbye = [self._unregister(channel) for channel in self.pool.open_channels()]
-            await asyncio.gather(*goodbye)
+            await asyncio.gather(*map(self._unregister, self.pool.open_channels()))
         finally:  # also when whoever stops it is interrupted
             await self._connections.leave(self)
 
-    async def _connected(self, addr: str, patience_s: float) -> tuple[Channel, float]:
-        """A new connection, and what is left of the time."""
+    async def _connect(self, addr: str, timeout_s: float) -> tuple[Channel, float]:
+        """A new connection, and the seconds that are left."""
         begun = asyncio.get_running_loop().time()
-        channel = await within(begun + patience_s, self.pool.channel(addr), addr)
-        return channel, patience_s - (asyncio.get_running_loop().time() - begun)
+        channel = await before_deadline(begun + timeout_s, self.pool.channel(addr), addr)
+        return channel, timeout_s - (asyncio.get_running_loop().time() - begun)
 
     async def _heartbeat_to(self, addr: str) -> None:
         try:
-            await self.ask(addr, self._connections.heartbeat())
+            await self.call_checked(addr, self._connections.heartbeat())
         except (RemotingError, BrokerError) as error:
             log.warning("no heartbeat to %s: %s", addr, error)
 
@@ -160,10 +162,10 @@ class Core:
         try:
             await channel.call(request(RequestCode.UNREGISTER_CLIENT, 0, header), 1.0)
         except RemotingError as error:
-            log.debug("no goodbye to %s: %s", channel.addr, error)
+            log.debug("%s was not unregistered from: %s", channel.addr, error)
 
 
-async def within(deadline: float, work: Awaitable[T], what: str) -> T:
+async def before_deadline(deadline: float, work: Awaitable[T], what: str) -> T:
     """Wait for something until the loop's time is `deadline`; raises RemotingTimeout then."""
     try:
         async with asyncio.timeout_at(deadline):
@@ -174,8 +176,8 @@ async def within(deadline: float, work: Awaitable[T], what: str) -> T:
         raise RemotingTimeout(f"{what} took all the time given for the call") from None
 
 
-def running(core: Core | None, what: str) -> Core:
-    """The core of a started client; raises NotStarted otherwise."""
-    if core is None:
+def require_started(session: ClientSession | None, what: str) -> ClientSession:
+    """The session of a started client; raises NotStarted otherwise."""
+    if session is None:
         raise NotStarted(f"this {what} is not running: use it inside 'with', or call start()")
-    return core
+    return session

@@ -1,4 +1,4 @@
-"""Who this client is on the wire: its address, its id, and the keys it gives to messages.
+"""The identity of a client: its address, its client id, and the ids it gives to messages.
 
 Owns what is read from the machine once; refuses to know connections and groups. Invariant: two
 clients of one process, and two processes of one host, have different ids.
@@ -18,12 +18,12 @@ _instances = count()
 _uniq_keys: dict[int, UniqKeys] = {}
 
 
-def local_ip(peer: tuple[str, int]) -> str:
-    """The address this machine uses towards `peer`; nothing is sent. Loopback if none is found."""
+def local_ip(remote: tuple[str, int]) -> str:
+    """The address this machine uses to reach `remote`, else loopback. Nothing is sent."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             try:
-                probe.connect(peer)
+                probe.connect(remote)
             except (OSError, ValueError):
                 continue
             return str(probe.getsockname()[0])
@@ -33,14 +33,14 @@ def local_ip(peer: tuple[str, int]) -> str:
 def client_id(ip: str, instance_name: str | None, unit_name: str | None = None) -> str:
     """The client id `ip@instance`, or `ip@instance@unit`.
 
-    Without an instance's name given it is unlike that of any other client.
+    Without an instance name it is unique.
     """
     name = instance_name or f"{os.getpid()}#{time.monotonic_ns()}.{next(_instances)}"
     return f"{ip}@{name}@{unit_name}" if unit_name else f"{ip}@{name}"
 
 
 def uniq_keys(ip: str) -> UniqKeys:
-    """The maker of UNIQ_KEYs of this process; a forked child gets its own."""
+    """The generator of UNIQ_KEYs of this process; a forked child gets its own."""
     pid = os.getpid()
     if pid not in _uniq_keys:
         family = socket.AF_INET6 if ":" in ip else socket.AF_INET

@@ -1,7 +1,7 @@
-"""Asks one name server, and the next one when that fails.
+"""Sends requests to one name server, and to the next one when that fails.
 
-Owns the choice of the server and the reading of routes; refuses to cache anything. Invariant: the
-server that answered last is asked again until it fails.
+Owns the choice of the server and the decoding of routes; refuses to cache anything. Invariant: the
+server that answered last is used until it fails.
 Java: NettyRemotingClient.getAndCreateNameserverChannel, MQClientAPIImpl
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class NameServers:
-    """The name servers of one client; `first` is the index of the one to begin with."""
+    """The name servers of one client; `first` is the index of the one to use first."""
 
     def __init__(
         self,
@@ -36,7 +36,9 @@ class NameServers:
         first: int = 0,
         namespace: str | None = None,
     ) -> None:
-        self._addrs, self._pool, self._timeout_s = addrs, pool, timeout_s
+        self._addrs = addrs
+        self._pool = pool
+        self._timeout_s = timeout_s
         self._namespace = namespace
         self._current = first % len(addrs)
 
@@ -48,7 +50,7 @@ class NameServers:
         header = GetRouteInfoRequestHeader(
             topic=wrap(self._namespace, topic), accept_standard_json_only=True
         )
-        answer = await self._ask(lambda: request(RequestCode.GET_ROUTEINFO_BY_TOPIC, 0, header))
+        answer = await self._call(lambda: request(RequestCode.GET_ROUTEINFO_BY_TOPIC, 0, header))
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         return decode_route(self._checked(answer).body)
@@ -56,14 +58,14 @@ class NameServers:
     async def topics(self) -> list[str]:
         """All topics the name server knows, system topics included."""
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-        return decode_topic_list(self._checked(await self._ask(lambda: request(code, 0))).body)
+        return decode_topic_list(self._checked(await self._call(lambda: request(code, 0))).body)
 
     async def clusters(self) -> ClusterInfo:
         """All brokers and the clusters they belong to."""
         code = RequestCode.GET_BROKER_CLUSTER_INFO
-        return decode_cluster_info(self._checked(await self._ask(lambda: request(code, 0))).body)
+        return decode_cluster_info(self._checked(await self._call(lambda: request(code, 0))).body)
 
-    async def _ask(self, make: Callable[[], Command]) -> Command:
+    async def _call(self, make: Callable[[], Command]) -> Command:
         problems = []
         for _ in self._addrs:
             addr = self._addrs[self._current]
