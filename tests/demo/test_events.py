@@ -16,8 +16,8 @@ from cometmq.demo.flights.events import (
     SCHEDULED,
     WHOLE_YEAR,
     events_of,
+    events_of_flight,
     first_flights,
-    life_of,
     require_whole,
     sharding_key_of,
     totals_of,
@@ -63,7 +63,7 @@ def test_the_whole_year_has_the_counts_that_every_stage_is_compared_with(whole_y
 
 def test_an_input_that_is_not_the_package_as_published_is_refused():
     require_whole(WHOLE_YEAR)
-    with pytest.raises(SettingsError, match="8,254 cancelled where 8,255 must be"):
+    with pytest.raises(SettingsError, match="8,254 cancelled, expected 8,255"):
         require_whole(replace(WHOLE_YEAR, cancelled=8_254))
 
 
@@ -127,7 +127,7 @@ def test_time_hour_is_utc_because_it_differs_from_the_local_hour_by_new_yorks_of
 )
 def test_a_flights_life_follows_from_its_delay_and_its_time_in_the_air(changes, life):
     one = flight(**changes)
-    assert [(at - one.scheduled_s, kind) for at, kind in life_of(one)] == life
+    assert [(at - one.scheduled_s, kind) for at, kind in events_of_flight(one)] == life
 
 
 def test_equal_times_keep_a_flights_own_events_in_order():
@@ -174,7 +174,9 @@ def test_a_key_belongs_to_one_producer_and_its_file_keeps_the_order(tmp_path, wh
     keys = [{event.sharding_key for event in part} for part in read]
     assert not keys[0] & keys[1] | keys[1] & keys[2] | keys[0] & keys[2]
     for index, part in enumerate(read):
-        assert part == [one for one in events if event_files.owner_of(one.sharding_key, 3) == index]
+        assert part == [
+            one for one in events if event_files.producer_of(one.sharding_key, 3) == index
+        ]
 
 
 def test_totals_tell_the_kinds_by_name():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from client.short_delay_cluster import until
-from cometmq.demo.flights.process_memory import tree_mib
+from cometmq.demo.flights.process_memory import process_tree_mib
 from cometmq.demo.flights.spark_tables import BODY
 
 
@@ -91,14 +91,14 @@ def test_a_directory_with_somebody_elses_files_is_refused_and_left_alone(tmp_pat
 
 
 def test_memory_counts_a_process_and_its_children():
-    alone = tree_mib()
+    alone = process_tree_mib()
     child = subprocess.Popen(
         [sys.executable, "-c", "x = bytearray(64 << 20); print(flush=True); input()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
     child.stdout.readline()
-    grown = tree_mib() - alone
+    grown = process_tree_mib() - alone
     child.communicate(b"\n")
     assert not Path("/proc").is_dir() or 60 < grown < 100
 
@@ -110,7 +110,7 @@ def test_every_field_of_a_body_has_its_column():
 
 
 def processes_in(directory: Path) -> list[int]:
-    """Processes whose command line names the directory."""
+    """JobProcesses whose command line names the directory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():

@@ -7,26 +7,26 @@ import pytest
 
 from cometmq.demo.flights import count_checks, html_report
 from cometmq.demo.flights.events import WHOLE_YEAR
-from cometmq.demo.flights.measurements import Findings, calm_latencies, report_of
-from cometmq.demo.flights.order_audit import Verdict
-from cometmq.demo.flights.report import Latency, Report, Stage
+from cometmq.demo.flights.measurements import Measurements, calm_latencies, report_of
+from cometmq.demo.flights.order_audit import AuditResult
+from cometmq.demo.flights.report import JobReport, Latency, Stage
 from cometmq.demo.flights.sampler import Sample
 from cometmq.demo.flights.spark_tables import (
     BEFORE_JOINS,
-    DeadLetters,
-    Delays,
+    DeadLettersTable,
+    DelayTables,
     EventsTable,
     JoinedTable,
     OrderTable,
 )
 
 
-def handled(**changes: int) -> Verdict:
-    verdict = Verdict(
+def handled(**changes: int) -> AuditResult:
+    result = AuditResult(
         unique=1_002_073, refused=458, hand_overs=3, begin_ns=0, end_ns=10**9, **changes
     )
-    verdict.by_kind.update(count_checks.counts_by_kind(WHOLE_YEAR))
-    return verdict
+    result.by_kind.update(count_checks.counts_by_kind(WHOLE_YEAR))
+    return result
 
 
 ROW = {"departed": 328_521, "arrived": 328_521, "departure_delay": 3.5, "arrival_delay": None}
@@ -37,24 +37,24 @@ def joined(before: int, after: int) -> JoinedTable:
     return JoinedTable(rows, count_checks.counts_by_kind(WHOLE_YEAR), [*"abcd"], 9, 1.0)
 
 
-def findings(**changes: object) -> Findings:
+def measured(**changes: object) -> Measurements:
     """A year in which all went well, but for the changes."""
     groups = dict.fromkeys(("flights-orderly", "flights-concurrent"), 458)
-    right = Findings(
+    right = Measurements(
         totals=WHOLE_YEAR,
         is_whole=True,
-        spooled=1_002_073,
+        events_written=1_002_073,
         sent=[
             {"messages": 1_000_000, "begin_ns": 0, "end_ns": 9 * 10**9},
             {"messages": 2_073, "begin_ns": 10**9, "end_ns": 10 * 10**9},
         ],
         stored={0: 1_000_000, 1: 2_100},
         buried=groups,
-        followed=handled(),
-        controlled=handled(out_of_turn=9),
+        orderly=handled(),
+        concurrent=handled(out_of_turn=9),
         events=EventsTable(1_002_100, 1.0),
         joined=joined(1_002_073, 1_002_073),
-        delays=Delays(
+        delays=DelayTables(
             by_hour=[{"hour": 5, **ROW}],
             by_origin=[{"origin": "JFK", **ROW}],
             by_destination=[{"dest": "X", "destination": "<X>", **ROW}],
@@ -63,7 +63,7 @@ def findings(**changes: object) -> Findings:
             by_rain=[{"rain": False, **ROW}, {"rain": True, **ROW}],
         ),
         order=OrderTable(1_002_100, 6_555, 1_002_073, 27, 0, 0, 1.0),
-        dead=DeadLetters(groups, groups, {group: [3] for group in groups}, [], 1.0),
+        dead=DeadLettersTable(groups, groups, {group: [3] for group in groups}, [], 1.0),
         began_s=100.0,
         moments=[(101.5, "broker killed")],
     )
@@ -71,20 +71,20 @@ def findings(**changes: object) -> Findings:
 
 
 def test_a_report_without_checks_has_not_passed():
-    assert not Report(messages=0).passed
+    assert not JobReport(messages=0).passed
 
 
 def test_one_wrong_count_fails_the_report_and_is_named():
-    report = Report(messages=3)
+    report = JobReport(messages=3)
     report.check("stored", 3, 3)
     assert report.passed
     report.check("followed", 3, 2)
-    assert [check.sentence() for check in report.failed] == ["followed: 2 where 3 must be"]
-    assert "WRONG  followed: 2 where 3 must be" in report.lines()
+    assert [check.sentence() for check in report.failed] == ["followed: 2, expected 3"]
+    assert "WRONG  followed: 2, expected 3" in report.lines()
 
 
 def test_the_whole_year_passes_when_every_stage_has_its_counts():
-    report = report_of(findings())
+    report = report_of(measured())
     assert report.failed == []
     assert report.facts["stored_again"] == 27
     assert report.events == ["broker killed, at 2 s"]
@@ -94,17 +94,17 @@ def test_the_whole_year_passes_when_every_stage_has_its_counts():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"spooled": 1_002_072},
+        {"events_written": 1_002_072},
         {"sent": [{"messages": 1_002_072, "begin_ns": 0, "end_ns": 1}]},
         {"stored": {0: 1_002_101}},
         {"buried": {"flights-orderly": 458, "flights-concurrent": 457}},
-        {"followed": handled(out_of_turn=1)},
-        {"followed": handled(overlaps=1)},
-        {"followed": handled(too_early=1)},
-        {"followed": replace(handled(), unique=1_002_072)},
-        {"followed": replace(handled(), refused=459)},
-        {"followed": replace(handled(), hand_overs=0)},
-        {"controlled": handled()},
+        {"orderly": handled(out_of_turn=1)},
+        {"orderly": handled(overlaps=1)},
+        {"orderly": handled(too_early=1)},
+        {"orderly": replace(handled(), unique=1_002_072)},
+        {"orderly": replace(handled(), refused=459)},
+        {"orderly": replace(handled(), hand_overs=0)},
+        {"concurrent": handled()},
         {"joined": joined(1_002_073, 1_002_074)},
         {"joined": joined(1_002_072, 1_002_073)},
         {"events": EventsTable(1_002_099, 1.0)},
@@ -116,19 +116,19 @@ def test_the_whole_year_passes_when_every_stage_has_its_counts():
     ],
 )
 def test_one_message_too_few_or_too_many_at_any_stage_fails_the_job(changes):
-    assert not report_of(findings(**changes)).passed
+    assert not report_of(measured(**changes)).passed
 
 
 def test_latencies_in_the_wake_of_a_kill_can_be_left_out():
-    verdict = handled()
+    result = handled()
     for at_s, latency_ms in ((9, 1), (10, 900), (24, 800), (26, 2)):
-        verdict.begins_ns.append(at_s * 10**9)
-        verdict.latencies_ms.append(latency_ms)
-    assert calm_latencies(verdict, [10.0]) == [1, 2]
+        result.begins_ns.append(at_s * 10**9)
+        result.latencies_ms.append(latency_ms)
+    assert calm_latencies(result, [10.0]) == [1, 2]
 
 
 def test_a_control_without_violations_says_that_the_audit_is_broken():
-    report = Report(messages=WHOLE_YEAR.messages)
+    report = JobReport(messages=WHOLE_YEAR.messages)
     count_checks.check_control(report, WHOLE_YEAR, handled())
     assert [check.name for check in report.failed] == [
         "concurrent group: violations, which the audit must see"
@@ -137,21 +137,21 @@ def test_a_control_without_violations_says_that_the_audit_is_broken():
 
 def test_one_dead_letter_too_many_and_one_twice_are_found():
     for rows, flights in ((459, 459), (458, 457), (457, 457)):
-        report = Report(messages=WHOLE_YEAR.messages)
-        dead = DeadLetters({"g": rows}, {"g": flights}, {"g": [3]}, [], 1.0)
+        report = JobReport(messages=WHOLE_YEAR.messages)
+        dead = DeadLettersTable({"g": rows}, {"g": flights}, {"g": [3]}, [], 1.0)
         count_checks.check_dead_letters(report, WHOLE_YEAR, {"g": rows}, dead, 3)
         assert report.failed
 
 
 def test_a_message_buried_after_too_few_attempts_is_found():
-    report = Report(messages=WHOLE_YEAR.messages)
-    dead = DeadLetters({"g": 458}, {"g": 458}, {"g": [2, 3]}, [], 1.0)
+    report = JobReport(messages=WHOLE_YEAR.messages)
+    dead = DeadLettersTable({"g": 458}, {"g": 458}, {"g": [2, 3]}, [], 1.0)
     count_checks.check_dead_letters(report, WHOLE_YEAR, {"g": 458}, dead, 3)
     assert [check.found for check in report.failed] == [2]
 
 
 def test_the_json_holds_every_figure():
-    report = Report(messages=5, memory_peak_mib=12.34, seconds=1.26, page="p.html")
+    report = JobReport(messages=5, memory_peak_mib=12.34, seconds=1.26, page="p.html")
     report.check("sent", 5, 5)
     report.stages.append(Stage("sent", 5, 1, 0.5))
     report.latencies.append(Latency("orderly", 3, 9, 5))
@@ -166,7 +166,7 @@ def test_the_json_holds_every_figure():
 
 
 def test_the_page_is_one_file_that_asks_nobody_on_the_network(tmp_path):
-    found = findings(moments=[(101.5, "broker killed")])
+    found = measured(moments=[(101.5, "broker killed")])
     report = report_of(found)
     report.check("sent <all>", 5, 4)
     path = tmp_path / "report.html"

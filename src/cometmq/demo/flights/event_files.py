@@ -1,7 +1,7 @@
-"""The input of each producer process: a text file, one event a line, in the order of sending.
+"""The input of each producer process: a text file with one event a line, in sending order.
 
-Owns the division of the events among producers and the layout of a line; refuses to know brokers.
-Invariant: a sharding key belongs to exactly one producer, so its order is that of one file.
+Divides the events among the producers and defines the layout of a line. Invariant: a sharding key
+belongs to exactly one producer, so one file holds all its events in order.
 Layout of a line: kind, flight, sharding key, sequence number, body; separated by tabs.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def owner_of(sharding_key: str, producers: int) -> int:
+def producer_of(sharding_key: str, producers: int) -> int:
     """Which of `producers` processes sends the events of this key."""
     return crc32(sharding_key.encode()) % producers
 
@@ -29,7 +29,7 @@ def write(events: Iterable[Event], paths: Sequence[Path]) -> list[int]:
     with ExitStack() as open_files:
         files = [open_files.enter_context(path.open("w", encoding="ascii")) for path in paths]
         for kind, flight_id, key, sequence, body in events:
-            owner = owner_of(key, len(files))
+            owner = producer_of(key, len(files))
             files[owner].write(f"{kind}\t{flight_id}\t{key}\t{sequence}\t{body}\n")
             counts[owner] += 1
     return counts

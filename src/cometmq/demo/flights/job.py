@@ -1,7 +1,7 @@
-"""The flights job from input to report: the order of its steps and what runs beside what.
+"""The flights job from input to report: the order of its steps, and which of them overlap.
 
-Owns the order and the cleaning up; refuses to know how a step does its work. Invariant: however it
-ends, every child process is gone and Spark is stopped.
+Owns the order and the cleanup; does not know how a step works. Invariant: however the job ends,
+every child process is gone and Spark is stopped.
 
   read flights -> events -> one file a producer          | Spark's JVM starts
   producers -> broker -> orderly group, with two kills
@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cometmq.demo.flights import concurrent_group, event_files, html_report, orderly_group
-from cometmq.demo.flights.broker_queries import Gauge
+from cometmq.demo.flights.broker_queries import BrokerQueries
 from cometmq.demo.flights.dataset import read_flights
 from cometmq.demo.flights.events import Totals, events_of, first_flights, require_whole, totals_of
-from cometmq.demo.flights.job_processes import TOPIC, Processes
-from cometmq.demo.flights.measurements import Findings, report_of
-from cometmq.demo.flights.observations import in_order_of_time
-from cometmq.demo.flights.order_audit import Audit, Verdict
-from cometmq.demo.flights.sampler import Watch
-from cometmq.demo.flights.spark_tables import Tables, in_one_sentence
+from cometmq.demo.flights.job_processes import TOPIC, JobProcesses
+from cometmq.demo.flights.measurements import Measurements, report_of
+from cometmq.demo.flights.observations import ordered_by_time
+from cometmq.demo.flights.order_audit import AuditResult, OrderAudit
+from cometmq.demo.flights.sampler import Sampler
+from cometmq.demo.flights.spark_tables import SparkTables, spark_errors_translated
 from cometmq.model.topic import dlq_topic_of
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.demo.flights.progress import Progress
-    from cometmq.demo.flights.report import Report
+    from cometmq.demo.flights.report import JobReport
 
 GROUPS = (orderly_group.GROUP, concurrent_group.GROUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What the job is told."""
+class JobSettings:
+    """The options of the job."""
 
     directory: Path
     messages: int | None = None
@@ -52,78 +52,80 @@ class Settings:
     heap_mb: int = 1024
 
 
-def run(settings: Settings, progress: Progress) -> Report:
-    """Do the whole job; returns its report, the page and its JSON form lie in the directory.
+def run(settings: JobSettings, progress: Progress) -> JobReport:
+    """Run the whole job; return its report, also written to the directory as HTML and JSON.
 
-    Raises CometError when something keeps the job from going on; a wrong count does not.
+    Raises CometError when the job cannot go on; a wrong count raises nothing.
     """
     began_s, directory = time.monotonic(), settings.directory
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(2, "flights"))
-        processes = stack.enter_context(Processes(directory))
-        gauge = stack.enter_context(Gauge(processes.broker.namesrv))
-        watch = stack.enter_context(
-            Watch(lambda: {group: gauge.lag(group, TOPIC) for group in GROUPS})
+        processes = stack.enter_context(JobProcesses(directory))
+        queries = stack.enter_context(BrokerQueries(processes.broker.namesrv))
+        sampler = stack.enter_context(
+            Sampler(lambda: {group: queries.lag(group, TOPIC) for group in GROUPS})
         )
         spark = threads.submit(_start_spark, settings, processes.broker.namesrv)
         stack.callback(_stop_spark, spark)
-        work = _Work(settings, progress, processes, gauge, threads)
-        with in_one_sentence():
+        work = _JobSteps(settings, progress, processes, queries, threads)
+        with spark_errors_translated():
             found = work.find(spark, began_s)
         report = report_of(found)
-        report.memory_peak_mib = watch.memory_peak_mib
+        report.memory_peak_mib = sampler.memory_peak_mib
         report.seconds = time.monotonic() - began_s
-        _write(directory, report, found, watch)
+        _write(directory, report, found, sampler)
     return report
 
 
-class _Work:
-    """The steps of one run, in order; everything they need is there already."""
+class _JobSteps:
+    """The steps of one run, in order, with everything they need."""
 
     def __init__(
         self,
-        settings: Settings,
+        settings: JobSettings,
         progress: Progress,
-        processes: Processes,
-        gauge: Gauge,
+        processes: JobProcesses,
+        queries: BrokerQueries,
         threads: ThreadPoolExecutor,
     ) -> None:
         self._settings, self._progress = settings, progress
-        self._processes, self._gauge, self._threads = processes, gauge, threads
+        self._processes, self._queries, self._threads = processes, queries, threads
 
-    def find(self, spark: Future[Tables], began_s: float) -> Findings:
-        """Do everything that is to be measured."""
-        processes, gauge, progress = self._processes, self._gauge, self._progress
-        totals, spooled = self._prepare()
+    def find(self, spark: Future[SparkTables], began_s: float) -> Measurements:
+        """Run all steps and return what they measured."""
+        processes, queries, progress = self._processes, self._queries, self._progress
+        totals, events_written = self._prepare()
         messages = totals.messages
-        moments = orderly_group.send_and_follow(processes, gauge, messages, progress)
-        followed = self._audit(orderly_group.GROUP)
+        moments = orderly_group.send_and_follow(processes, queries, messages, progress)
+        orderly = self._audit(orderly_group.GROUP)
         concurrent_group.begin(processes, messages)
         tables = spark.result()
-        tell = progress.step("Spark: events to a table by day", messages)
-        events = tables.write_events(TOPIC, tell)
-        tell(messages)
-        tell = progress.step("Spark: joins with airlines, airports, weather", 0)
+        report_progress = progress.step("Spark: events to a table by day", messages)
+        events = tables.write_events(TOPIC, report_progress)
+        report_progress(messages)
+        report_progress = progress.step("Spark: joins with airlines, airports, weather", 0)
         joined, delays = tables.join(), tables.delays()
-        tell(messages)
-        tell = progress.step("Spark: order of every aircraft", messages)
-        order = tables.audit_order(TOPIC, tell)
-        tell(messages)
+        report_progress(messages)
+        report_progress = progress.step("Spark: order of every aircraft", messages)
+        order = tables.audit_order(TOPIC, report_progress)
+        report_progress(messages)
         bad = totals.without_arrival_time
-        concurrent_group.finish(processes, gauge, TOPIC, messages, bad, progress)
-        controlled = self._audit(concurrent_group.GROUP)
-        tell = progress.step("Spark: dead letters of both groups", 2 * bad)
-        dead = tables.write_dead_letters({group: dlq_topic_of(group) for group in GROUPS}, tell)
-        tell(2 * bad)
-        return Findings(
+        concurrent_group.finish(processes, queries, TOPIC, messages, bad, progress)
+        concurrent = self._audit(concurrent_group.GROUP)
+        report_progress = progress.step("Spark: dead letters of both groups", 2 * bad)
+        dead = tables.write_dead_letters(
+            {group: dlq_topic_of(group) for group in GROUPS}, report_progress
+        )
+        report_progress(2 * bad)
+        return Measurements(
             totals=totals,
             is_whole=self._settings.messages is None,
-            spooled=spooled,
+            events_written=events_written,
             sent=processes.summaries(),
-            stored=gauge.stored(TOPIC),
-            buried={group: sum(gauge.stored(dlq_topic_of(group)).values()) for group in GROUPS},
-            followed=followed.result(),
-            controlled=controlled.result(),
+            stored=queries.stored(TOPIC),
+            buried={group: sum(queries.stored(dlq_topic_of(group)).values()) for group in GROUPS},
+            orderly=orderly.result(),
+            concurrent=concurrent.result(),
             events=events,
             joined=joined,
             delays=delays,
@@ -134,37 +136,37 @@ class _Work:
         )
 
     def _prepare(self) -> tuple[Totals, int]:
-        """Read the input, count it, write each producer's file; the counts, and events written."""
-        tell = self._progress.step("reading the flights", 0)
+        """Read and count the input, write each file of events; return both counts."""
+        report_progress = self._progress.step("reading the flights", 0)
         flights = read_flights()
         if self._settings.messages is None:
             require_whole(totals_of(flights))
         else:
             flights = first_flights(flights, self._settings.messages)
-        spooled = sum(event_files.write(events_of(flights), self._processes.spools))
-        tell(spooled)
-        return totals_of(flights), spooled
+        events_written = sum(event_files.write(events_of(flights), self._processes.event_paths))
+        report_progress(events_written)
+        return totals_of(flights), events_written
 
-    def _audit(self, group: str) -> Future[Verdict]:
-        journals = self._processes.journals(group)
-        return self._threads.submit(lambda: Audit().feed(in_order_of_time(journals)))
+    def _audit(self, group: str) -> Future[AuditResult]:
+        observation_paths = self._processes.observation_paths(group)
+        return self._threads.submit(lambda: OrderAudit().feed(ordered_by_time(observation_paths)))
 
 
-def _start_spark(settings: Settings, namesrv: str) -> Tables:
-    return Tables(
+def _start_spark(settings: JobSettings, namesrv: str) -> SparkTables:
+    return SparkTables(
         settings.directory / "tables", namesrv, cores=settings.cores, heap_mb=settings.heap_mb
     )
 
 
-def _stop_spark(spark: Future[Tables]) -> None:
-    """Stop Spark, also when it is only just starting; one that never started needs nothing."""
+def _stop_spark(spark: Future[SparkTables]) -> None:
+    """Stop Spark, even while it is starting; do nothing if it never started."""
     wait([spark])
     if spark.exception() is None:
         spark.result().stop()
 
 
-def _write(directory: Path, report: Report, found: Findings, watch: Watch) -> None:
+def _write(directory: Path, report: JobReport, found: Measurements, sampler: Sampler) -> None:
     path = directory / "report.html"
     report.page = str(path)
-    html_report.write(path, report, found, watch.samples)
+    html_report.write(path, report, found, sampler.samples)
     path.with_suffix(".json").write_text(json.dumps(report.as_json(), indent=1))

@@ -1,10 +1,10 @@
-"""What a handler saw, message by message: records in one append-only file a process.
+"""What a handler observed, message by message: one append-only file of records for each process.
 
-Owns the layout and the reading in order of time over all processes; refuses to judge what it reads.
-Invariants: the records of one handler call are written by one append before the call returns, so
-before its offsets can be committed, and kill -9 takes at most calls that will be delivered again;
-a torn record at the end is not read. The clock is CLOCK_MONOTONIC, one for all processes of a
-machine, so the records of different processes can be put in order.
+Owns the layout, and merges the files of all processes in time order.
+Invariants: the records of one handler call are appended with one write before the call returns, so
+before its offsets can be committed; kill -9 loses only calls whose messages are delivered again. A
+torn record at the end of a file is ignored. All processes of a machine share CLOCK_MONOTONIC, so
+their records can be ordered.
 Layout, big-endian, 68 bytes: begin ns int64 | took ns uint32 | latency ms int32 | queue offset
 uint32 | sequence uint32 | queue id uint16 | kind uint8 | refused uint8 | sharding key 20 s |
 flight 20 s. Because the begin comes first, raw records sort by time as bytes.
@@ -29,9 +29,9 @@ class Observation(NamedTuple):
     """One message as one handler call saw it."""
 
     begin_ns: int
-    """CLOCK_MONOTONIC when the handler turned to this message."""
+    """CLOCK_MONOTONIC when the handler began this message."""
     took_ns: int
-    """Until it was done with it; 4.29 s and more are written as that."""
+    """How long the handler took; at most 4.29 s, the largest value of the field."""
     latency_ms: int
     """From the producer's time stamp to the handler."""
     queue_offset: int
@@ -45,8 +45,8 @@ class Observation(NamedTuple):
     flight: bytes
 
 
-class Journal:
-    """The file of one process. `append` may be called from several threads at once."""
+class ObservationFile:
+    """The file of one process. `append` is safe from several threads at once."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -56,7 +56,7 @@ class Journal:
         os.write(self._file, b"".join([packed(one) for one in observations]))
 
     def close(self) -> None:
-        """Close the file; what was appended is in the page cache at the latest since then."""
+        """Close the file."""
         os.close(self._file)
 
 
@@ -76,7 +76,7 @@ def count(path: Path) -> int:
         return 0
 
 
-def in_order_of_time(paths: Sequence[Path]) -> Iterator[tuple[int, Observation]]:
+def ordered_by_time(paths: Sequence[Path]) -> Iterator[tuple[int, Observation]]:
     """(index of the process's file, observation) by the time handling began."""
     files = [path.read_bytes() for path in paths]
     size = RECORD.size

@@ -1,17 +1,17 @@
-"""The audit of an order: were the events of every aircraft handled in turn, by whichever process?
+"""The audit of the order: were the events of every aircraft handled in sequence, by any process?
 
-Owns the rules and the counting; refuses to know where observations come from. Pure.
+Pure; does not know where observations come from.
 
-What it proves. Observations of all processes come in the order of one shared clock. If there is no
-violation, then for every sharding key, over all processes and hand-overs together,
-1. the first handling of message n+1 came after that of message n, with no number left out, and
-   began only after the handling of message n had ended (no two processes were at it at once);
-2. no event was handled before the one that must precede it in its flight.
-With `unique` equal to the input's count, also every message was handled (the numbers of a key have
-no gap and the keys are counted). Later handlings of a message already seen are no violation of an
-at-least-once system; they are counted apart: `attempts` where a handler refused the message
-(raised) and got it again, `repeats` for all others, which a hand-over or a resent batch explains.
-It does not prove what happened in a handler call that was killed before it wrote its records.
+What it proves. The observations of all processes arrive in the order of one shared clock. Without a
+violation, for every sharding key, across all processes and hand-overs,
+1. the first handling of message n+1 began after the first handling of message n had ended, with no
+   number missing (and no two processes handled the key at once);
+2. no event was handled before its predecessor in the same flight.
+If `unique` also equals the input's count, every message was handled (the numbers of a key have no
+gap, and the keys are counted). An at-least-once system may handle a message again. That is no
+violation but is counted: as `attempts` where the handler refused the message (raised) and got it
+again, as `repeats` otherwise (a hand-over or a resent batch).
+The audit cannot see a handler call that was killed before it wrote its records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NEEDS = tuple(0 if before is None else 1 << before for before in BEFORE)
 
 
 @dataclass(slots=True)
-class Verdict:
+class AuditResult:
     """What the audit counted."""
 
     unique: int = 0
@@ -45,7 +45,7 @@ class Verdict:
     out_of_turn: int = 0
     overlaps: int = 0
     too_early: int = 0
-    """Events handled before the one that must precede them."""
+    """Events handled before their predecessor."""
     hand_overs: int = 0
     """How often a queue went from one process to another."""
     by_kind: Counter[str] = field(default_factory=Counter)
@@ -53,9 +53,9 @@ class Verdict:
     by_process: Counter[int] = field(default_factory=Counter)
     """Different messages first handled by each process, by the index of its file."""
     latencies_ms: array[int] = field(default_factory=lambda: array("i"))
-    """From producer to the first handling, one for each different message."""
+    """From the producer to the first handling, one for each different message."""
     begins_ns: array[int] = field(default_factory=lambda: array("q"))
-    """When these began, in the same order."""
+    """When each of these handlings began, in the same order."""
     examples: list[str] = field(default_factory=list)
     """The first few violations, as sentences."""
     begin_ns: int = 0
@@ -63,7 +63,7 @@ class Verdict:
 
     @property
     def violations(self) -> int:
-        """All breaks of order together."""
+        """All violations of the order together."""
         return self.out_of_turn + self.overlaps + self.too_early
 
     @property
@@ -83,71 +83,71 @@ class _Key:
         self.seen = bytearray(64)
 
 
-class Audit:
-    """Feed it observations in order of time; read `verdict` at the end."""
+class OrderAudit:
+    """Takes observations in time order; read `result` at the end."""
 
     def __init__(self) -> None:
-        self.verdict = Verdict()
+        self.result = AuditResult()
         self._keys: dict[bytes, _Key] = {}
         self._flights: dict[bytes, int] = {}
         self._owners: dict[int, int] = {}
 
-    def feed(self, observations: Iterable[tuple[int, Observation]]) -> Verdict:
-        """Judge these observations after all that came before; returns the verdict so far."""
-        verdict, keys = self.verdict, self._keys
+    def feed(self, observations: Iterable[tuple[int, Observation]]) -> AuditResult:
+        """Check these observations after all earlier ones; return the result so far."""
+        result, keys = self.result, self._keys
         for process, one in observations:
             key = keys.get(one.sharding_key)
             if key is None:
                 key = keys[one.sharding_key] = _Key()
-            if not verdict.begin_ns:
-                verdict.begin_ns = one.begin_ns
+            if not result.begin_ns:
+                result.begin_ns = one.begin_ns
             end_ns = one.begin_ns + one.took_ns
-            verdict.end_ns = max(verdict.end_ns, end_ns)
+            result.end_ns = max(result.end_ns, end_ns)
             if _is_new(key.seen, one.sequence):
                 self._first_time(process, one, key)
             elif one.refused:
-                verdict.attempts += 1
+                result.attempts += 1
             else:
-                verdict.repeats += 1
+                result.repeats += 1
             key.end_ns = max(key.end_ns, end_ns)
-        return verdict
+        return result
 
     def _first_time(self, process: int, one: Observation, key: _Key) -> None:
-        verdict = self.verdict
-        verdict.unique += 1
-        verdict.refused += one.refused
-        verdict.by_process[process] += 1
-        verdict.by_queue[one.queue_id] += 1
-        verdict.by_kind[KINDS[one.kind]] += 1
-        verdict.latencies_ms.append(one.latency_ms)
-        verdict.begins_ns.append(one.begin_ns)
+        result = self.result
+        result.unique += 1
+        result.refused += one.refused
+        result.by_process[process] += 1
+        result.by_queue[one.queue_id] += 1
+        result.by_kind[KINDS[one.kind]] += 1
+        result.latencies_ms.append(one.latency_ms)
+        result.begins_ns.append(one.begin_ns)
         if one.sequence != key.last + 1:
-            verdict.out_of_turn += 1
+            result.out_of_turn += 1
             self._example(one, f"came after number {key.last}")
         elif one.begin_ns < key.end_ns:
-            verdict.overlaps += 1
+            result.overlaps += 1
             self._example(one, "began before the one before it had ended")
         key.last = max(key.last, one.sequence)
         known = self._flights.get(one.flight, 0)
         if known & _NEEDS[one.kind] != _NEEDS[one.kind]:
-            verdict.too_early += 1
+            result.too_early += 1
             self._example(one, f"came before {KINDS[BEFORE[one.kind] or 0]}")
         self._flights[one.flight] = known | 1 << one.kind
         if self._owners.setdefault(one.queue_id, process) != process:
             self._owners[one.queue_id] = process
-            verdict.hand_overs += 1
+            result.hand_overs += 1
 
     def _example(self, one: Observation, what: str) -> None:
-        if len(self.verdict.examples) < EXAMPLES_MAX:
+        if len(self.result.examples) < EXAMPLES_MAX:
             key = one.sharding_key.rstrip(b"\0").decode()
             flight = one.flight.rstrip(b"\0").decode()
-            self.verdict.examples.append(
+            self.result.examples.append(
                 f"{key} number {one.sequence} ({KINDS[one.kind]} of {flight}) {what}"
             )
 
 
 def _is_new(seen: bytearray, sequence: int) -> bool:
-    """Mark a number as seen; whether it was not before."""
+    """Mark a number as seen; return whether it was new."""
     if sequence >= len(seen):
         seen.extend(bytes(sequence + 64))
     if seen[sequence]:

@@ -1,7 +1,6 @@
-"""How much memory this process and all its descendants hold, read from /proc.
+"""The memory of this process and all its descendants, read from /proc.
 
-Owns the reading; refuses to know who the processes are. Shared pages are counted once (PSS), so
-the sum is what the machine really gives. Where there is no /proc the sum is 0.
+Shared pages are counted once (PSS), so the sum is the real usage. Without /proc it is 0.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 _PROC = Path("/proc")
 
 
-def tree_mib(root: int | None = None) -> float:
+def process_tree_mib(root: int | None = None) -> float:
     """Proportional set size of a process (by default this one) and all below it, in MiB."""
     pids = [os.getpid() if root is None else root]
     children = _children()
@@ -33,7 +32,7 @@ def _children() -> dict[int, list[int]]:
 
 
 def _parent(pid: int) -> int:
-    """The parent's id; 0 when the process has gone meanwhile."""
+    """The parent's id; 0 when the process has ended meanwhile."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:

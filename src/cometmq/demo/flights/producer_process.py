@@ -1,9 +1,8 @@
-"""One producer process: sends the events of its file, in their order, until all are stored.
+"""One producer process: sends the events of its file in order until all are stored.
 
-Owns the sending; refuses to know which events are whose (`spool`) and who kills the broker.
-Invariant: a chunk is sent only after every message of the one before was stored, and within a
-chunk the client keeps each queue's order; so the order of every sharding key holds through a
-broker that dies and comes back. A batch whose answer was lost is stored again under the same
+Invariant: a chunk is sent only after every message of the previous chunk was stored, and within a
+chunk the client keeps each queue's order; so every sharding key stays in order even when the
+broker is killed and restarted. A batch whose response was lost is sent again with the same
 UNIQ_KEY: at least once.
 """
 
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 from cometmq import AsyncProducer, Message
 from cometmq.demo.flights import event_files
 from cometmq.demo.flights.events import KINDS, SEQUENCE
-from cometmq.demo.flights.stop_signal import do_until_end
+from cometmq.demo.flights.stop_signal import run_until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,42 +34,44 @@ _AWAY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What one producer process is told, as its only argument."""
+class ProducerArguments:
+    """The only argument of a producer process, as JSON."""
 
     namesrv: str
     topic: str
     events: str
     """The file of events."""
     counter: str
-    """The file in which the number of stored messages stands, 8 bytes big-endian."""
+    """The file that holds the number of stored messages, 8 bytes big-endian."""
     summary: str
     """Written at the end, as JSON: messages, begin and end on the monotonic clock, ns."""
     per_second: float
-    """At most so many messages a second; 0 is as fast as it goes."""
+    """At most so many messages a second; 0 means no limit."""
 
-    def as_argument(self) -> str:
-        """The text to start the process with."""
+    def as_text(self) -> str:
+        """The arguments as JSON."""
         return json.dumps(asdict(self))
 
 
-async def produce(order: Order) -> None:
+async def produce(arguments: ProducerArguments) -> None:
     """Send everything, then write the summary."""
     begin_s, stored = time.monotonic(), 0
-    counter = os.open(order.counter, os.O_WRONLY | os.O_CREAT, 0o644)
-    producer = AsyncProducer("flights-producers", namesrv=order.namesrv)
+    counter = os.open(arguments.counter, os.O_WRONLY | os.O_CREAT, 0o644)
+    producer = AsyncProducer("flights-producers", namesrv=arguments.namesrv)
     async with producer:
-        for chunk in _chunks(event_files.read(Path(order.events)), _chunk_size(order.per_second)):
+        for chunk in _chunks(
+            event_files.read(Path(arguments.events)), _chunk_size(arguments.per_second)
+        ):
             results = await producer.send_many(
-                [message_of(order.topic, event) for event in chunk], timeout_s=_AWAY_S
+                [message_of(arguments.topic, event) for event in chunk], timeout_s=_AWAY_S
             )
             stored += len(results)
             os.pwrite(counter, stored.to_bytes(8, "big"), 0)
-            if order.per_second:
-                await asyncio.sleep(begin_s + stored / order.per_second - time.monotonic())
+            if arguments.per_second:
+                await asyncio.sleep(begin_s + stored / arguments.per_second - time.monotonic())
     os.close(counter)
     summary = {"messages": stored, "begin_ns": int(begin_s * 1e9), "end_ns": time.monotonic_ns()}
-    Path(order.summary).write_text(json.dumps(summary))
+    Path(arguments.summary).write_text(json.dumps(summary))
 
 
 def message_of(topic: str, event: Event) -> Message:
@@ -87,7 +88,7 @@ def message_of(topic: str, event: Event) -> Message:
 
 
 def stored_so_far(counter: Path) -> int:
-    """What a producer's counter file says; 0 before its first message."""
+    """The number in a producer's counter file; 0 before its first message."""
     try:
         return int.from_bytes(counter.read_bytes(), "big")
     except FileNotFoundError:
@@ -100,9 +101,9 @@ def _chunks(events: Iterator[Event], size: int) -> Iterator[list[Event]]:
 
 
 def _chunk_size(per_second: float) -> int:
-    """A tenth of a second's worth when there is a speed to keep."""
+    """The messages of a tenth of a second when the rate is limited."""
     return min(CHUNK, max(16, int(per_second / 10))) if per_second else CHUNK
 
 
 if __name__ == "__main__":
-    asyncio.run(do_until_end(produce(Order(**json.loads(sys.argv[1])))))
+    asyncio.run(run_until_stopped(produce(ProducerArguments(**json.loads(sys.argv[1])))))

@@ -1,7 +1,4 @@
-"""Where the job tells how far it is: a protocol, and the form that tells nobody.
-
-Refuses to know terminals; `cli/demo_commands.py` has the bars.
-"""
+"""The protocol by which the job reports its progress; `cli/demo_commands.py` has the bars."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Takes note of steps."""
+    """Shows the progress of steps."""
 
     def step(self, name: str, total: int) -> Callable[[int], None]:
-        """Begin a step of `total` messages (0: unknown); call the result with what is done."""
+        """Begin a step of `total` messages (0: unknown); call the result with the number done."""
         ...

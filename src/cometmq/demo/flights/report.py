@@ -1,8 +1,7 @@
-"""What the job found out: counts against expectations, speeds, latencies, memory.
+"""The report of the job: counts against expectations, speeds, latencies, memory.
 
-Owns the shape of the report, its checks and its texts; refuses to know how figures were measured
-and how they are drawn (`page`). Pure.
-Invariant: the job is passed exactly when every check is; a figure that decides has a check.
+Owns the fields of the report, its checks and its texts; does not measure or draw (`html_report`
+does). Pure. Invariant: the job has passed exactly when every check has.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ class Check:
         return self.found >= self.expected if self.at_least else self.found == self.expected
 
     def sentence(self) -> str:
-        """What is wrong, or that all is well."""
+        """The check and its count in one sentence, with the expected count if it is wrong."""
         wanted = f"at least {self.expected:,}" if self.at_least else f"{self.expected:,}"
         if self.passed:
             return f"{self.name}: {self.found:,}"
-        return f"{self.name}: {self.found:,} where {wanted} must be"
+        return f"{self.name}: {self.found:,}, expected {wanted}"
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step of the way: what went in, what came out, how long it took."""
+    """One step of the job: how many messages, and how long it took."""
 
     name: str
     messages: int
@@ -62,7 +61,7 @@ class Latency:
 
 
 @dataclass(slots=True)
-class Report:
+class JobReport:
     """Everything that is printed, written as JSON and drawn."""
 
     messages: int
@@ -70,7 +69,7 @@ class Report:
     stages: list[Stage] = field(default_factory=list)
     latencies: list[Latency] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
-    """What happened on the way: kills, restarts, hand-overs, as sentences."""
+    """What happened during the run: kills, restarts, hand-overs, as sentences."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Counts that have no expectation, by name."""
     memory_peak_mib: float = 0.0

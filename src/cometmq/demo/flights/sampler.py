@@ -1,7 +1,6 @@
-"""The job's own eyes: memory of all processes and lag of the consumer groups, once a second.
+"""Samples the memory of all processes and the lag of the consumer groups once a second.
 
-Owns the sampling thread and its samples; refuses to judge them. A broker that is down gives a
-sample without lag. Bounded by `SAMPLES_MAX`: an hour.
+While the broker is down, samples have no lag. Bounded by `SAMPLES_MAX`: an hour.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from cometmq.demo.flights.process_memory import tree_mib
+from cometmq.demo.flights.process_memory import process_tree_mib
 from cometmq.errors import CometError
 
 if TYPE_CHECKING:
@@ -23,31 +22,31 @@ SAMPLES_MAX = 3600
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was seen at one moment."""
+    """Memory and lag at one moment."""
 
     at_s: float
     """Monotonic clock."""
     memory_mib: float
     lag: dict[str, int] = field(default_factory=dict)
-    """Messages stored and not yet committed, by group; empty while the broker is away."""
+    """Messages stored and not yet committed, by group; empty while the broker is down."""
 
 
-class Watch:
-    """Samples in a thread of its own from entry to exit of the context."""
+class Sampler:
+    """Takes samples on its own thread while the context is open."""
 
     def __init__(self, lag: Callable[[], dict[str, int]]) -> None:
         self._lag = lag
         self._end = Event()
-        self._thread = Thread(target=self._run, name="watch", daemon=True)
+        self._thread = Thread(target=self._run, name="sampler", daemon=True)
         self.samples: list[Sample] = []
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Sampler:
         """Begin."""
         self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """End; waits for a sample that is being taken."""
+        """Stop; wait for a sample that is being taken."""
         self._end.set()
         self._thread.join(10)
 
@@ -58,7 +57,7 @@ class Watch:
 
     def _run(self) -> None:
         while not self._end.wait(PERIOD_S) and len(self.samples) < SAMPLES_MAX:
-            at_s, memory_mib = time.monotonic(), tree_mib()
+            at_s, memory_mib = time.monotonic(), process_tree_mib()
             try:
                 lag = self._lag()
             except CometError:

@@ -1,8 +1,8 @@
-"""The Spark side: three streaming queries over the broker's topics, and what is computed from them.
+"""The Spark side: three streaming queries over the broker's topics, and the tables made of them.
 
-Owns queries, joins and aggregates; refuses to know expectations and plots. One session, one thread.
-Invariants: every query has its own checkpoint and may be started again; counts "after a join" are
-taken inside the one pass that writes the joined table, so they are of the same rows.
+Owns queries, joins and aggregates; does not know expectations and plots. One session, one thread.
+Invariants: every query has its own checkpoint and may be restarted; counts "after a join" are
+taken in the same pass that writes the joined table, so they count the same rows.
 Tables, all Parquet: events/ (partitioned by day), joined/, dead_letters/, order/batch=N.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    Tell = Callable[[int], None]
+    ProgressCallback = Callable[[int], None]
     """Takes the number of rows read so far."""
 
 BODY = (
@@ -47,7 +47,7 @@ BATCH_ROWS = 600_000
 
 NEW_YORK = "America/New_York"
 _STATE = "key string, queue_id int, last int, rows bigint, repeats bigint, gaps bigint, moves int"
-"""What the order audit carries from batch to batch for every sharding key."""
+"""The state of every sharding key that the order audit carries from batch to batch."""
 
 _POLL_S = 0.5
 
@@ -65,7 +65,7 @@ class EventsTable:
 
 @dataclass(slots=True)
 class JoinedTable:
-    """The different events, with what is known of airline, airports and weather."""
+    """The events without duplicates, joined with airline, airports and weather."""
 
     rows: dict[str, int]
     """Rows before the joins (`BEFORE_JOINS`) and after each, in order."""
@@ -77,12 +77,12 @@ class JoinedTable:
 
 
 @dataclass(slots=True)
-class DeadLetters:
+class DeadLettersTable:
     """The table of dead letters, counted by consumer group."""
 
     rows: dict[str, int]
     flights: dict[str, int]
-    """Different flights among them; fewer than rows would mean one twice."""
+    """Different flights among them; fewer than `rows` would mean a duplicate."""
     attempts: dict[str, list[int]]
     """The numbers of attempts that occur."""
     examples: list[dict[str, Any]]
@@ -105,7 +105,7 @@ class OrderTable:
 
 
 @dataclass(slots=True)
-class Delays:
+class DelayTables:
     """Mean delays in minutes, as rows of plain values."""
 
     by_hour: list[dict[str, Any]] = field(default_factory=list)
@@ -118,8 +118,8 @@ class Delays:
 
 
 @contextmanager
-def in_one_sentence() -> Iterator[None]:
-    """Turn an error of Spark into a CometError that says its first line."""
+def spark_errors_translated() -> Iterator[None]:
+    """Turn an error of Spark into a CometError with its first line."""
 
     try:
         yield
@@ -128,8 +128,8 @@ def in_one_sentence() -> Iterator[None]:
         raise CometError(f"Spark failed: {first}") from error
 
 
-class Tables:
-    """All queries of the job over one Spark session; starts Spark when made, `stop` ends it."""
+class SparkTables:
+    """All queries of the job over one Spark session; the constructor starts Spark."""
 
     def __init__(self, directory: Path, namesrv: str, *, cores: int, heap_mb: int) -> None:
         self._directory, self._namesrv = directory, namesrv
@@ -144,7 +144,7 @@ class Tables:
         """End Spark."""
         self._session.stop()
 
-    def write_events(self, topic: str, tell: Tell) -> EventsTable:
+    def write_events(self, topic: str, report_progress: ProgressCallback) -> EventsTable:
         """Run the first query over all there is: topic to Parquet, partitioned by day."""
         begin_s = time.monotonic()
         columns = "msg_id,queue_id,queue_offset,body,born_ts,store_ts"
@@ -154,7 +154,7 @@ class Tables:
         parsed = rows.select(
             "msg_id", "queue_id", "queue_offset", "born_ts", "store_ts", "one.*"
         ).withColumn("day", f.to_date("time"))
-        self._append(parsed.repartition("day"), "events", tell, partition="day")
+        self._append(parsed.repartition("day"), "events", report_progress, partition="day")
         stored = self._table("events").count()
         return EventsTable(stored, seconds=time.monotonic() - begin_s)
 
@@ -187,7 +187,7 @@ class Tables:
             seconds=time.monotonic() - begin_s,
         )
 
-    def delays(self) -> Delays:
+    def delays(self) -> DelayTables:
         """Mean delays by hour, airport, airline, day and rain, from the joined table."""
         local = f.from_utc_timestamp("scheduled", NEW_YORK)
         joined = self._table("joined").where("event in ('DEPARTED', 'ARRIVED')")
@@ -201,7 +201,7 @@ class Tables:
                 "dep_delay", "arr_delay",
             )
         )  # fmt: skip
-        return Delays(
+        return DelayTables(
             by_hour=_means(table, "hour"),
             by_origin=_means(table, "origin"),
             by_destination=_means(table, "dest", "destination"),
@@ -210,7 +210,9 @@ class Tables:
             by_rain=_means(table.where("rain is not null"), "rain"),
         )
 
-    def write_dead_letters(self, topics: dict[str, str], tell: Tell) -> DeadLetters:
+    def write_dead_letters(
+        self, topics: dict[str, str], report_progress: ProgressCallback
+    ) -> DeadLettersTable:
         """Run the second query: the dead-letter topics (by group) to one table."""
         begin_s = time.monotonic()
         columns = "keys,tags,properties,body,store_ts"
@@ -221,7 +223,7 @@ class Tables:
         both = frames[0]
         for frame in frames[1:]:
             both = both.unionByName(frame)
-        self._append(_dead_letter_rows(both), "dead_letters", tell)
+        self._append(_dead_letter_rows(both), "dead_letters", report_progress)
         seconds = time.monotonic() - begin_s
         table = self._table("dead_letters")
         groups = (
@@ -234,7 +236,7 @@ class Tables:
             .collect()
         )
         examples = table.orderBy("flight", "group").limit(6).collect()
-        return DeadLetters(
+        return DeadLettersTable(
             rows={row["group"]: row["rows"] for row in groups},
             flights={row["group"]: row["flights"] for row in groups},
             attempts={row["group"]: list(row["attempts"]) for row in groups},
@@ -242,7 +244,7 @@ class Tables:
             seconds=seconds,
         )
 
-    def audit_order(self, topic: str, tell: Tell) -> OrderTable:
+    def audit_order(self, topic: str, report_progress: ProgressCallback) -> OrderTable:
         """Run the third query: is every sharding key's sequence unbroken as stored?
 
         Each batch is judged against the state the batch before it left, a small table by batch,
@@ -263,7 +265,7 @@ class Tables:
             .trigger(availableNow=True)
             .start()
         )
-        _run(query, tell)
+        _run(query, report_progress)
         last = max(order.glob("batch=*"), key=lambda path: int(path.name.partition("=")[2]))
         total = (
             self._session.read.parquet(str(last))
@@ -291,7 +293,9 @@ class Tables:
             .load()
         )
 
-    def _append(self, frame: DataFrame, name: str, tell: Tell, partition: str = "") -> None:
+    def _append(
+        self, frame: DataFrame, name: str, report_progress: ProgressCallback, partition: str = ""
+    ) -> None:
         """Write a stream to a Parquet table until what is there now has been read."""
         writer = (
             frame.writeStream.format("parquet")
@@ -301,7 +305,7 @@ class Tables:
         )
         if partition:
             writer = writer.partitionBy(partition)
-        _run(writer.start(), tell)
+        _run(writer.start(), report_progress)
 
     def _table(self, name: str) -> DataFrame:
         return self._session.read.parquet(str(self._directory / name))
@@ -329,17 +333,17 @@ class Tables:
         ]
 
 
-def _run(query: StreamingQuery, tell: Tell) -> None:
-    """Wait for the query's end, telling how many rows its batches had so far."""
+def _run(query: StreamingQuery, report_progress: ProgressCallback) -> None:
+    """Wait for the query's end, reporting how many rows its batches had so far."""
     while not query.awaitTermination(_POLL_S):
-        tell(sum(batch["numInputRows"] for batch in query.recentProgress))
+        report_progress(sum(batch["numInputRows"] for batch in query.recentProgress))
 
 
 def _without_repeats(table: DataFrame) -> DataFrame:
     """The first stored of all messages with the same id.
 
-    The few ids that occur twice are found by their own and broadcast: that moves two columns
-    between tasks, where dropDuplicates would move and sort whole rows.
+    The few ids that occur twice are found first and broadcast. That moves two columns between
+    tasks; dropDuplicates would move and sort whole rows.
     """
     twice = (
         table.groupBy("msg_id")
@@ -369,7 +373,7 @@ def _means(table: DataFrame, *keys: str) -> list[dict[str, Any]]:
 
 
 def _dead_letter_rows(frame: DataFrame) -> DataFrame:
-    """Which flight, why, how often tried, when, and where it came from."""
+    """The flight, the reason, the attempts, the time and the origin of each dead letter."""
     of = f.col("properties")
     return frame.select(
         "group",
@@ -388,7 +392,7 @@ def _dead_letter_rows(frame: DataFrame) -> DataFrame:
 
 
 def _judge(batch: DataFrame, number: int, order: str) -> None:
-    """One micro-batch of the order audit: judge its rows, write the state of all keys so far."""
+    """One micro-batch of the order audit: check its rows, write the new state of all keys."""
     session, zero = batch.sparkSession, f.lit(0)
     state = (
         session.read.schema(_STATE).parquet(f"{order}/batch={number - 1}")

@@ -1,7 +1,7 @@
-"""When a child process shall end: at SIGTERM, and when the job that started it is gone.
+"""Stops a child process at SIGTERM, or when the job that started it has ended.
 
-Owns both signs; refuses to know what the process does. The job holds the child's stdin open as
-long as it lives, so its end is seen however the job died. POSIX.
+The job holds the child's stdin open while it lives, so the child sees the end of stdin however the
+job ended. POSIX.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 
-def end_of_work() -> asyncio.Event:
-    """The event that is set when this process shall end. Call it on the running loop."""
+def stop_event() -> asyncio.Event:
+    """The event that is set when this process must stop. Call it on the running loop."""
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     stdin = sys.stdin.fileno()
 
@@ -31,9 +31,9 @@ def end_of_work() -> asyncio.Event:
     return ended
 
 
-async def do_until_end(work: Coroutine[object, object, None]) -> None:
-    """Do the work, or drop it when this process shall end; raises what the work raised."""
-    ended = asyncio.ensure_future(end_of_work().wait())
+async def run_until_stopped(work: Coroutine[object, object, None]) -> None:
+    """Run the work, or cancel it when this process must stop; raise what the work raised."""
+    ended = asyncio.ensure_future(stop_event().wait())
     working = asyncio.ensure_future(work)
     await asyncio.wait((ended, working), return_when=asyncio.FIRST_COMPLETED)
     ended.cancel()

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from cometmq.demo.flights.events import ARRIVED, CANCELLED, DEPARTED, SCHEDULED
 from cometmq.demo.flights.observations import (
     RECORD,
-    Journal,
     Observation,
+    ObservationFile,
     count,
-    in_order_of_time,
+    ordered_by_time,
     packed,
 )
-from cometmq.demo.flights.order_audit import Audit, percentile
+from cometmq.demo.flights.order_audit import OrderAudit, percentile
 
 MS = 1_000_000
 
@@ -34,56 +34,56 @@ def seen(
     return Observation(at, took, 5, sequence, sequence, queue, kind, refused, key, flight)
 
 
-def verdict_of(*observations: Observation | tuple[int, Observation]):
+def audited(*observations: Observation | tuple[int, Observation]):
     pairs = [one if isinstance(one[1], tuple) else (0, one) for one in observations]
-    return Audit().feed(pairs)
+    return OrderAudit().feed(pairs)
 
 
 def test_numbers_in_turn_are_no_violation():
-    verdict = verdict_of(*(seen(10 * n, n) for n in range(1, 200)))
-    assert (verdict.unique, verdict.violations, verdict.repeats) == (199, 0, 0)
-    assert verdict.by_kind == {"SCHEDULED": 199}
+    result = audited(*(seen(10 * n, n) for n in range(1, 200)))
+    assert (result.unique, result.violations, result.repeats) == (199, 0, 0)
+    assert result.by_kind == {"SCHEDULED": 199}
 
 
 def test_a_number_left_out_is_a_violation_and_so_is_its_late_arrival():
-    verdict = verdict_of(seen(10, 1), seen(20, 3), seen(30, 2), seen(40, 4))
-    assert verdict.out_of_turn == 2
-    assert verdict.unique == 4
-    assert verdict.examples[0] == "N1 number 3 (SCHEDULED of F3) came after number 1"
+    result = audited(seen(10, 1), seen(20, 3), seen(30, 2), seen(40, 4))
+    assert result.out_of_turn == 2
+    assert result.unique == 4
+    assert result.examples[0] == "N1 number 3 (SCHEDULED of F3) came after number 1"
 
 
 def test_keys_do_not_disturb_each_other():
-    verdict = verdict_of(
+    result = audited(
         seen(10, 1, key=b"A"), seen(20, 1, key=b"B"), seen(30, 2, key=b"B"), seen(40, 2, key=b"A")
     )
-    assert verdict.violations == 0
+    assert result.violations == 0
 
 
 def test_a_message_seen_again_is_a_repeat_and_no_violation():
-    verdict = verdict_of((0, seen(10, 1)), (0, seen(20, 2)), (1, seen(30, 2)), (1, seen(40, 3)))
-    assert (verdict.unique, verdict.repeats, verdict.violations) == (3, 1, 0)
-    assert verdict.hand_overs == 1
-    assert verdict.by_process == {0: 2, 1: 1}
+    result = audited((0, seen(10, 1)), (0, seen(20, 2)), (1, seen(30, 2)), (1, seen(40, 3)))
+    assert (result.unique, result.repeats, result.violations) == (3, 1, 0)
+    assert result.hand_overs == 1
+    assert result.by_process == {0: 2, 1: 1}
 
 
 def test_a_refused_message_tried_again_is_an_attempt_and_counts_once():
     again = [seen(at, 1, refused=1) for at in (10, 20, 30)]
-    verdict = verdict_of(*again, seen(40, 2))
-    assert (verdict.unique, verdict.refused, verdict.attempts, verdict.repeats) == (2, 1, 2, 0)
-    assert verdict.violations == 0
+    result = audited(*again, seen(40, 2))
+    assert (result.unique, result.refused, result.attempts, result.repeats) == (2, 1, 2, 0)
+    assert result.violations == 0
 
 
 def test_two_handlers_at_once_on_one_key_are_an_overlap():
-    verdict = verdict_of((0, seen(10, 1, took=50)), (1, seen(20, 2)))
-    assert verdict.overlaps == 1
-    verdict = verdict_of((0, seen(10, 1, took=10)), (1, seen(20, 2)))
-    assert verdict.overlaps == 0
+    result = audited((0, seen(10, 1, took=50)), (1, seen(20, 2)))
+    assert result.overlaps == 1
+    result = audited((0, seen(10, 1, took=10)), (1, seen(20, 2)))
+    assert result.overlaps == 0
 
 
 def test_an_event_before_the_one_that_must_precede_it_is_a_violation():
-    early = verdict_of(seen(10, 1, ARRIVED, flight=b"F"), seen(20, 2, DEPARTED, flight=b"F"))
+    early = audited(seen(10, 1, ARRIVED, flight=b"F"), seen(20, 2, DEPARTED, flight=b"F"))
     assert early.too_early == 2
-    fine = verdict_of(
+    fine = audited(
         seen(10, 1, SCHEDULED, flight=b"F"),
         seen(20, 2, SCHEDULED, flight=b"G"),
         seen(30, 3, CANCELLED, flight=b"G"),
@@ -102,7 +102,7 @@ def test_any_order_but_the_right_one_is_found(keys, rng):
         stream.append((b"%d" % key, last[key]))
     shuffled = stream[:]
     rng.shuffle(shuffled)
-    verdict = verdict_of(
+    result = audited(
         *(
             seen(10 * at, n, key=key, flight=b"%b-%d" % (key, n))
             for at, (key, n) in enumerate(shuffled, 1)
@@ -112,8 +112,8 @@ def test_any_order_but_the_right_one_is_found(keys, rng):
         [n for k, n in shuffled if k == key] == [n for k, n in stream if k == key]
         for key in {k for k, _ in stream}
     )
-    assert (verdict.violations == 0) == in_turn
-    assert verdict.unique == len(stream)
+    assert (result.violations == 0) == in_turn
+    assert result.unique == len(stream)
 
 
 def test_records_of_all_processes_are_merged_by_the_time_handling_began(tmp_path):
@@ -121,12 +121,12 @@ def test_records_of_all_processes_are_merged_by_the_time_handling_began(tmp_path
     rng = random.Random(7)
     times = rng.sample(range(1, 10**12), 300)
     for path, part in zip(paths[:2], (times[:150], times[150:]), strict=True):
-        journal = Journal(path)
+        journal = ObservationFile(path)
         for at in range(0, 150, 10):
             journal.append([seen(one, 1) for one in part[at : at + 10]])
         journal.close()
     paths[2].touch()
-    merged = list(in_order_of_time(paths))
+    merged = list(ordered_by_time(paths))
     assert [one.begin_ns for _, one in merged] == sorted(times)
     assert {index for index, one in merged if one.begin_ns in set(times[:150])} == {0}
 
@@ -135,7 +135,7 @@ def test_a_record_torn_by_a_kill_is_not_read(tmp_path):
     path = tmp_path / "torn"
     path.write_bytes(packed(seen(10, 1)) + packed(seen(20, 2))[:-1])
     assert count(path) == 1
-    assert [one.begin_ns for _, one in in_order_of_time([path])] == [10]
+    assert [one.begin_ns for _, one in ordered_by_time([path])] == [10]
     assert count(tmp_path / "missing") == 0
 
 
