@@ -12,7 +12,7 @@ import pytest
 from broker.rig import Client, Rig, pull_header, records, run, running
 from cometmq.broker.messages.consumer_filters import ConsumerFilters, FilterCache
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
-from cometmq.rules.sql92_parser import LENGTH_MAX, Filter, parse
+from cometmq.rules.sql92_parser import LENGTH_MAX, Sql92Filter, parse
 from cometmq.runtime.system import SystemFiles
 from cometmq.store.json_file import JsonFile
 from cometmq.store.log.mapped_file_queue import NotInMemory
@@ -357,7 +357,7 @@ def test_a_long_filter_is_read_in_a_thread_and_then_filters(
 ) -> None:
     readers: list[str] = []
 
-    def noted(expression: str) -> Filter:
+    def noted(expression: str) -> Sql92Filter:
         readers.append(threading.current_thread().name)
         return parse(expression)
 

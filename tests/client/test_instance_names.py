@@ -21,7 +21,7 @@ from cometmq import (
     PushConsumer,
     RetryLater,
 )
-from cometmq.rules.namespace import unwrap, wrap
+from cometmq.rules.namespace import with_namespace, without_namespace
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
 from cometmq.wire.codes import RequestCode
 
@@ -63,8 +63,8 @@ def send(served, topic, *bodies):
     ],
 )
 def test_names_are_wrapped_by_rocketmqs_rules(name, wrapped):
-    assert wrap("N", name) == wrapped
-    assert unwrap("N", wrapped) == name.replace("N%", "")
+    assert with_namespace("N", name) == wrapped
+    assert without_namespace("N", wrapped) == name.replace("N%", "")
 
 
 @pytest.mark.parametrize("order", ["none", "queue", "key"])

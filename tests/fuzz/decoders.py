@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from cometmq.errors import BadHeader, ProtocolError
-from cometmq.rules.sql92_parser import parse, verdict_of
+from cometmq.rules.sql92_parser import evaluator_of, parse
 from cometmq.wire import fastjson, header_json, header_rocketmq, message_batch, properties
 from cometmq.wire import log_record as stored
 from cometmq.wire import log_record_run as stored_run
@@ -292,7 +292,7 @@ def sql_filter(data: bytes) -> str:
     assert wanted.matches(pairs.get) in (True, False)
     assert wanted.size >= 1
     try:
-        verdict = verdict_of(text)(pairs.get)
+        verdict = evaluator_of(text)(pairs.get)
     except ValueError:
         return "no verdict"
     assert verdict in (True, False, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from cometmq.errors import BadFilter
-from cometmq.rules.sql92_parser import verdict_of
+from cometmq.rules.sql92_parser import evaluator_of
 
 MESSAGES: list[dict[str, str]] = [
     {},
@@ -437,7 +437,7 @@ def _mishap(rng: Random, text: str) -> str:
 def verdicts(text: str) -> str:
     """Ours as the Java program prints RocketMQ's: X, or T F N E for each message."""
     try:
-        run = verdict_of(text)
+        run = evaluator_of(text)
     except BadFilter:
         return "X"
     return "".join(_verdict(run, message) for message in MESSAGES)

@@ -73,8 +73,8 @@ def test_a_borrowed_route_has_no_more_queues_than_asked_for():
     route = TopicRouteData(
         broker_datas=(broker("a", {0: "a:1"}),), queue_datas=(queues("a", 8, 8, perm=7),)
     )
-    assert len(route_queues.publish_queues("T", route_queues.borrowed(route, 4))) == 4
-    assert len(route_queues.publish_queues("T", route_queues.borrowed(route, 40))) == 8
+    assert len(route_queues.publish_queues("T", route_queues.default_topic_route(route, 4))) == 4
+    assert len(route_queues.publish_queues("T", route_queues.default_topic_route(route, 40))) == 8
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,17 @@ def test_attempts_are_counted_with_the_first_one():
     assert retry_policy.reconsume_times_max(3, orderly=True) == 2
     assert retry_policy.reconsume_times_max(None, orderly=False) == 16
     assert retry_policy.reconsume_times_max(None, orderly=True) > 2_000_000_000
-    assert [retry_policy.is_dead(times, 2) for times in range(4)] == [False, False, True, True]
+    assert [retry_policy.attempts_exhausted(times, 2) for times in range(4)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(("asked", "got"), [(0, 10), (100, 100), (99_999, 30_000), (-5, 10)])
 def test_a_queue_rests_within_bounds(asked, got):
-    assert retry_policy.suspend_ms(asked) == got
+    assert retry_policy.clamp_suspend_ms(asked) == got
 
 
 def test_pauses_double_up_to_their_bound():
@@ -117,11 +122,11 @@ def test_a_retry_waits_longer_each_time_unless_told_otherwise():
 
 @given(st.text(), st.text())
 def test_a_reason_is_short_and_holds_no_separator(kind, text):
-    reason = retry_policy.reason_of(kind, text)
+    reason = retry_policy.dead_letter_reason(kind, text)
     assert len(reason) <= 512
     assert reason.isprintable()
 
 
 def test_a_reason_names_the_error_and_its_text():
-    assert retry_policy.reason_of("ValueError", "no arrival") == "ValueError: no arrival"
-    assert retry_policy.reason_of("ValueError", "") == "ValueError"
+    assert retry_policy.dead_letter_reason("ValueError", "no arrival") == "ValueError: no arrival"
+    assert retry_policy.dead_letter_reason("ValueError", "") == "ValueError"

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from cometmq.rules.half_message import (
     SPAN_MAX,
     CheckDecision,
-    Ended,
+    EndedOffsets,
     decide_check,
-    is_too_late,
-    offsets_of,
-    op_body,
+    encode_op_body,
+    is_end_too_late,
+    parse_op_body,
 )
 
 FACTS = {
@@ -61,25 +61,25 @@ def test_what_becomes_of_a_half_message_that_nobody_ended(facts, fate):
     ],
 )
 def test_an_end_is_late_only_where_a_time_was_asked_for(age_ms, immunity, expected):
-    assert is_too_late(age_ms, immunity, 6_000) is expected
+    assert is_end_too_late(age_ms, immunity, 6_000) is expected
 
 
 @given(st.lists(st.integers(0, 2**63 - 1), max_size=20))
 def test_op_messages_name_what_was_written_into_them(offsets):
     kept = [offset for offset in offsets if offset < 10**18]
-    assert offsets_of(op_body(offsets)) == kept
+    assert parse_op_body(encode_op_body(offsets)) == kept
 
 
 @pytest.mark.parametrize(
     ("body", "offsets"), [(b"12", [12]), (b"1,2,", [1, 2]), (b"", []), (b"x,-1, 3,,4", [4])]
 )
 def test_op_messages_of_others_are_read_as_far_as_they_make_sense(body, offsets):
-    assert offsets_of(body) == offsets
+    assert parse_op_body(body) == offsets
 
 
 @given(st.integers(0, 50), st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=60))
 def test_the_window_agrees_with_a_set(first, story):
-    window, known = Ended(first), set()
+    window, known = EndedOffsets(first), set()
     for is_move, number in story:
         if is_move:
             first += number
@@ -92,7 +92,7 @@ def test_the_window_agrees_with_a_set(first, story):
 
 
 def test_the_window_has_a_bound():
-    window = Ended(10)
+    window = EndedOffsets(10)
     window.add(10 + SPAN_MAX)
     assert 10 + SPAN_MAX not in window
     window.add(9 + SPAN_MAX)

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from cometmq.model.queue import MessageQueue
 from cometmq.rules.key_hash import hash_of_number, long_hash, queue_index
-from cometmq.rules.latency_fault_tolerance import TABLES, LatencyFaults
+from cometmq.rules.latency_fault_tolerance import TABLES, LatencyFaultTolerance
 
 QUEUES = [MessageQueue("t", f"b{broker}", queue) for broker in range(4) for queue in range(2)]
 
 
 @pytest.mark.parametrize(
-    ("name", "latency_ms", "away_ms"),
+    ("name", "latency_ms", "avoid_ms"),
     [
         ("classic", 49, 0),
         ("classic", 549, 0),
@@ -29,14 +29,14 @@ QUEUES = [MessageQueue("t", f"b{broker}", queue) for broker in range(4) for queu
         ("current", 99_000, 30_000),
     ],
 )
-def test_the_tables_are_those_of_rocketmq(name, latency_ms, away_ms):
-    assert TABLES[name].away_after(latency_ms) == away_ms
+def test_the_tables_are_those_of_rocketmq(name, latency_ms, avoid_ms):
+    assert TABLES[name].avoid_ms_after(latency_ms) == avoid_ms
 
 
 @pytest.mark.parametrize(("name", "isolation_ms"), [("classic", 600_000), ("current", 10_000)])
 def test_a_broker_that_failed_is_left_alone_as_long_as_its_table_says(name, isolation_ms):
-    faults = LatencyFaults(TABLES[name])
-    faults.failed("b0", 0, was_reached=False)
+    faults = LatencyFaultTolerance(TABLES[name])
+    faults.record_failure("b0", 0, was_reached=False)
     assert {faults.choose(QUEUES, n, None, isolation_ms - 1).broker_name for n in range(8)} == {
         "b1", "b2", "b3",
     }  # fmt: skip
@@ -44,35 +44,35 @@ def test_a_broker_that_failed_is_left_alone_as_long_as_its_table_says(name, isol
 
 
 def test_a_slow_broker_comes_back_after_its_time_and_a_quick_answer_at_once():
-    faults = LatencyFaults(TABLES["current"])
-    faults.answered("b1", 600, 1_000)
+    faults = LatencyFaultTolerance(TABLES["current"])
+    faults.record_latency("b1", 600, 1_000)
     assert faults.choose(QUEUES, 2, None, 2_999).broker_name == "b2"
     assert faults.choose(QUEUES, 2, None, 3_000).broker_name == "b1"
-    faults.answered("b1", 600, 1_000)
-    faults.answered("b1", 10, 1_100)
+    faults.record_latency("b1", 600, 1_000)
+    faults.record_latency("b1", 10, 1_100)
     assert faults.choose(QUEUES, 2, None, 1_100).broker_name == "b1"
 
 
 def test_with_detection_a_broker_stays_out_until_it_is_reached():
-    faults = LatencyFaults(TABLES["current"], detects=True)
-    faults.failed("b0", 0, was_reached=False)
-    faults.failed("b1", 0, was_reached=True)
-    assert faults.unreachable() == ["b0"]
+    faults = LatencyFaultTolerance(TABLES["current"], detects=True)
+    faults.record_failure("b0", 0, was_reached=False)
+    faults.record_failure("b1", 0, was_reached=True)
+    assert faults.unreachable_brokers() == ["b0"]
     names = {faults.choose(QUEUES, n, None, 1e9).broker_name for n in range(8)}
     assert names == {"b1", "b2", "b3"}
-    faults.reached("b0")
+    faults.record_reachable("b0")
     assert faults.choose(QUEUES, 0, None, 1).broker_name == "b0"
-    assert faults.unreachable() == []
+    assert faults.unreachable_brokers() == []
 
 
 def test_when_none_is_fine_the_better_half_has_the_next_queues():
-    faults = LatencyFaults(TABLES["classic"])
+    faults = LatencyFaultTolerance(TABLES["classic"])
     for broker, latency_ms in (("b0", 5_000), ("b1", 2_000), ("b2", 700), ("b3", 20_000)):
-        faults.answered(broker, latency_ms, 0)
+        faults.record_latency(broker, latency_ms, 0)
     chosen = [faults.choose(QUEUES, n, None, 1) for n in range(16)]
     assert {queue.broker_name for queue in chosen} == {"b1", "b2"}
-    one = LatencyFaults(TABLES["classic"])
-    one.failed("b0", 0, was_reached=False)
+    one = LatencyFaultTolerance(TABLES["classic"])
+    one.record_failure("b0", 0, was_reached=False)
     assert one.choose(QUEUES[:2], 1, "b0", 1) in QUEUES[:2]
 
 
@@ -90,23 +90,23 @@ events = st.lists(
 @settings(max_examples=100)
 @given(events, st.integers(0, 100), st.sampled_from([None, "b0", "b3"]), st.booleans())
 def test_there_is_always_a_choice_and_a_fine_broker_goes_before_others(story, turn, avoid, detects):
-    faults, now_ms = LatencyFaults(TABLES["current"], detects=detects), 0
+    faults, now_ms = LatencyFaultTolerance(TABLES["current"], detects=detects), 0
     away = {f"b{n}": 0 for n in range(4)}
     gone = set()
     for kind, broker, amount, was_reached in story:
         name, now_ms = f"b{broker}", now_ms + amount
         if kind == "answered":
-            faults.answered(name, amount, now_ms)
-            away[name] = now_ms + TABLES["current"].away_after(amount)
+            faults.record_latency(name, amount, now_ms)
+            away[name] = now_ms + TABLES["current"].avoid_ms_after(amount)
             gone.discard(name)
         elif kind == "failed":
-            faults.failed(name, now_ms, was_reached=was_reached)
+            faults.record_failure(name, now_ms, was_reached=was_reached)
             away[name] = now_ms + 10_000
             gone.discard(name)
             if detects and not was_reached:
                 gone.add(name)
         else:
-            faults.reached(name)
+            faults.record_reachable(name)
             away[name] = 0
             gone.discard(name)
     fine = {name for name, until in away.items() if until <= now_ms} - gone

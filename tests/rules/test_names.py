@@ -2,14 +2,14 @@
 
 import pytest
 
-from cometmq.rules.name_validation import group_problem, topic_problem
+from cometmq.rules.name_validation import group_name_problem, topic_name_problem
 
 
 @pytest.mark.parametrize(
     "topic", ["T", "a-b_c|d%e9", "x" * 127, "%RETRY%" + "g" * 248, "%DLQ%" + "g" * 250]
 )
 def test_allowed_topics_have_no_problem(topic: str) -> None:
-    assert topic_problem(topic) is None
+    assert topic_name_problem(topic) is None
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ def test_allowed_topics_have_no_problem(topic: str) -> None:
     ],
 )
 def test_other_topics_are_told_what_is_wrong(topic: str, says: str) -> None:
-    assert says in (topic_problem(topic) or "")
+    assert says in (topic_name_problem(topic) or "")
 
 
 def test_groups_have_a_limit_of_their_own() -> None:
-    assert group_problem("g" * 120) is None
-    assert "121" in (group_problem("g" * 121) or "")
+    assert group_name_problem("g" * 120) is None
+    assert "121" in (group_name_problem("g" * 121) or "")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.rules.namespace import instance_of, unwrap, wrap
+from cometmq.rules.namespace import instance_of, with_namespace, without_namespace
 
 INSTANCE = "MQ_INST_123_abc"
 names = st.from_regex(r"(%RETRY%|%DLQ%|)[a-zA-Z0-9_-]{1,20}", fullmatch=True)
@@ -12,10 +12,10 @@ names = st.from_regex(r"(%RETRY%|%DLQ%|)[a-zA-Z0-9_-]{1,20}", fullmatch=True)
 
 @given(names)
 def test_what_is_put_on_is_taken_off_again_and_put_on_once(name):
-    inside = wrap(INSTANCE, name)
-    assert unwrap(INSTANCE, inside) == name
-    assert wrap(INSTANCE, inside) == inside
-    assert wrap(None, name) == name == unwrap(None, name)
+    inside = with_namespace(INSTANCE, name)
+    assert without_namespace(INSTANCE, inside) == name
+    assert with_namespace(INSTANCE, inside) == inside
+    assert with_namespace(None, name) == name == without_namespace(None, name)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_what_is_put_on_is_taken_off_again_and_put_on_once(name):
     ],
 )
 def test_names_inside_an_instance_are_those_of_rocketmq(name, inside):
-    assert wrap(INSTANCE, name) == inside
+    assert with_namespace(INSTANCE, name) == inside
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import BadFilter
-from cometmq.rules.sql92_parser import LENGTH_MAX, parse, verdict_of
+from cometmq.rules.sql92_parser import LENGTH_MAX, evaluator_of, parse
 from rules.sql_cases import CHOSEN, MESSAGES, drawn, verdicts
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "sql92.json").read_text())
@@ -90,7 +90,7 @@ def test_not_of_a_filter_is_its_negation_where_both_have_a_verdict(seed: int) ->
     if min(depths) < 0 or depths[-1]:  # brackets around it would not go round all of it
         return
     try:
-        plain, negated = verdict_of(f"({text})"), verdict_of(f"NOT ({text})")
+        plain, negated = evaluator_of(f"({text})"), evaluator_of(f"NOT ({text})")
     except BadFilter:
         return
     for message in MESSAGES:

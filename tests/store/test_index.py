@@ -16,9 +16,9 @@ from cometmq.store.message_store import Draft, PutStatus
 from cometmq.testing.sim_files import SimFiles
 from cometmq.wire import index_file_layout
 from cometmq.wire import log_record as stored
-from cometmq.wire.index_file_layout import decode_head, key_hash
+from cometmq.wire.index_file_layout import decode_header, key_hash
 
-HEAD, ENTRY = Struct(">qqqqii"), Struct(">iqii")
+HEADER, ENTRY = Struct(">qqqqii"), Struct(">iqii")
 ALL = (0, 1 << 60)
 SLOTS, ENTRIES = 1500, 60
 
@@ -54,7 +54,7 @@ async def reopen(shop, how, change=lambda: None):
 
 def java_chain(raw, hashed, slots=SLOTS):
     """Walk a file as RocketMQ's reader does: (phy_offset, seconds) newest first."""
-    head = HEAD.unpack_from(raw)
+    head = HEADER.unpack_from(raw)
     (number,) = Struct(">i").unpack_from(raw, 40 + hashed % slots * 4)
     while 0 < number < head[5]:
         found, phy_offset, seconds, number = ENTRY.unpack_from(raw, 40 + slots * 4 + number * 20)
@@ -66,7 +66,7 @@ def test_a_file_has_rocketmqs_size_and_keys_rocketmqs_hashes():
     assert Shape(5_000_000, 20_000_000).file_bytes == 420_000_040
     assert key_hash("TopicTest", "k1") == 2746024
     assert key_hash("TopicTest", "7F00000100002A9F1C1C0000") == 394788178
-    assert index_file_layout.fold(0x80000000) == 0
+    assert index_file_layout.stored_hash(0x80000000) == 0
 
 
 def test_a_message_is_found_by_its_id_each_of_its_keys_and_its_tag_at_once(tell):
@@ -100,10 +100,10 @@ def test_a_java_reader_finds_the_same_in_the_bytes_on_disk(tell):
         assert len(path.name) == 17
         assert path.stat().st_size == Shape(SLOTS, ENTRIES).file_bytes
         raw = path.read_bytes()
-        assert HEAD.unpack_from(raw)[:4] == (start, start + 11 * 700, places[0], places[11])
-        assert HEAD.unpack_from(raw)[5] == 1 + 24
+        assert HEADER.unpack_from(raw)[:4] == (start, start + 11 * 700, places[0], places[11])
+        assert HEADER.unpack_from(raw)[5] == 1 + 24
         used = sum(1 for at in range(40, 40 + SLOTS * 4, 4) if any(raw[at : at + 4]))
-        assert HEAD.unpack_from(raw)[4] == used
+        assert HEADER.unpack_from(raw)[4] == used
         evens = [(places[n], n * 700 // 1000) for n in range(10, -1, -2)]
         assert list(java_chain(raw, key_hash("T", "even"))) == evens
         assert list(java_chain(raw, key_hash("T", "k5"))) == [(places[5], 3)]
@@ -206,7 +206,7 @@ def test_what_was_indexed_is_found_after_a_stop_of_any_kind_and_filed_once(tell,
         assert await find(shop, "more") == [b"more"]
         assert shop.store._index.position == shop.store.max_phy_offset
         await shop.stop()
-        entries = sum(decode_head(path.read_bytes()).number - 1 for path in index_files(shop))
+        entries = sum(decode_header(path.read_bytes()).number - 1 for path in index_files(shop))
         assert entries == 2 * enough + 1
 
     tell(story)
@@ -327,7 +327,7 @@ def test_after_another_brokers_crash_files_it_had_not_declared_safe_are_built_an
         await shop.stop()
         assert (index_files(shop) == names) is is_safe
         raws = [path.read_bytes() for path in index_files(shop)]
-        assert sum(decode_head(raw).number - 1 for raw in raws) == 140
+        assert sum(decode_header(raw).number - 1 for raw in raws) == 140
 
     tell(story)
 
@@ -349,7 +349,7 @@ def test_index_files_go_when_the_log_they_speak_of_has_gone(tell):
         assert first > 0
         gone = set(before) - set(index_files(shop))
         assert gone
-        heads = [decode_head(path.read_bytes()) for path in index_files(shop)]
+        heads = [decode_header(path.read_bytes()) for path in index_files(shop)]
         assert all(head.end_phy >= first for head in heads[:-1])
         assert len(await find(shop, "k")) > 0
 

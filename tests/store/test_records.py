@@ -191,26 +191,26 @@ def test_what_is_no_message_id_is_refused(text):
 
 
 def test_unique_keys_are_unique_and_tell_host_pid_and_time_of_month():
-    keys = message_id.UniqKeys(bytes((127, 0, 0, 1)), 0x12345, 0xABCDEF01)
+    keys = message_id.UniqKeyGenerator(bytes((127, 0, 0, 1)), 0x12345, 0xABCDEF01)
     december = 1_701_388_800_000
-    made = [keys.take(december + 5) for _ in range(70_000)]
+    made = [keys.next_key(december + 5) for _ in range(70_000)]
     assert made[0] == "7F000001" + "2345" + "ABCDEF01" + "00000005" + "0000"
     assert {len(key) for key in made} == {32}
     assert len(set(made)) == 65_536
-    assert keys.take(december - 1)[20:28] == f"{30 * 86_400_000 - 1:08X}"
-    assert keys.take(december + 31 * 86_400_000)[20:28] == "00000000"
-    assert len(message_id.UniqKeys(bytes(16), 1, 1).take(december)) == 56
+    assert keys.next_key(december - 1)[20:28] == f"{30 * 86_400_000 - 1:08X}"
+    assert keys.next_key(december + 31 * 86_400_000)[20:28] == "00000000"
+    assert len(message_id.UniqKeyGenerator(bytes(16), 1, 1).next_key(december)) == 56
 
 
 @pytest.mark.parametrize("before", [0, 1, 0xFF0, 0x0FFF, 0x1000, 0xFFF8])
 def test_keys_taken_together_are_those_that_would_be_taken_one_by_one(before):
-    one, many = (message_id.UniqKeys(bytes((127, 0, 0, 1)), 7, 9) for _ in range(2))
+    one, many = (message_id.UniqKeyGenerator(bytes((127, 0, 0, 1)), 7, 9) for _ in range(2))
     now_ms = 1_700_000_000_000
     for _ in range(before):
-        assert one.take(now_ms) == many.take(now_ms)
+        assert one.next_key(now_ms) == many.next_key(now_ms)
     for count in (1, 32, 2):
-        assert many.take_many(now_ms, count) == [one.take(now_ms) for _ in range(count)]
-    assert many.take_many(now_ms + 1, 3) == [one.take(now_ms + 1) for _ in range(3)]
+        assert many.next_keys(now_ms, count) == [one.next_key(now_ms) for _ in range(count)]
+    assert many.next_keys(now_ms + 1, 3) == [one.next_key(now_ms + 1) for _ in range(3)]
 
 
 def test_the_batch_body_is_the_sheets():

@@ -67,7 +67,7 @@ from cometmq.store.json_file import JsonFile
 from cometmq.store.message_store import MessageStore
 from cometmq.store.results import PutStatus
 from cometmq.wire.bodies.topic import TopicTable
-from cometmq.wire.message_id import UniqKeys
+from cometmq.wire.message_id import UniqKeyGenerator
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -184,7 +184,7 @@ class Broker:
             self._pool, settings, settings.namesrv_addrs, self._registered_topics
         )
         now_ms, host = world.clock.now_ms, _packed(_told_host(settings), settings.listen_port)
-        keys = UniqKeys(host[:-4], os.getpid(), id(self))
+        keys = UniqKeyGenerator(host[:-4], os.getpid(), id(self))
         self._outbound.on_order_topics = state.topics.mark_ordered
         self._send = SendHandler(
             *(store, state.topics, state.groups, state.locks, state.delayed_messages),
@@ -192,7 +192,7 @@ class Broker:
             state.transactions,
             state.stats,
             settings,
-            lambda: keys.take(now_ms()),
+            lambda: keys.next_key(now_ms()),
             host,
         )
         self._pull = self._pull_handler(now_ms)

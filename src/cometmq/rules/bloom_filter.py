@@ -23,7 +23,7 @@ def shape(error_percent: int = 20, expected: int = 32) -> tuple[int, int]:
     return -(-bits // 8) * 8, places
 
 
-def positions(text: str, bits: int, places: int) -> list[int]:
+def bit_positions(text: str, bits: int, places: int) -> list[int]:
     """The places that stand for a text."""
     hashed = murmur3(text.encode())
     first, second = hashed & 0xFFFFFFFF, hashed >> 32

@@ -42,7 +42,9 @@ _BROKERS = {
 """What a broker writes anew, or wrote for a delay that is over: no loss."""
 
 
-def fitted(pairs: Mapping[str, str], bytes_max: int) -> tuple[dict[str, str], list[str]]:
+def fit_property_pairs(
+    pairs: Mapping[str, str], bytes_max: int
+) -> tuple[dict[str, str], list[str]]:
     """The pairs that fit into `bytes_max` as stored, and the message's own that were left out.
 
     Where any were, the reason begins with their names.

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cometmq.errors import SettingsError
-from cometmq.rules.retry_policy import SUSPEND_MS_MAX, SUSPEND_MS_MIN, backoff_s, suspend_ms
+from cometmq.rules.retry_policy import SUSPEND_MS_MAX, SUSPEND_MS_MIN, backoff_s, clamp_suspend_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,9 +69,9 @@ class FailurePolicy:
     def pause_after(self, failures: int, default_ms: int) -> int:
         """How long to wait after so many failures, within 10 ms and 30 s."""
         if self.pause_ms is None:
-            return suspend_ms(default_ms)
+            return clamp_suspend_ms(default_ms)
         most_ms = SUSPEND_MS_MAX if self.pause_most_ms is None else self.pause_most_ms
-        return suspend_ms(int(backoff_s(max(1, failures), self.pause_ms, most_ms)))
+        return clamp_suspend_ms(int(backoff_s(max(1, failures), self.pause_ms, most_ms)))
 
 
 class FailureDecision(NamedTuple):

@@ -51,19 +51,19 @@ def decide_check(
     return CheckDecision.TOO_YOUNG if 0 <= age_ms <= timeout_ms else CheckDecision.ASK
 
 
-def is_too_late(age_ms: int, immunity: bytes | None, timeout_ms: int) -> bool:
+def is_end_too_late(age_ms: int, immunity: bytes | None, timeout_ms: int) -> bool:
     """Whether an end that no question preceded comes after the time its producer asked for."""
     if not immunity:
         return False
     return age_ms > max(_immunity_ms(immunity, 0), timeout_ms)
 
 
-def offsets_of(body: bytes) -> list[int]:
+def parse_op_body(body: bytes) -> list[int]:
     """The half offsets an op message names; what is no offset is passed over."""
     return [int(word) for word in body.split(b",") if word.isdigit() and len(word) < 19]
 
 
-def op_body(offsets: list[int]) -> bytes:
+def encode_op_body(offsets: list[int]) -> bytes:
     """An op message that says of these half offsets that they have ended."""
     return b"".join([b"%d," % offset for offset in offsets])
 
@@ -73,7 +73,7 @@ def _immunity_ms(text: bytes, otherwise_ms: int) -> int:
     return int(text) * _MS if is_number else otherwise_ms
 
 
-class Ended:
+class EndedOffsets:
     """Which offsets at and after `first` have ended: a window of one byte each."""
 
     __slots__ = ("_marks", "first")

@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
 
 
-class FaultTable(NamedTuple):
+class LatencyTable(NamedTuple):
     """From the latency of a send to the time its broker is left alone, all in ms."""
 
     latency_ms: tuple[int, ...]
-    away_ms: tuple[int, ...]
+    avoid_ms: tuple[int, ...]
     isolation_ms: int
     """How long a broker is left alone after an error."""
 
-    def away_after(self, latency_ms: float) -> int:
+    def avoid_ms_after(self, latency_ms: float) -> int:
         """For how long a broker that took so long is left alone."""
         place = bisect_right(self.latency_ms, latency_ms)
-        return self.away_ms[place - 1] if place else 0
+        return self.avoid_ms[place - 1] if place else 0
 
 
 TABLES = {
-    "classic": FaultTable(
+    "classic": LatencyTable(
         (50, 100, 550, 1_000, 2_000, 3_000, 15_000),
         (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000),
         600_000,
     ),
-    "current": FaultTable(
+    "current": LatencyTable(
         (50, 100, 550, 1_800, 3_000, 5_000, 15_000),
         (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000),
         10_000,
@@ -48,40 +48,40 @@ TABLES = {
 class _Health:
     """What is known of one broker."""
 
-    __slots__ = ("away_until_ms", "is_reachable", "latency_ms")
+    __slots__ = ("avoid_until_ms", "is_reachable", "latency_ms")
 
     def __init__(self) -> None:
-        self.latency_ms, self.away_until_ms, self.is_reachable = 0.0, 0.0, True
+        self.latency_ms, self.avoid_until_ms, self.is_reachable = 0.0, 0.0, True
 
 
-class LatencyFaults:
+class LatencyFaultTolerance:
     """The brokers of one producer. Its owner tells the time, in ms of one clock."""
 
-    def __init__(self, table: FaultTable, *, detects: bool = False) -> None:
+    def __init__(self, table: LatencyTable, *, detects: bool = False) -> None:
         """`detects`: a broker that broke off is out until `reached` says otherwise."""
         self._table, self._detects = table, detects
         self._brokers: dict[str, _Health] = {}
 
-    def answered(self, broker_name: str, latency_ms: float, now_ms: float) -> None:
+    def record_latency(self, broker_name: str, latency_ms: float, now_ms: float) -> None:
         """Note how long a send took."""
         health = self._of(broker_name)
         health.latency_ms = latency_ms
-        health.away_until_ms = now_ms + self._table.away_after(latency_ms)
+        health.avoid_until_ms = now_ms + self._table.avoid_ms_after(latency_ms)
         health.is_reachable = True
 
-    def failed(self, broker_name: str, now_ms: float, *, was_reached: bool) -> None:
+    def record_failure(self, broker_name: str, now_ms: float, *, was_reached: bool) -> None:
         """Note an error: `was_reached` when the broker answered with it."""
         health = self._of(broker_name)
         health.latency_ms = self._table.isolation_ms
-        health.away_until_ms = now_ms + self._table.isolation_ms
+        health.avoid_until_ms = now_ms + self._table.isolation_ms
         health.is_reachable = was_reached or not self._detects
 
-    def reached(self, broker_name: str) -> None:
+    def record_reachable(self, broker_name: str) -> None:
         """Note that a broker answers again: it is over."""
         health = self._of(broker_name)
-        health.is_reachable, health.away_until_ms = True, 0.0
+        health.is_reachable, health.avoid_until_ms = True, 0.0
 
-    def unreachable(self) -> list[str]:
+    def unreachable_brokers(self) -> list[str]:
         """The brokers that somebody should look after."""
         return [name for name, health in self._brokers.items() if not health.is_reachable]
 
@@ -112,11 +112,11 @@ class LatencyFaults:
 
     def _is_fine(self, name: str, now_ms: float) -> bool:
         health = self._brokers.get(name)
-        return health is None or (health.is_reachable and now_ms >= health.away_until_ms)
+        return health is None or (health.is_reachable and now_ms >= health.avoid_until_ms)
 
     def _better_half(self, names: Iterable[str]) -> list[str]:
         ranked = sorted(
-            names, key=lambda name: (self._of(name).latency_ms, self._of(name).away_until_ms, name)
+            names, key=lambda name: (self._of(name).latency_ms, self._of(name).avoid_until_ms, name)
         )
         return ranked[: max(1, len(ranked) // 2)]
 

@@ -20,14 +20,14 @@ from cometmq.model.topic import (
 _ALLOWED = re.compile(NAME_PATTERN)
 
 
-def topic_problem(topic: str) -> str | None:
+def topic_name_problem(topic: str) -> str | None:
     """One sentence that says what is wrong with a topic's name, or None."""
     prefixed = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
     longest = RETRY_TOPIC_NAME_MAX if prefixed else TOPIC_NAME_MAX
     return _problem("topic", topic, longest)
 
 
-def group_problem(group: str) -> str | None:
+def group_name_problem(group: str) -> str | None:
     """One sentence that says what is wrong with a group's name, or None."""
     return _problem("group", group, GROUP_NAME_MAX)
 

@@ -28,7 +28,7 @@ def instance_of(addr: str) -> str | None:
     return found[1] if found else None
 
 
-def wrap(namespace: str | None, name: str) -> str:
+def with_namespace(namespace: str | None, name: str) -> str:
     """The name as brokers know it."""
     if not namespace or not name or _is_system(name):
         return name
@@ -38,7 +38,7 @@ def wrap(namespace: str | None, name: str) -> str:
     return f"{prefix}{namespace}{SEPARATOR}{bare}"
 
 
-def unwrap(namespace: str | None, name: str) -> str:
+def without_namespace(namespace: str | None, name: str) -> str:
     """The name as users know it."""
     if not namespace:
         return name

@@ -26,20 +26,20 @@ def reconsume_times_max(max_attempts: int | None, *, orderly: bool) -> int:
     return UNLIMITED if orderly else RECONSUME_TIMES_MAX
 
 
-def longest_block_s(max_attempts: int | None, pause_ms: int) -> float | None:
+def queue_block_s_max(max_attempts: int | None, pause_ms: int) -> float | None:
     """How long a message that always fails may hold up an orderly queue; None: for ever.
 
     The pauses between the attempts together; the handler's own time comes on top.
     """
-    return None if max_attempts is None else (max_attempts - 1) * suspend_ms(pause_ms) / 1000
+    return None if max_attempts is None else (max_attempts - 1) * clamp_suspend_ms(pause_ms) / 1000
 
 
-def is_dead(reconsume_times: int, times_max: int) -> bool:
+def attempts_exhausted(reconsume_times: int, times_max: int) -> bool:
     """Whether a message that failed now has had all its attempts."""
     return reconsume_times >= times_max
 
 
-def suspend_ms(asked_ms: int) -> int:
+def clamp_suspend_ms(asked_ms: int) -> int:
     """How long an orderly queue rests after a failure: what was asked, within 10 ms and 30 s."""
     return min(max(asked_ms, SUSPEND_MS_MIN), SUSPEND_MS_MAX)
 
@@ -69,7 +69,7 @@ def policy_delay_ms(policy: GroupRetryPolicy, reconsume_times: int) -> int | Non
     return steps[min(times + 2, len(steps) - 1)] if steps else None
 
 
-def reason_of(kind: str, text: str) -> str:
+def dead_letter_reason(kind: str, text: str) -> str:
     """The sentence a dead letter carries: the error's type and text, at most 512 characters."""
     sentence = f"{kind}: {text}" if text else kind
     clean = "".join(sign if sign.isprintable() else " " for sign in sentence)

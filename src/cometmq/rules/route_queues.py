@@ -42,7 +42,7 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
     ]
 
 
-def borrowed(route: TopicRouteData, queue_count: int) -> TopicRouteData:
+def default_topic_route(route: TopicRouteData, queue_count: int) -> TopicRouteData:
     """The route a topic that does not exist yet will get: that of the default topic, cut down."""
     return replace(
         route,

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from cometmq.errors import BadFilter
 from cometmq.rules.sql92_values import Long, Value, compare, equal, order
 
-Get = Callable[[str], str | None]
-Run = Callable[[Get], Value]
+PropertyGetter = Callable[[str], str | None]
+Evaluate = Callable[[PropertyGetter], Value]
 
 DEPTH_MAX = 100
 """How deep parts may lie in parts."""
@@ -25,10 +25,10 @@ DEPTH_MAX = 100
 ORDERS: dict[str, Callable[[int, int], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 
 
-class Term(NamedTuple):
+class Expression(NamedTuple):
     """A part. `value` is that of a constant, `name` that of a property; `size` counts parts."""
 
-    run: Run
+    run: Evaluate
     depth: int = 1
     size: int = 1
     is_condition: bool = False
@@ -37,20 +37,20 @@ class Term(NamedTuple):
     name: str | None = None
 
 
-def constant(value: Value, at: int) -> Term:
+def constant(value: Value, at: int) -> Expression:
     """A literal. A double must be positive and finite, whatever stands before it."""
     if type(value) is float and not 0 < value < inf:
         raise BadFilter("a number with a point must lie between 4.9e-324 and 1.8e308", at)
     is_condition = value is None or type(value) is bool
-    return Term(lambda _get: value, is_condition=is_condition, is_constant=True, value=value)
+    return Expression(lambda _get: value, is_condition=is_condition, is_constant=True, value=value)
 
 
-def named(name: str) -> Term:
+def named(name: str) -> Expression:
     """A property."""
-    return Term(lambda get: get(name), name=name)
+    return Expression(lambda get: get(name), name=name)
 
 
-def condition(term: Term, at: int) -> Term:
+def condition(term: Expression, at: int) -> Expression:
     """The part as a condition. A property alone is one that no text fulfils."""
     if term.is_condition:
         return term
@@ -60,38 +60,38 @@ def condition(term: Term, at: int) -> Term:
     return _made(lambda get: None if run(get) is None else False, at, term)
 
 
-def negative(term: Term, at: int) -> Term:
+def negative(term: Expression, at: int) -> Expression:
     """`-` before a part; what is no number becomes unknown."""
     run = term.run
 
-    def negate(get: Get) -> Value:
+    def negate(get: PropertyGetter) -> Value:
         value = run(get)
         if value is None or type(value) in (bool, str):
             return None
         assert not isinstance(value, str)
         return Long(-value) if type(value) is Long else -value
 
-    return Term(negate, _deeper(at, term), 1 + term.size)
+    return Expression(negate, _deeper(at, term), 1 + term.size)
 
 
-def negated(term: Term, at: int) -> Term:
+def negated(term: Expression, at: int) -> Expression:
     """NOT before a condition."""
     run = term.run
 
-    def invert(get: Get) -> Value:
+    def invert(get: PropertyGetter) -> Value:
         value = run(get)
         return None if value is None else not value
 
     return _made(invert, at, term)
 
 
-def joined(terms: list[Term], at: int, *, by_or: bool) -> Term:
+def joined(terms: list[Expression], at: int, *, by_or: bool) -> Expression:
     """Conditions with AND or OR between them, worked out from the left until one decides."""
     if len(terms) == 1:
         return terms[0]
     runs = tuple(term.run for term in terms)
 
-    def join(get: Get) -> Value:
+    def join(get: PropertyGetter) -> Value:
         verdict: Value = not by_or
         for run in runs:
             value = run(get)
@@ -104,7 +104,7 @@ def joined(terms: list[Term], at: int, *, by_or: bool) -> Term:
     return _made(join, at, *terms)
 
 
-def equals(left: Term, right: Term, at: int) -> Term:
+def equals(left: Expression, right: Expression, at: int) -> Expression:
     """`=`: a literal NULL on either side is refused, as is a truth value against another kind."""
     for term in (left, right):
         if term.is_constant and term.value is None:
@@ -114,7 +114,7 @@ def equals(left: Term, right: Term, at: int) -> Term:
     left_run, right_run, wanted = left.run, right.run, right.value
     if left.name is not None and type(wanted) is str:  # the common case, without the detour
 
-        def same(get: Get) -> Value:
+        def same(get: PropertyGetter) -> Value:
             found = left_run(get)
             return None if found is None else found == wanted
 
@@ -122,13 +122,13 @@ def equals(left: Term, right: Term, at: int) -> Term:
     return _made(lambda get: equal(left_run(get), right_run(get)), at, left, right)
 
 
-def is_null(term: Term, at: int) -> Term:
+def is_null(term: Expression, at: int) -> Expression:
     """IS NULL."""
     run = term.run
     return _made(lambda get: run(get) is None, at, term)
 
 
-def ordered(left: Term, right: Term, sign: str, at: int) -> Term:
+def ordered(left: Expression, right: Expression, sign: str, at: int) -> Expression:
     """`>`, `>=`, `<` or `<=`: between numbers and what may become one."""
     for term in (left, right):
         is_number = type(term.value) in (int, Long, float)
@@ -136,7 +136,7 @@ def ordered(left: Term, right: Term, sign: str, at: int) -> Term:
             raise BadFilter(f"{sign} compares numbers and properties only", at)
     left_run, right_run, test = left.run, right.run, ORDERS[sign]
 
-    def run(get: Get) -> Value:
+    def run(get: PropertyGetter) -> Value:
         one = left_run(get)
         if one is None:
             return None
@@ -146,7 +146,7 @@ def ordered(left: Term, right: Term, sign: str, at: int) -> Term:
     return _made(run, at, left, right)
 
 
-def between(term: Term, low: Term, high: Term, at: int) -> Term:
+def between(term: Expression, low: Expression, high: Expression, at: int) -> Expression:
     """BETWEEN low AND high, both included; two literals must stand in order."""
     if low.is_constant and high.is_constant:
         if low.value is None or high.value is None:
@@ -161,30 +161,30 @@ def between(term: Term, low: Term, high: Term, at: int) -> Term:
     return joined(ends, at, by_or=False)
 
 
-def outside(term: Term, low: Term, high: Term, at: int) -> Term:
+def outside(term: Expression, low: Expression, high: Expression, at: int) -> Expression:
     """NOT BETWEEN low AND high."""
     ends = [ordered(term, low, "<", at), ordered(term, high, ">", at)]
     return joined(ends, at, by_or=True)
 
 
-def among(term: Term, texts: list[str], at: int, *, is_not: bool) -> Term:
+def among(term: Expression, texts: list[str], at: int, *, is_not: bool) -> Expression:
     """IN or NOT IN a list of texts, for a property."""
     if term.name is None:
         raise BadFilter("IN asks for a property on its left", at)
     run, wanted = term.run, frozenset(texts)
 
-    def look(get: Get) -> Value:
+    def look(get: PropertyGetter) -> Value:
         found = run(get)
         return None if found is None else (found in wanted) is not is_not
 
     return _made(look, at, term)
 
 
-def holding(term: Term, how: str, part: str, at: int, *, is_not: bool) -> Term:
+def holding(term: Expression, how: str, part: str, at: int, *, is_not: bool) -> Expression:
     """CONTAINS, STARTSWITH, ENDSWITH and their NOT: never unknown, false for what is no text."""
     run = term.run
 
-    def look(get: Get) -> Value:
+    def look(get: PropertyGetter) -> Value:
         if not part:
             return False
         found = run(get)
@@ -199,12 +199,12 @@ def holding(term: Term, how: str, part: str, at: int, *, is_not: bool) -> Term:
     return _made(look, at, term)
 
 
-def _made(run: Run, at: int, *parts: Term) -> Term:
+def _made(run: Evaluate, at: int, *parts: Expression) -> Expression:
     size = 1 + sum(part.size for part in parts)
-    return Term(run, _deeper(at, *parts), size, is_condition=True)
+    return Expression(run, _deeper(at, *parts), size, is_condition=True)
 
 
-def _deeper(at: int, *parts: Term) -> int:
+def _deeper(at: int, *parts: Expression) -> int:
     depth = 1 + max(part.depth for part in parts)
     if depth > DEPTH_MAX:
         raise BadFilter(f"more than {DEPTH_MAX} parts lie in one another", at)

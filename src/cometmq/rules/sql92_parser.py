@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import BadFilter
 from cometmq.rules import sql92_expressions as terms
-from cometmq.rules.sql92_tokenizer import FLOAT, INTEGER, NAME, STRING, Tokens, unexpected
+from cometmq.rules.sql92_tokenizer import FLOAT, INTEGER, NAME, STRING, Tokenizer, unexpected
 from cometmq.rules.sql92_values import double, integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.rules.sql92_expressions import Get, Run, Term
+    from cometmq.rules.sql92_expressions import Evaluate, Expression, PropertyGetter
 
 LENGTH_MAX = 16_384
 """Longest filter, characters."""
@@ -28,15 +28,15 @@ _TEXT_TESTS = ("CONTAINS", "STARTSWITH", "ENDSWITH")
 _LITERALS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
-class Filter:
+class Sql92Filter:
     """A filter ready for use. `size` is the number of its parts: what a message costs at most."""
 
     __slots__ = ("_run", "size")
 
-    def __init__(self, run: Run, size: int) -> None:
+    def __init__(self, run: Evaluate, size: int) -> None:
         self._run, self.size = run, size
 
-    def matches(self, get: Get) -> bool:
+    def matches(self, get: PropertyGetter) -> bool:
         """Whether a message is wanted; `get` gives a property by its name, None for none."""
         try:
             return self._run(get) is True
@@ -44,18 +44,18 @@ class Filter:
             return False
 
 
-def parse(text: str) -> Filter:
+def parse(text: str) -> Sql92Filter:
     """The filter that a text describes; raises BadFilter where there is none."""
     term = _term(text)
-    return Filter(term.run, term.size)
+    return Sql92Filter(term.run, term.size)
 
 
-def verdict_of(text: str) -> Run:
+def evaluator_of(text: str) -> Evaluate:
     """The same as a function of three values, None for unknown; ValueError: there is none."""
     return _term(text).run
 
 
-def _term(text: str) -> Term:
+def _term(text: str) -> Expression:
     if len(text) > LENGTH_MAX:
         raise BadFilter(f"it is longer than {LENGTH_MAX} characters", LENGTH_MAX)
     return _Parser(text).whole()
@@ -65,19 +65,19 @@ class _Parser:
     """One text on its way to a term; one method for each level of the grammar."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = Tokens(text)
+        self._tokens = Tokenizer(text)
         self._nested = 0
 
-    def whole(self) -> Term:
+    def whole(self) -> Expression:
         return terms.condition(self._either(), 0)
 
-    def _either(self) -> Term:
+    def _either(self) -> Expression:
         return self._row("OR", self._both)
 
-    def _both(self) -> Term:
+    def _both(self) -> Expression:
         return self._row("AND", self._equality)
 
-    def _row(self, word: str, part: Callable[[], Term]) -> Term:
+    def _row(self, word: str, part: Callable[[], Expression]) -> Expression:
         tokens, found = self._tokens, [part()]
         while (token := tokens.peek()).kind == word:
             tokens.take()
@@ -87,7 +87,7 @@ class _Parser:
         conditions = [terms.condition(term, token.at) for term in found]
         return terms.joined(conditions, token.at, by_or=word == "OR")
 
-    def _equality(self) -> Term:
+    def _equality(self) -> Expression:
         tokens, left = self._tokens, self._comparison()
         while True:
             kind, at = tokens.peek().kind, tokens.peek().at
@@ -104,7 +104,7 @@ class _Parser:
             else:
                 return left
 
-    def _comparison(self) -> Term:
+    def _comparison(self) -> Expression:
         tokens, left = self._tokens, self._unary()
         while True:
             token = tokens.peek()
@@ -122,7 +122,7 @@ class _Parser:
             else:
                 return left
 
-    def _test(self, left: Term, kind: str, at: int, *, is_not: bool) -> Term:
+    def _test(self, left: Expression, kind: str, at: int, *, is_not: bool) -> Expression:
         if kind in _TEXT_TESTS:
             return terms.holding(left, kind, self._string(), at, is_not=is_not)
         if kind == "IN":
@@ -131,7 +131,7 @@ class _Parser:
         self._tokens.expect("AND")
         return (terms.outside if is_not else terms.between)(left, low, self._unary(), at)
 
-    def _unary(self) -> Term:
+    def _unary(self) -> Expression:
         kind, at = self._tokens.peek().kind, self._tokens.peek().at
         if kind not in ("+", "-", "NOT"):
             return self._primary()
@@ -141,7 +141,7 @@ class _Parser:
             return terms.negated(terms.condition(with_sign, at), at)
         return terms.negative(with_sign, at) if kind == "-" else with_sign
 
-    def _primary(self) -> Term:
+    def _primary(self) -> Expression:
         token = self._tokens.take()
         kind, text, at = token
         if kind == "(":
@@ -161,7 +161,7 @@ class _Parser:
         except ValueError as error:
             raise BadFilter(str(error), at) from None
 
-    def _deeper(self, part: Callable[[], Term], at: int) -> Term:
+    def _deeper(self, part: Callable[[], Expression], at: int) -> Expression:
         self._nested += 1
         if self._nested > terms.DEPTH_MAX:
             raise BadFilter(f"more than {terms.DEPTH_MAX} parts lie in one another", at)

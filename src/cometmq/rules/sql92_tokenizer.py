@@ -44,7 +44,7 @@ class Token(NamedTuple):
     at: int
 
 
-class Tokens:
+class Tokenizer:
     """The words of one text, in order, each read when it is first looked at."""
 
     def __init__(self, text: str) -> None:

@@ -15,7 +15,7 @@ TAG_EXPRESSIONS = ("", "TAG")
 """The expression types (upper case) that mean tags."""
 
 _NO_TAG = re.compile(r"[\s<>=()'|*]")
-Match = Callable[[int], bool]
+TagMatcher = Callable[[int], bool]
 """The test of a consume queue entry's tag code."""
 
 

@@ -56,7 +56,7 @@ def _month_bounds(now_ms: int) -> tuple[int, int]:
     return int(begin.timestamp()) * 1000, int(end.timestamp()) * 1000
 
 
-class UniqKeys:
+class UniqKeyGenerator:
     """Makes unique keys for one producer process. Safe to call from several threads."""
 
     __slots__ = ("_block", "_counter", "_month", "_prefix")
@@ -68,7 +68,7 @@ class UniqKeys:
         self._month = (0, 0)
         self._block = (-1, -1, "")  # one tuple: another thread sees all of it or nothing
 
-    def take(self, now_ms: int) -> str:
+    def next_key(self, now_ms: int) -> str:
         """The next key: 32 digits (IPv4) or 56 (IPv6)."""
         number = next(self._counter)
         at_ms, block, text = self._block
@@ -85,7 +85,7 @@ class UniqKeys:
         self._block = (now_ms, block, text)
         return text
 
-    def take_many(self, now_ms: int, how_many: int) -> list[str]:
+    def next_keys(self, now_ms: int, how_many: int) -> list[str]:
         """The next keys, all of one length."""
         numbers = list(islice(self._counter, how_many))
         first, last = numbers[0], numbers[-1]

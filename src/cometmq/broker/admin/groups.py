@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.admin.paging import page_of
 from cometmq.errors import Reject
 from cometmq.net.dispatcher import Reply
-from cometmq.rules.name_validation import group_problem
+from cometmq.rules.name_validation import group_name_problem
 from cometmq.wire.bodies.broker import encode_group_forbidden
 from cometmq.wire.bodies.group import (
     GroupTable,
@@ -114,7 +114,7 @@ class GroupRequests:
     def _put(self, configs: Iterable[SubscriptionGroupConfig]) -> Reply:
         wanted = list(configs)
         for config in wanted:
-            if problem := group_problem(config.group_name):
+            if problem := group_name_problem(config.group_name):
                 raise Reject(ResponseCode.INVALID_PARAMETER, problem)
             if config.attributes:
                 raise Reject(

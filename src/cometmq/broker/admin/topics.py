@@ -17,7 +17,7 @@ from cometmq.broker.cluster.table_writer import not_written
 from cometmq.errors import Reject
 from cometmq.model.topic import TopicConfig, is_in_global_order
 from cometmq.net.dispatcher import Reply
-from cometmq.rules.name_validation import topic_problem
+from cometmq.rules.name_validation import topic_name_problem
 from cometmq.wire.bodies.name_lists import encode_topic_list
 from cometmq.wire.bodies.topic import (
     TopicTable,
@@ -245,7 +245,7 @@ class TopicRequests:
         return is_less or not found.is_in_global_order
 
     def _check(self, topic: str) -> None:
-        problem = topic_problem(topic)
+        problem = topic_name_problem(topic)
         if problem is None and self._topics.is_system(topic):
             problem = f"the topic {topic} belongs to the broker and cannot be changed"
         if problem is not None:

@@ -21,7 +21,7 @@ from cometmq.broker.groups.consumer_groups import TRANSACTION_GROUP
 from cometmq.broker.messages.property_limit import fit_properties
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
-from cometmq.rules.half_message import CheckDecision, Ended, decide_check, offsets_of
+from cometmq.rules.half_message import CheckDecision, EndedOffsets, decide_check, parse_op_body
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import Draft, GetStatus, PutStatus
 from cometmq.wire import log_record as stored
@@ -113,7 +113,7 @@ class CheckBack:
         self._ops_read = self.op_offset
         self._highest: deque[int] = deque()
         """Of each op message read and not done: the last half offset it names."""
-        self._ended = Ended(self.half_offset)
+        self._ended = EndedOffsets(self.half_offset)
         self._late: dict[int, None] = {}
         self._committed = (self.half_offset, self.op_offset)
 
@@ -213,7 +213,7 @@ class CheckBack:
 
     def _note(self, op: Stored) -> None:
         is_end = properties.find(op.properties, b"TAGS") == b"d"
-        found = offsets_of(op.body) if is_end else []
+        found = parse_op_body(op.body) if is_end else []
         for offset in found:
             if offset >= self.half_offset:
                 self._ended.add(offset)

@@ -20,7 +20,12 @@ from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
 from cometmq.net.dispatcher import Reply
 from cometmq.rules import permission
-from cometmq.rules.retry_policy import REASON_CHARS_MAX, is_dead, policy_delay_ms, retry_delay_level
+from cometmq.rules.retry_policy import (
+    REASON_CHARS_MAX,
+    attempts_exhausted,
+    policy_delay_ms,
+    retry_delay_level,
+)
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import log_record as stored
 from cometmq.wire import message_id, properties
@@ -100,7 +105,11 @@ class SendBackHandler:
             log.warning(
                 "%s does not retry a message: its properties leave no room for ours", header.group
             )
-        if header.delay_level < 0 or is_dead(record.reconsume_times, times_max) or left_out:
+        if (
+            header.delay_level < 0
+            or attempts_exhausted(record.reconsume_times, times_max)
+            or left_out
+        ):
             placed = self._put_dead_letter(header.group, record, draft)
         else:
             level = self._level_of(group, header.delay_level, record.reconsume_times)

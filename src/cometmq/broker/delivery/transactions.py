@@ -18,7 +18,7 @@ from cometmq.broker.messages.tag_codes import delay_level
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from cometmq.net.dispatcher import Reply
-from cometmq.rules.half_message import is_too_late, op_body
+from cometmq.rules.half_message import encode_op_body, is_end_too_late
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import log_record as stored
 from cometmq.wire import message_id, properties, sysflag
@@ -125,7 +125,7 @@ class Transactions:
             raise _wrong("commitOrRollback field wrong; it is 0, 8 or 12")
         half = self._half_at(header.commit_log_offset, HALF_TOPIC)
         raw = half.properties
-        if not header.from_transaction_check and is_too_late(
+        if not header.from_transaction_check and is_end_too_late(
             self._now_ms() - half.born_ms,
             properties.find(raw, IMMUNITY),
             self._settings.transaction_timeout_ms,
@@ -188,7 +188,12 @@ class Transactions:
         now_ms = self._now_ms()
         raw = properties.append(b"", b"TAGS", b"d")
         op = Draft(
-            OP_HALF_TOPIC, 0, op_body(offsets), raw, born_ms=now_ms, born_host=half.store_host
+            OP_HALF_TOPIC,
+            0,
+            encode_op_body(offsets),
+            raw,
+            born_ms=now_ms,
+            born_host=half.store_host,
         )
         placed = self._store.put(op)
         if placed.status is not PutStatus.PUT_OK:

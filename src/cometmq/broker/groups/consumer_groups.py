@@ -15,7 +15,7 @@ from cometmq.broker.cluster.table_writer import Keep
 from cometmq.errors import Reject
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import DataVersion
-from cometmq.rules.name_validation import group_problem
+from cometmq.rules.name_validation import group_name_problem
 from cometmq.store.json_file import JsonTable
 from cometmq.wire.bodies.group import group_fields, group_of
 from cometmq.wire.bodies.topic import version_fields, version_of
@@ -115,7 +115,7 @@ class ConsumerGroups:
         return partial(self._entries.encode, before, dict(self.table))
 
     def _create(self, group: str) -> SubscriptionGroupConfig | None:
-        if not self.auto_create or len(self.table) >= GROUPS_MAX or group_problem(group):
+        if not self.auto_create or len(self.table) >= GROUPS_MAX or group_name_problem(group):
             return None
         config = SubscriptionGroupConfig(group_name=group)
         self.put(config)

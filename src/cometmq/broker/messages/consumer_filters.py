@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cometmq.errors import BadFilter
 from cometmq.model.subscription import SQL92
 from cometmq.rules import bloom_filter, tag_expressions
-from cometmq.rules.sql92_parser import LENGTH_MAX, Filter, parse
+from cometmq.rules.sql92_parser import LENGTH_MAX, Sql92Filter, parse
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import Judge
 from cometmq.wire import properties
@@ -59,10 +59,10 @@ class FilterCache:
 
     def __init__(self, chars_max: int = CACHED_CHARS_MAX) -> None:
         self._chars_max, self._chars = chars_max, 0
-        self._cache: OrderedDict[str, Filter | None] = OrderedDict()
+        self._cache: OrderedDict[str, Sql92Filter | None] = OrderedDict()
         self._parsing = asyncio.Lock()
 
-    def require(self, expression: str) -> Filter | None:
+    def require(self, expression: str) -> Sql92Filter | None:
         """Do as `find`; raises ExpressionNotParsed where parsing would block the loop."""
         if len(expression) > LONG_CHARS and expression not in self._cache:
             raise ExpressionNotParsed(self, expression)
@@ -74,7 +74,7 @@ class FilterCache:
             if expression not in self._cache:
                 self._keep(expression, await asyncio.to_thread(_parse_filter, expression))
 
-    def find(self, expression: str) -> Filter | None:
+    def find(self, expression: str) -> Sql92Filter | None:
         """The filter, or None when the expression is invalid."""
         if expression in self._cache:
             self._cache.move_to_end(expression)
@@ -82,7 +82,7 @@ class FilterCache:
             self._keep(expression, _parse_filter(expression))
         return self._cache[expression]
 
-    def _keep(self, expression: str, found: Filter | None) -> None:
+    def _keep(self, expression: str, found: Sql92Filter | None) -> None:
         self._cache[expression] = found
         self._chars += len(expression) + 1
         while self._chars > self._chars_max and len(self._cache) > 1:
@@ -148,7 +148,7 @@ class ConsumerFilters:
         self._cache = FilterCache()
         self._load(file.load())
 
-    def ready(self, expression: str, expression_type: str | None) -> Filter | None:
+    def ready(self, expression: str, expression_type: str | None) -> Sql92Filter | None:
         """The filter of an expression; None when it or its type is invalid.
 
         Raises ExpressionNotParsed for a long one that must be parsed first.
@@ -311,7 +311,7 @@ class ConsumerFilters:
         return {
             "bloomFilterData": {
                 "bitNum": bits,
-                "bitPos": bloom_filter.positions(f"{group}#{topic}", bits, places),
+                "bitPos": bloom_filter.bit_positions(f"{group}#{topic}", bits, places),
             },
             "bornTime": entry.born_ms,
             "clientVersion": entry.client_version,
@@ -348,12 +348,12 @@ def _property_of(raw: bytes) -> Callable[[str], str | None]:
     return get
 
 
-def _scan_max(found: Filter) -> int:
+def _scan_max(found: Sql92Filter) -> int:
     """Messages filtered in one read, so that it takes about the same time for any filter."""
     return max(COSTLY_SCAN_MAX, min(SCAN_MAX, PARTS_MAX // found.size))
 
 
-def _parse_filter(expression: str) -> Filter | None:
+def _parse_filter(expression: str) -> Sql92Filter | None:
     try:
         return parse(expression)
     except BadFilter:

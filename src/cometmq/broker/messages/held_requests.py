@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Made
-    from cometmq.rules.tag_expressions import Match
+    from cometmq.rules.tag_expressions import TagMatcher
     from cometmq.wire.command import Command
     from cometmq.wire.headers.pull import PullMessageRequestHeader
 
@@ -59,7 +59,7 @@ class HeldRequest:
         request: Command,
         connection: Connection,
         answer: Answer,
-        match: Match | None,
+        match: TagMatcher | None,
         recheck: Recheck | None,
         due: int,
     ) -> None:
@@ -100,7 +100,7 @@ class HeldRequests:
         connection: Connection,
         answer: Answer,
         timeout_ms: int,
-        match: Match | None = None,
+        match: TagMatcher | None = None,
         recheck: Recheck | None = None,
     ) -> None:
         """Hold the request until a message past its offset matches, or `timeout_ms` have passed.

@@ -6,7 +6,7 @@ first. Java: none; such a message is refused there.
 
 from __future__ import annotations
 
-from cometmq.rules.dead_letter_properties import fitted
+from cometmq.rules.dead_letter_properties import fit_property_pairs
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
 
@@ -18,5 +18,5 @@ def fit_properties(raw: bytes, bytes_max: int = BYTES_MAX) -> tuple[bytes, list[
     """The properties shortened to `bytes_max`, and the names of the user's that were left out."""
     if len(raw) <= bytes_max:
         return raw, []
-    found, left_out = fitted(properties.decode(raw), bytes_max)
+    found, left_out = fit_property_pairs(properties.decode(raw), bytes_max)
     return properties.encode(found), left_out

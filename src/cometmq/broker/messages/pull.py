@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import Answered, Made
-    from cometmq.rules.tag_expressions import Match
+    from cometmq.rules.tag_expressions import TagMatcher
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.store.results import Got, Judge
@@ -76,7 +76,7 @@ class MessageFilter(NamedTuple):
     `judge` is made anew for each read, so that a held pull keeps no filter alive.
     """
 
-    match: Match | None = None
+    match: TagMatcher | None = None
     judge: Callable[[], Judge] | None = None
 
 

@@ -19,7 +19,7 @@ from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
 from cometmq.net.dispatcher import Reply
 from cometmq.rules import permission
-from cometmq.rules.name_validation import topic_problem
+from cometmq.rules.name_validation import topic_name_problem
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import message_batch, message_id, properties, sysflag
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -116,7 +116,7 @@ class SendHandler:
         config = self._topics.get(name)
         if config and config.order and not permission.is_writable(self._settings.broker_permission):
             raise Reject(ResponseCode.NO_PERMISSION, "this broker does not let anyone write")
-        if config is None and (problem := topic_problem(name)):
+        if config is None and (problem := topic_name_problem(name)):
             raise Reject(ResponseCode.INVALID_PARAMETER, problem)
         if name in names.SEND_FORBIDDEN_TOPICS:
             raise Reject(ResponseCode.NO_PERMISSION, f"clients may not send to the topic {name}")

@@ -30,7 +30,7 @@ from cometmq.rules.allocate import STRATEGIES
 from cometmq.rules.circuit_breaker import BreakerLimits
 from cometmq.rules.failure_policy import Policies, policies
 from cometmq.rules.flow_control import FlowLimits
-from cometmq.rules.namespace import wrap
+from cometmq.rules.namespace import with_namespace
 from cometmq.rules.retry_policy import SUSPEND_MS_MAX, SUSPEND_MS_MIN
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def push_options(
     if own.get("broadcasting") is True and given.get("instance_name") is None:
         given["instance_name"] = BROADCAST_INSTANCE
     client = client_options(given, environ)
-    return client, ConsumerOptions(group=wrap(client.namespace, group), **own)
+    return client, ConsumerOptions(group=with_namespace(client.namespace, group), **own)
 
 
 def check_names(given: Mapping[str, object], known: Mapping[str, object]) -> None:

@@ -35,7 +35,7 @@ from cometmq.client.session.namespace import Namespace
 from cometmq.errors import ClientError, CometError, RemotingError
 from cometmq.model.group import INNER_PRODUCER_GROUP
 from cometmq.model.subscription import ConsumeFromWhere, ConsumerData, MessageModel
-from cometmq.rules.retry_policy import longest_block_s, reconsume_times_max
+from cometmq.rules.retry_policy import queue_block_s_max, reconsume_times_max
 from cometmq.runtime.background import Background
 from cometmq.runtime.system import SystemFiles, at_home
 from cometmq.wire.bodies.heartbeat import CheckClient, encode_check_client
@@ -208,7 +208,7 @@ class PushEngine:
         options = self._options
         if not options.orderly:
             return
-        block_s = longest_block_s(options.max_attempts, options.suspend_ms)
+        block_s = queue_block_s_max(options.max_attempts, options.suspend_ms)
         known = "for ever (max_attempts is not set)" if block_s is None else f"{block_s:g} s"
         level = logging.WARNING if block_s is None or block_s > _LONG_BLOCK_S else logging.INFO
         log.log(

@@ -18,8 +18,8 @@ from cometmq.client.producer.prepared_message import prepare_retry
 from cometmq.errors import CometError
 from cometmq.model.message import Property
 from cometmq.model.topic import retry_topic_of
-from cometmq.rules.dead_letter_properties import fitted
-from cometmq.rules.retry_policy import is_dead, retry_delay_level
+from cometmq.rules.dead_letter_properties import fit_property_pairs
+from cometmq.rules.retry_policy import attempts_exhausted, retry_delay_level
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
@@ -73,7 +73,7 @@ class FailedMessageSender:
             await self._back(message, queue, delay_level, reason, times_max)
         except CometError as error:
             log.warning("%s was not taken back, sending it anew: %s", message, error)
-            if delay_level < 0 or is_dead(message.reconsume_times, times_max):
+            if delay_level < 0 or attempts_exhausted(message.reconsume_times, times_max):
                 return await self.send_dead_letter(message, queue, reason, times_max)
             pairs = self._retry_pairs(message, times_max)
             pairs[Property.DELAY] = str(retry_delay_level(delay_level, message.reconsume_times))
@@ -99,7 +99,7 @@ class FailedMessageSender:
         pairs[Property.DLQ_FAILED_AT] = str(self._session.clock.now_ms())
         # one above the maximum, so that a broker without a lock of ours buries it all the same
         pairs[Property.RECONSUME_TIME] = str(times_max + 1)
-        pairs, left_out = fitted(pairs, _room(message))
+        pairs, left_out = fit_property_pairs(pairs, _room(message))
         if left_out:
             log.warning(
                 "the dead letter of %s cannot hold all its properties, without: %s",

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from cometmq.errors import SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import ConsumeStatus
-from cometmq.rules.retry_policy import reason_of
+from cometmq.rules.retry_policy import dead_letter_reason
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ def _judged(status: object, messages: Sequence[MessageExt]) -> HandlerOutcome:
 
 
 def _failure(error: BaseException, messages: Sequence[MessageExt]) -> HandlerOutcome:
-    reason = reason_of(type(error).__name__, _text_of(error))
+    reason = dead_letter_reason(type(error).__name__, _text_of(error))
     if isinstance(error, RetryLater):
         done = min(max(error.done, 0), len(messages))
         return HandlerOutcome(False, reason, error.delay_level, error.suspend_ms, done)

@@ -260,11 +260,13 @@ class OrderlyStrategy:
     async def _failed(self, assigned: AssignedQueue, run: HandlerRun, *, is_out: bool) -> None:
         failed = run.messages[run.done : run.done + run.failed]
         if run.outcome.status is ConsumeStatus.ROLLBACK and not self._options.auto_commit:
-            await self._rest(assigned, retry_policy.suspend_ms(self._options.suspend_ms) / 1000)
+            await self._rest(
+                assigned, retry_policy.clamp_suspend_ms(self._options.suspend_ms) / 1000
+            )
             return
         self._blocked.record_failure(assigned.queue, failed[0], run.outcome.reason)
         asked_ms = run.outcome.suspend_ms
-        rest_ms = retry_policy.suspend_ms(
+        rest_ms = retry_policy.clamp_suspend_ms(
             self._options.suspend_ms if asked_ms is None else asked_ms
         )
         assigned.one_by_one_until = max(assigned.one_by_one_until, failed[-1].queue_offset)

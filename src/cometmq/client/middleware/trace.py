@@ -23,7 +23,7 @@ from cometmq.client.session.client_options import ProducerOptions
 from cometmq.errors import CometError
 from cometmq.model.message import Message, Property
 from cometmq.model.results import ConsumeStatus
-from cometmq.rules.namespace import unwrap
+from cometmq.rules.namespace import without_namespace
 from cometmq.wire.bodies import trace
 from cometmq.wire.bodies.trace import Subject
 
@@ -62,7 +62,7 @@ class Trace:
     ) -> None:
         self._session, self._loop = session, loop
         self._topic = session.options.trace or ""
-        self._group = unwrap(session.options.namespace, group)
+        self._group = without_namespace(session.options.namespace, group)
         name = f"_INNER_TRACE_PRODUCER-{group}-{kind}-{next(_numbers)}"
         self._options = ProducerOptions(group=name[:120])
         self._sender = RetryingSender(session, self._options)
@@ -284,7 +284,7 @@ class Trace:
 
         now_ms = session.clock.now_ms()
         try:
-            prepared = prepare(message, self._options, session.uniq_keys.take(now_ms), now_ms)
+            prepared = prepare(message, self._options, session.uniq_keys.next_key(now_ms), now_ms)
             await self._sender.send(prepared, choose, 2, deadline)
         except CometError as error:
             if not self.dropped:

@@ -28,7 +28,7 @@ from cometmq.client.session.client_options import (
     check_type,
     client_options,
 )
-from cometmq.rules.namespace import wrap
+from cometmq.rules.namespace import with_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,6 +101,6 @@ def lite_options(
         instance = BROADCAST_INSTANCE if own.get("broadcasting") is True else unique
     given["instance_name"] = f"{instance}{_INSTANCE_MARK}"
     client = client_options(given, environ)
-    wrapped = wrap(client.namespace, group)
+    wrapped = with_namespace(client.namespace, group)
     options = ConsumerOptions(group=wrapped, pull_batch_bytes=_PULL_BATCH_BYTES, **own)
     return client, options, LitePullOptions(**lite)

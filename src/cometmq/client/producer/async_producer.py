@@ -172,7 +172,7 @@ class AsyncProducer:
         """
         session = require_started(self._session, "producer")
         pipeline, now_ms = self.pipeline, session.clock.now_ms()
-        prepared = pipeline.prepare(message, session.uniq_keys.take(now_ms), now_ms)
+        prepared = pipeline.prepare(message, session.uniq_keys.next_key(now_ms), now_ms)
         await pipeline.send_oneway(prepared, message, queue)
 
     async def send_batch(

@@ -253,7 +253,7 @@ class BatchSender:
                 self.trace.sent_batch(frame, found, began)
             return found
         first = messages[indexes[0]]
-        alone = prepare(first, self._options, session.uniq_keys.take(now_ms), now_ms)
+        alone = prepare(first, self._options, session.uniq_keys.next_key(now_ms), now_ms)
         result = await self._retrying_sender.send(alone, choose, retries, deadline, _ATTEMPT_S)
         if self.trace is not None:
             self.trace.sent(alone, first, result, began)
@@ -264,7 +264,7 @@ class BatchSender:
     ) -> PreparedBatch:
         """Put the first messages into a frame, bounded by its bytes."""
         bytes_max = min(FRAME_BYTES_MAX, self._options.body_bytes_max)
-        take = self._session.uniq_keys.take
+        take = self._session.uniq_keys.next_key
         frame = PreparedBatch(messages[indexes[0]].topic, now_ms)
         for index in indexes:
             message = messages[index]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError, CometError, RemotingError
 from cometmq.model.topic import DEFAULT_TOPIC
-from cometmq.rules.latency_fault_tolerance import TABLES, LatencyFaults
+from cometmq.rules.latency_fault_tolerance import TABLES, LatencyFaultTolerance
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.offset import GetMaxOffsetRequestHeader
@@ -35,7 +35,7 @@ class LatencyTracker:
         self._session = session
         self._loop = asyncio.get_running_loop()
         table = TABLES[options.latency_fault]
-        self._faults = LatencyFaults(table, detects=options.detect_faults)
+        self._faults = LatencyFaultTolerance(table, detects=options.detect_faults)
         if options.detect_faults:
             session.background.every(PROBE_INTERVAL_S, self._probe_all, name="probes")
 
@@ -46,18 +46,18 @@ class LatencyTracker:
     def record_success(self, broker_name: str, begun: float) -> None:
         """Note the latency of a send that succeeded; `begun` is the loop's time."""
         now_ms = self._now_ms()
-        self._faults.answered(broker_name, now_ms - begun * 1000, now_ms)
+        self._faults.record_latency(broker_name, now_ms - begun * 1000, now_ms)
 
     def record_failure(self, broker_name: str, error: CometError) -> None:
         """Note a send that failed; a broker that answered with an error was reached."""
         was_reached = isinstance(error, BrokerError)
-        self._faults.failed(broker_name, self._now_ms(), was_reached=was_reached)
+        self._faults.record_failure(broker_name, self._now_ms(), was_reached=was_reached)
 
     def _now_ms(self) -> float:
         return self._loop.time() * 1000
 
     async def _probe_all(self) -> None:
-        await asyncio.gather(*(self._probe(name) for name in self._faults.unreachable()))
+        await asyncio.gather(*(self._probe(name) for name in self._faults.unreachable_brokers()))
 
     async def _probe(self, broker_name: str) -> None:
         header = GetMaxOffsetRequestHeader(topic=DEFAULT_TOPIC, queue_id=0)
@@ -68,4 +68,4 @@ class LatencyTracker:
             )
         except RemotingError:
             return
-        self._faults.reached(broker_name)
+        self._faults.record_reachable(broker_name)

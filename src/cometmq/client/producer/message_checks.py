@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import ClientError, InvalidMessage
 from cometmq.model.message import RESERVED_PROPERTIES, Message
 from cometmq.model.topic import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
-from cometmq.rules.name_validation import topic_problem
+from cometmq.rules.name_validation import topic_name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,9 @@ PROPERTIES_BYTES_MAX = 32_767
 
 def check_topic(topic: str) -> None:
     """Raise InvalidMessage unless a message may be sent to the topic."""
-    problem = topic_problem(topic) if isinstance(topic, str) else f"the topic {topic!r} is no text"
+    problem = (
+        topic_name_problem(topic) if isinstance(topic, str) else f"the topic {topic!r} is no text"
+    )
     if problem is None and topic in SEND_FORBIDDEN_TOPICS:
         problem = f"the topic {topic} belongs to RocketMQ itself; nothing may be sent to it"
     if problem:

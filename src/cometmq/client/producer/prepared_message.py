@@ -16,7 +16,7 @@ from cometmq.model.message import Property
 from cometmq.model.queue import MessageQueue
 from cometmq.model.results import SendResult, SendStatus
 from cometmq.model.topic import DEFAULT_TOPIC, is_retry_topic
-from cometmq.rules.namespace import wrap
+from cometmq.rules.namespace import with_namespace
 from cometmq.wire import message_batch, properties, sysflag
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
@@ -86,7 +86,7 @@ def prepare(
     raw = properties.encode(pairs)
     check_properties_size(raw)
     body, sys_flag = _compressed(message.body, options)
-    topic = wrap(options.instance_id, message.topic)
+    topic = with_namespace(options.instance_id, message.topic)
     return PreparedMessage(topic, body, sys_flag, message.flag, raw.decode(), uniq_key, now_ms)
 
 
@@ -215,7 +215,7 @@ def batch_request(sent: PreparedBatch, options: ProducerOptions, queue: MessageQ
     """The SEND_BATCH_MESSAGE request that puts the messages into the queue."""
     header = SendMessageRequestHeaderV2(
         producer_group=options.group,
-        topic=wrap(options.instance_id, sent.topic),
+        topic=with_namespace(options.instance_id, sent.topic),
         default_topic=DEFAULT_TOPIC,
         default_topic_queue_nums=options.default_topic_queues,
         queue_id=queue.queue_id,

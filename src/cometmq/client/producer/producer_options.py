@@ -18,7 +18,7 @@ from cometmq.client.session.client_options import (
     check_group,
     client_options,
 )
-from cometmq.rules.namespace import wrap
+from cometmq.rules.namespace import with_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,4 +57,4 @@ def producer_options(
     client = client_options(given, environ)
     check_group(group)
     own["instance_id"] = client.namespace
-    return client, ProducerOptions(group=wrap(client.namespace, group), **own)
+    return client, ProducerOptions(group=with_namespace(client.namespace, group), **own)

@@ -62,7 +62,7 @@ class RequestReply:
         if len(self._pending) >= PENDING_MAX:
             raise TooManyRequests(f"{PENDING_MAX} requests wait for their replies")
         now_ms = self._session.clock.now_ms()
-        correlation_id = msg_id = self._session.uniq_keys.take(now_ms)
+        correlation_id = msg_id = self._session.uniq_keys.next_key(now_ms)
         extra = {
             Property.CORRELATION_ID: correlation_id,
             Property.REPLY_TO_CLIENT: self._session.client_id,
@@ -106,7 +106,7 @@ class RequestReply:
         }
         message = Message(cluster + REPLY_TOPIC_SUFFIX, body)
         now_ms = self._session.clock.now_ms()
-        msg_id = self._session.uniq_keys.take(now_ms)
+        msg_id = self._session.uniq_keys.next_key(now_ms)
         prepared = self._pipeline.prepare(message, msg_id, now_ms, extra)
         prepared = prepared._replace(code=RequestCode.SEND_REPLY_MESSAGE_V2)
         queue = await self._queue_at(message.topic, asked.broker_name)

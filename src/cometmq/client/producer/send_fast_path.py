@@ -112,7 +112,7 @@ class SendFastPath:
             or client.namespace_v2 is not None
             or client.trace is not None
         )
-        self._now_ms, self._take_key = session.clock.now_ms, session.uniq_keys.take
+        self._now_ms, self._take_key = session.clock.now_ms, session.uniq_keys.next_key
         self._routes: dict[str, CachedRoute] = {} if is_off else session.routes.cached
         self._born_ms = 0
         self._tails: dict[str | None, bytes] = {}
@@ -223,7 +223,7 @@ class SendFastPath:
             if channel is None:
                 return None
         born_ms = self._now_ms()
-        ids = self._session.uniq_keys.take_many(born_ms, len(messages))
+        ids = self._session.uniq_keys.next_keys(born_ms, len(messages))
         keys, bodies = list(map(str.encode, ids)), [message.body for message in messages]
         body = batch_body(bodies, keys, self._batch_tail(messages[0].tags) or b"")
         channel.opaque = opaque = (channel.opaque + 1) & 0x7FFFFFFF

@@ -136,7 +136,7 @@ class SendPipeline:
     ) -> SendResult:
         """Send with all checks, to the queue given or to one selected for the message."""
         now_ms = self.session.clock.now_ms()
-        prepared = self.prepare(message, self.session.uniq_keys.take(now_ms), now_ms)
+        prepared = self.prepare(message, self.session.uniq_keys.next_key(now_ms), now_ms)
         return await self.deliver(prepared, message, queue, deadline)
 
     async def send_after_failure(

@@ -80,7 +80,7 @@ class ThreadSender:
         if connection is None:
             return None
         born_ms = self._session.clock.now_ms()
-        msg_id = self._session.uniq_keys.take(born_ms)
+        msg_id = self._session.uniq_keys.next_key(born_ms)
         opaque = connection.next_opaque()
         frame = target.form.frame(opaque, born_ms, msg_id.encode(), tail, message.body)
         if not connection.used_at:  # a new one: connecting took some of the time

@@ -27,7 +27,7 @@ from cometmq.errors import (
 )
 from cometmq.model.message import Property
 from cometmq.model.results import SendStatus, TransactionState
-from cometmq.rules.namespace import unwrap, wrap
+from cometmq.rules.namespace import with_namespace, without_namespace
 from cometmq.wire import log_record as stored
 from cometmq.wire import message_id as ids
 from cometmq.wire import sysflag
@@ -106,7 +106,7 @@ class Transactions:
             raise InvalidMessage("a transactional message cannot have a delay level")
         extra = {Property.TRAN_MSG: "true", Property.PGROUP: self._options.group}
         now_ms = self._session.clock.now_ms()
-        msg_id = self._session.uniq_keys.take(now_ms)
+        msg_id = self._session.uniq_keys.next_key(now_ms)
         if len(self._open) >= ENDS_MAX:  # abandoned ones: the broker checks back on them
             del self._open[next(iter(self._open))]
         self._open[msg_id] = None
@@ -147,7 +147,7 @@ class Transactions:
         self, topic: str, half: SendResult, state: TransactionState, timeout_s: float
     ) -> None:
         header = EndTransactionRequestHeader(
-            topic=wrap(self._options.instance_id, topic),
+            topic=with_namespace(self._options.instance_id, topic),
             producer_group=self._options.group,
             tran_state_table_offset=half.queue_offset,
             commit_log_offset=ids.parse_offset_id(half.offset_msg_id)[1],
@@ -198,7 +198,7 @@ class Transactions:
         if message.properties.get(Property.PGROUP) != self._options.group:
             log.debug("%s checked back on a transaction of another group", channel.addr)
             return
-        message.topic = unwrap(self._options.instance_id, message.topic)
+        message.topic = without_namespace(self._options.instance_id, message.topic)
         self._checks += 1
         # Looked up now: the next frame may be the response to an end that is under way.
         known = self._known_state(message.msg_id)
@@ -217,7 +217,7 @@ class Transactions:
         finally:
             self._checks -= 1
         end = EndTransactionRequestHeader(
-            topic=wrap(self._options.instance_id, message.topic),
+            topic=with_namespace(self._options.instance_id, message.topic),
             producer_group=self._options.group,
             tran_state_table_offset=header.tran_state_table_offset,
             commit_log_offset=header.commit_log_offset,

@@ -13,7 +13,7 @@ from math import inf
 
 from cometmq.errors import ClientError
 from cometmq.model.queue import MessageQueue
-from cometmq.rules.name_validation import topic_problem
+from cometmq.rules.name_validation import topic_name_problem
 
 INT64_MAX = (1 << 63) - 1
 
@@ -79,7 +79,9 @@ def check_function(name: str, value: object, wanted: str) -> None:
 
 def check_name(topic: object) -> None:
     """Raise ClientError unless it is a topic's name, which may be one of RocketMQ's own."""
-    problem = topic_problem(topic) if isinstance(topic, str) else f"the topic {topic!r} is no text"
+    problem = (
+        topic_name_problem(topic) if isinstance(topic, str) else f"the topic {topic!r} is no text"
+    )
     if problem:
         raise ClientError(problem)
 

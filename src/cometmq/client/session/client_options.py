@@ -18,7 +18,7 @@ from cometmq.model.message import MessageExt
 from cometmq.model.results import TransactionState
 from cometmq.model.topic import TRACE_TOPIC
 from cometmq.rules.latency_fault_tolerance import TABLES
-from cometmq.rules.name_validation import group_problem, topic_problem
+from cometmq.rules.name_validation import group_name_problem, topic_name_problem
 from cometmq.rules.namespace import instance_of
 from cometmq.wire.compression import PACK
 from cometmq.wire.request_signature import Credentials
@@ -65,7 +65,7 @@ class ClientOptions:
         for name in ("namespace", "namespace_v2", "unit_name"):
             text = getattr(self, name)
             check_type(name, text, str | None, "a text")
-            problem = None if text is None else group_problem(text)
+            problem = None if text is None else group_name_problem(text)
             if problem:
                 raise SettingsError(f"{name} is {text!r}: {problem.removeprefix('the group ')}")
         check_type("instance_name", self.instance_name, str | None, "a text")
@@ -159,7 +159,7 @@ def _trace_topic(given: object) -> str | None:
         return None
     topic = TRACE_TOPIC if given is True else given
     check_type("trace", topic, str, "True or the name of a topic")
-    problem = topic_problem(str(topic))
+    problem = topic_name_problem(str(topic))
     if problem:
         raise SettingsError(f"trace is {given!r}: {problem}")
     return str(topic)
@@ -195,7 +195,7 @@ def name_servers(
 def check_group(group: str) -> None:
     """Raise SettingsError unless RocketMQ allows the group's name."""
     check_type("group", group, str, "a text")
-    problem = group_problem(group)
+    problem = group_name_problem(group)
     if problem is None and group in _FORBIDDEN_GROUPS:
         problem = f"the group {group} is reserved; choose a name of your own"
     if problem:

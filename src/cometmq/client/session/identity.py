@@ -12,10 +12,10 @@ import socket
 import time
 from itertools import count
 
-from cometmq.wire.message_id import UniqKeys
+from cometmq.wire.message_id import UniqKeyGenerator
 
 _instances = count()
-_uniq_keys: dict[int, UniqKeys] = {}
+_uniq_keys: dict[int, UniqKeyGenerator] = {}
 
 
 def local_ip(remote: tuple[str, int]) -> str:
@@ -39,11 +39,13 @@ def client_id(ip: str, instance_name: str | None, unit_name: str | None = None) 
     return f"{ip}@{name}@{unit_name}" if unit_name else f"{ip}@{name}"
 
 
-def uniq_keys(ip: str) -> UniqKeys:
+def uniq_keys(ip: str) -> UniqKeyGenerator:
     """The generator of UNIQ_KEYs of this process; a forked child gets its own."""
     pid = os.getpid()
     if pid not in _uniq_keys:
         family = socket.AF_INET6 if ":" in ip else socket.AF_INET
         _uniq_keys.clear()
-        _uniq_keys[pid] = UniqKeys(socket.inet_pton(family, ip), pid, time.monotonic_ns() >> 8)
+        _uniq_keys[pid] = UniqKeyGenerator(
+            socket.inet_pton(family, ip), pid, time.monotonic_ns() >> 8
+        )
     return _uniq_keys[pid]

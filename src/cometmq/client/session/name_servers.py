@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError, ConnectFailed, RemotingError
-from cometmq.rules.namespace import wrap
+from cometmq.rules.namespace import with_namespace
 from cometmq.wire.bodies.name_lists import decode_topic_list
 from cometmq.wire.bodies.route import decode_cluster_info, decode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -48,7 +48,7 @@ class NameServers:
         Raises RemotingError when no name server answers, BrokerError for other refusals.
         """
         header = GetRouteInfoRequestHeader(
-            topic=wrap(self._namespace, topic), accept_standard_json_only=True
+            topic=with_namespace(self._namespace, topic), accept_standard_json_only=True
         )
         answer = await self._call(lambda: request(RequestCode.GET_ROUTEINFO_BY_TOPIC, 0, header))
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:

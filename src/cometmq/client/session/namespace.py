@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from cometmq.client.handling.handler_call import is_async
-from cometmq.rules.namespace import unwrap, wrap
+from cometmq.rules.namespace import with_namespace, without_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -39,15 +39,15 @@ class Namespace:
 
     def wrap(self, name: str) -> str:
         """A topic's name as brokers know it."""
-        return wrap(self._namespace, name)
+        return with_namespace(self._namespace, name)
 
     def wrap_queue(self, queue: MessageQueue) -> MessageQueue:
         """A queue as brokers know it."""
-        return queue._replace(topic=wrap(self._namespace, queue.topic))
+        return queue._replace(topic=with_namespace(self._namespace, queue.topic))
 
     def unwrap_queue(self, queue: MessageQueue) -> MessageQueue:
         """A queue as users know it."""
-        return queue._replace(topic=unwrap(self._namespace, queue.topic))
+        return queue._replace(topic=without_namespace(self._namespace, queue.topic))
 
     def unwrap_queues(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
         """Queues as users know them, in order."""
@@ -55,7 +55,7 @@ class Namespace:
 
     def unwrap_message(self, message: MessageExt) -> MessageExt:
         """A message as users know it: another object when the name differs."""
-        topic = unwrap(self._namespace, message.topic)
+        topic = without_namespace(self._namespace, message.topic)
         if topic == message.topic:
             return message
         unwrapped = copy(message)

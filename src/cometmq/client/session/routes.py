@@ -172,7 +172,7 @@ class Routes:
                 f"themselves; create it with: cometmq topic create {topic}"
             )
         now = asyncio.get_running_loop().time()
-        borrowed = CachedRoute(topic, route_queues.borrowed(route, default_queues), now)
+        borrowed = CachedRoute(topic, route_queues.default_topic_route(route, default_queues), now)
         borrowed.is_stale = True  # the first send creates the topic: fetch its own route soon
         self._store(topic, borrowed)
         if not borrowed.publish:

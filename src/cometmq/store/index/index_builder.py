@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
-from cometmq.wire.index_file_layout import fold
+from cometmq.wire.index_file_layout import stored_hash
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class KeyHashes:
         value = self._ids.get(start)
         if value is None:
             value = _remember(self._ids, start, _run(seed, start[1]))
-        return fold(_run(value, unique[_ID_HEAD:]))
+        return stored_hash(_run(value, unique[_ID_HEAD:]))
 
 
 class IndexFeed:
@@ -149,10 +149,10 @@ def _run(value: int, data: bytes) -> int:
 def _hash(seed: int, key: bytes) -> int:
     """The hash of a whole key; `seed` is that of `topic#`."""
     if key.isascii():
-        return fold(_run(seed, key))
+        return stored_hash(_run(seed, key))
     units = len(key.decode("utf-8", "replace").encode("utf-16-be")) // 2
     text = key.decode("utf-8", "replace")
-    return fold((seed * pow(31, units, 1 << 32) + java_hash(text)) & _MASK)
+    return stored_hash((seed * pow(31, units, 1 << 32) + java_hash(text)) & _MASK)
 
 
 def _remember(memo: dict[_K, int], key: _K, value: int) -> int:

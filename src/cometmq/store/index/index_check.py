@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cometmq.store.index.index_builder import KeyHashes
 from cometmq.store.index.index_file import Shape
 from cometmq.wire import sysflag
-from cometmq.wire.index_file_layout import ENTRY, ENTRY_BYTES, HEAD_BYTES, SLOT, decode_head
+from cometmq.wire.index_file_layout import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT, decode_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ class IndexCheck:
                 file.close()
 
     def _walk_file(self, path: Path, file: OpenFile) -> Iterator[tuple[int, int]]:
-        head = decode_head(file.read(0, HEAD_BYTES))
+        head = decode_header(file.read(0, HEADER_BYTES))
         if head.number > self._shape.entries:
             self.notes.append(f"{path} says it has {head.number} entries; {_HOW}")
             return
@@ -96,7 +96,7 @@ class IndexCheck:
             number += count
 
     def _bad_slots(self, file: OpenFile, end: int) -> int:
-        bad, at = 0, HEAD_BYTES
+        bad, at = 0, HEADER_BYTES
         while at < self._shape.entries_at:
             raw = file.read(at, min(_SLOTS_BYTES, self._shape.entries_at - at))
             if raw.count(0) != len(raw):

@@ -13,12 +13,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.wire import index_file_layout
-from cometmq.wire.index_file_layout import ENTRY, ENTRY_BYTES, HEAD, HEAD_BYTES, SECONDS_MAX, SLOT
+from cometmq.wire.index_file_layout import (
+    ENTRY,
+    ENTRY_BYTES,
+    HEADER,
+    HEADER_BYTES,
+    SECONDS_MAX,
+    SLOT,
+)
 
 if TYPE_CHECKING:
     from cometmq.runtime.ports import OpenFile
     from cometmq.store.log.mapped_file_queue import Segment
-    from cometmq.wire.index_file_layout import Head
+    from cometmq.wire.index_file_layout import IndexFileHeader
 
 _PAGE = 4096
 _MENDED_BYTES = 1 << 18
@@ -35,7 +42,7 @@ class Shape(NamedTuple):
     @property
     def entries_at(self) -> int:
         """Where the entries begin."""
-        return HEAD_BYTES + self.slots * index_file_layout.SLOT_BYTES
+        return HEADER_BYTES + self.slots * index_file_layout.SLOT_BYTES
 
     @property
     def file_bytes(self) -> int:
@@ -90,7 +97,7 @@ class IndexFile:
         "written",
     )
 
-    def __init__(self, segment: Segment, shape: Shape, head: Head) -> None:
+    def __init__(self, segment: Segment, shape: Shape, head: IndexFileHeader) -> None:
         self.segment, self._shape = segment, shape
         self.begin_ms, self.end_ms, self.begin_phy, self.end_phy, self.used, self.count = head
         self.written = self.count
@@ -122,7 +129,7 @@ class IndexFile:
 
     def put(self, hashed: int, phy_offset: int, store_ms: int) -> None:
         """Add an entry; the file must not be full."""
-        at = HEAD_BYTES + hashed % self._shape.slots * 4
+        at = HEADER_BYTES + hashed % self._shape.slots * 4
         page = self._pages.get(at >> 12) or self._page(at >> 12)
         number = self.count
         (before,) = _slot_at(page, at & 4095)
@@ -156,7 +163,7 @@ class IndexFile:
 
     def head_of(self, hashed: int) -> int:
         """The newest entry of a hash's slot; -1 when only the file knows."""
-        at = HEAD_BYTES + hashed % self._shape.slots * 4
+        at = HEADER_BYTES + hashed % self._shape.slots * 4
         page = self._pages.get(at >> 12) or self._flying.get(at >> 12)
         if page is None:
             return -1
@@ -171,7 +178,7 @@ class IndexFile:
 
     def read_slot(self, file: OpenFile, hashed: int) -> int:
         """The newest entry of a hash's slot as the file has it."""
-        raw = file.fetch(HEAD_BYTES + hashed % self._shape.slots * 4, 4)
+        raw = file.fetch(HEADER_BYTES + hashed % self._shape.slots * 4, 4)
         return self._checked(int(_slot_at(raw)[0])) if len(raw) == 4 else 0
 
     def read_entry(self, file: OpenFile, number: int) -> tuple[int, int, int, int]:
@@ -191,7 +198,7 @@ class IndexFile:
             return None
         first = self._pages.get(0) or self._page(0)
         head = self.begin_ms, self.end_ms, self.begin_phy, self.end_phy, self.used, self.count
-        HEAD.pack_into(first, 0, *head)
+        HEADER.pack_into(first, 0, *head)
         self._flying, self._pages = self._pages, {}
         at = self._shape.entries_at + self.written * ENTRY_BYTES
         return Cargo(at, bytes(self._entries), self._flying, self.count)
@@ -213,7 +220,7 @@ class IndexFile:
         file = self.segment.wake()
         self.count = self.written = count
         self.used = 0
-        at, end = HEAD_BYTES, self._shape.entries_at
+        at, end = HEADER_BYTES, self._shape.entries_at
         while at < end:
             raw = file.read(at, min(_MENDED_BYTES, end - at))
             if raw.count(0) != len(raw):

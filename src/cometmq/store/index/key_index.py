@@ -18,7 +18,7 @@ from cometmq.store.index.index_file import IndexFile, Shape
 from cometmq.store.log.mapped_file_queue import FileRow, pin_all
 from cometmq.store.queues.consume_queues import run
 from cometmq.wire import index_file_layout
-from cometmq.wire.index_file_layout import HEAD_BYTES, Head, decode_head
+from cometmq.wire.index_file_layout import HEADER_BYTES, IndexFileHeader, decode_header
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,7 +136,7 @@ class KeyIndex:
         if stat is None or stat.size != self._row.file_bytes:
             return False
         segment = self._row.segments[base]
-        head = decode_head(segment.wake().read(0, HEAD_BYTES))
+        head = decode_header(segment.wake().read(0, HEADER_BYTES))
         is_sound = 1 <= head.number <= self._shape.entries and head.begin_phy <= head.end_phy
         if not is_sound or not (is_last or head.number == self._shape.entries):
             return False
@@ -254,8 +254,14 @@ class KeyIndex:
         name = int(self._clock.local_stamp())
         if last is not None:
             name = max(name, last.name + 1)
-        head = Head(last.end_ms, last.end_ms, last.end_phy, last.end_phy, 0, 1) if last else None
-        file = IndexFile(self._row.segment(name), self._shape, head or Head(0, 0, 0, 0, 0, 1))
+        head = (
+            IndexFileHeader(last.end_ms, last.end_ms, last.end_phy, last.end_phy, 0, 1)
+            if last
+            else None
+        )
+        file = IndexFile(
+            self._row.segment(name), self._shape, head or IndexFileHeader(0, 0, 0, 0, 0, 1)
+        )
         self._index_files.append(file)
         return file
 
