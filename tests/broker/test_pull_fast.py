@@ -154,10 +154,12 @@ def test_whatever_an_administrator_changes_holds_for_the_next_pull(tmp_path: Pat
             state.topics.table["T"] = replace(topic, topic_sys_flag=3)
             assert (await client.pull("T")).ext["topicSysFlag"] == "3"
             settings = replace(rig.broker.settings, broker_permission=2)
-            rig.broker._pull.adjust(settings)
+            rig.broker._handlers.pull.adjust(settings)
             assert (await client.pull("T")).code == ResponseCode.NO_PERMISSION
             settings = replace(settings, broker_permission=6)
-            rig.broker._pull.adjust(replace(settings, max_transfer_count_on_message_in_memory=5))
+            rig.broker._handlers.pull.adjust(
+                replace(settings, max_transfer_count_on_message_in_memory=5)
+            )
             assert len(records(await client.pull("T"))) == 5
             state.topics.delete("T")
             rig.broker.store.delete_topic("T")

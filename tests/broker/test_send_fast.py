@@ -29,7 +29,7 @@ OFFSETS = ("queueOffset", "msgId")
 def watch(rig: Rig) -> list[bool]:
     """What the short way says to each frame of connections that are made from now on."""
     server, said = rig.broker._server, []
-    inner = server.fast
+    inner = server.fast_path
 
     class Watched:
         def __init__(self, peer):
@@ -45,14 +45,14 @@ def watch(rig: Rig) -> list[bool]:
             said.append(self.inner.frame(frame))
             return said[-1]
 
-    server.fast = Watched
+    server.fast_path = Watched
     return said
 
 
 async def made(rig: Rig, topic: str) -> None:
     """The topic exists, on disk as well: only then are its sends short."""
     rig.broker.state.topics.ensure(topic, 4)
-    await rig.broker.state.topics.keep.saved()
+    await rig.broker.state.topics.writer.flushed()
 
 
 async def send_both_ways(rig: Rig, topic: str, **more) -> tuple[Command, Command, bool]:
@@ -256,9 +256,9 @@ def both_ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothWays]:
         rig = loop.run(broker.__aenter__())
         loop.run(made(rig, "T"))
         server = rig.broker._server
-        fast, server.fast = server.fast, None
+        fast, server.fast_path = server.fast_path, None
         long = loop.run(learned(rig))
-        server.fast = fast
+        server.fast_path = fast
         yield BothWays(rig, loop.run(learned(rig)), long, loop)
         loop.run(broker.__aexit__(None, None, None))
 

@@ -218,7 +218,7 @@ def test_a_topic_that_cannot_be_written_down_is_not_made(tmp_path: Path) -> None
             assert groups.get("NewGroup") is None
             answer = await client.pull("SELF_TEST_TOPIC", consumer_group="NewGroup")
             assert answer.code == ResponseCode.PULL_NOT_FOUND, "reading asks for no room"
-            await groups.keep.written()
+            await groups.writer.wait_idle()
             assert groups.get("NewGroup") is None
             files.is_full = False
             assert (await client.send("New")).code == 0

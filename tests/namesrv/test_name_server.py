@@ -577,8 +577,8 @@ def test_what_a_name_server_does_not_do_is_answered_so(code: int) -> None:
 
 
 def test_what_a_name_server_keeps_for_others_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cometmq.namesrv.kv.TEXTS_MAX", 2)
-    monkeypatch.setattr("cometmq.namesrv.routes.BROKERS_MAX", 2)
+    monkeypatch.setattr("cometmq.namesrv.kv_config.TEXTS_MAX", 2)
+    monkeypatch.setattr("cometmq.namesrv.route_registry.BROKERS_MAX", 2)
 
     async def story() -> None:
         async with serving() as server:

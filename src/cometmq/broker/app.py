@@ -7,76 +7,50 @@ goes through it backwards. Java: BrokerController, BrokerStartup.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from functools import partial
-from ipaddress import ip_address
-from struct import pack
 from typing import TYPE_CHECKING, Any
 
-from cometmq.broker.admin.connections import ConnectionRequests
-from cometmq.broker.admin.groups import GroupRequests
-from cometmq.broker.admin.offset_resets import MoveRequests
-from cometmq.broker.admin.progress import ProgressRequests
-from cometmq.broker.admin.runtime import RuntimeRequests
-from cometmq.broker.admin.statistics import StatisticsRequests
-from cometmq.broker.admin.topics import TopicRequests
+from cometmq.broker.address import advertised_host, packed_address
+from cometmq.broker.cluster.global_order import GlobalOrderCheck
 from cometmq.broker.cluster.live_settings import LiveSettings
-from cometmq.broker.cluster.registration import Announced, Outbound
-from cometmq.broker.cluster.topics import Topics, end_deletions, system_topics
-from cometmq.broker.delivery.check_back import CheckBack
-from cometmq.broker.delivery.dead_letters import DeadLetterQueues
-from cometmq.broker.delivery.delayed_messages import DelayedMessages
-from cometmq.broker.delivery.reply import ReplyHandler
-from cometmq.broker.delivery.send_back import SendBackHandler
-from cometmq.broker.delivery.transactions import Transactions
-from cometmq.broker.groups.client_registry import ClientRegistry
-from cometmq.broker.groups.consumer_groups import ConsumerGroups
-from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
-from cometmq.broker.groups.heartbeat import HeartbeatHandler
-from cometmq.broker.groups.lock_requests import QueueLockHandler
-from cometmq.broker.groups.offset_requests import OffsetRequestHandler
-from cometmq.broker.groups.queue_locks import QueueLocks
-from cometmq.broker.messages.consumer_filters import ConsumerFilters
-from cometmq.broker.messages.held_requests import HeldRequests
-from cometmq.broker.messages.message_lookup import MessageLookupHandler
-from cometmq.broker.messages.pull import PullHandler
-from cometmq.broker.messages.send import SendHandler
-from cometmq.broker.messages.send_fast_path import FastSend
+from cometmq.broker.cluster.registration import NamesrvRegistration
+from cometmq.broker.handlers import BrokerHandlers
 from cometmq.broker.messages.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
 from cometmq.broker.messages.tag_codes import TagCodes
 from cometmq.broker.requests import request_table as codes
-from cometmq.broker.requests.cold_read_handler import Patient
-from cometmq.broker.stats import SAMPLE_S, Stats
-from cometmq.errors import SettingsError
+from cometmq.broker.requests.cold_read_handler import ColdReadHandler
+from cometmq.broker.requests.durable_handler import DurableHandler
+from cometmq.broker.state import BrokerEnvironment, BrokerState
+from cometmq.broker.stats import SAMPLE_S
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.net.channel_pool import ChannelPool
-from cometmq.net.dispatcher import Edge
-from cometmq.net.server import RemotingServer
-from cometmq.rules import bloom_filter, permission
+from cometmq.net.dispatcher import RequestDispatcher
+from cometmq.net.server import FastPath, RemotingServer
+from cometmq.rules import permission
 from cometmq.rules.delay_levels import DelayLevels
 from cometmq.runtime.background import Background
-from cometmq.runtime.system import SystemClock, SystemFiles, ThreadWorker, at_home, ram_bytes
+from cometmq.runtime.system import (
+    SystemClock,
+    SystemFiles,
+    ThreadWorker,
+    expand_user_path,
+)
 from cometmq.runtime.text_file import TextFile
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
-from cometmq.store.json_file import JsonFile
 from cometmq.store.message_store import MessageStore
 from cometmq.store.results import PutStatus
 from cometmq.wire.bodies.topic import TopicTable
-from cometmq.wire.message_id import UniqKeyGenerator
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from cometmq.broker.messages.send_fast_path import Sender
-    from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
     from cometmq.runtime.ports import Clock, Files, Worker
 
     Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
@@ -91,137 +65,90 @@ VIP_BELOW = 2
 """Clients with `vipChannelEnabled` take this off the port: RocketMQ's dashboard, old clients."""
 
 
-class State:
-    """All that the broker remembers, each piece with one owner. Read from disk when it is made."""
-
-    def __init__(
-        self,
-        store: MessageStore,
-        levels: DelayLevels,
-        settings: BrokerSettings,
-        store_settings: StoreSettings,
-        world: World,
-    ) -> None:
-        now_ms, file = world.clock.now_ms, world.config_file
-        self.topics = Topics(
-            file("topics.json"),
-            now_ms,
-            _system_topics(settings, levels),
-            auto_create=settings.auto_create_topic_enable,
-        )
-        self.groups = ConsumerGroups(
-            file("subscriptionGroup.json"),
-            now_ms,
-            auto_create=settings.auto_create_subscription_group,
-        )
-        end_deletions(store, self.topics)
-        self.offsets = ConsumerOffsets(file("consumerOffset.json"), now_ms)
-        self.offsets.keep_only(self.topics.table)
-        self.delayed_messages = DelayedMessages(store, levels, file("delayOffset.json"), now_ms)
-        self.clients = ClientRegistry(now_ms, settings.channel_expired_timeout_ms)
-        self.locks = QueueLocks(now_ms, settings.queue_lock_expire_ms)
-        self.filters = ConsumerFilters(
-            file("consumerFilter.json"),
-            now_ms,
-            keep_ms=settings.filter_data_clean_time_span_ms,
-            bloom_shape=bloom_filter.shape(
-                settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter
-            ),
-        )
-        self.held_requests = HeldRequests(settings.parked_pulls_max)
-        self.stats = Stats(
-            now_ms,
-            world.clock.local_hour,
-            self.topics.is_system,
-            settings.broker_cluster_name,
-        )
-        self.delayed_messages.on_delivered = self.stats.delivered
-        self.dead_letters = DeadLetterQueues(
-            store, self.topics, self.stats, deduplicate=settings.dead_letter_deduplicate
-        )
-        self.transactions = Transactions(store, self.delayed_messages, self.stats, settings, now_ms)
-        self.check_back = CheckBack(
-            store,
-            self.topics,
-            self.offsets,
-            self.clients,
-            self.transactions,
-            settings,
-            store_settings,
-            now_ms,
-        )
-
-
-class World:
-    """The clock, the files, and where the broker keeps its tables."""
-
-    def __init__(self, clock: Clock, files: Files, root: Path) -> None:
-        self.clock, self.files, self.root = clock, files, root
-
-    def config_file(self, name: str) -> JsonFile:
-        """One table under config/."""
-        return JsonFile(self.root / "config" / name, self.files)
-
-
 class Broker:
     """A broker. Belongs to the loop that starts it; `open` makes it."""
 
     def __init__(
         self,
-        settings: BrokerSettings,
+        environment: BrokerEnvironment,
         store: MessageStore,
-        store_settings: StoreSettings,
-        state: State,
+        state: BrokerState,
         net: NetSettings,
-        world: World,
         conf: TextFile | None,
     ) -> None:
-        self.settings, self.store, self.state = settings, store, state
+        settings = environment.settings
+        self.settings = settings
+        self.store = store
+        self.state = state
         self.port = 0
         """The port listened on, once started."""
         self._pool = ChannelPool()
-        self._outbound = Outbound(
+        self._registration = NamesrvRegistration(
             self._pool, settings, settings.namesrv_addrs, self._registered_topics
         )
-        now_ms, host = world.clock.now_ms, _packed(_told_host(settings), settings.listen_port)
-        keys = UniqKeyGenerator(host[:-4], os.getpid(), id(self))
-        self._outbound.on_order_topics = state.topics.mark_ordered
-        self._send = SendHandler(
-            *(store, state.topics, state.groups, state.locks, state.delayed_messages),
-            state.dead_letters,
-            state.transactions,
-            state.stats,
-            settings,
-            lambda: keys.next_key(now_ms()),
-            host,
+        self._global_order = GlobalOrderCheck(
+            self._pool, lambda: self._registration.name_servers, settings.broker_name
         )
-        self._pull = self._pull_handler(now_ms)
-        fast = FastSend(store, state.topics, self._send, self._pull, state.stats, settings)
-        live = LiveSettings(settings, store_settings, net, conf, now_ms)
-        live.on_broker += [self._send.adjust, fast.adjust, self._outbound.adjust, self._adjust]
-        live.on_store += [store.adjust, state.check_back.adjust_store]
-        self._live = live
-        table = self._table(now_ms, store_settings)
-        table.update(
-            RuntimeRequests(
-                store, state.delayed_messages, state.stats, world.root, world.files, now_ms
-            ).table()
+        self._handlers = BrokerHandlers(
+            environment,
+            store,
+            state,
+            self._registration,
+            self._global_order,
+            lambda: self.address,
+            packed_address(advertised_host(settings), settings.listen_port),
         )
-        table.update(live.table())
-        settle = partial(_settle, store)
-        tables, aside = (state.topics, state.groups), store.aside
-        for code in codes.MAKERS:
-            table[code] = Announced(table[code], *tables, aside, self._outbound, settle, _why_not)
-        table.update({code: Patient(table[code], aside) for code in codes.READERS})
-        self._edge = Edge(
-            table, settle=settle, failed=_why_not, fallback=codes.unsupported, always=codes.ALWAYS
+        live = LiveSettings(
+            settings, environment.store_settings, net, conf, environment.clock.now_ms
         )
-        self._server = RemotingServer(self._edge, net, fast=partial(_begin, state.stats, fast))
+        self._follow(live)
+        self._dispatcher = self._make_dispatcher({**self._handlers.table(), **live.table()})
+        self._server = RemotingServer(self._dispatcher, net, fast_path=self._begin_connection)
         self._background = Background("broker")
         self._started = AsyncExitStack()
-        state.topics.on_change += [self._outbound.changed, state.held_requests.wake_topic]
-        state.topics.keep.on_saved.append(fast.forget)
-        store.on_arrival = self._arrived
+        self._connect_events()
+
+    def _follow(self, live: LiveSettings) -> None:
+        """Have everything that works with live settings hear of changes."""
+        state = self.state
+        self._handlers.follow(live)
+        live.on_broker += [
+            self._registration.adjust,
+            state.transactions.adjust,
+            state.check_back.adjust,
+            self._adjust,
+        ]
+        live.on_store += [self.store.adjust, state.check_back.adjust_store]
+
+    def _make_dispatcher(self, table: dict[int, Handler]) -> RequestDispatcher:
+        on_durable = partial(_on_durable, self.store)
+        for code in codes.MAKERS:
+            table[code] = DurableHandler(
+                table[code],
+                self.state.topics,
+                self.state.groups,
+                self.store.aside,
+                self._registration,
+                on_durable,
+                _failure_answer,
+            )
+        for code in codes.READERS:
+            table[code] = ColdReadHandler(table[code], self.store.aside)
+        return RequestDispatcher(
+            table,
+            on_durable=on_durable,
+            failure_answer=_failure_answer,
+            fallback=codes.unsupported,
+            always=codes.ALWAYS,
+        )
+
+    def _connect_events(self) -> None:
+        """Have each part hear of what happens in others."""
+        topics, held_requests = self.state.topics, self.state.held_requests
+        topics.on_change += [self._registration.topics_changed, held_requests.wake_topic]
+        topics.writer.on_flushed.append(self._handlers.fast_path.forget)
+        self._registration.on_order_topics = topics.mark_ordered
+        self.store.on_arrival = self._messages_arrived
 
     @classmethod
     def open(
@@ -241,37 +168,38 @@ class Broker:
         Raises SettingsError, StoreLocked, NotAStore or StoreCorrupt.
         """
         settings = settings or BrokerSettings()
-        root = at_home("storePathRootDir", settings.store_path_root_dir)
-        world = World(clock or SystemClock(), files or SystemFiles(), root)
+        root = expand_user_path("storePathRootDir", settings.store_path_root_dir)
+        environment = BrokerEnvironment(
+            settings, store or StoreSettings(), root, clock or SystemClock(), files or SystemFiles()
+        )
         levels = DelayLevels.parse(settings.message_delay_level)
-        store_settings = store or StoreSettings()
         opened = MessageStore.open(
             root,
-            store_settings,
-            clock=world.clock,
-            files=world.files,
+            environment.store_settings,
+            clock=environment.clock,
+            files=environment.files,
             tags_code=TagCodes(levels),
-            store_host=_packed(_told_host(settings), settings.listen_port),
+            store_host=packed_address(advertised_host(settings), settings.listen_port),
             worker=worker,
         )
         with ExitStack() as undo:
             undo.callback(opened.abandon)
-            state = State(opened, levels, settings, store_settings, world)
-            file = TextFile(conf, world.files) if conf else None
-            broker = cls(settings, opened, store_settings, state, net or NetSettings(), world, file)
+            state = BrokerState(environment, opened, levels)
+            file = TextFile(conf, environment.files) if conf else None
+            broker = cls(environment, opened, state, net or NetSettings(), file)
             undo.pop_all()
         return broker
 
     @property
     def address(self) -> str:
         """Where clients reach the broker, "host:port"."""
-        host = _told_host(self.settings)
+        host = advertised_host(self.settings)
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     @property
     def codes(self) -> frozenset[int]:
         """The request codes that are answered."""
-        return self._edge.codes
+        return self._dispatcher.codes
 
     async def start(self) -> None:
         """Start all parts in order; what had started is stopped again when one of them fails."""
@@ -299,18 +227,18 @@ class Broker:
         self.port = await self._server.start(settings.bind_address, settings.listen_port)
         if settings.listen_port > VIP_BELOW:  # a port that the system chose has no neighbours
             await self._server.start_second(settings.bind_address, self.port - VIP_BELOW)
-        host = _packed(_told_host(settings), self.port)
+        host = packed_address(advertised_host(settings), self.port)
         self.store.move_to(host)
-        self._send.store_host = host
-        self._outbound.announce(self.address)
+        self._handlers.send.store_host = host
+        self._registration.set_address(self.address)
 
     async def _stop_listening(self) -> None:
         self.state.held_requests.close()
-        self._edge.stop()
+        self._dispatcher.stop()
         await self._server.stop()
 
     async def _start_background(self) -> None:
-        self.state.topics.keep.is_aside = self.state.groups.keep.is_aside = True
+        self.state.topics.writer.uses_thread = self.state.groups.writer.uses_thread = True
         settings, every = self.settings, self._background.every
         # never ends by itself, but should an error end it, it begins again
         every(1.0, self.state.delayed_messages.run, name="delivery of delayed messages", first_s=0)
@@ -329,8 +257,8 @@ class Broker:
 
     async def _stop_background(self) -> None:
         await self._background.stop()
-        await self.state.topics.keep.written()
-        await self.state.groups.keep.written()
+        await self.state.topics.writer.wait_idle()
+        await self.state.groups.writer.wait_idle()
         await self.state.filters.written()
         self.state.filters.save()
         await self.state.offsets.written()
@@ -343,81 +271,12 @@ class Broker:
 
     async def _register(self) -> None:
         if self.settings.namesrv_addrs:
-            await self._outbound.register()
-        self._background.every(1.0, self._outbound.run, name="registration", first_s=0)
+            await self._registration.register()
+        self._background.every(1.0, self._registration.run, name="registration", first_s=0)
 
     async def _unregister(self) -> None:
-        await self._outbound.unregister()
+        await self._registration.unregister()
         await self._pool.close()
-
-    def _pull_handler(self, now_ms: Callable[[], int]) -> PullHandler:
-        state, settings = self.state, self.settings
-        topics, groups, clients = state.topics, state.groups, state.clients
-        filters, offsets, held_requests = state.filters, state.offsets, state.held_requests
-        return PullHandler(
-            *(self.store, topics, groups, clients, filters, offsets, held_requests),
-            *(state.stats, settings, now_ms),
-        )
-
-    def _table(
-        self, now_ms: Callable[[], int], store_settings: StoreSettings
-    ) -> dict[int, Handler]:
-        fresh_bytes = ram_bytes() * store_settings.memory_percent // 100
-        settings, store, state = self.settings, self.store, self.state
-        topics, groups, clients = state.topics, state.groups, state.clients
-        offsets, held_requests, stats = state.offsets, state.held_requests, state.stats
-        delayed, dead_letters = state.delayed_messages, state.dead_letters
-        send_back = SendBackHandler(
-            store, topics, groups, delayed, dead_letters, stats, settings, now_ms
-        )
-        heartbeat = HeartbeatHandler(
-            clients, topics, groups, state.filters, stats, settings, now_ms
-        )
-        moves = MoveRequests(store, topics, groups, clients, offsets, held_requests, settings)
-        reply = ReplyHandler(
-            store, clients, self._send, stats, settings, lambda: self.address, now_ms
-        )
-        self._live.on_broker += [
-            self._pull.adjust,
-            send_back.adjust,
-            heartbeat.adjust,
-            moves.adjust,
-        ]
-        self._live.on_broker += [state.transactions.adjust, state.check_back.adjust, reply.adjust]
-        progress = ProgressRequests(
-            store,
-            topics,
-            groups,
-            clients,
-            offsets,
-            state.delayed_messages,
-            stats,
-            now_ms,
-            settings.broker_name,
-            lambda: self.address,
-        )
-        return codes.table(
-            send=self._send,
-            pull=self._pull,
-            positions=OffsetRequestHandler(store, topics, groups, offsets, fresh_bytes),
-            heartbeat=heartbeat,
-            order=QueueLockHandler(state.locks),
-            send_back=send_back,
-            reply=reply,
-            transactions=state.transactions,
-            view=MessageLookupHandler(store, store_settings),
-            admin={
-                **TopicRequests(
-                    *(topics, offsets, store, stats, self._outbound),
-                    may_mix=settings.enable_mixed_message_type,
-                ).table(),
-                **GroupRequests(groups, offsets, stats).table(),
-                **progress.table(),
-                **moves.table(),
-                **StatisticsRequests(store, topics, clients, stats).table(),
-                **ConnectionRequests(clients, store).table(),
-            },
-        )
 
     def _adjust(self, settings: BrokerSettings) -> None:
         """Let what has no settings of its own work with new ones."""
@@ -438,58 +297,25 @@ class Broker:
         told = {name: replace(each, perm=each.perm & mine) for name, each in topics.table.items()}
         return TopicTable(topics.version, told)
 
-    def _arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+    def _messages_arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
         if topic == SCHEDULE_TOPIC:
             self.state.delayed_messages.arrived(tags_code)
         self.state.held_requests.arrived(topic, queue_id, max_offset, tags_code)
+
+    def _begin_connection(self, connection: Connection) -> FastPath:
+        stats = self.state.stats
+        stats.channel("CONNECT")
+        connection.on_close(lambda _connection: stats.channel("CLOSE"))
+        return self._handlers.fast_path(connection)
 
     def _close_silent_clients(self) -> None:
         for connection in self.state.clients.sweep():
             connection.close()
 
 
-def _begin(stats: Stats, fast: FastSend, connection: Connection) -> Sender:
-    """A connection begins."""
-    stats.channel("CONNECT")
-    connection.on_close(lambda _connection: stats.channel("CLOSE"))
-    return fast(connection)
-
-
-def _settle(store: MessageStore, done: Callable[[Any], None]) -> None:
+def _on_durable(store: MessageStore, done: Callable[[Any], None]) -> None:
     store.settle(lambda status: done(None if status is PutStatus.PUT_OK else status))
 
 
-def _why_not(status: PutStatus) -> tuple[int, str]:
+def _failure_answer(status: PutStatus) -> tuple[int, str]:
     return PUT_STATUS_CODES[status], PUT_STATUS_REMARKS[status]
-
-
-def _system_topics(settings: BrokerSettings, levels: DelayLevels) -> list[TopicConfig]:
-    return system_topics(
-        cluster=settings.broker_cluster_name,
-        broker_name=settings.broker_name,
-        levels=levels.max_level,
-        auto_create=settings.auto_create_topic_enable,
-        default_queue_nums=settings.default_topic_queue_nums,
-        cluster_topic=settings.cluster_topic_enable,
-        broker_topic=settings.broker_topic_enable,
-        trace_topic=settings.msg_trace_topic_name if settings.trace_topic_enable else None,
-    )
-
-
-def _told_host(settings: BrokerSettings) -> str:
-    return settings.broker_ip1 or settings.bind_address
-
-
-def _packed(host: str, port: int) -> bytes:
-    """The address as records carry it: IP, then the port as int32."""
-    try:
-        ip = ip_address(host.strip("[]"))
-    except ValueError:
-        try:
-            ip = ip_address(socket.gethostbyname(host))
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise SettingsError(
-                f"brokerIP1 {host!r} is no address of this network: {reason}"
-            ) from error
-    return ip.packed + pack(">i", port)

@@ -19,12 +19,19 @@ import click
 from cometmq.cli.ready_file import ReadyFile
 from cometmq.cli.role_runner import Running, log_to_stderr, serve, tell
 from cometmq.errors import SettingsError
-from cometmq.net.connection import joined
+from cometmq.net.connection import join_address
 from cometmq.net.server import require_free
-from cometmq.runtime.system import at_home
+from cometmq.runtime.system import expand_user_path
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.keys import key_of
-from cometmq.settings.load import Given, Loaded, from_environment, from_options, from_text, load
+from cometmq.settings.load import (
+    LoadedSettings,
+    RawSetting,
+    from_environment,
+    from_options,
+    from_text,
+    load,
+)
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
@@ -134,9 +141,9 @@ def standalone(
         others = broker_settings.namesrv_addr
         settings = replace(
             broker_settings,
-            namesrv_addr=";".join(filter(None, (joined(_inside(host), port), others))),
+            namesrv_addr=";".join(filter(None, (join_address(_inside(host), port), others))),
         )
-        facts = {"namesrv": joined(_outside(host), port)}
+        facts = {"namesrv": join_address(_outside(host), port)}
         await _begin_broker(running, settings, loaded, ready, facts, common.conf)
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
@@ -168,7 +175,7 @@ def namesrv(
         settings = loaded.of(NamesrvSettings)
         name_server = NameServer.open(settings, loaded.of(NetSettings), conf=common.conf)
         await running.start(name_server)
-        address = joined(_outside(settings.bind_address), name_server.port)
+        address = join_address(_outside(settings.bind_address), name_server.port)
         _announce(running, ready, {"namesrv": address})
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
@@ -219,7 +226,7 @@ def broker(
 async def _begin_broker(
     running: Running,
     settings: BrokerSettings,
-    loaded: Loaded,
+    loaded: LoadedSettings,
     ready: ReadyFile,
     facts: Mapping[str, object],
     conf: Path | None,
@@ -229,7 +236,7 @@ async def _begin_broker(
     if not settings.broker_ip1:
         settings = replace(settings, broker_ip1=_outside(settings.bind_address))
     await require_free(settings.bind_address, settings.listen_port)
-    store = at_home("storePathRootDir", settings.store_path_root_dir).absolute()
+    store = expand_user_path("storePathRootDir", settings.store_path_root_dir).absolute()
     settings = replace(settings, store_path_root_dir=str(store))
     served = Broker.open(settings, loaded.of(StoreSettings), loaded.of(NetSettings), conf=conf)
     await running.start(served)
@@ -246,14 +253,14 @@ def _announce(running: Running, ready: ReadyFile, facts: Mapping[str, object]) -
     ready.write({**facts, "pid": os.getpid()})
 
 
-def _load(kinds: tuple[type, ...], *layers: list[Given]) -> Loaded:
+def _load(kinds: tuple[type, ...], *layers: list[RawSetting]) -> LoadedSettings:
     loaded = load(kinds, *layers)
     for warning in loaded.warnings:
         click.echo(f"cometmq: {warning}", err=True)
     return loaded
 
 
-def _from_file(name: str | None) -> list[Given]:
+def _from_file(name: str | None) -> list[RawSetting]:
     if name is None:
         return []
     try:
@@ -262,17 +269,17 @@ def _from_file(name: str | None) -> list[Given]:
         raise SettingsError(f"cannot read {name}: {error.strerror or error}") from error
 
 
-def _from_sets(sets: tuple[str, ...]) -> list[Given]:
+def _from_sets(sets: tuple[str, ...]) -> list[RawSetting]:
     found = []
     for one in sets:
         key, equals, value = one.partition("=")
         if not equals:
             raise SettingsError(f"--set {one}: write KEY=VALUE")
-        found.append(Given(key.strip(), value, f"--set {one}"))
+        found.append(RawSetting(key.strip(), value, f"--set {one}"))
     return found
 
 
-def _environment() -> list[Given]:
+def _environment() -> list[RawSetting]:
     """Return what the environment says to the broker and, where the broker has no such key, to
     the name server.
     """

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import CometError, SettingsError
 from cometmq.namesrv.handlers import Requests
-from cometmq.namesrv.kv import KvConfig, Table, encode
+from cometmq.namesrv.kv_config import KvConfig, Table, encode
 from cometmq.namesrv.live_settings import LiveSettings
-from cometmq.namesrv.routes import Routes
+from cometmq.namesrv.route_registry import RouteRegistry
 from cometmq.net.channel_pool import ChannelPool
-from cometmq.net.connection import joined
-from cometmq.net.dispatcher import Edge
+from cometmq.net.connection import join_address
+from cometmq.net.dispatcher import RequestDispatcher
 from cometmq.net.server import RemotingServer
 from cometmq.runtime.background import Background
-from cometmq.runtime.system import SystemClock, SystemFiles, at_home
+from cometmq.runtime.system import SystemClock, SystemFiles, expand_user_path
 from cometmq.runtime.text_file import TextFile
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
@@ -41,13 +41,18 @@ class NameServer:
     """A name server. Belongs to the loop that starts it; `open` makes it."""
 
     def __init__(
-        self, routes: Routes, kv: KvConfig, live: LiveSettings, clock: Clock, net: NetSettings
+        self,
+        routes: RouteRegistry,
+        kv: KvConfig,
+        live: LiveSettings,
+        clock: Clock,
+        net: NetSettings,
     ) -> None:
         requests = Requests(routes, kv, live, clock, self._tell)
         self._requests, self._settings = requests, live.namesrv
         self._pool = ChannelPool()
-        self._edge = Edge(requests.table())
-        self._server = RemotingServer(self._edge, net)
+        self._dispatcher = RequestDispatcher(requests.table())
+        self._server = RemotingServer(self._dispatcher, net)
         self._background = Background("name server")
         self.port = 0
         """The port listened on, once started."""
@@ -73,17 +78,17 @@ class NameServer:
         kv = _open_kv(settings.kv_config_path, files)
         net = net or NetSettings()
         live = LiveSettings(settings, net, TextFile(conf, files) if conf else None)
-        return cls(Routes(), kv, live, clock, net)
+        return cls(RouteRegistry(), kv, live, clock, net)
 
     @property
     def address(self) -> str:
         """Where it listens, "host:port"."""
-        return joined(self._settings.bind_address, self.port)
+        return join_address(self._settings.bind_address, self.port)
 
     @property
     def codes(self) -> frozenset[int]:
         """The request codes that are answered."""
-        return self._edge.codes
+        return self._dispatcher.codes
 
     async def start(self) -> None:
         """Listen; raises SettingsError when the address cannot be had."""
@@ -96,7 +101,7 @@ class NameServer:
     async def stop(self) -> None:
         """Stop listening and close all connections."""
         await self._background.stop()
-        self._edge.stop()
+        self._dispatcher.stop()
         await self._server.stop()
         await self._pool.close()
 
@@ -114,7 +119,7 @@ class NameServer:
 def _open_kv(path: str, files: Files) -> KvConfig:
     if not path:
         return KvConfig(None)
-    target = at_home("kvConfigPath", path)
+    target = expand_user_path("kvConfigPath", path)
 
     def save(table: Table) -> None:
         fresh = target.with_name(target.name + ".tmp")

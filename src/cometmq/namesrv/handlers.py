@@ -1,7 +1,7 @@
-"""The requests of a name server: codes to what `Routes` and `KvConfig` do.
+"""The requests of a name server: codes to what `RouteRegistry` and `KvConfig` do.
 
-Refuses to know sockets; the edge gives it decoded commands. Invariant: a connection that goes takes
-the brokers with it that registered over it.
+Refuses to know sockets; the dispatcher decodes commands. Invariant: when a connection goes,
+so do the brokers that registered over it.
 Java: DefaultRequestProcessor, ClientRequestProcessor, BrokerHousekeepingService.
 """
 
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
 from cometmq.model.topic import ORDER_TOPIC_CONFIG
-from cometmq.namesrv.routes import BrokerId, Offer
+from cometmq.namesrv.route_registry import BrokerId, BrokerRegistration
 from cometmq.net.connection import Connection
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.wire.bodies import name_lists, route, topic
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request as new_request
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.model.route import TopicRouteData
-    from cometmq.namesrv.kv import KvConfig
+    from cometmq.namesrv.kv_config import KvConfig
     from cometmq.namesrv.live_settings import LiveSettings
-    from cometmq.namesrv.routes import MinIdChange, Routes
-    from cometmq.net.dispatcher import Handler
+    from cometmq.namesrv.route_registry import MinBrokerIdChange, RouteRegistry
+    from cometmq.net.handler import Handler
     from cometmq.runtime.ports import Clock
     from cometmq.wire.command import Command
 
@@ -44,7 +44,7 @@ class Requests:
 
     def __init__(
         self,
-        routes: Routes,
+        routes: RouteRegistry,
         kv: KvConfig,
         live: LiveSettings,
         clock: Clock,
@@ -105,7 +105,7 @@ class Requests:
         who = BrokerId(
             header.cluster_name, header.broker_name, header.broker_id, header.broker_addr
         )
-        offer = Offer(
+        registration = BrokerRegistration(
             who=who,
             topics=body.table.topics,
             version=body.table.version,
@@ -116,9 +116,9 @@ class Requests:
             filter_servers=body.filter_servers,
         )
         if self._routes.version_of(who.cluster, who.addr) is None:
-            log.info("broker %s at %s registers %d topics", *who[1::2], len(offer.topics))
+            log.info("broker %s at %s registers %d topics", *who[1::2], len(registration.topics))
         found = self._routes.register(
-            offer,
+            registration,
             self._clock.now_ms(),
             owner=connection,
             drop_missing=self.live.namesrv.delete_topic_with_broker_registration,
@@ -278,7 +278,7 @@ class Requests:
             raise Reject(ResponseCode.QUERY_NOT_FOUND, remark)
         return Reply(body=name_lists.encode_kv_table(table))
 
-    def _tell_min_id(self, change: MinIdChange) -> None:
+    def _tell_min_id(self, change: MinBrokerIdChange) -> None:
         """Tell brokers who is the first of them now (905)."""
         if not self.live.namesrv.notify_min_broker_id_changed:
             return

@@ -11,14 +11,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject, SettingsError
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.settings.properties import edited
 from cometmq.settings.update import ForbiddenKeyError, table_of, update
 from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
     from cometmq.runtime.text_file import TextFile
     from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.settings.net import NetSettings

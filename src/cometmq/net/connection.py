@@ -1,7 +1,7 @@
 """Hot. One accepted connection, as handlers see it.
 
-Owns the bytes waiting to be written, the requests it still owes an answer, and our own requests to
-the client (an opaque space apart from the client's, never 0). Refuses to know handlers and codes.
+Owns the bytes waiting to be written, the requests not yet answered, and our own requests to the
+client (an opaque space apart from the client's, never 0). Refuses to know handlers and codes.
 Invariant: after `is_closed` nothing is written and every call of ours has failed.
 Java: Channel, NettyRemotingAbstract.invokeSync/invokeOneway on the server's side.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from cometmq.net.in_flight_limits import InFlight
-    from cometmq.net.write_coalescer import Outbox
+    from cometmq.net.write_coalescer import WriteCoalescer
     from cometmq.settings.net import NetSettings
     from cometmq.wire.command import Command
 
@@ -37,8 +37,8 @@ JOINED_BYTES_MAX = 160 * 1024
 each use and faults it in again. Measured for 256 KiB on 3.11: 290 -> 54 us an answer; with
 `writelines` 281 on 3.11, which joins, and 45 on 3.12, which does not."""
 
-Finisher = Callable[["Connection", "Command", Any], None]
-"""What delivers the answer of a parked request."""
+HeldAnswerer = Callable[["Connection", "Command", Any], None]
+"""What sends the answer to a held request."""
 
 
 class Connection:
@@ -47,23 +47,23 @@ class Connection:
     __slots__ = (
         "_calls",
         "_calls_max",
-        "_closers",
+        "_close_callbacks",
+        "_coalescer",
         "_in_flight",
         "_loop",
         "_opaque",
-        "_out",
-        "_outbox",
+        "_pending",
         "_transport",
         "_unread",
         "_unsent_max",
         "addr",
+        "held",
         "host",
         "is_blocked",
         "is_closed",
-        "is_marked",
+        "is_flush_scheduled",
         "language",
-        "open",
-        "parked",
+        "open_requests",
         "unsent_bytes",
         "version",
     )
@@ -72,35 +72,35 @@ class Connection:
         self,
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
-        outbox: Outbox,
+        coalescer: WriteCoalescer,
         in_flight: InFlight,
         settings: NetSettings,
     ) -> None:
         self.addr, self.host = _address(transport.get_extra_info("peername"))
         self.language, self.version = 0, 0
-        self.is_closed = self.is_blocked = self.is_marked = False
-        self.open, self.unsent_bytes, self._unread = 0, 0, 0
-        self.parked: dict[int, tuple[Command, Finisher]] = {}
+        self.is_closed = self.is_blocked = self.is_flush_scheduled = False
+        self.open_requests, self.unsent_bytes, self._unread = 0, 0, 0
+        self.held: dict[int, tuple[Command, HeldAnswerer]] = {}
         self._transport, self._loop = transport, loop
-        self._outbox, self._in_flight = outbox, in_flight
-        self._out: list[bytes] = []
+        self._coalescer, self._in_flight = coalescer, in_flight
+        self._pending: list[bytes] = []
         self._unsent_max, self._calls_max = settings.unsent_bytes_max, settings.calls_max
         self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
         self._opaque = 0
-        self._closers: list[Callable[[Connection], None]] = []
+        self._close_callbacks: list[Callable[[Connection], None]] = []
 
     def send(self, data: bytes) -> None:
-        """Write a whole frame, joined with those of this chunk or tick; dropped when closed."""
-        self._out.append(data)
+        """Write a whole frame, joined with others of this loop iteration; dropped when closed."""
+        self._pending.append(data)
         self.unsent_bytes += len(data)
-        if not self.is_marked:
-            self.is_marked = True
-            self._outbox.mark(self)
+        if not self.is_flush_scheduled:
+            self.is_flush_scheduled = True
+            self._coalescer.schedule(self)
 
     def flush(self) -> None:
         """Write what waits. A connection that stops reading while answers pile up is cut."""
-        self.is_marked = False
-        out = self._out
+        self.is_flush_scheduled = False
+        out = self._pending
         if not out:
             return
         transport = self._transport
@@ -139,32 +139,32 @@ class Connection:
             log.warning("cutting %s: it does not read its answers", self.addr)
             self._transport.abort()
 
-    def owe(self, count: int = 1) -> None:
+    def begin_request(self, count: int = 1) -> None:
         """Count requests that will be answered later."""
-        self.open += count
+        self.open_requests += count
         self._in_flight.total += count
 
-    def paid(self) -> None:
-        """Take back one `owe`; nothing after the close, which took back all."""
+    def end_request(self) -> None:
+        """Take back one `begin_request`; nothing after the close, which took back all."""
         if not self.is_closed:
-            self.open -= 1
+            self.open_requests -= 1
             self._in_flight.total -= 1
 
-    def deliver(self, answers: list[bytes]) -> None:
-        """Write the answers to so many owed requests at once; nothing when closed."""
+    def end_requests(self, answers: list[bytes]) -> None:
+        """Write the answers to so many requests that were begun; nothing when closed."""
         if not self.is_closed:
             count = len(answers)
-            self.open -= count
+            self.open_requests -= count
             self._in_flight.total -= count
             self.write(answers)
 
     def write(self, answers: list[bytes]) -> None:
         """Write answers to requests that nobody counted, at once; nothing when closed."""
-        if self._out or self.is_marked or self.is_blocked or self.is_closed:
+        if self._pending or self.is_flush_scheduled or self.is_blocked or self.is_closed:
             if self.is_closed:
                 return
-            self._out += answers
-            if not self.is_marked:  # else whoever marked it flushes it soon
+            self._pending += answers
+            if not self.is_flush_scheduled:  # else whoever scheduled it flushes it soon
                 self.flush()
         elif not self._transport.is_closing():
             self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
@@ -173,7 +173,7 @@ class Connection:
     def is_full(self) -> bool:
         """Whether a request that may stay open must be refused."""
         bounds = self._in_flight
-        return self.open >= bounds.connection_max or bounds.total >= bounds.total_max
+        return self.open_requests >= bounds.connection_max or bounds.total >= bounds.total_max
 
     def request(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
         """Ask the client; its opaque is chosen here.
@@ -201,7 +201,7 @@ class Connection:
             command.opaque = self._next_opaque()
             self.send(command.encode())
 
-    def answered(self, response: Command) -> None:
+    def take_response(self, response: Command) -> None:
         """Hand a response of the client to whoever asked; a late or stray one is dropped."""
         call = self._calls.pop(response.opaque, None)
         if call is None:
@@ -216,7 +216,7 @@ class Connection:
         if self.is_closed:
             self._loop.call_soon(callback, self)
         else:
-            self._closers.append(callback)
+            self._close_callbacks.append(callback)
 
     def close(self) -> None:
         """Write what waits, then close; frames that came behind this one are not looked at."""
@@ -234,22 +234,22 @@ class Connection:
         """Whether the connection is closed or about to be."""
         return self._transport.is_closing()
 
-    def lost(self) -> None:
+    def release(self) -> None:
         """Release all that the connection held; the protocol calls it once, when it is gone."""
-        self._in_flight.total -= self.open
-        self.open, self.is_closed = 0, True
+        self._in_flight.total -= self.open_requests
+        self.open_requests, self.is_closed = 0, True
         self.unblock()
-        self._out.clear()
+        self._pending.clear()
         self.unsent_bytes = 0
-        self.parked.clear()
+        self.held.clear()
         for future, timer in self._calls.values():
             timer.cancel()
             if not future.done():
                 future.set_exception(SendFailed(f"{self.addr} closed the connection"))
         self._calls.clear()
-        for callback in self._closers:
+        for callback in self._close_callbacks:
             self._loop.call_soon(callback, self)
-        self._closers.clear()
+        self._close_callbacks.clear()
 
     def _next_opaque(self) -> int:
         self._opaque = (self._opaque & _OPAQUE_MASK) % _OPAQUE_MASK + 1
@@ -264,7 +264,7 @@ class Connection:
     def __repr__(self) -> str:
         """Return one line for logs and failing tests."""
         state = "closed" if self.is_closed else "blocked" if self.is_blocked else "open"
-        return f"<connection {self.addr} {state}, {self.open} unanswered>"
+        return f"<connection {self.addr} {state}, {self.open_requests} unanswered>"
 
 
 def _address(peername: Any) -> tuple[str, bytes]:
@@ -275,10 +275,10 @@ def _address(peername: Any) -> tuple[str, bytes]:
     if ip.startswith(_V4_IN_V6):
         ip = ip.removeprefix(_V4_IN_V6)
     if ":" in ip:
-        return joined(ip, port), inet_pton(AF_INET6, ip.partition("%")[0]) + pack(">i", port)
-    return joined(ip, port), bytes(map(int, ip.split("."))) + pack(">i", port)
+        return join_address(ip, port), inet_pton(AF_INET6, ip.partition("%")[0]) + pack(">i", port)
+    return join_address(ip, port), bytes(map(int, ip.split("."))) + pack(">i", port)
 
 
-def joined(host: str, port: int) -> str:
+def join_address(host: str, port: int) -> str:
     """Return "host:port", with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,8 +1,8 @@
 """Hot. The one place where requests become answers: exactly one each, none when one-way.
 
-Owns the table of handlers and the policy for what goes wrong: Reject answers its code, a bad
-header or any other exception SYSTEM_ERROR (the latter with one traceback in the log), an unknown
-code REQUEST_CODE_NOT_SUPPORTED, a broken command ends its connection, too many unanswered requests
+Owns the table of handlers and the policy for what goes wrong: Reject becomes its code, a bad header
+or any other exception SYSTEM_ERROR (the latter with one traceback in the log), an unknown code
+REQUEST_CODE_NOT_SUPPORTED, a broken command ends its connection, too many unanswered requests
 SYSTEM_BUSY. Refuses to know what the codes mean.
 Java: NettyRemotingAbstract.processRequestCommand, RemotingSysResponseCode.
 """
@@ -13,12 +13,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from cometmq.errors import ProtocolError, Reject
-from cometmq.net.rate_limited_log import Complaints
+from cometmq.net.handler import HELD, Answer, Handler, HandlerResult, Reply, SplitFrame
+from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.wire.codes import ResponseCode
-from cometmq.wire.command import Command, encode_answer, response
+from cometmq.wire.command import Command
 
 if TYPE_CHECKING:
     from cometmq.net.connection import Connection
@@ -29,63 +30,9 @@ log = logging.getLogger(__name__)
 
 _RESPONSE, _ONEWAY = 1, 2
 
-
-class Reply:
-    """What a handler answers. `durable` answers leave once all that was put is safe."""
-
-    __slots__ = ("body", "code", "durable", "ext", "header", "remark")
-
-    def __init__(
-        self,
-        code: int = 0,
-        header: Header | None = None,
-        body: bytes = b"",
-        *,
-        remark: str | None = None,
-        ext: Mapping[str, str] | None = None,
-        durable: bool = False,
-    ) -> None:
-        self.code, self.header, self.body = code, header, body
-        self.remark, self.ext, self.durable = remark, ext, durable
-
-    def encode(self, opaque: int) -> bytes:
-        """Return the whole frame that answers the request with this opaque."""
-        header, remark, ext = self.header, self.remark, self.ext
-        if header is None and remark is None and not ext:
-            return encode_answer(opaque, self.code, self.body)
-        return response(
-            opaque, self.code, remark=remark, header=header, body=self.body, ext=ext
-        ).encode()
-
-
-class Pieces(NamedTuple):
-    """A whole frame whose body is large: its two parts are written as they are, never joined."""
-
-    head: bytes
-    body: bytes
-
-
-class Parked:
-    """The type of PARKED."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        """Return the name."""
-        return "PARKED"
-
-
-PARKED: Final = Parked()
-"""Returned by a handler that calls `finish` later, exactly once, unless the connection
-closes before."""
-
-Made = Reply | bytes | Pieces
-"""A reply, or a whole frame made by the handler."""
-Answered = Made | Parked
-Handler = Callable[[Command, "Connection"], Answered | Awaitable[Answered]]
-Settle = Callable[[Callable[[Any], None]], None]
+OnDurable = Callable[[Callable[[Any], None]], None]
 """The store's: calls back with a status, falsy when all that was put before is safe."""
-Failed = Callable[[Any], tuple[int, str]]
+FailureAnswer = Callable[[Any], tuple[int, str]]
 """From such a status, when it is not falsy, to the code and remark to answer instead."""
 _BUSY = Reply(
     ResponseCode.SYSTEM_BUSY,
@@ -93,28 +40,30 @@ _BUSY = Reply(
 )
 
 
-def _flush_failed(status: object) -> tuple[int, str]:
+def _flush_failure(status: object) -> tuple[int, str]:
     return ResponseCode.FLUSH_DISK_TIMEOUT, f"the message could not be flushed to disk: {status}"
 
 
-class Edge:
+class RequestDispatcher:
     """Called with every frame of every connection of one server; belongs to its loop."""
 
     def __init__(
         self,
         table: Mapping[int, Handler],
         *,
-        settle: Settle | None = None,
-        failed: Failed = _flush_failed,
+        on_durable: OnDurable | None = None,
+        failure_answer: FailureAnswer = _flush_failure,
         fallback: Handler | None = None,
         always: Collection[int] = (),
     ) -> None:
-        """`always`: codes that are answered at once, even with too many unanswered requests."""
+        """`always`: codes that are answered even with too many unanswered requests."""
         self._table = {int(code): handler for code, handler in table.items()}
-        self._settle, self._failed, self._fallback = settle, failed, fallback or _unknown
+        self._on_durable = on_durable
+        self._failure_answer = failure_answer
+        self._fallback = fallback or _unsupported
         self._always = frozenset(map(int, always))
-        self._complaints = Complaints(log)
-        self._finish = self._finish_parked
+        self._warnings = RateLimitedLog(log)
+        self._on_held_answer = self._answer_held
         self._tasks: set[asyncio.Future[None]] = set()
 
     @property
@@ -127,11 +76,11 @@ class Edge:
         try:
             request = Command.decode(frame)
         except ProtocolError as error:
-            self._complaints.warn("closing %s: %s", connection.addr, error)
+            self._warnings.warning("closing %s: %s", connection.addr, error)
             connection.close()
             return
         if request.flag & _RESPONSE:
-            connection.answered(request)
+            connection.take_response(request)
             return
         if connection.is_full and not request.flag & _ONEWAY and request.code not in self._always:
             connection.send(_BUSY.encode(request.opaque))
@@ -139,9 +88,9 @@ class Edge:
         connection.language, connection.version = request.language, request.version
         try:
             answer = self._table.get(request.code, self._fallback)(request, connection)
-        except Exception as error:  # noqa: BLE001 - the edge: every failure becomes an answer
-            answer = _reply_to(error, request, connection)
-        self._deliver(connection, request, answer)
+        except Exception as error:  # noqa: BLE001 - every failure of a handler becomes an answer
+            answer = _failure_reply(error, request, connection)
+        self._send_result(connection, request, answer)
 
     def send_durable(
         self, connection: Connection, data: bytes, opaque: int, header: Header | None = None
@@ -150,73 +99,78 @@ class Edge:
 
         When it cannot be made safe, the answer is the failure's code with this header.
         """
-        if self._settle is None:
+        if self._on_durable is None:
             connection.send(data)
         else:
-            connection.owe()
-            self._settle(partial(self._late, connection, data, opaque, header))
+            connection.begin_request()
+            self._on_durable(partial(self._send_after_flush, connection, data, opaque, header))
 
     def stop(self) -> None:
         """Cancel handlers that still wait for something; their requests stay unanswered."""
         for task in self._tasks:
             task.cancel()
 
-    def _deliver(
-        self, connection: Connection, request: Command, answer: Answered | Awaitable[Answered]
+    def _send_result(
+        self,
+        connection: Connection,
+        request: Command,
+        result: HandlerResult | Awaitable[HandlerResult],
     ) -> None:
         is_oneway = request.flag & _ONEWAY
-        if type(answer) is Reply:
+        if type(result) is Reply:
             if is_oneway:
                 return
-            data = answer.encode(request.opaque)
-            if answer.durable:
-                self.send_durable(connection, data, request.opaque, answer.header)
+            data = result.encode(request.opaque)
+            if result.durable:
+                self.send_durable(connection, data, request.opaque, result.header)
             else:
                 connection.send(data)
-        elif type(answer) is bytes:
+        elif type(result) is bytes:
             if not is_oneway:
-                connection.send(answer)
-        elif type(answer) is Pieces:
+                connection.send(result)
+        elif type(result) is SplitFrame:
             if not is_oneway:
-                connection.send(answer.head)
-                connection.send(answer.body)
-        elif answer is PARKED:
+                connection.send(result.head)
+                connection.send(result.body)
+        elif result is HELD:
             if not is_oneway:
-                connection.owe()
-                connection.parked[id(request)] = (request, self._finish)
+                connection.begin_request()
+                connection.held[id(request)] = (request, self._on_held_answer)
         else:
-            self._await(connection, request, cast("Awaitable[Answered]", answer))
+            self._run_async(connection, request, cast("Awaitable[HandlerResult]", result))
 
-    def _await(self, connection: Connection, request: Command, answer: Awaitable[Answered]) -> None:
+    def _run_async(
+        self, connection: Connection, request: Command, awaited: Awaitable[HandlerResult]
+    ) -> None:
         if connection.is_full and request.flag & _ONEWAY:  # nobody waits for it
-            if asyncio.iscoroutine(answer):
-                answer.close()
+            if asyncio.iscoroutine(awaited):
+                awaited.close()
             return
-        connection.owe()
-        task = asyncio.ensure_future(self._wait(connection, request, answer))
+        connection.begin_request()
+        task = asyncio.ensure_future(self._send_later(connection, request, awaited))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        if asyncio.iscoroutine(answer):  # a stop may cancel it before it has begun
-            task.add_done_callback(lambda _task: answer.close())
+        if asyncio.iscoroutine(awaited):  # a stop may cancel it before it has begun
+            task.add_done_callback(lambda _task: awaited.close())
 
-    async def _wait(
-        self, connection: Connection, request: Command, awaited: Awaitable[Answered]
+    async def _send_later(
+        self, connection: Connection, request: Command, awaited: Awaitable[HandlerResult]
     ) -> None:
-        answer: Answered
+        result: HandlerResult
         try:
-            answer = await awaited
-        except Exception as error:  # noqa: BLE001 - the edge, for what answers later
-            answer = _reply_to(error, request, connection)
+            result = await awaited
+        except Exception as error:  # noqa: BLE001 - every failure of a handler becomes an answer
+            result = _failure_reply(error, request, connection)
         finally:
-            connection.paid()
+            connection.end_request()
         if not connection.is_closed:
-            self._deliver(connection, request, answer)
+            self._send_result(connection, request, result)
 
-    def _finish_parked(self, connection: Connection, request: Command, reply: Made) -> None:
-        connection.paid()
-        self._deliver(connection, request, reply)
+    def _answer_held(self, connection: Connection, request: Command, answer: Answer) -> None:
+        connection.end_request()
+        self._send_result(connection, request, answer)
 
-    def _late(
+    def _send_after_flush(
         self,
         connection: Connection,
         data: bytes,
@@ -226,39 +180,41 @@ class Edge:
     ) -> None:
         if connection.is_closed:
             return
-        connection.paid()
+        connection.end_request()
         if status:
-            code, remark = self._failed(status)
+            code, remark = self._failure_answer(status)
             data = Reply(code, header, remark=remark).encode(opaque)
         connection.send(data)
 
 
-def finish(connection: Connection, request: Command, reply: Made) -> None:
-    """Answer a request whose handler returned PARKED; nothing when its connection has gone.
+def answer_held(connection: Connection, request: Command, answer: Answer) -> None:
+    """Answer a request whose handler returned HELD; nothing when its connection has gone.
 
     A second call for the same request is a bug of the caller, and an AssertionError.
     """
     if request.flag & _ONEWAY:
         return
-    parked = connection.parked.pop(id(request), None)
-    if parked is None:
+    held = connection.held.pop(id(request), None)
+    if held is None:
         assert connection.is_closed, (
-            f"{request!r} of {connection.addr} is not parked, or answered already"
+            f"{request!r} of {connection.addr} is not held, or was answered already"
         )
         return
-    parked[1](connection, request, reply)
+    held[1](connection, request, answer)
 
 
-def finish_with(connection: Connection, request: Command, make: Callable[[], Made]) -> None:
-    """Do as `finish` with what `make` returns; what it raises is answered like a handler's."""
+def answer_held_with(
+    connection: Connection, request: Command, make_answer: Callable[[], Answer]
+) -> None:
+    """Answer a held request with what `make_answer` returns, or with the failure it raises."""
     try:
-        reply = make()
-    except Exception as error:  # noqa: BLE001 - the edge, for what was parked
-        reply = _reply_to(error, request, connection)
-    finish(connection, request, reply)
+        answer = make_answer()
+    except Exception as error:  # noqa: BLE001 - every failure of a handler becomes an answer
+        answer = _failure_reply(error, request, connection)
+    answer_held(connection, request, answer)
 
 
-def _reply_to(error: Exception, request: Command, connection: Connection) -> Reply:
+def _failure_reply(error: Exception, request: Command, connection: Connection) -> Reply:
     if isinstance(error, Reject):
         return Reply(error.code, remark=error.remark)
     if isinstance(error, ProtocolError):
@@ -268,6 +224,6 @@ def _reply_to(error: Exception, request: Command, connection: Connection) -> Rep
     return Reply(ResponseCode.SYSTEM_ERROR, remark=remark)
 
 
-def _unknown(request: Command, _connection: Connection) -> Reply:
+def _unsupported(request: Command, _connection: Connection) -> Reply:
     remark = f"request type {request.code} not supported"
     return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)

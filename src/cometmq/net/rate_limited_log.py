@@ -1,7 +1,7 @@
-"""Warnings that strangers can cause at will, kept to so many in a while.
+"""Warnings that strangers can cause at will, limited to so many in a window of time.
 
 Whoever sends garbage over ever new connections must not fill the disk with our log. Refuses to know
-what is complained about. Java: none.
+what the warnings are about. Java: none.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import logging
 
-TOLD_MAX = 20
-"""Warnings in one window; what comes beyond is counted and told with the next that is not."""
+WARNINGS_MAX = 20
+"""Warnings in one window; those beyond are counted, and the next window reports how many."""
 
 WINDOW_S = 10.0
 """How long a window is, seconds."""
 
 
-class Complaints:
+class RateLimitedLog:
     """The warnings of one server into one log. Belongs to its loop."""
 
-    __slots__ = ("_left_out", "_log", "_since", "_told")
+    __slots__ = ("_log", "_logged", "_since", "_suppressed")
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
-        self._told = self._left_out = 0
+        self._logged = self._suppressed = 0
         self._since = float("-inf")
 
-    def warn(self, text: str, *args: object) -> None:
+    def warning(self, text: str, *args: object) -> None:
         """Log a warning, unless there were too many of late."""
         now = asyncio.get_running_loop().time()
         if now - self._since >= WINDOW_S:
-            if self._left_out:
-                self._log.warning("%d warnings like these were left out", self._left_out)
-            self._since, self._told, self._left_out = now, 0, 0
-        if self._told < TOLD_MAX:
-            self._told += 1
+            if self._suppressed:
+                self._log.warning("%d warnings like these were left out", self._suppressed)
+            self._since, self._logged, self._suppressed = now, 0, 0
+        if self._logged < WARNINGS_MAX:
+            self._logged += 1
             self._log.warning(text, *args)
         else:
-            self._left_out += 1
+            self._suppressed += 1

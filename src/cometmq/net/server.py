@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from cometmq.errors import SettingsError
 from cometmq.net.connection import ANSWER_BYTES, Connection
 from cometmq.net.in_flight_limits import InFlight
-from cometmq.net.rate_limited_log import Complaints
+from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.net.read_size import bound_reads
-from cometmq.net.write_coalescer import Outbox
+from cometmq.net.write_coalescer import WriteCoalescer
 from cometmq.wire.frame import Frame, FrameDecoder
 
 if TYPE_CHECKING:
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Answer = Callable[[Frame, Connection], None]
+FrameHandler = Callable[[Frame, Connection], None]
 
-TURN_FRAMES = 128
-"""Frames of one chunk that are answered before other connections get their turn."""
+FRAMES_PER_ITERATION = 128
+"""Frames of one chunk that are answered before other connections are served."""
 
 _SWEEPS = 6
 """How often within the idle time silent connections are looked for."""
 
 
-class Fast(Protocol):
+class FastPath(Protocol):
     """Asked before `answer`, one per connection; what it takes care of, it answers itself."""
 
     def chunk(self, data: bytes) -> int:
@@ -55,7 +55,7 @@ class ServerProtocol(asyncio.Protocol):
 
     def __init__(self, server: RemotingServer) -> None:
         self._server, self._answer = server, server.answer
-        self._fast: Fast | None = None
+        self._fast_path: FastPath | None = None
         self._chunk: Callable[[bytes], int] | None = None  # while nothing waits before the chunk
         self._decoder = FrameDecoder(server.settings.frame_bytes_max)
         self._feed, self._bytes_max = self._decoder.feed, server.settings.frame_bytes_max
@@ -70,16 +70,16 @@ class ServerProtocol(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         bound_reads(transport)
         self._transport.set_write_buffer_limits(self._server.settings.write_buffer_bytes_max)
-        self.connection = self._server.welcome(self, self._transport)
-        if self._server.fast is not None:
-            self._fast = self._server.fast(self.connection)
-            self._chunk = self._fast.chunk
+        self.connection = self._server.accept(self, self._transport)
+        if self._server.fast_path is not None:
+            self._fast_path = self._server.fast_path(self.connection)
+            self._chunk = self._fast_path.chunk
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Tell everybody who cares."""
         self._backlog.clear()
         self._server.protocols.discard(self)
-        self.connection.lost()
+        self.connection.release()
 
     def data_received(self, data: bytes) -> None:
         """Answer all frames that this chunk completes."""
@@ -100,30 +100,30 @@ class ServerProtocol(asyncio.Protocol):
             self._run(frames)
         if self._decoder.broken and not self._transport.is_closing():
             broken = self._decoder.broken
-            self._server.complaints.warn("closing %s: %s", self.connection.addr, broken)
+            self._server.warnings.warning("closing %s: %s", self.connection.addr, broken)
             self.connection.close()
-        self._see_what_waits()
+        self._choose_path()
 
-    def _see_what_waits(self) -> None:
-        """Chunks go the fast way only when no frame, or part of one, stands before them."""
+    def _choose_path(self) -> None:
+        """Chunks go the fast path only when no frame, or part of one, stands before them."""
         decoder = self._decoder
         is_clear = not (self._backlog or decoder.wanted or decoder.broken)
-        self._chunk = self._fast.chunk if self._fast is not None and is_clear else None
+        self._chunk = self._fast_path.chunk if self._fast_path is not None and is_clear else None
 
     def _run(self, frames: list[Frame]) -> None:
-        connection, answer, fast = self.connection, self._answer, self._fast
+        connection, answer, fast_path = self.connection, self._answer, self._fast_path
         if len(frames) == 1:  # the common case, without the loop: 0.2 us less
             frame = frames[0]
-            if fast is None or not fast.frame(frame):
-                connection.is_marked = True
+            if fast_path is None or not fast_path.frame(frame):
+                connection.is_flush_scheduled = True
                 answer(frame, connection)
                 connection.flush()
             return
         while frames:
             rest = iter(frames)
-            connection.is_marked = True  # what is sent waits for the end of the chunk
-            for frame in islice(rest, TURN_FRAMES):
-                if fast is not None and fast.frame(frame):
+            connection.is_flush_scheduled = True  # what is sent waits for the end of the chunk
+            for frame in islice(rest, FRAMES_PER_ITERATION):
+                if fast_path is not None and fast_path.frame(frame):
                     continue
                 answer(frame, connection)
                 if connection.unsent_bytes > ANSWER_BYTES:
@@ -133,19 +133,19 @@ class ServerProtocol(asyncio.Protocol):
             if connection.is_blocked or (frames and self._transport.is_closing()):
                 self._backlog = frames  # never looked at when the connection is closing
                 return
-            if frames:  # others get their turn first
+            if frames:  # others are served first
                 self._backlog = frames
                 self._transport.pause_reading()
-                self._server.soon(self._go_on)
+                self._server.call_soon(self._resume_backlog)
                 return
 
-    def _go_on(self) -> None:
-        """Take the next frames of a chunk that held too many for one turn."""
+    def _resume_backlog(self) -> None:
+        """Take the next frames of a chunk that held too many for one iteration of the loop."""
         if self.connection.is_blocked or self._transport.is_closing():
             return  # whoever unblocks it takes them
         frames, self._backlog = self._backlog, []
         self._run(frames)
-        self._see_what_waits()
+        self._choose_path()
         if not (self._backlog or self.connection.is_blocked or self._transport.is_closing()):
             self._transport.resume_reading()
 
@@ -163,7 +163,7 @@ class ServerProtocol(asyncio.Protocol):
             return
         frames, self._backlog = self._backlog, []
         self._run(frames)
-        self._see_what_waits()
+        self._choose_path()
         if not (self._backlog or self.connection.is_blocked or self._transport.is_closing()):
             self._transport.resume_reading()
 
@@ -181,21 +181,21 @@ class RemotingServer:
 
     def __init__(
         self,
-        answer: Answer,
+        answer: FrameHandler,
         settings: NetSettings,
         *,
-        fast: Callable[[Connection], Fast] | None = None,
+        fast_path: Callable[[Connection], FastPath] | None = None,
     ) -> None:
-        self.answer, self.settings, self.fast = answer, settings, fast
+        self.answer, self.settings, self.fast_path = answer, settings, fast_path
         self.protocols: set[ServerProtocol] = set()
-        self.complaints = Complaints(log)
+        self.warnings = RateLimitedLog(log)
         self._in_flight = InFlight(
             settings.in_flight_max, settings.in_flight_total_max, settings.unsent_total_bytes_max
         )
         self._listener: asyncio.Server | None = None
         self._second: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
-        self._outbox: Outbox
+        self._coalescer: WriteCoalescer
         self._loop: asyncio.AbstractEventLoop
 
     async def start(self, host: str, port: int) -> int:
@@ -204,7 +204,7 @@ class RemotingServer:
         Raises SettingsError, one sentence, when the address cannot be had.
         """
         self._loop = asyncio.get_running_loop()
-        self._outbox = Outbox(self._loop)
+        self._coalescer = WriteCoalescer(self._loop)
         self._listener = await _listen(
             lambda: ServerProtocol(self), host, port, backlog=self.settings.backlog
         )
@@ -229,7 +229,7 @@ class RemotingServer:
             self._second.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self._outbox.flush()
+        self._coalescer.flush()
         for protocol in list(self.protocols):
             protocol.connection.close()
         deadline = self._loop.time() + grace_s
@@ -240,12 +240,14 @@ class RemotingServer:
         await asyncio.sleep(0)
         self._listener = self._second = None
 
-    def welcome(self, protocol: ServerProtocol, transport: asyncio.Transport) -> Connection:
+    def accept(self, protocol: ServerProtocol, transport: asyncio.Transport) -> Connection:
         """Count a connection in; one too many is cut."""
-        connection = Connection(transport, self._loop, self._outbox, self._in_flight, self.settings)
+        connection = Connection(
+            transport, self._loop, self._coalescer, self._in_flight, self.settings
+        )
         if len(self.protocols) >= self.settings.connections_max:
             count = len(self.protocols)
-            self.complaints.warn("refusing %s: %d connections are open", connection.addr, count)
+            self.warnings.warning("refusing %s: %d connections are open", connection.addr, count)
             transport.abort()
         self.protocols.add(protocol)
         return connection
@@ -255,8 +257,8 @@ class RemotingServer:
         """How many requests of all connections wait for their answer."""
         return self._in_flight.total
 
-    def soon(self, callback: Callable[[], None]) -> None:
-        """Have something called in the loop's next turn."""
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Have something called in the next iteration of the loop."""
         self._loop.call_soon(callback)
 
     def _sweep(self) -> None:
@@ -281,10 +283,10 @@ async def _listen(
     try:
         return await loop.create_server(protocol, host, port, **options)
     except (OSError, OverflowError, ValueError) as error:
-        raise _refused(host, port, error) from error
+        raise _listen_error(host, port, error) from error
 
 
-def _refused(host: str, port: int, error: Exception) -> SettingsError:
+def _listen_error(host: str, port: int, error: Exception) -> SettingsError:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return SettingsError(
             f"{host}:{port} is in use: stop the program that listens there or choose another port"

@@ -1,4 +1,4 @@
-"""Hot. Joins what is sent to a connection within one tick of the loop into one write.
+"""Hot. Joins what is sent to a connection within one iteration of the loop into one write.
 
 Refuses to know what the bytes mean. Invariant: bytes leave in the order in which they were given.
 Java: none; Netty flushes each answer.
@@ -18,8 +18,8 @@ CONNECTIONS_MAX = 64
 """So many connections wait at most: what they hold is bounded then, as each one's is."""
 
 
-class Outbox:
-    """The connections of one server that have something to write at the end of this tick."""
+class WriteCoalescer:
+    """The connections of one server that have something to write at the end of this iteration."""
 
     __slots__ = ("_loop", "_waiting")
 
@@ -27,7 +27,7 @@ class Outbox:
         self._loop = loop
         self._waiting: list[Connection] = []
 
-    def mark(self, connection: Connection) -> None:
+    def schedule(self, connection: Connection) -> None:
         """Have the connection flushed before the loop waits again; once an iteration."""
         if not self._waiting:
             self._loop.call_soon(self.flush)
@@ -36,7 +36,7 @@ class Outbox:
             self.flush()
 
     def flush(self) -> None:
-        """Write now what all marked connections hold."""
+        """Write now what all scheduled connections hold."""
         waiting, self._waiting = self._waiting, []
         for connection in waiting:
             connection.flush()

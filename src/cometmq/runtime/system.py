@@ -309,7 +309,7 @@ def ram_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def at_home(key: str, path: str | PathLike[str]) -> Path:
+def expand_user_path(key: str, path: str | PathLike[str]) -> Path:
     """The path a setting gives, `~` being a home; SettingsError where nobody knows that home."""
     try:
         return Path(path).expanduser()

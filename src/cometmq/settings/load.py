@@ -29,7 +29,7 @@ S = TypeVar("S")
 _BOOLS = {"true": True, "false": False}
 
 
-class Given(NamedTuple):
+class RawSetting(NamedTuple):
     """One value from outside: its key, its text, and the place to name when it is bad."""
 
     key: str
@@ -37,7 +37,7 @@ class Given(NamedTuple):
     where: str
 
 
-class Known(NamedTuple):
+class KnownKeys(NamedTuple):
     """The keys of some settings classes: the type of each field, by class, and by key."""
 
     fields: dict[str, list[tuple[type, str]]]
@@ -45,7 +45,7 @@ class Known(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """Good settings, one object a class, and what was ignored on the way."""
 
     objects: dict[type, Any]
@@ -58,7 +58,7 @@ class Loaded:
         return found
 
 
-def load(kinds: Iterable[type], *layers: Iterable[Given]) -> Loaded:
+def load(kinds: Iterable[type], *layers: Iterable[RawSetting]) -> LoadedSettings:
     """Make one object of each class; a later layer overrides an earlier one, key by key.
 
     Raises SettingsError for an unknown key (naming the nearest known one) and for a bad value.
@@ -85,25 +85,25 @@ def load(kinds: Iterable[type], *layers: Iterable[Given]) -> Loaded:
             objects[kind] = kind(**mine)
         except BadValueError as error:
             raise SettingsError(f"{places.get(error.key, 'settings')}: {error}") from None
-    return Loaded(objects, tuple(warnings))
+    return LoadedSettings(objects, tuple(warnings))
 
 
-def from_text(text: str, name: str) -> list[Given]:
+def from_text(text: str, name: str) -> list[RawSetting]:
     """Return what a properties file says; `name` is how to call it in messages.
 
     Some of RocketMQ's own files open with a licence in an XML comment, whose words would all be
     keys: only its first line is returned, which can be none.
     """
-    found: list[Given] = []
+    found: list[RawSetting] = []
     in_comment = False
     for key, value, line in parse(text):
         if not in_comment:
-            found.append(Given(key, value, f"{name}:{line}"))
+            found.append(RawSetting(key, value, f"{name}:{line}"))
         in_comment = (in_comment or key.startswith("<!--")) and "-->" not in f"{key} {value}"
     return found
 
 
-def from_environment(environment: Mapping[str, str], kinds: Iterable[type]) -> list[Given]:
+def from_environment(environment: Mapping[str, str], kinds: Iterable[type]) -> list[RawSetting]:
     """Return what variables such as COMETMQ_LISTEN_PORT say about these classes.
 
     Case and underscores do not matter. A variable that nearly is one is a SettingsError; all other
@@ -111,13 +111,13 @@ def from_environment(environment: Mapping[str, str], kinds: Iterable[type]) -> l
     """
     keys = {key.lower(): key for key in _known(tuple(kinds)).fields}
     java = {key.lower() for key in JAVA_KEYS}
-    found: list[Given] = []
+    found: list[RawSetting] = []
     for variable, text in environment.items():
         if not variable.startswith(ENV_PREFIX):
             continue
         plain = variable.removeprefix(ENV_PREFIX).replace("_", "").lower()
         if plain in keys:
-            found.append(Given(keys[plain], text, f"environment variable {variable}"))
+            found.append(RawSetting(keys[plain], text, f"environment variable {variable}"))
         elif plain not in java:
             for near in difflib.get_close_matches(plain, keys, n=1, cutoff=_MISSPELT):
                 raise SettingsError(
@@ -127,10 +127,10 @@ def from_environment(environment: Mapping[str, str], kinds: Iterable[type]) -> l
     return found
 
 
-def from_options(options: Mapping[str, object]) -> list[Given]:
+def from_options(options: Mapping[str, object]) -> list[RawSetting]:
     """Return what the command line says: key to value; None means not given."""
     return [
-        Given(key, str(value), "command line")
+        RawSetting(key, str(value), "command line")
         for key, value in options.items()
         if value is not None
     ]
@@ -142,7 +142,7 @@ def env_name_of(key: str) -> str:
     return ENV_PREFIX + words.upper()
 
 
-def _known(kinds: tuple[type, ...]) -> Known:
+def _known(kinds: tuple[type, ...]) -> KnownKeys:
     fields: dict[str, list[tuple[type, str]]] = {}
     types: dict[str, Any] = {}
     for kind in kinds:
@@ -151,10 +151,10 @@ def _known(kinds: tuple[type, ...]) -> Known:
             key = key_of(field)
             fields.setdefault(key, []).append((kind, field.name))
             types[key] = hints[field.name]
-    return Known(fields, types)
+    return KnownKeys(fields, types)
 
 
-def _is_ours(given: Given, known: Known, warnings: list[str]) -> bool:
+def _is_ours(given: RawSetting, known: KnownKeys, warnings: list[str]) -> bool:
     key = given.key
     if key in known.fields:
         return True
@@ -167,7 +167,7 @@ def _is_ours(given: Given, known: Known, warnings: list[str]) -> bool:
     raise SettingsError(f"{given.where}: unknown setting {key}{_hint(key, known)}")
 
 
-def _hint(key: str, known: Known) -> str:
+def _hint(key: str, known: KnownKeys) -> str:
     for candidates in (known.fields, JAVA_KEYS):
         by_lower = {candidate.lower(): candidate for candidate in candidates}
         for near in difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=_NEAR_ENOUGH):
@@ -175,7 +175,7 @@ def _hint(key: str, known: Known) -> str:
     return "; no known setting is spelt like it"
 
 
-def _value(given: Given, kind: Any) -> Any:
+def _value(given: RawSetting, kind: Any) -> Any:
     text = given.text.strip()
     try:
         if kind is bool:

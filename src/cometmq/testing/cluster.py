@@ -23,7 +23,7 @@ from cometmq.errors import CometError
 from cometmq.namesrv.app import NameServer
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.keys import key_of
-from cometmq.settings.load import Given, load
+from cometmq.settings.load import RawSetting, load
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
@@ -231,7 +231,7 @@ class InProcessCluster:
         keyed = {"brokerName": "broker-a", **_keyed(settings)}
         keyed["storePathRootDir"] = str(store)
         keyed.setdefault("listenPort", 0)
-        given = [Given(key, _text(value), "the test") for key, value in keyed.items()]
+        given = [RawSetting(key, _text(value), "the test") for key, value in keyed.items()]
         self._loaded = load(_KINDS, given)
         self._clock, self._files = clock, files
         names = NamesrvSettings(listen_port=0, kv_config_path="")

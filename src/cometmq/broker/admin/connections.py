@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError, Reject, RemotingError, RemotingTimeout
 from cometmq.model.subscription import ClientConnection
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.wire.bodies.admin import (
     ConsumerConnections,
     encode_consumer_connections,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from cometmq.broker.groups.client_registry import ClientRegistry, Member
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.paging import page_of
 from cometmq.errors import Reject
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.rules.name_validation import group_name_problem
 from cometmq.wire.bodies.broker import encode_group_forbidden
 from cometmq.wire.bodies.group import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cometmq.broker.stats import Stats
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
     from cometmq.wire.command import Command
 
 
@@ -72,7 +72,7 @@ class GroupRequests:
         """Delete a group, with its offsets where that is asked for (207)."""
         header = DeleteSubscriptionGroupRequestHeader.decode(request.ext)
         self._groups.delete(header.group_name)
-        await self._groups.keep.saved()  # else the group stays, and its offsets with it
+        await self._groups.writer.flushed()  # else the group stays, and its offsets with it
         if header.clean_offset:
             self._offsets.forget_group(header.group_name)
         self._stats.forget_group(header.group_name)

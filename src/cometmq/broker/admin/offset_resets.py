@@ -14,7 +14,7 @@ from cometmq.broker.admin.topics import no_topic
 from cometmq.broker.groups.consumer_groups import missing
 from cometmq.errors import Reject
 from cometmq.model.queue import MessageQueue
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.wire.bodies.broker import encode_correction_offsets
 from cometmq.wire.bodies.offset import encode_reset_offset
 from cometmq.wire.codes import LanguageCode, ResponseCode
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cometmq.broker.messages.held_requests import HeldRequests
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -44,7 +44,7 @@ _AHEAD = 0x7FFFFFFFFFFFFFFF
 """What Java answers for a queue in which the compared group is behind all others."""
 
 
-class MoveRequests:
+class OffsetResetRequests:
     """Answers requests that move groups."""
 
     def __init__(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.admin.topics import no_topic
 from cometmq.model.queue import MessageQueue
 from cometmq.model.stats import ConsumeStats, OffsetWrapper, QueueTimeSpan, TopicOffset
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.admin import encode_consume_stats, encode_time_spans, encode_topic_stats
 from cometmq.wire.bodies.broker import encode_consume_stats_list
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cometmq.broker.stats import Stats
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.model.topic import SCHEDULE_TOPIC
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.wire.bodies.name_lists import encode_kv_table
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.command import VERSION
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.stats import Stats, Total
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
     from cometmq.runtime.ports import Files
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.wire.bodies.broker import (
     QueueContents,
     encode_broker_figures,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.stats import Stats
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 

@@ -16,7 +16,7 @@ from cometmq.broker.admin.paging import page_of
 from cometmq.broker.cluster.table_writer import not_written
 from cometmq.errors import Reject
 from cometmq.model.topic import TopicConfig, is_in_global_order
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.rules.name_validation import topic_name_problem
 from cometmq.wire.bodies.name_lists import encode_topic_list
 from cometmq.wire.bodies.topic import (
@@ -38,12 +38,13 @@ from cometmq.wire.headers.admin import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from cometmq.broker.cluster.registration import Elsewhere, Outbound
+    from cometmq.broker.cluster.global_order import GlobalOrderCheck, TopicElsewhere
+    from cometmq.broker.cluster.registration import NamesrvRegistration
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.stats import Stats
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 
@@ -66,13 +67,19 @@ class TopicRequests:
         offsets: ConsumerOffsets,
         store: MessageStore,
         stats: Stats,
-        outbound: Outbound,
+        registration: NamesrvRegistration,
+        global_order: GlobalOrderCheck,
         *,
         may_mix: bool = False,
     ) -> None:
-        self._topics, self._offsets = topics, offsets
-        self._store, self._stats, self._may_mix = store, stats, may_mix
-        self._deleting, self._outbound = asyncio.Lock(), outbound
+        self._topics = topics
+        self._offsets = offsets
+        self._store = store
+        self._stats = stats
+        self._registration = registration
+        self._global_order = global_order
+        self._may_mix = may_mix
+        self._deleting = asyncio.Lock()
 
     def table(self) -> Mapping[int, Handler]:
         """The codes this file answers."""
@@ -167,7 +174,7 @@ class TopicRequests:
         for topic in gone:
             self._topics.delete(topic)
         try:
-            await self._topics.keep.saved()
+            await self._topics.writer.flushed()
         except Reject:
             await self._store.deletion.take_back(gone)
             raise
@@ -206,23 +213,23 @@ class TopicRequests:
         Other brokers are asked before and, since one of them may be told the same just now, after.
         Each shows what it has made before it looks again, so one of the two sees the other.
         """
-        topics, outbound = self._topics, self._outbound
+        topics, others = self._topics, self._global_order
         new = {one.topic_name: one for one in shaped() if topics.get(one.topic_name) is None}
         alone = {name for name, config in new.items() if is_in_global_order(config)}
-        if found := await outbound.global_order_at(new, alone):
+        if found := await others.find(new, alone):
             raise _is_elsewhere(found)
         configs = shaped()
         new = {name: one for name, one in new.items() if topics.get(name) is None}
         for config in configs:
             topics.put(config)
         looks = 0
-        while new and await outbound.heard():
-            if not (found := await outbound.global_order_at(new, alone)):
+        while new and await self._registration.wait_registered():
+            if not (found := await others.find(new, alone)):
                 return
             looks += 1
             if looks == _LOOKS or found.topic not in alone or not self._goes_first(found):
                 self._withdraw(new)
-                await topics.keep.saved()
+                await topics.writer.flushed()
                 raise _is_elsewhere(found)
             await asyncio.sleep(_LOOK_S)
 
@@ -239,9 +246,9 @@ class TopicRequests:
                     name,
                 )
 
-    def _goes_first(self, found: Elsewhere) -> bool:
+    def _goes_first(self, found: TopicElsewhere) -> bool:
         """Whether the other one should withdraw, of two that make a topic at the same time."""
-        is_less = self._outbound.broker_name < found.broker_name
+        is_less = self._global_order.broker_name < found.broker_name
         return is_less or not found.is_in_global_order
 
     def _check(self, topic: str) -> None:
@@ -279,7 +286,7 @@ def _check_shape(config: TopicConfig, marked: TopicConfig | None) -> None:
         )
 
 
-def _is_elsewhere(found: Elsewhere) -> Reject:
+def _is_elsewhere(found: TopicElsewhere) -> Reject:
     """The refusal of a topic whose messages would have one order, but for another broker's."""
     topic, name, is_in_order = found
     if not is_in_order:

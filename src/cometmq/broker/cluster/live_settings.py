@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.cluster.table_writer import not_written
 from cometmq.errors import Reject, SettingsError
 from cometmq.model.topic import DataVersion
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.settings.properties import edited
 from cometmq.settings.update import ForbiddenKeyError, Update, table_of, update
 from cometmq.wire.bodies.topic import encode_data_version
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
     from cometmq.runtime.text_file import TextFile
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.net import NetSettings

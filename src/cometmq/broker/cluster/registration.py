@@ -1,9 +1,9 @@
-"""What the broker says to name servers: registered at the start, again and again, and gone.
+"""The broker's registration with name servers: at the start, periodically, and its end.
 
-Owns the registration (103) to every name server side by side, every period and at once after a
-change of topics, the question before it (322, a setting), the farewell (104), and the question
-which other broker holds a topic in global order. Refuses to know topics' rules. A name server that
-is away is tried again with the next registration and holds nobody up.
+Owns the registration (103) with every name server side by side, every period and at once after a
+change of topics, the question before it (322, a setting), and its end (104). Refuses to know
+topics' rules. A name server that cannot be reached is tried again with the next registration and
+delays nobody.
 Java: BrokerOuterAPI, BrokerController.registerBrokerAll.
 """
 
@@ -11,160 +11,53 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
 from cometmq.errors import CometError, ProtocolError
-from cometmq.model.topic import is_in_global_order
-from cometmq.net.dispatcher import Reply
-from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.wire.bodies.name_lists import decode_kv_table
-from cometmq.wire.bodies.route import decode_route
 from cometmq.wire.bodies.topic import (
     Registration,
     TopicTable,
-    decode_topic_config,
     deflate_registration,
     encode_data_version,
     encode_registration,
 )
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
-from cometmq.wire.headers.admin import GetTopicConfigRequestHeader
 from cometmq.wire.headers.namesrv import (
-    GetRouteInfoRequestHeader,
     QueryDataVersionRequestHeader,
     RegisterBrokerRequestHeader,
     UnRegisterBrokerRequestHeader,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.groups.consumer_groups import ConsumerGroups
-    from cometmq.model.topic import DataVersion
     from cometmq.net.channel_pool import ChannelPool
-    from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Answered, Failed, Handler, Settle
     from cometmq.settings.broker import BrokerSettings
-    from cometmq.store.cold_reads import Aside
     from cometmq.wire.command import Command
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-FAREWELL_S = 3.0
-"""How long a name server may take to hear that the broker stops."""
+UNREGISTER_TIMEOUT_S = 3.0
+"""How long a name server may take to answer when the broker leaves, seconds."""
 
-HEARD_S = 1.0
-"""How long an answer waits for name servers to hear of a topic it made."""
+REGISTERED_S = 1.0
+"""How long an answer waits for name servers to know a topic that the request created, seconds."""
 
-AGAIN_S = 5.0
-"""Time to the next try while a name server is away, seconds."""
+RETRY_S = 5.0
+"""Time to the next try while a name server cannot be reached, seconds."""
 
-AT_ONCE_MAX = 500
+ENCODE_ON_LOOP_MAX = 500
 """Topics whose registration is encoded on the loop: about 3 ms."""
 
 _PERIOD_S = (10.0, 60.0)
 
 
-class Elsewhere(NamedTuple):
-    """A topic that another broker has."""
-
-    topic: str
-    broker_name: str
-    is_in_global_order: bool
-
-
-class Announced:
-    """A handler whose answer waits for what it stands on: topics and groups are on disk.
-
-    When it made or changed a topic, the name servers have heard of it too: a client asks them for
-    the topic's route as soon as it has the answer. What such a handler looks at before it changes
-    anything is fetched by a thread where it is not in memory, and the handler asked again.
-    """
-
-    __slots__ = ("_aside", "_failed", "_groups", "_handler", "_outbound", "_settle", "_topics")
-
-    def __init__(
-        self,
-        handler: Handler,
-        topics: Topics,
-        groups: ConsumerGroups,
-        aside: Aside,
-        outbound: Outbound,
-        settle: Settle,
-        failed: Failed,
-    ) -> None:
-        self._handler, self._topics, self._groups = handler, topics, groups
-        self._aside = aside
-        self._outbound, self._settle, self._failed = outbound, settle, failed
-
-    def __call__(self, request: Command, connection: Connection) -> Answered | Awaitable[Answered]:
-        """Answer as the handler does, at once or a little later."""
-        before = self._topics.generation, self._groups.version
-        try:
-            answer = self._handler(request, connection)
-        except NotInMemory:
-            return self._after(self._again(request, connection), request, before)
-        if isinstance(answer, Awaitable):
-            return self._after(answer, request, before)
-        return self._when_safe(answer, request, before)
-
-    def _when_safe(
-        self, answer: Answered, request: Command, before: tuple[int, DataVersion]
-    ) -> Answered | Awaitable[Answered]:
-        """The answer, or what waits for the disk and the name servers and is it then."""
-        if not isinstance(answer, Reply):
-            return answer
-        is_told = self._topics.generation == before[0]
-        is_same = is_told and self._groups.version is before[1]
-        if is_same and (answer.code or not self._is_behind(request)):
-            return answer  # a refusal stands on nothing
-        safe: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if answer.durable:  # asked for in this turn, which alone knows what became of the message
-            self._settle(safe.set_result)
-        else:
-            safe.set_result(None)
-        return self._later(answer, safe, is_told=is_told)
-
-    async def _again(self, request: Command, connection: Connection) -> Answered:
-        answer = await self._aside.again(lambda: self._handler(request, connection))
-        return await answer if isinstance(answer, Awaitable) else answer
-
-    def _is_behind(self, request: Command) -> bool:
-        """Whether an answer may stand on what is not on disk yet."""
-        topic = request.ext.get("topic") or request.ext.get("b")
-        if topic is not None and "group" not in request.ext:  # else it is what a group may read
-            return self._topics.keep.is_unsaved(topic)
-        return self._topics.keep.is_behind or self._groups.keep.is_behind
-
-    async def _after(
-        self, awaited: Awaitable[Answered], request: Command, before: tuple[int, DataVersion]
-    ) -> Answered:
-        answer = self._when_safe(await awaited, request, before)
-        return await answer if isinstance(answer, Awaitable) else answer
-
-    async def _later(self, answer: Reply, safe: asyncio.Future[Any], *, is_told: bool) -> Reply:
-        await self._saved()
-        if not is_told:
-            await self._outbound.heard()
-        status = await asyncio.shield(safe)  # the store answers it, also when this is cancelled
-        answer.durable = False
-        if status:
-            answer.code, answer.remark = self._failed(status)
-        return answer
-
-    async def _saved(self) -> None:
-        """Wait for the disk; raises Reject when it refused."""
-        await self._topics.keep.saved()
-        await self._groups.keep.saved()
-
-
-class Outbound:
-    """Talks to the name servers. Belongs to the broker's loop."""
+class NamesrvRegistration:
+    """Keeps this broker registered with its name servers. Belongs to the broker's loop."""
 
     def __init__(
         self,
@@ -176,34 +69,34 @@ class Outbound:
         self._pool, self._settings, self._topics = pool, settings, topics
         self._name_servers = tuple(name_servers)
         self._address = ""
-        self._is_changed, self._is_heard = asyncio.Event(), asyncio.Event()
-        self._changes = self._heard = 0
-        self._away: set[str] = set()
-        self._left: set[str] = set()
-        """Name servers that are no longer ours and have yet to hear it."""
+        self._is_changed, self._is_registered = asyncio.Event(), asyncio.Event()
+        self._changes = self._registered_changes = 0
+        self._unreachable: set[str] = set()
+        self._former: set[str] = set()
+        """Name servers that were taken out of the settings and still have our registration."""
         self.on_order_topics: Callable[[Iterable[str]], None] = lambda _topics: None
-        """Called with the topics that a name server's order configuration names, if there are."""
+        """Called with the topics that a name server's order configuration names, if any."""
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""
         self._settings = settings
         if settings.namesrv_addrs != self._name_servers:
-            self._left.update(self._name_servers)
-            self._left.difference_update(settings.namesrv_addrs)
+            self._former.update(self._name_servers)
+            self._former.difference_update(settings.namesrv_addrs)
             self._name_servers = settings.namesrv_addrs
-            self._away.clear()
-            self.changed()
+            self._unreachable.clear()
+            self.topics_changed()
 
-    def announce(self, address: str) -> None:
-        """Say from now on that the broker is reached at `address`."""
+    def set_address(self, address: str) -> None:
+        """Register this address of the broker from now on."""
         self._address = address
 
-    def changed(self, _topic: str = "") -> None:
-        """Register soon: the topics changed. Several changes of one tick make one registration."""
+    def topics_changed(self, _topic: str = "") -> None:
+        """Name servers that were taken out of the settings and have yet to be told."""
         self._changes += 1
         self._is_changed.set()
 
-    async def heard(self, timeout_s: float = HEARD_S) -> bool:
+    async def wait_registered(self, timeout_s: float = REGISTERED_S) -> bool:
         """Wait until the name servers know all changes made so far, `timeout_s` at most.
 
         False: none of them does.
@@ -211,18 +104,18 @@ class Outbound:
         wanted = self._changes
         try:
             async with asyncio.timeout(timeout_s):
-                while self._name_servers and self._heard < wanted:
-                    await self._is_heard.wait()
+                while self._name_servers and self._registered_changes < wanted:
+                    await self._is_registered.wait()
         except TimeoutError:
             return False
-        return not self._away.issuperset(self._name_servers)
+        return not self._unreachable.issuperset(self._name_servers)
 
     async def run(self) -> None:
         """Register every period and after every change, for ever."""
         least_s, most_s = _PERIOD_S
         period_s = self._settings.register_name_server_period_ms / 1000
         while True:
-            wait_s = AGAIN_S if self._away else min(max(period_s, least_s), most_s)
+            wait_s = RETRY_S if self._unreachable else min(max(period_s, least_s), most_s)
             try:
                 async with asyncio.timeout(wait_s):
                     await self._is_changed.wait()
@@ -231,32 +124,34 @@ class Outbound:
             await self.register()
 
     async def register(self) -> int:
-        """Register with all name servers; returns how many heard it."""
+        """Register with all name servers; returns how many took the registration."""
         self._is_changed.clear()
-        if self._left:
-            left, self._left = self._left, set()
-            await self._tell_all(self._farewell(), FAREWELL_S, left)
-        changes, settings, told = self._changes, self._settings, self._name_servers
+        if self._former:
+            left, self._former = self._former, set()
+            await self._send_to_all(self._unregistration(), UNREGISTER_TIMEOUT_S, left)
+        changes, settings, targets = self._changes, self._settings, self._name_servers
         known = 0
-        if not settings.force_register and self._heard >= changes:
-            news = await asyncio.gather(*(self._is_news(addr) for addr in told))
-            told = tuple(addr for addr, is_news in zip(told, news, strict=True) if is_news)
-            known = news.count(False)
+        if not settings.force_register and self._registered_changes >= changes:
+            needed = await asyncio.gather(*(self._needs_registration(addr) for addr in targets))
+            targets = tuple(
+                addr for addr, is_needed in zip(targets, needed, strict=True) if is_needed
+            )
+            known = needed.count(False)
         timeout_s = settings.register_broker_timeout_ms / 1000
         count = known
-        if told:
-            count += await self._tell_all(await self._registration(), timeout_s, told)
-        self._heard = max(self._heard, changes)
-        self._is_heard.set()
-        self._is_heard = asyncio.Event()
+        if targets:
+            count += await self._send_to_all(await self._registration(), timeout_s, targets)
+        self._registered_changes = max(self._registered_changes, changes)
+        self._is_registered.set()
+        self._is_registered = asyncio.Event()
         return count
 
     async def _registration(self) -> Command:
-        """The request that tells all topics; a large one is made in a thread."""
+        """The request with all topics; a large one is encoded in a thread."""
         settings, table = self._settings, self._topics()
         encode = deflate_registration if settings.compressed_register else encode_registration
         topics = Registration(table._replace(topics=dict(table.topics)), [])
-        is_large = len(topics.table.topics) > AT_ONCE_MAX
+        is_large = len(topics.table.topics) > ENCODE_ON_LOOP_MAX
         body = await asyncio.to_thread(encode, topics) if is_large else encode(topics)
         header = RegisterBrokerRequestHeader(
             broker_name=settings.broker_name,
@@ -269,8 +164,8 @@ class Outbound:
         )
         return request(RequestCode.REGISTER_BROKER, 0, header, body)
 
-    async def _is_news(self, addr: str) -> bool:
-        """Whether a name server knows other topics than ours, or does not say (322)."""
+    async def _needs_registration(self, addr: str) -> bool:
+        """Whether a name server knows other topics than ours, or does not answer (322)."""
         settings = self._settings
         header = QueryDataVersionRequestHeader(
             broker_name=settings.broker_name,
@@ -288,61 +183,17 @@ class Outbound:
         return answer.code != 0 or answer.ext.get("changed") != "false"
 
     @property
-    def broker_name(self) -> str:
-        """The name this broker registers."""
-        return self._settings.broker_name
-
-    async def global_order_at(
-        self, topics: Iterable[str], alone: Container[str] = ()
-    ) -> Elsewhere | None:
-        """A topic of these that another broker has in global order; one of `alone` in any.
-
-        None when there is none. Who says nothing within `HEARD_S` is not asked about the others.
-        """
-        silent: set[str] = set()
-        for topic in topics:
-            header = GetTopicConfigRequestHeader(topic=topic)
-            for addr, name in await self._brokers_of(topic, silent):
-                ask = request(RequestCode.GET_TOPIC_CONFIG, 0, header)
-                found = await self._ask(addr, ask, decode_topic_config, silent)
-                if found is not None and (is_in_global_order(found) or topic in alone):
-                    return Elsewhere(topic, name, is_in_global_order(found))
-        return None
-
-    async def _brokers_of(self, topic: str, silent: set[str]) -> list[tuple[str, str]]:
-        """Address and name of the other brokers that have the topic, as a name server knows."""
-        mine = self._settings.broker_name
-        for addr in self._name_servers:
-            ask = request(
-                RequestCode.GET_ROUTEINFO_BY_TOPIC, 0, GetRouteInfoRequestHeader(topic=topic)
-            )
-            route = await self._ask(addr, ask, decode_route, silent)
-            if route is not None:
-                found = [(each.master, each.broker_name) for each in route.broker_datas]
-                return [(master, name) for master, name in found if master and name != mine]
-        return []
-
-    async def _ask(
-        self, addr: str, ask: Command, read: Callable[[bytes], _T], silent: set[str]
-    ) -> _T | None:
-        """What somebody answers; None for a refusal, and for who is silent, now or before."""
-        if addr in silent:
-            return None
-        try:
-            async with asyncio.timeout(HEARD_S):
-                channel = await self._pool.channel(addr)
-                answer = await channel.call(ask, HEARD_S)
-            return read(answer.body) if answer.code == 0 else None
-        except (CometError, TimeoutError) as error:
-            silent.add(addr)
-            log.warning("%s does not say which topics are in global order: %s", addr, error)
-            return None
+    def name_servers(self) -> tuple[str, ...]:
+        """The name servers that this broker registers with."""
+        return self._name_servers
 
     async def unregister(self) -> int:
-        """Say farewell to all name servers; returns how many heard it."""
-        return await self._tell_all(self._farewell(), FAREWELL_S, self._name_servers)
+        """Take the registration back from all name servers; returns how many answered."""
+        return await self._send_to_all(
+            self._unregistration(), UNREGISTER_TIMEOUT_S, self._name_servers
+        )
 
-    def _farewell(self) -> Command:
+    def _unregistration(self) -> Command:
         settings = self._settings
         header = UnRegisterBrokerRequestHeader(
             broker_name=settings.broker_name,
@@ -352,29 +203,29 @@ class Outbound:
         )
         return request(RequestCode.UNREGISTER_BROKER, 0, header)
 
-    async def _tell_all(self, command: Command, timeout_s: float, addrs: Iterable[str]) -> int:
-        heard = await asyncio.gather(*(self._tell(addr, command, timeout_s) for addr in addrs))
-        return sum(heard)
+    async def _send_to_all(self, command: Command, timeout_s: float, addrs: Iterable[str]) -> int:
+        reached = await asyncio.gather(*(self._send(addr, command, timeout_s) for addr in addrs))
+        return sum(reached)
 
-    async def _tell(self, addr: str, command: Command, timeout_s: float) -> bool:
+    async def _send(self, addr: str, command: Command, timeout_s: float) -> bool:
         try:
             channel = await self._pool.channel(addr)
             again = request(command.code, 0, None, command.body)
             again.ext = dict(command.ext)
             answer = await channel.call(again, timeout_s)
         except CometError as error:
-            return self._failed(addr, str(error))
+            return self._note_failure(addr, str(error))
         if answer.code != 0:
-            return self._failed(addr, f"it answered {answer.code}: {answer.remark}")
+            return self._note_failure(addr, f"it answered {answer.code}: {answer.remark}")
         if answer.body and command.code == RequestCode.REGISTER_BROKER:
-            self._heed(addr, answer.body)
-        if addr in self._away:
-            self._away.discard(addr)
+            self._apply_order_topics(addr, answer.body)
+        if addr in self._unreachable:
+            self._unreachable.discard(addr)
             log.info("the name server %s is back", addr)
         return True
 
-    def _heed(self, addr: str, body: bytes) -> None:
-        """Take over which topics are ordered."""
+    def _apply_order_topics(self, addr: str, body: bytes) -> None:
+        """Take over which topics a name server calls ordered."""
         try:
             names = decode_kv_table(body)
         except ProtocolError as error:
@@ -382,8 +233,8 @@ class Outbound:
         else:
             self.on_order_topics(names)
 
-    def _failed(self, addr: str, why: str) -> bool:
-        if addr not in self._away:  # once, not with every period
-            self._away.add(addr)
+    def _note_failure(self, addr: str, why: str) -> bool:
+        if addr not in self._unreachable:  # once, not with every period
+            self._unreachable.add(addr)
             log.warning("the name server %s did not take our registration: %s", addr, why)
         return False

@@ -1,9 +1,9 @@
-"""A table that is on disk before a change of it is answered, written where the loop does not wait.
+"""A table that is on disk before a change of it is answered, written by a thread.
 
-Changes count in memory at once; a thread writes the file, once for all changes that came while the
-last write was under way, so any number of them costs two writes. `saved` says when they are safe.
-Invariants: writes follow the order of the changes, one at a time; what the disk refuses is taken
-back, newest first, and whoever waits for it is told.
+Changes count in memory at once. One write carries all changes that came while the last one was
+under way, so any number of changes costs two writes. `flushed` waits until they are on disk.
+Invariants: writes follow the order of the changes, one at a time; changes that the disk refuses are
+undone, newest first, and whoever waits for them gets the error.
 Java: ConfigManager.persist, which its threads wait for one after the other.
 """
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class _Group:
-    """Changes that one write makes durable; `outcome` is what the disk said, None for yes."""
+class _WriteBatch:
+    """Changes that one write makes durable; `outcome` is the disk's error, or None."""
 
     def __init__(self) -> None:
         self.undo: list[Callable[[], None]] = []
@@ -33,97 +33,101 @@ class _Group:
         self.outcome: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
 
 
-class Keep:
+class TableWriter:
     """Writes one table. Belongs to the broker's loop."""
 
     def __init__(
         self, file: JsonFile, what: str, snapshot: Callable[[], Callable[[], bytes]]
     ) -> None:
-        """`snapshot()`, called on the loop, gives what makes the file's bytes in any thread."""
-        self._file, self._what, self._snapshot = file, what, snapshot
-        self.is_aside = False
-        """Whether a thread writes. Until the broker runs there is nobody to hold up."""
-        self.on_saved: list[Callable[[], None]] = []
+        """`snapshot()`, called on the loop, returns what makes the file's bytes in any thread."""
+        self._file = file
+        self._what = what
+        self._snapshot = snapshot
+        self.uses_thread = False
+        """Whether a thread writes; before the broker runs, the loop may wait for the disk."""
+        self.on_flushed: list[Callable[[], None]] = []
         """Called after a write that succeeded."""
-        self._next: _Group | None = None
-        self._now: _Group | None = None
+        self._next: _WriteBatch | None = None
+        self._current: _WriteBatch | None = None
         self._writing: asyncio.Task[None] | None = None
 
     @property
-    def is_behind(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether some change is not on disk yet."""
         return self._writing is not None
 
-    def is_unsaved(self, name: str) -> bool:
+    def is_pending(self, name: str) -> bool:
         """Whether a change of this name is not on disk yet."""
-        groups = (self._now, self._next)
-        return any(name in group.names for group in groups if group is not None)
+        batches = (self._current, self._next)
+        return any(name in batch.names for batch in batches if batch is not None)
 
-    def changed(self, name: str, undo: Callable[[], None]) -> None:
+    def record_change(self, name: str, undo: Callable[[], None]) -> None:
         """Have a change of `name` written; `undo` takes it back.
 
-        Raises Reject, with the change taken back, where no thread writes and the disk refuses.
+        Raises Reject, with the change undone, where no thread writes and the disk refuses.
         """
-        if self.is_aside:
+        if self.uses_thread:
             if self._next is None:
-                self._next = _Group()
+                self._next = _WriteBatch()
             self._next.names.add(name)
             self._next.undo.append(undo)
             if self._writing is None:
                 self._writing = asyncio.ensure_future(self._write_all())
             return
         try:
-            self.save()
+            self.write_now()
         except OSError as error:
             undo()
             raise not_written(self._what, error) from error
 
-    def save(self) -> None:
-        """Write the table here and now, before any thread does; raises OSError."""
+    def write_now(self) -> None:
+        """Write the table before any thread does; raises OSError."""
+        assert self._writing is None, "two writes of one table at a time"
         self._write(self._snapshot())
 
-    async def saved(self) -> None:
+    async def flushed(self) -> None:
         """Wait until all changes made so far are on disk; raises Reject when one was refused."""
-        group = self._next or self._now
-        if group is not None and (error := await asyncio.shield(group.outcome)) is not None:
+        batch = self._next or self._current
+        if batch is not None and (error := await asyncio.shield(batch.outcome)) is not None:
             raise not_written(self._what, error)
 
-    async def written(self) -> None:
-        """Wait until nothing is written any more."""
+    async def wait_idle(self) -> None:
+        """Wait until no write is under way and none is due."""
         while self._writing is not None:
             await asyncio.wait([self._writing])
 
     async def _write_all(self) -> None:
         try:
             while self._next is not None:
-                group, self._now, self._next = self._next, self._next, None
+                assert self._current is None, "two writes of one table at a time"
+                batch, self._current, self._next = self._next, self._next, None
                 error: OSError | None = None
                 try:
                     await asyncio.to_thread(self._write, self._snapshot())
                 except OSError as problem:
                     error = problem
-                self._end(group, error)
+                self._finish(batch, error)
         finally:
-            self._now = self._writing = None
+            self._current = self._writing = None
 
     def _write(self, make: Callable[[], bytes]) -> None:
         self._file.write(make())
 
-    def _end(self, group: _Group, error: OSError | None) -> None:
-        self._now = None
-        ended = [group]
+    def _finish(self, batch: _WriteBatch, error: OSError | None) -> None:
+        self._current = None
+        finished = [batch]
         if error is not None:
             log.warning("the %s of this broker cannot be written: %s", self._what, error)
-            if self._next is not None:  # made on top of what is taken back now
-                ended, self._next = [self._next, group], None
-            for each in ended:
+            if self._next is not None:  # it was made on top of what is undone now
+                finished, self._next = [self._next, batch], None
+            for each in finished:
                 for undo in reversed(each.undo):
                     undo()
-        for each in ended:
+        for each in finished:
             each.outcome.set_result(error)
         if error is None:
-            for tell in self.on_saved:
-                tell()
+            for notify in self.on_flushed:
+                notify()
 
 
 def not_written(what: str, error: OSError) -> Reject:

@@ -1,7 +1,7 @@
 """The topics of this broker: their shapes, how they come to be, and where that is kept.
 
 Owns the table of topics, its version (a name server takes topics only when it differs) and
-config/topics.json; a change counts at once and is on disk when `keep` says so, before it is
+config/topics.json; a change counts at once and is on disk when `writer` says so, before it is
 answered. Refuses to know name servers: whoever must tell them subscribes to changes.
 Invariants: the system topics always exist; a topic that is being deleted is not made again.
 Java: TopicConfigManager, TopicValidator.
@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cometmq.broker.cluster.table_writer import Keep
+from cometmq.broker.cluster.table_writer import TableWriter
 from cometmq.errors import Reject
 from cometmq.model import topic as names
 from cometmq.model.topic import DataVersion, TopicConfig
@@ -39,7 +39,7 @@ _UNIT_SUBSCRIBED = 2
 
 
 class Topics:
-    """All topics by name. Reading is a dict lookup; `keep` tells when a change is on disk."""
+    """All topics by name. Reading is a dict lookup; `writer` says when a change is on disk."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Topics:
         auto_create: bool = True,
     ) -> None:
         self._now_ms = now_ms
-        self.keep = Keep(file, "topics", self._snapshot)
+        self.writer = TableWriter(file, "topics", self._snapshot)
         """When changes are on disk."""
         self.auto_create = auto_create
         """Whether the first send makes a topic."""
@@ -183,7 +183,7 @@ class Topics:
             self.table[config.topic_name] = config
         if short:
             self.version = self.version.next(self._now_ms())
-            self.keep.save()
+            self.writer.write_now()
 
     def _lacks(self, config: TopicConfig) -> bool:
         """Whether a system topic is missing, or has too few queues for all delay levels."""
@@ -196,7 +196,7 @@ class Topics:
     def _changed(self, topic: str, before: TopicConfig | None) -> None:
         """Have a change written down; it is taken back should that fail, at once with a Reject."""
         self.version = self.version.next(self._now_ms())
-        self.keep.changed(topic, partial(self._take_back, topic, before))
+        self.writer.record_change(topic, partial(self._take_back, topic, before))
         self._tell(topic)
 
     def _take_back(self, topic: str, before: TopicConfig | None) -> None:

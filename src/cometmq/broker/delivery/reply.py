@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject, RemotingError
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import message_id, properties, sysflag
 from cometmq.wire.codes import RequestCode, ResponseCode

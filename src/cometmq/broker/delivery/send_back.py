@@ -18,7 +18,7 @@ from cometmq.broker.messages.property_limit import BYTES_MAX, fit_properties
 from cometmq.broker.messages.send import MAX_RECONSUME_SINCE
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.rules import permission
 from cometmq.rules.retry_policy import (
     REASON_CHARS_MAX,

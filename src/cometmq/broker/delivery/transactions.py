@@ -17,7 +17,7 @@ from cometmq.broker.messages.status_codes import PUT_STATUS_REMARKS
 from cometmq.broker.messages.tag_codes import delay_level
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.rules.half_message import encode_op_body, is_end_too_late
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import log_record as stored

@@ -1,7 +1,7 @@
 """The consumer groups of this broker: their settings, creation, and topics they may not read.
 
 Owns the table of groups and config/subscriptionGroup.json; a change counts at once and is on disk
-before it is answered (`keep`). `client_registry` knows who is connected.
+before it is answered (`writer`). `client_registry` knows who is connected.
 Invariant: the system groups always exist.
 Java: SubscriptionGroupManager.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cometmq.broker.cluster.table_writer import Keep
+from cometmq.broker.cluster.table_writer import TableWriter
 from cometmq.errors import Reject
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import DataVersion
@@ -44,7 +44,7 @@ class ConsumerGroups:
         self, file: JsonFile, now_ms: Callable[[], int], *, auto_create: bool = True
     ) -> None:
         self._now_ms = now_ms
-        self.keep = Keep(file, "groups", self._snapshot)
+        self.writer = TableWriter(file, "groups", self._snapshot)
         """When changes are on disk."""
         self.auto_create = auto_create
         """Whether first use makes a group."""
@@ -134,7 +134,7 @@ class ConsumerGroups:
     def _changed(self, group: str, undo: Callable[[], None]) -> None:
         """Have a change written; `undo` reverts it when that fails, at once with a Reject."""
         self.version = self.version.next(self._now_ms())
-        self.keep.changed(group, undo)
+        self.writer.record_change(group, undo)
 
     def _restore(
         self,

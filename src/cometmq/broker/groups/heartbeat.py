@@ -15,7 +15,7 @@ from cometmq.broker.messages.pull import filtering_disabled
 from cometmq.errors import BadFilter, ProtocolError, Reject
 from cometmq.model.subscription import SQL92, MessageModel
 from cometmq.model.topic import retry_topic_of
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.rules import sql92_parser, tag_expressions
 from cometmq.wire.bodies.heartbeat import decode_check_client, decode_heartbeat
 from cometmq.wire.bodies.name_lists import encode_consumer_list

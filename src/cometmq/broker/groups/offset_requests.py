@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.groups.consumer_groups import missing
 from cometmq.errors import Reject
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.headers import offset as headers
 

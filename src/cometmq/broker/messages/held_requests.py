@@ -16,19 +16,19 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.errors import Reject
-from cometmq.net.dispatcher import finish_with
+from cometmq.net.dispatcher import answer_held_with
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Made
+    from cometmq.net.handler import Answer
     from cometmq.rules.tag_expressions import TagMatcher
     from cometmq.wire.command import Command
     from cometmq.wire.headers.pull import PullMessageRequestHeader
 
-    Answer = Callable[[PullMessageRequestHeader, Command, Connection], Made]
+    MakeAnswer = Callable[[PullMessageRequestHeader, Command, Connection], Answer]
     Recheck = Callable[[int], bool]
 
 HELD_PER_CONNECTION_MAX = 10_000
@@ -58,7 +58,7 @@ class HeldRequest:
         header: PullMessageRequestHeader,
         request: Command,
         connection: Connection,
-        answer: Answer,
+        answer: MakeAnswer,
         match: TagMatcher | None,
         recheck: Recheck | None,
         due: int,
@@ -98,7 +98,7 @@ class HeldRequests:
         header: PullMessageRequestHeader,
         request: Command,
         connection: Connection,
-        answer: Answer,
+        answer: MakeAnswer,
         timeout_ms: int,
         match: TagMatcher | None = None,
         recheck: Recheck | None = None,
@@ -234,7 +234,7 @@ class HeldRequests:
 
 def _answer(held: HeldRequest) -> None:
     make = partial(held.answer, held.header, held.request, held.connection)
-    finish_with(held.connection, held.request, make)
+    answer_held_with(held.connection, held.request, make)
 
 
 def _discard(table: dict[_Key, set[HeldRequest]], key: _Key, held: HeldRequest) -> None:

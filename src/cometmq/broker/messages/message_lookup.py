@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.headers import query as headers
 

@@ -16,7 +16,7 @@ from cometmq.errors import Reject
 from cometmq.model.subscription import ALL, MessageModel
 from cometmq.model.topic import is_retry_topic
 from cometmq.net.connection import JOINED_BYTES_MAX
-from cometmq.net.dispatcher import PARKED, Parked, Pieces, Reply
+from cometmq.net.handler import HELD, Held, Reply, SplitFrame
 from cometmq.rules import permission, tag_expressions
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import GetStatus
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cometmq.model.subscription import SubscriptionData
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Answered, Made
+    from cometmq.net.handler import Answer, HandlerResult
     from cometmq.rules.tag_expressions import TagMatcher
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
@@ -112,7 +112,9 @@ class PullHandler:
         self._count_max = settings.max_transfer_count_on_message_in_memory
         self._bytes_max = settings.max_transfer_bytes_on_message_in_memory
 
-    def __call__(self, request: Command, connection: Connection) -> Answered | Awaitable[Answered]:
+    def __call__(
+        self, request: Command, connection: Connection
+    ) -> HandlerResult | Awaitable[HandlerResult]:
         """Answer with records or with the offset to go on from, or hold the request.
 
         What is not in memory is fetched first, off the loop; then all is looked at again.
@@ -129,7 +131,7 @@ class PullHandler:
         request: Command,
         connection: Connection,
         missing: NotInMemory,
-    ) -> Answered:
+    ) -> HandlerResult:
         for _ in range(_FETCHES_MAX):
             await self._store.aside.fetch(missing)
             if connection.is_closed:
@@ -152,7 +154,7 @@ class PullHandler:
         may_hold: bool,
         is_repeated: bool = False,
         may_stop: bool = False,
-    ) -> Answered:
+    ) -> HandlerResult:
         """Read and answer. Where it may hold, NotInMemory says what must be fetched first.
 
         `may_stop`: likewise, but a filter has what it has asked about when it meets such a message.
@@ -195,7 +197,7 @@ class PullHandler:
 
     def at_once(
         self, header: PullMessageRequestHeader, code: int, opaque: bytes
-    ) -> bytes | Pieces | None:
+    ) -> bytes | SplitFrame | None:
         """Answer with messages that are in memory; None: nothing was done, use the slow path.
 
         The opaque in digits. `header` is not kept.
@@ -245,7 +247,7 @@ class PullHandler:
         request: Command,
         connection: Connection,
         message_filter: MessageFilter,
-    ) -> Parked:
+    ) -> Held:
         settings = self._settings
         timeout_ms = (
             min(header.suspend_timeout_ms, SUSPEND_MS_MAX)
@@ -261,13 +263,13 @@ class PullHandler:
             message_filter.match,
             message_filter.judge and ArrivalFilter(self._store, header, message_filter.judge),
         )
-        return PARKED
+        return HELD
 
     def _run_again(
         self, header: PullMessageRequestHeader, request: Command, connection: Connection
-    ) -> Made:
+    ) -> Answer:
         answer = self._answer(header, request, connection, may_hold=False)
-        assert not isinstance(answer, Parked), "waiting is disabled"
+        assert not isinstance(answer, Held), "waiting is disabled"
         return answer
 
     def _admit(
@@ -434,7 +436,7 @@ def _encode(
     topic: TopicConfig,
     group: SubscriptionGroupConfig,
     body: bytes,
-) -> bytes | Pieces:
+) -> bytes | SplitFrame:
     next_offset, min_offset, max_offset = ends
     header = _ANSWER % (
         code,
@@ -447,5 +449,5 @@ def _encode(
         remark,
     )
     if len(body) > JOINED_BYTES_MAX:
-        return Pieces(encode_head(header, len(body)), body)
+        return SplitFrame(encode_head(header, len(body)), body)
     return encode_frame(header, body)

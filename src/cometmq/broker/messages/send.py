@@ -1,8 +1,8 @@
 """Hot. SEND_MESSAGE, its short form and batches (10, 310, 320): admit, complete, put, answer.
 
 Owns the checks of a sender, in RocketMQ's order and with its codes, and the properties a broker
-adds. Refuses to know files: the store places the record, and the edge holds the answer until it is
-as safe as promised. Delays, dead letters and transactions have files of their own.
+adds. Refuses to know files: the store places the record, and the dispatcher holds the answer until
+it is as safe as promised. Delays, dead letters and transactions have files of their own.
 Invariant: a message that was answered with 0, 10, 11 or 12 lies in the log, any other does not.
 Java: SendMessageProcessor, AbstractSendMessageProcessor.
 """
@@ -17,7 +17,7 @@ from cometmq.broker.messages.status_codes import PUT_STATUS_CODES, PUT_STATUS_RE
 from cometmq.broker.messages.tag_codes import delay_level
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.rules import permission
 from cometmq.rules.name_validation import topic_name_problem
 from cometmq.store.results import Draft, PutStatus

@@ -152,7 +152,7 @@ class Sender:
             answer = plan.answer % (phy_offset, queue_id, queue_offset, unique, opaque)
             answers.append(_PREFIXES[len(answer)] + answer)
             if shared.is_sync:
-                self._connection.owe()
+                self._connection.begin_request()
             counter = plan.counter
             counter.count += 1
             counter.bytes += bytes_stored
@@ -177,7 +177,7 @@ class Sender:
         if not count:
             return at
         if shared.is_sync:
-            self._connection.owe(count)
+            self._connection.begin_request(count)
         answers += plan.answers(run, places)
         plan.counter.count += count
         plan.counter.bytes += places.size
@@ -259,7 +259,7 @@ class FastSend:
             ]
         for connection, answers in group:
             if self.is_sync:
-                connection.deliver(answers)
+                connection.end_requests(answers)
             else:
                 connection.write(answers)
 
@@ -302,7 +302,7 @@ class FastSend:
         config = self._topics.get(topic)
         if (
             config is None
-            or self._topics.keep.is_unsaved(topic)
+            or self._topics.writer.is_pending(topic)
             or layout.code not in _SENDS
             or layout.flag
             or header.batch

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.net.dispatcher import Made, Parked
+from cometmq.net.handler import Answer, Held
 from cometmq.store.log.mapped_file_queue import NotInMemory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Answered, Handler
+    from cometmq.net.handler import Handler, HandlerResult
     from cometmq.store.cold_reads import Aside
     from cometmq.wire.command import Command
 
 
-class Patient:
+class ColdReadHandler:
     """Such a handler: the loop does not wait for the disk with it."""
 
     __slots__ = ("_aside", "_handler")
@@ -29,13 +29,15 @@ class Patient:
     def __init__(self, handler: Handler, aside: Aside) -> None:
         self._handler, self._aside = handler, aside
 
-    def __call__(self, request: Command, connection: Connection) -> Answered | Awaitable[Answered]:
+    def __call__(
+        self, request: Command, connection: Connection
+    ) -> HandlerResult | Awaitable[HandlerResult]:
         """Answer as the handler does."""
         try:
             return self._aside.at_once(lambda: self._handler(request, connection))
         except NotInMemory:
             return self._later(request, connection)
 
-    async def _later(self, request: Command, connection: Connection) -> Answered:
+    async def _later(self, request: Command, connection: Connection) -> HandlerResult:
         answer = await self._aside.ask(lambda: self._handler(request, connection))
-        return answer if isinstance(answer, Made | Parked) else await answer
+        return answer if isinstance(answer, Answer | Held) else await answer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.net.dispatcher import Reply
+from cometmq.net.handler import Reply
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.codes import ResponseCode
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cometmq.broker.messages.pull import PullHandler
     from cometmq.broker.messages.send import SendHandler
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
     from cometmq.wire.command import Command
 
 MAKERS = (
@@ -83,7 +83,7 @@ def table(
     view: MessageLookupHandler,
     admin: Mapping[int, Handler],
 ) -> dict[int, Handler]:
-    """The table the edge works with."""
+    """The table the dispatcher works with."""
     return {
         Code.SEND_MESSAGE: send,
         Code.SEND_MESSAGE_V2: send,

@@ -37,7 +37,7 @@ from cometmq.model.group import INNER_PRODUCER_GROUP
 from cometmq.model.subscription import ConsumeFromWhere, ConsumerData, MessageModel
 from cometmq.rules.retry_policy import queue_block_s_max, reconsume_times_max
 from cometmq.runtime.background import Background
-from cometmq.runtime.system import SystemFiles, at_home
+from cometmq.runtime.system import SystemFiles, expand_user_path
 from cometmq.wire.bodies.heartbeat import CheckClient, encode_check_client
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
@@ -271,7 +271,7 @@ class PushEngine:
 
 def _offsets(session: ClientSession, options: ConsumerOptions) -> OffsetStore:
     if options.broadcasting:
-        folder = at_home("offsets_dir", options.offsets_dir)
+        folder = expand_user_path("offsets_dir", options.offsets_dir)
         return LocalOffsetStore(session, options, folder, SystemFiles())
     return OffsetStore(session, options.group, options.consume_from, options.consume_timestamp_ms)
 

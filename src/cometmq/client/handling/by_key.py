@@ -25,7 +25,7 @@ from cometmq.model.results import BlockedQueue
 from cometmq.rules.circuit_breaker import BreakerLimits
 from cometmq.rules.failure_policy import FailureAction, default_policy
 from cometmq.rules.key_lanes import BARRIER
-from cometmq.runtime.system import at_home
+from cometmq.runtime.system import expand_user_path
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -54,7 +54,7 @@ class KeyStrategy:
             raise ClientError("a consumer by key cannot do without locks")
         options = parts.options
         self._parts, self._options, self._locks = parts, options, parts.locks
-        folder = at_home("state_dir", options.state_dir) / "done"
+        folder = expand_user_path("state_dir", options.state_dir) / "done"
         self._store = CompletedOffsetStore(parts.files, folder, options.group, parts.namesrv)
         self._store.delete_old_files(parts.clock.now_ms())
         self._failure_actions = FailureActions(parts)

@@ -24,7 +24,7 @@ from cometmq.client.polling.lite_pull_parts import (
 from cometmq.errors import ClientError
 from cometmq.model.subscription import ConsumerData, ConsumeType, MessageModel
 from cometmq.runtime.background import Background
-from cometmq.runtime.system import SystemFiles, at_home
+from cometmq.runtime.system import SystemFiles, expand_user_path
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.offset import (
@@ -216,6 +216,6 @@ class LitePullEngine:
 
 def _offsets(session: ClientSession, options: ConsumerOptions) -> LitePullOffsetStore:
     if options.broadcasting:
-        folder = at_home("offsets_dir", options.offsets_dir)
+        folder = expand_user_path("offsets_dir", options.offsets_dir)
         return LitePullLocalOffsetStore(session, options, folder, SystemFiles())
     return LitePullOffsetStore(session, options)

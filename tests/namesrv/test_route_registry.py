@@ -11,7 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from cometmq.errors import Reject
 from cometmq.model.topic import DataVersion, TopicConfig
-from cometmq.namesrv.routes import EXPIRY_MS, BrokerId, Offer, Registered, Routes
+from cometmq.namesrv.route_registry import (
+    EXPIRY_MS,
+    BrokerId,
+    BrokerRegistration,
+    RegisterBrokerResult,
+    RouteRegistry,
+)
 
 A = BrokerId("C", "a", 0, "1.1.1.1:1")
 SLAVE = BrokerId("C", "a", 1, "2.2.2.2:1")
@@ -19,29 +25,29 @@ B = BrokerId("C", "b", 0, "3.3.3.3:1")
 OTHER = BrokerId("D", "d", 0, "4.4.4.4:1")
 
 
-def offer(who: BrokerId, *topics: str, counter: int = 1, **more: Any) -> Offer:
+def registration(who: BrokerId, *topics: str, counter: int = 1, **more: Any) -> BrokerRegistration:
     perm = more.pop("perm", 6)
     state = more.pop("state", 0)
     table = {name: TopicConfig(topic_name=name, perm=perm, write_queue_nums=4) for name in topics}
     version = DataVersion(counter=counter, state_version=state)
-    return Offer(who=who, topics=table, version=version, **more)
+    return BrokerRegistration(who=who, topics=table, version=version, **more)
 
 
-def route_of(routes: Routes, topic: str, **more: Any) -> dict[str, dict[int, str]]:
+def route_of(routes: RouteRegistry, topic: str, **more: Any) -> dict[str, dict[int, str]]:
     found = routes.route(topic, **more)
     return {} if found is None else {b.broker_name: b.broker_addrs for b in found.broker_datas}
 
 
-def perm_of(routes: Routes, topic: str, name: str) -> int:
+def perm_of(routes: RouteRegistry, topic: str, name: str) -> int:
     found = routes.route(topic)
     assert found is not None
     return next(queue.perm for queue in found.queue_datas if queue.broker_name == name)
 
 
 def test_a_topic_lives_on_every_broker_that_registered_it() -> None:
-    routes = Routes()
-    routes.register(offer(A, "t", "u"), 0)
-    routes.register(offer(B, "t", "v"), 0)
+    routes = RouteRegistry()
+    routes.register(registration(A, "t", "u"), 0)
+    routes.register(registration(B, "t", "v"), 0)
     assert route_of(routes, "t") == {"a": {0: A.addr}, "b": {0: B.addr}}
     assert route_of(routes, "u") == {"a": {0: A.addr}}
     assert routes.route("nowhere") is None
@@ -51,68 +57,70 @@ def test_a_topic_lives_on_every_broker_that_registered_it() -> None:
 
 
 def test_an_unknown_broker_may_not_begin_with_a_single_topic() -> None:
-    routes = Routes()
+    routes = RouteRegistry()
     with pytest.raises(Reject, match="all its topics before a single one"):
-        routes.register(offer(A, "t"), 0)
+        routes.register(registration(A, "t"), 0)
     assert routes.route("t") is None
     assert routes.cluster_info().broker_addr_table == {}
-    routes.register(offer(A, "t", "u"), 0)
-    routes.register(offer(A, "v", counter=2), 0)
+    routes.register(registration(A, "t", "u"), 0)
+    routes.register(registration(A, "v", counter=2), 0)
     assert route_of(routes, "v") == {"a": {0: A.addr}}
 
 
 def test_topics_are_taken_again_only_when_the_data_version_moved() -> None:
-    routes = Routes()
-    routes.register(offer(A, "t", "u"), 0)
-    routes.register(offer(A, "t", "u", perm=4), 0)
+    routes = RouteRegistry()
+    routes.register(registration(A, "t", "u"), 0)
+    routes.register(registration(A, "t", "u", perm=4), 0)
     assert perm_of(routes, "t", "a") == 6
-    routes.register(offer(A, "t", "u", perm=4, counter=2), 0)
+    routes.register(registration(A, "t", "u", perm=4, counter=2), 0)
     assert perm_of(routes, "t", "a") == 4
 
 
 def test_a_topic_no_longer_listed_stays_unless_it_is_to_vanish() -> None:
-    routes = Routes()
-    routes.register(offer(A, "t", "u", "v"), 0)
-    routes.register(offer(A, "t", "u", counter=2), 0)
+    routes = RouteRegistry()
+    routes.register(registration(A, "t", "u", "v"), 0)
+    routes.register(registration(A, "t", "u", counter=2), 0)
     assert route_of(routes, "v") == {"a": {0: A.addr}}
-    routes.register(offer(A, "t", "u", counter=3), 0, drop_missing=True)
+    routes.register(registration(A, "t", "u", counter=3), 0, drop_missing=True)
     assert routes.route("v") is None
 
 
 def test_a_slave_learns_its_master_and_brings_no_topics() -> None:
-    routes = Routes()
-    assert routes.register(offer(SLAVE, "t", "u"), 0) == Registered()
+    routes = RouteRegistry()
+    assert routes.register(registration(SLAVE, "t", "u"), 0) == RegisterBrokerResult()
     assert routes.route("t") is None
-    routes.register(offer(A, "t", "u", ha_server_addr="1.1.1.1:2"), 0)
-    assert routes.register(offer(SLAVE, "x", "y"), 0) == Registered(A.addr, "1.1.1.1:2")
+    routes.register(registration(A, "t", "u", ha_server_addr="1.1.1.1:2"), 0)
+    assert routes.register(registration(SLAVE, "x", "y"), 0) == RegisterBrokerResult(
+        A.addr, "1.1.1.1:2"
+    )
     assert routes.route("x") is None
     assert route_of(routes, "t") == {"a": {0: A.addr, 1: SLAVE.addr}}
 
 
 def test_a_promoted_slave_gives_up_its_old_id() -> None:
-    routes = Routes()
-    routes.register(offer(A, "t", "u"), 0)
-    routes.register(offer(SLAVE, "t", "u"), 0)
+    routes = RouteRegistry()
+    routes.register(registration(A, "t", "u"), 0)
+    routes.register(registration(SLAVE, "t", "u"), 0)
     routes.unregister(A)
-    routes.register(offer(SLAVE._replace(broker_id=0), "t", "u", counter=2), 0)
+    routes.register(registration(SLAVE._replace(broker_id=0), "t", "u", counter=2), 0)
     assert route_of(routes, "t") == {"a": {0: SLAVE.addr}}
 
 
 def test_an_older_election_does_not_replace_a_newer_one() -> None:
-    routes = Routes()
-    routes.register(offer(A, "t", "u", state=5), 0)
+    routes = RouteRegistry()
+    routes.register(registration(A, "t", "u", state=5), 0)
     usurper = A._replace(addr="9.9.9.9:9")
-    routes.register(offer(usurper, "t", "u", state=4), 0)
+    routes.register(registration(usurper, "t", "u", state=4), 0)
     assert route_of(routes, "t") == {"a": {0: A.addr}}
-    routes.register(offer(usurper, "t", "u", state=6), 0)
+    routes.register(registration(usurper, "t", "u", state=6), 0)
     assert route_of(routes, "t") == {"a": {0: usurper.addr}}
 
 
 def test_the_lowest_slave_acts_for_a_lost_master_where_that_is_allowed() -> None:
-    routes = Routes()
+    routes = RouteRegistry()
     acting = {"has_acting_master": True}
-    routes.register(offer(A, "t", "u", **acting), 0)
-    routes.register(offer(SLAVE, "t", "u", counter=2, **acting), 0)
+    routes.register(registration(A, "t", "u", **acting), 0)
+    routes.register(registration(SLAVE, "t", "u", counter=2, **acting), 0)
     routes.unregister(A)
     assert perm_of(routes, "t", "a") == 4
     assert route_of(routes, "t") == {"a": {1: SLAVE.addr}}
@@ -120,9 +128,9 @@ def test_the_lowest_slave_acts_for_a_lost_master_where_that_is_allowed() -> None
 
 
 def test_the_last_address_takes_the_broker_and_its_topics_along() -> None:
-    routes = Routes()
-    routes.register(offer(A, "t", "u"), 0)
-    routes.register(offer(B, "t", "v"), 0)
+    routes = RouteRegistry()
+    routes.register(registration(A, "t", "u"), 0)
+    routes.register(registration(B, "t", "v"), 0)
     routes.unregister(A)
     routes.unregister(A)
     assert route_of(routes, "t") == {"b": {0: B.addr}}
@@ -132,9 +140,9 @@ def test_the_last_address_takes_the_broker_and_its_topics_along() -> None:
 
 
 def test_brokers_expire_after_their_own_time() -> None:
-    routes = Routes()
-    routes.register(offer(A, "t", "u"), 1_000)
-    routes.register(offer(B, "t", "u", timeout_ms=5_000), 1_000)
+    routes = RouteRegistry()
+    routes.register(registration(A, "t", "u"), 1_000)
+    routes.register(registration(B, "t", "u", timeout_ms=5_000), 1_000)
     assert routes.expired(6_000) == []
     assert [live.who for live in routes.expired(6_001)] == [B]
     routes.touch("C", B.addr, 6_000)
@@ -143,19 +151,19 @@ def test_brokers_expire_after_their_own_time() -> None:
 
 
 def test_what_a_connection_registered_is_found_by_it() -> None:
-    routes, first, second = Routes(), object(), object()
-    routes.register(offer(A, "t", "u"), 0, owner=first)
-    routes.register(offer(B, "t", "u"), 0, owner=second)
+    routes, first, second = RouteRegistry(), object(), object()
+    routes.register(registration(A, "t", "u"), 0, owner=first)
+    routes.register(registration(B, "t", "u"), 0, owner=second)
     assert routes.owned_by(first) == [A]
-    routes.register(offer(A, "t", "u"), 0, owner=second)
+    routes.register(registration(A, "t", "u"), 0, owner=second)
     assert routes.owned_by(first) == []
     assert set(routes.owned_by(second)) == {A, B}
 
 
 def test_write_permission_is_wiped_and_given_back_over_all_topics_of_a_broker() -> None:
-    routes = Routes()
-    routes.register(offer(A, "t", "u", perm=7), 0)
-    routes.register(offer(B, "t", "u"), 0)
+    routes = RouteRegistry()
+    routes.register(registration(A, "t", "u", perm=7), 0)
+    routes.register(registration(B, "t", "u"), 0)
     assert routes.wipe_write_perm("a") == 2
     assert (perm_of(routes, "t", "a"), perm_of(routes, "t", "b")) == (5, 6)
     assert routes.add_write_perm("a") == 2
@@ -164,9 +172,9 @@ def test_write_permission_is_wiped_and_given_back_over_all_topics_of_a_broker() 
 
 
 def test_a_deleted_topic_is_gone_in_one_cluster_or_in_all() -> None:
-    routes = Routes()
-    routes.register(offer(A, "t", "u"), 0)
-    routes.register(offer(OTHER, "t", "u"), 0)
+    routes = RouteRegistry()
+    routes.register(registration(A, "t", "u"), 0)
+    routes.register(registration(OTHER, "t", "u"), 0)
     routes.delete_topic("t", "C")
     assert route_of(routes, "t") == {"d": {0: OTHER.addr}}
     routes.delete_topic("t")
@@ -176,20 +184,20 @@ def test_a_deleted_topic_is_gone_in_one_cluster_or_in_all() -> None:
 
 
 def test_system_topics_are_the_names_of_clusters_and_brokers() -> None:
-    routes = Routes()
+    routes = RouteRegistry()
     assert routes.system_topics() == ([], None)
-    routes.register(offer(A, "t", "u"), 0)
-    routes.register(offer(OTHER, "t", "u"), 0)
+    routes.register(registration(A, "t", "u"), 0)
+    routes.register(registration(OTHER, "t", "u"), 0)
     assert routes.system_topics() == (["C", "a", "D", "d"], A.addr)
 
 
 def test_filter_servers_come_with_the_route_and_go_with_their_broker() -> None:
-    routes = Routes()
-    routes.register(offer(A, "t", "u", filter_servers=["f:1"]), 0)
+    routes = RouteRegistry()
+    routes.register(registration(A, "t", "u", filter_servers=["f:1"]), 0)
     found = routes.route("t")
     assert found is not None
     assert found.filter_server_table == {A.addr: ["f:1"]}
-    routes.register(offer(A, "t", "u"), 0)
+    routes.register(registration(A, "t", "u"), 0)
     found = routes.route("t")
     assert found is not None
     assert found.filter_server_table == {}
@@ -206,7 +214,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.routes = Routes()
+        self.routes = RouteRegistry()
         self.now_ms = 0
 
     @rule(name=_names, broker_id=_ids, addr=_addrs, topics=_topics, counter=st.integers(0, 3))
@@ -215,7 +223,7 @@ class AnyHistory(RuleBasedStateMachine):
     ) -> None:
         # One address belongs to one broker name, as one broker has one name.
         who = BrokerId("C", name, broker_id, f"{name}-{addr}")
-        self.routes.register(offer(who, *sorted(topics), counter=counter), self.now_ms)
+        self.routes.register(registration(who, *sorted(topics), counter=counter), self.now_ms)
 
     @rule(name=_names, broker_id=_ids, addr=_addrs)
     def unregister(self, name: str, broker_id: int, addr: str) -> None:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cometmq.errors import BadHeader, ProtocolError, Reject
-from cometmq.net.dispatcher import PARKED, Pieces, Reply, finish
+from cometmq.net.dispatcher import answer_held
+from cometmq.net.handler import HELD, Reply, SplitFrame
 from cometmq.settings.net import NetSettings
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, encode_answer, request
 from cometmq.wire.frame import ROCKETMQ, encode_frame
-from net.listening import run, serving, until
+from net.serving import run, serving, until
 
 if TYPE_CHECKING:
     from cometmq.net.connection import Connection
@@ -79,7 +80,7 @@ def test_a_stop_closes_what_has_not_even_begun_to_wait() -> None:
             return Reply()
 
         def handler(_command: Command, _connection: Connection) -> Any:
-            asyncio.get_running_loop().call_soon(served.edge.stop)
+            asyncio.get_running_loop().call_soon(served.dispatcher.stop)
             begun.append(late())
             return begun[-1]
 
@@ -125,7 +126,7 @@ def test_one_way_requests_are_handled_and_never_answered() -> None:
         seen.append(command.opaque)
         return Reply()
 
-    table = {ECHO: echo, RAW: note, SLOW: later, BOOM: raising(ValueError("x")), PARK: _park}
+    table = {ECHO: echo, RAW: note, SLOW: later, BOOM: raising(ValueError("x")), PARK: _hold}
 
     async def story() -> None:
         async with serving(table) as served:
@@ -142,53 +143,53 @@ def test_one_way_requests_are_handled_and_never_answered() -> None:
     run(story())
 
 
-def _park(_command: Command, _connection: Connection) -> Any:
-    return PARKED
+def _hold(_command: Command, _connection: Connection) -> Any:
+    return HELD
 
 
-def test_a_parked_request_is_answered_once_by_finish() -> None:
-    parked: list[tuple[Connection, Command]] = []
+def test_a_held_request_is_answered_once_by_finish() -> None:
+    held: list[tuple[Connection, Command]] = []
 
-    def park(command: Command, connection: Connection) -> Any:
-        parked.append((connection, command))
-        return PARKED
+    def hold(command: Command, connection: Connection) -> Any:
+        held.append((connection, command))
+        return HELD
 
     async def story() -> None:
-        async with serving({PARK: park, ECHO: echo}) as served:
+        async with serving({PARK: hold, ECHO: echo}) as served:
             raw = await served.connect()
             raw.ask(PARK, 1)
             raw.ask(PARK, 2)
             assert (await raw.call(ECHO, 3)).opaque == 3
             assert served.server.in_flight == 2
-            finish(*parked[1], Reply(19))
-            finish(*parked[0], encode_answer(1, 20))
+            answer_held(*held[1], Reply(19))
+            answer_held(*held[0], encode_answer(1, 20))
             got = [await raw.next(), await raw.next()]
             assert [(answer.opaque, answer.code) for answer in got] == [(2, 19), (1, 20)]
             assert served.server.in_flight == 0
             with pytest.raises(AssertionError, match="answered already"):
-                finish(*parked[0], Reply())
+                answer_held(*held[0], Reply())
 
     run(story())
 
 
 def test_the_debts_of_a_closed_connection_are_forgotten() -> None:
-    parked: list[tuple[Connection, Command]] = []
+    held: list[tuple[Connection, Command]] = []
 
-    def park(command: Command, connection: Connection) -> Any:
-        parked.append((connection, command))
-        return PARKED
+    def hold(command: Command, connection: Connection) -> Any:
+        held.append((connection, command))
+        return HELD
 
     async def story() -> None:
-        async with serving({PARK: park, ECHO: echo}) as served:
+        async with serving({PARK: hold, ECHO: echo}) as served:
             raw, other = await served.connect(), await served.connect()
             raw.ask(PARK, 1)
-            await until(lambda: parked)
+            await until(lambda: held)
             other.ask(PARK, 1)
-            await until(lambda: len(parked) == 2)
+            await until(lambda: len(held) == 2)
             await raw.close()
             await until(lambda: served.server.in_flight == 1)
-            finish(*parked[0], Reply())
-            finish(*parked[1], Reply(7))
+            answer_held(*held[0], Reply())
+            answer_held(*held[1], Reply(7))
             assert (await other.next()).code == 7
             assert served.server.in_flight == 0
 
@@ -228,7 +229,7 @@ def test_durable_answers_wait_for_the_store_and_say_when_it_failed() -> None:
             return 10, f"flush: {status}"
 
         table = {DURABLE: lambda _c, _p: Reply(body=b"kept", durable=True), ECHO: echo}
-        async with serving(table, settle=waiting.append, failed=failed) as served:
+        async with serving(table, on_durable=waiting.append, failure_answer=failed) as served:
             raw = await served.connect()
             raw.ask(DURABLE, 1)
             raw.ask(DURABLE, 2)
@@ -249,7 +250,7 @@ def test_a_durable_answer_to_a_closed_connection_is_dropped() -> None:
 
     async def story() -> None:
         table = {DURABLE: lambda _c, _p: Reply(durable=True)}
-        async with serving(table, settle=waiting.append) as served:
+        async with serving(table, on_durable=waiting.append) as served:
             raw = await served.connect()
             raw.ask(DURABLE, 1)
             await until(lambda: waiting)
@@ -279,7 +280,7 @@ def test_a_fast_hook_sees_frames_before_they_are_decoded() -> None:
                 self.connection.send(encode_answer(1, 43))
                 return True
 
-        async with serving({ECHO: echo, RAW: echo}, fast=Short) as served:
+        async with serving({ECHO: echo, RAW: echo}, fast_path=Short) as served:
             raw = await served.connect()
             assert (await raw.call(ECHO)).code == 42
             assert (await raw.call(RAW)).code == 0
@@ -293,7 +294,7 @@ def test_too_many_unanswered_requests_are_refused_per_connection_and_in_all() ->
     net = NetSettings(in_flight_max=2, in_flight_total_max=3)
 
     async def story() -> None:
-        async with serving({PARK: _park}, net=net) as served:
+        async with serving({PARK: _hold}, net=net) as served:
             first, second = await served.connect(), await served.connect()
             for opaque in (1, 2, 3):
                 first.ask(PARK, opaque)
@@ -313,7 +314,7 @@ def test_too_many_unanswered_requests_are_refused_per_connection_and_in_all() ->
 def test_requests_by_which_a_client_lives_are_answered_however_much_is_unanswered() -> None:
     async def story() -> None:
         async with serving(
-            {PARK: _park, ECHO: echo}, net=NetSettings(in_flight_max=2), always=[ECHO]
+            {PARK: _hold, ECHO: echo}, net=NetSettings(in_flight_max=2), always=[ECHO]
         ) as served:
             raw = await served.connect()
             raw.ask(PARK, 1)
@@ -327,9 +328,9 @@ def test_requests_by_which_a_client_lives_are_answered_however_much_is_unanswere
 @pytest.mark.parametrize("size", [0, 10, 300_000])
 def test_a_frame_in_two_pieces_comes_between_the_others(size: int) -> None:
     async def story() -> None:
-        def in_pieces(command: Command, _connection: Connection) -> Pieces:
+        def in_pieces(command: Command, _connection: Connection) -> SplitFrame:
             head = encode_answer(command.opaque, 0, b"")[4:]
-            return Pieces((len(head) + size).to_bytes(4, "big") + head, bytes(size))
+            return SplitFrame((len(head) + size).to_bytes(4, "big") + head, bytes(size))
 
         async with serving({ECHO: echo, RAW: in_pieces}) as served:
             raw = await served.connect()

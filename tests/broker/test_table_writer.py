@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.rig import Rig, new_broker, run
-from cometmq.broker.cluster.table_writer import Keep
+from cometmq.broker.cluster.table_writer import TableWriter
 from cometmq.errors import Reject
 from cometmq.model.group import SubscriptionGroupConfig
 from cometmq.runtime.system import SystemFiles
@@ -204,11 +204,11 @@ def test_what_the_disk_refuses_is_taken_back_and_said(tmp_path: Path) -> None:
 def test_before_a_broker_runs_a_change_is_written_at_once(tmp_path: Path) -> None:
     files, table = Gated(), {"n": 1}
     file = JsonFile(tmp_path / "topics.json", files)
-    keep = Keep(file, "numbers", lambda: lambda: JsonFile.encode(table))
-    keep.changed("n", lambda: None)
+    writer = TableWriter(file, "numbers", lambda: lambda: JsonFile.encode(table))
+    writer.record_change("n", lambda: None)
     assert file.load() == table
     files.is_full = True
     undone: list[str] = []
     with pytest.raises(Reject, match="the numbers of this broker cannot be written"):
-        keep.changed("n", lambda: undone.append("n"))
+        writer.record_change("n", lambda: undone.append("n"))
     assert undone == ["n"]

@@ -38,7 +38,7 @@ class BrokerId(NamedTuple):
     addr: str
 
 
-class Registered(NamedTuple):
+class RegisterBrokerResult(NamedTuple):
     """What a slave learns from its registration; both None for a master."""
 
     master_addr: str | None = None
@@ -46,7 +46,7 @@ class Registered(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class BrokerRegistration:
     """What a broker registers. `has_acting_master` None: it is too old to know what that is."""
 
     who: BrokerId
@@ -59,7 +59,7 @@ class Offer:
     filter_servers: list[str] = field(default_factory=list)
 
 
-class MinIdChange(NamedTuple):
+class MinBrokerIdChange(NamedTuple):
     """The least id of a broker name is another one now, and who is to hear of it."""
 
     broker_name: str
@@ -71,7 +71,7 @@ class MinIdChange(NamedTuple):
 
 
 @dataclass(slots=True)
-class Live:
+class BrokerLiveInfo:
     """A registered address and its last sign of life."""
 
     who: BrokerId
@@ -90,20 +90,25 @@ class _Broker:
     zone: str | None = None
 
 
-class Routes:
+class RouteRegistry:
     """All of it. Methods are synchronous and belong to one loop."""
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._brokers: dict[str, _Broker] = {}
-        self._live: dict[tuple[str, str], Live] = {}
+        self._live: dict[tuple[str, str], BrokerLiveInfo] = {}
         self._filter_servers: dict[tuple[str, str], list[str]] = {}
-        self.on_min_id: Callable[[MinIdChange], None] = lambda _change: None
+        self.on_min_id: Callable[[MinBrokerIdChange], None] = lambda _change: None
         """Called when brokers that stand in for each other should know who is the first of them."""
 
     def register(
-        self, offer: Offer, now_ms: int, *, owner: object = None, drop_missing: bool = False
-    ) -> Registered:
+        self,
+        registration: BrokerRegistration,
+        now_ms: int,
+        *,
+        owner: object = None,
+        drop_missing: bool = False,
+    ) -> RegisterBrokerResult:
         """Take a broker in, or note that it is still there.
 
         Topics are taken from the master (and from the lowest slave of a set with acting masters)
@@ -111,13 +116,13 @@ class Routes:
         topics that it no longer lists. Raises Reject for an unknown broker that brings a single
         topic: a full table must come first.
         """
-        who = offer.who
-        if self._is_outdated(offer):
-            return Registered()
+        who = registration.who
+        if self._is_outdated(registration):
+            return RegisterBrokerResult()
         broker = self._brokers.get(who.broker_name)
         is_first = broker is None or who.broker_id not in broker.addrs
         before = min(broker.addrs) if broker else 0
-        if len(offer.topics) == 1 and (broker is None or who.broker_id not in broker.addrs):
+        if len(registration.topics) == 1 and (broker is None or who.broker_id not in broker.addrs):
             raise Reject(
                 ResponseCode.SYSTEM_ERROR,
                 f"{who.broker_name} must register all its topics before a single one",
@@ -126,26 +131,30 @@ class Routes:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"{BROKERS_MAX} brokers are registered already")
         if broker is None:
             broker = self._brokers[who.broker_name] = _Broker(who.cluster)
-        broker.cluster, broker.zone = who.cluster, offer.zone
-        broker.has_acting_master = bool(offer.has_acting_master)
+        broker.cluster, broker.zone = who.cluster, registration.zone
+        broker.has_acting_master = bool(registration.has_acting_master)
         _take_address(broker, who)
         stands_in = (
-            offer.has_acting_master is not None
+            registration.has_acting_master is not None
             and who.broker_id != MASTER_ID
             and who.broker_id == min(broker.addrs)
         )
         if who.broker_id == MASTER_ID or stands_in:
             if drop_missing:
-                self._drop_missing(who.broker_name, offer.topics)
-            mask = ~PERM_WRITE if stands_in and offer.has_acting_master else ~0
-            self._take_topics(offer, mask, is_first=is_first)
-        self._put_live(offer, now_ms, owner)
+                self._drop_missing(who.broker_name, registration.topics)
+            mask = ~PERM_WRITE if stands_in and registration.has_acting_master else ~0
+            self._take_topics(registration, mask, is_first=is_first)
+        self._put_live(registration, now_ms, owner)
         if who.broker_id < before:
             others = [addr for number, addr in broker.addrs.items() if number != who.broker_id]
             told = others or [who.addr]
             self.on_min_id(
-                MinIdChange(
-                    who.broker_name, who.broker_id, who.addr, told, ha_addr=offer.ha_server_addr
+                MinBrokerIdChange(
+                    who.broker_name,
+                    who.broker_id,
+                    who.addr,
+                    told,
+                    ha_addr=registration.ha_server_addr,
                 )
             )
         return self._master_of(who, broker)
@@ -168,7 +177,9 @@ class Routes:
         if was_first and broker.addrs and broker.has_acting_master:
             first = min(broker.addrs)
             told = list(broker.addrs.values())
-            self.on_min_id(MinIdChange(who.broker_name, first, broker.addrs[first], told, who.addr))
+            self.on_min_id(
+                MinBrokerIdChange(who.broker_name, first, broker.addrs[first], told, who.addr)
+            )
 
     def touch(self, cluster: str, addr: str, now_ms: int) -> None:
         """Note a sign of life."""
@@ -181,7 +192,7 @@ class Routes:
         live = self._live.get((cluster, addr))
         return None if live is None else live.version
 
-    def expired(self, now_ms: int) -> list[Live]:
+    def expired(self, now_ms: int) -> list[BrokerLiveInfo]:
         """Return who gave no sign of life for too long."""
         return [live for live in self._live.values() if live.last_ms + live.timeout_ms < now_ms]
 
@@ -276,24 +287,24 @@ class Routes:
         """Make all queues of a broker name readable and writable; return how many topics it has."""
         return self._change_perm(broker_name, lambda _perm: PERM_READ | PERM_WRITE)
 
-    def _is_outdated(self, offer: Offer) -> bool:
+    def _is_outdated(self, registration: BrokerRegistration) -> bool:
         """Whether another address holds this id with a later election behind it."""
-        who = offer.who
+        who = registration.who
         broker = self._brokers.get(who.broker_name)
         holder = broker and broker.addrs.get(who.broker_id)
         if not holder or holder == who.addr:
             return False
         live = self._live.get((who.cluster, holder))
-        if live is None or live.version.state_version <= offer.version.state_version:
+        if live is None or live.version.state_version <= registration.version.state_version:
             return False
         self._live.pop((who.cluster, who.addr), None)
         return True
 
-    def _take_topics(self, offer: Offer, mask: int, *, is_first: bool) -> None:
-        name = offer.who.broker_name
-        known = self.version_of(offer.who.cluster, offer.who.addr)
-        has_moved = is_first or known != offer.version
-        for topic, config in offer.topics.items():
+    def _take_topics(self, registration: BrokerRegistration, mask: int, *, is_first: bool) -> None:
+        name = registration.who.broker_name
+        known = self.version_of(registration.who.cluster, registration.who.addr)
+        has_moved = is_first or known != registration.version
+        for topic, config in registration.topics.items():
             queues = self._topics.setdefault(topic, {})
             if has_moved or name not in queues:
                 queues[name] = QueueData(
@@ -304,14 +315,19 @@ class Routes:
                     topic_sys_flag=config.topic_sys_flag,
                 )
 
-    def _put_live(self, offer: Offer, now_ms: int, owner: object) -> None:
-        key = offer.who.cluster, offer.who.addr
-        timeout_ms = offer.timeout_ms or EXPIRY_MS
-        self._live[key] = Live(
-            offer.who, now_ms, timeout_ms, offer.version, offer.ha_server_addr, owner
+    def _put_live(self, registration: BrokerRegistration, now_ms: int, owner: object) -> None:
+        key = registration.who.cluster, registration.who.addr
+        timeout_ms = registration.timeout_ms or EXPIRY_MS
+        self._live[key] = BrokerLiveInfo(
+            registration.who,
+            now_ms,
+            timeout_ms,
+            registration.version,
+            registration.ha_server_addr,
+            owner,
         )
-        if offer.filter_servers:
-            self._filter_servers[key] = offer.filter_servers
+        if registration.filter_servers:
+            self._filter_servers[key] = registration.filter_servers
         else:
             self._filter_servers.pop(key, None)
 
@@ -335,12 +351,12 @@ class Routes:
                 count += 1
         return count
 
-    def _master_of(self, who: BrokerId, broker: _Broker) -> Registered:
+    def _master_of(self, who: BrokerId, broker: _Broker) -> RegisterBrokerResult:
         master = broker.addrs.get(MASTER_ID)
         if who.broker_id == MASTER_ID or master is None:
-            return Registered()
+            return RegisterBrokerResult()
         live = self._live.get((who.cluster, master))
-        return Registered(master, live.ha_server_addr) if live else Registered()
+        return RegisterBrokerResult(master, live.ha_server_addr) if live else RegisterBrokerResult()
 
     def _servers_of(self, broker: _Broker) -> dict[str, list[str]]:
         keys = {addr: (broker.cluster, addr) for addr in broker.addrs.values()}

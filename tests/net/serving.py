@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cometmq.net.dispatcher import Edge
-from cometmq.net.server import Fast, RemotingServer
+from cometmq.net.dispatcher import RequestDispatcher
+from cometmq.net.server import FastPath, RemotingServer
 from cometmq.settings.net import NetSettings
 from cometmq.wire.command import Command, request
 from cometmq.wire.frame import FrameDecoder
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
 
 BOUND_S = 20
 
@@ -76,7 +76,7 @@ class Served:
     """A running server, what it has seen, and the connections to it."""
 
     server: RemotingServer
-    edge: Edge
+    dispatcher: RequestDispatcher
     port: int
     connections: list[Connection] = field(default_factory=list)
     raws: list[Raw] = field(default_factory=list)
@@ -92,8 +92,8 @@ async def serving(
     table: dict[int, Handler],
     *,
     net: NetSettings | None = None,
-    fast: Callable[[Connection], Fast] | None = None,
-    **edge: Any,
+    fast_path: Callable[[Connection], FastPath] | None = None,
+    **options: Any,
 ) -> AsyncIterator[Served]:
     """Serve a table of handlers; `connections` gets everyone who asked something."""
     connections: list[Connection] = []
@@ -106,8 +106,8 @@ async def serving(
 
         return noted
 
-    made = Edge({code: noting(handler) for code, handler in table.items()}, **edge)
-    server = RemotingServer(made, net or NetSettings(), fast=fast)
+    made = RequestDispatcher({code: noting(handler) for code, handler in table.items()}, **options)
+    server = RemotingServer(made, net or NetSettings(), fast_path=fast_path)
     served = Served(server, made, await server.start("127.0.0.1", 0), connections)
     try:
         yield served

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cometmq.errors import RemotingTimeout, SendFailed, SettingsError, TooManyRequests
-from cometmq.net.dispatcher import PARKED, Edge, Reply
-from cometmq.net.rate_limited_log import TOLD_MAX
+from cometmq.net.dispatcher import RequestDispatcher
+from cometmq.net.handler import HELD, Reply
+from cometmq.net.rate_limited_log import WARNINGS_MAX
 from cometmq.net.server import RemotingServer
 from cometmq.settings.net import NetSettings
 from cometmq.wire.command import Command, request, response
 from cometmq.wire.frame import HEADER_BYTES_MAX
-from net.listening import run, serving, until
+from net.serving import run, serving, until
 
 if TYPE_CHECKING:
     from cometmq.net.connection import Connection
@@ -205,7 +206,7 @@ def test_a_header_above_the_bound_ends_the_connection_before_it_is_read() -> Non
 def test_what_strangers_make_us_log_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with serving({ECHO: echo}) as served:
-            for _ in range(3 * TOLD_MAX):
+            for _ in range(3 * WARNINGS_MAX):
                 raw = await served.connect()
                 raw.writer.write(b"\xff" * 16)
                 assert await raw.end() == b""
@@ -213,7 +214,7 @@ def test_what_strangers_make_us_log_is_bounded(caplog: pytest.LogCaptureFixture)
 
     with caplog.at_level(logging.WARNING, "cometmq.net"):
         run(story())
-    assert len(caplog.records) == TOLD_MAX
+    assert len(caplog.records) == WARNINGS_MAX
 
 
 def test_frames_of_a_long_chunk_are_all_answered_and_others_come_in_between() -> None:
@@ -280,7 +281,7 @@ def test_an_address_that_is_not_ours_is_one_sentence() -> None:
 
 
 async def _start(host: str, port: int) -> None:
-    await RemotingServer(Edge({}), NetSettings()).start(host, port)
+    await RemotingServer(RequestDispatcher({}), NetSettings()).start(host, port)
 
 
 def test_we_may_ask_the_client_over_its_own_connection() -> None:
@@ -362,8 +363,10 @@ def test_a_peer_with_an_ipv6_address_has_twenty_bytes_of_host() -> None:
 
     async def story() -> None:
         seen: list[Connection] = []
-        edge = Edge({ECHO: lambda _c, connection: seen.append(connection) or Reply()})  # type: ignore[func-returns-value]
-        server = RemotingServer(edge, NetSettings())
+        dispatcher = RequestDispatcher(
+            {ECHO: lambda _c, connection: seen.append(connection) or Reply()}
+        )  # type: ignore[func-returns-value]
+        server = RemotingServer(dispatcher, NetSettings())
         try:
             port = await server.start("::1", 0)
         except SettingsError:
@@ -383,7 +386,9 @@ def test_a_peer_with_an_ipv6_address_has_twenty_bytes_of_host() -> None:
 
 def test_stop_closes_everything_and_lets_answers_out() -> None:
     async def story() -> None:
-        server = RemotingServer(Edge({BIG: _big, PARK: lambda _c, _p: PARKED}), NetSettings())
+        server = RemotingServer(
+            RequestDispatcher({BIG: _big, PARK: lambda _c, _p: HELD}), NetSettings()
+        )
         port = await server.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request(BIG, 1).encode() + request(PARK, 2).encode())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker.rig import Rig
     from cometmq.model.route import TopicRouteData
     from cometmq.net.connection import Connection
-    from cometmq.net.dispatcher import Handler
+    from cometmq.net.handler import Handler
     from cometmq.wire.command import Command
 
 
@@ -204,7 +204,7 @@ class Overheard:
     def __init__(self, server: NameServer) -> None:
         self.heard: list[Command] = []
         for code in (RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION):
-            server._edge._table[code] = partial(self._note, server._edge._table[code])
+            server._dispatcher._table[code] = partial(self._note, server._dispatcher._table[code])
 
     def _note(self, handler: Handler, command: Command, connection: Connection) -> Any:
         self.heard.append(command)
@@ -223,7 +223,7 @@ def test_a_broker_that_asks_first_registers_only_what_is_news(tmp_path: Path) ->
         settings = {"namesrv_addr": server.address, "force_register": False}
         async with running(tmp_path, **settings) as rig:
             assert said.codes() == [ask, tell], "the name server did not know it"
-            assert await rig.broker._outbound.register() == 1
+            assert await rig.broker._registration.register() == 1
             assert said.codes() == [ask, tell, ask], "now it does"
             assert (await (await rig.client()).send("T")).code == 0
             assert await route(server, "T") is not None
@@ -232,7 +232,7 @@ def test_a_broker_that_asks_first_registers_only_what_is_news(tmp_path: Path) ->
                 next(iter(server._requests._routes._live.values())).who
             )
             assert await route(server, "T") is None
-            assert await rig.broker._outbound.register() == 1
+            assert await rig.broker._registration.register() == 1
             assert said.codes()[4:] == [ask, tell], "it had forgotten"
             assert await route(server, "T") is not None
         await server.stop()
@@ -250,7 +250,7 @@ def test_a_compressed_registration_says_the_same_in_fewer_bytes(tmp_path: Path) 
             async with running(tmp_path, **settings) as rig:
                 for number in range(600):
                     rig.broker.state.topics.ensure(f"T{number}", 3)
-                await rig.broker._outbound.heard(10)
+                await rig.broker._registration.wait_registered(10)
                 routes.append(await route(server, "T599"))
             assert said.heard[-1].ext["compressed"] == str(is_compressed).lower()
             assert int(said.heard[-1].ext["bodyCrc32"]) > 0
@@ -356,24 +356,25 @@ def test_a_topic_that_got_messages_while_others_were_asked_is_not_withdrawn(
             one, two = await first.client(), await second.client()
             answer = await one.call(code, topic="T", attributes="+comet.order=global", **wanted)
             assert answer.code == 0, answer
-            outbound, topics = second.broker._outbound, second.broker.state.topics
-            look, heard = outbound.global_order_at, outbound.heard
+            registration, topics = second.broker._registration, second.broker.state.topics
+            others = second.broker._global_order
+            find, wait_registered = others.find, registration.wait_registered
 
             async def looked(*args: Any) -> Any:  # of name servers it knows none yet
-                outbound.global_order_at = look
-                found = await look(*args)
+                others.find = find
+                found = await find(*args)
                 if when == "before":
                     assert (await two.send("T", queue_id=0)).code == 0
                 return found
 
             async def told(*_: Any) -> bool:
-                outbound.heard = heard
+                registration.wait_registered = wait_registered
                 if when == "after":
                     assert (await two.send("T", queue_id=0)).code == 0
-                outbound._name_servers = (server.address,)
+                registration._name_servers = (server.address,)
                 return True
 
-            outbound.global_order_at, outbound.heard = looked, told
+            others.find, registration.wait_registered = looked, told
             answer = await two.call(code, topic="T", **wanted)
             assert (await two.pull("T", queue_id=0)).code == ResponseCode.SUCCESS
             assert topics.get("T") is not None

@@ -1,0 +1,221 @@
+"""All handlers of a broker, each made with exactly what it works with.
+
+Owns the composition only. Refuses to know what a handler does with a request.
+Java: BrokerController.registerProcessor.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from cometmq.broker.admin.connections import ConnectionRequests
+from cometmq.broker.admin.groups import GroupRequests
+from cometmq.broker.admin.offset_resets import OffsetResetRequests
+from cometmq.broker.admin.progress import ProgressRequests
+from cometmq.broker.admin.runtime import RuntimeRequests
+from cometmq.broker.admin.statistics import StatisticsRequests
+from cometmq.broker.admin.topics import TopicRequests
+from cometmq.broker.delivery.reply import ReplyHandler
+from cometmq.broker.delivery.send_back import SendBackHandler
+from cometmq.broker.groups.heartbeat import HeartbeatHandler
+from cometmq.broker.groups.lock_requests import QueueLockHandler
+from cometmq.broker.groups.offset_requests import OffsetRequestHandler
+from cometmq.broker.messages.message_lookup import MessageLookupHandler
+from cometmq.broker.messages.pull import PullHandler
+from cometmq.broker.messages.send import SendHandler
+from cometmq.broker.messages.send_fast_path import FastSend
+from cometmq.broker.requests import request_table as codes
+from cometmq.runtime.system import ram_bytes
+from cometmq.wire.message_id import UniqKeyGenerator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.broker.cluster.global_order import GlobalOrderCheck
+    from cometmq.broker.cluster.live_settings import LiveSettings
+    from cometmq.broker.cluster.registration import NamesrvRegistration
+    from cometmq.broker.state import BrokerEnvironment, BrokerState
+    from cometmq.net.handler import Handler
+    from cometmq.store.message_store import MessageStore
+
+
+class BrokerHandlers:
+    """The handlers of one broker. Belongs to the broker's loop."""
+
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        store: MessageStore,
+        state: BrokerState,
+        registration: NamesrvRegistration,
+        global_order: GlobalOrderCheck,
+        address: Callable[[], str],
+        store_host: bytes,
+    ) -> None:
+        """`address()` is where clients reach the broker; `store_host` is the same in a record."""
+        self._environment = environment
+        self._store = store
+        self._state = state
+        self._registration = registration
+        self._global_order = global_order
+        self._address = address
+        self.send = self._make_send(store_host)
+        self.pull = self._make_pull()
+        self.fast_path = FastSend(
+            store, state.topics, self.send, self.pull, state.stats, environment.settings
+        )
+        self._heartbeat = HeartbeatHandler(
+            state.clients,
+            state.topics,
+            state.groups,
+            state.filters,
+            state.stats,
+            environment.settings,
+            environment.clock.now_ms,
+        )
+        self._send_back = self._make_send_back()
+        self._reply = ReplyHandler(
+            store,
+            state.clients,
+            self.send,
+            state.stats,
+            environment.settings,
+            address,
+            environment.clock.now_ms,
+        )
+        self._offset_resets = OffsetResetRequests(
+            store,
+            state.topics,
+            state.groups,
+            state.clients,
+            state.offsets,
+            state.held_requests,
+            environment.settings,
+        )
+
+    def follow(self, live: LiveSettings) -> None:
+        """Have the handlers work with new settings as soon as they change."""
+        live.on_broker += [
+            self.send.adjust,
+            self.fast_path.adjust,
+            self.pull.adjust,
+            self._heartbeat.adjust,
+            self._send_back.adjust,
+            self._reply.adjust,
+            self._offset_resets.adjust,
+        ]
+
+    def table(self) -> dict[int, Handler]:
+        """Which handler answers which code."""
+        environment, state, store = self._environment, self._state, self._store
+        fresh_bytes = ram_bytes() * environment.store_settings.memory_percent // 100
+        return codes.table(
+            send=self.send,
+            pull=self.pull,
+            positions=OffsetRequestHandler(
+                store, state.topics, state.groups, state.offsets, fresh_bytes
+            ),
+            heartbeat=self._heartbeat,
+            order=QueueLockHandler(state.locks),
+            send_back=self._send_back,
+            reply=self._reply,
+            transactions=state.transactions,
+            view=MessageLookupHandler(store, environment.store_settings),
+            admin=self._admin_table(),
+        )
+
+    def _admin_table(self) -> dict[int, Handler]:
+        state, store = self._state, self._store
+        return {
+            **self._topic_requests().table(),
+            **GroupRequests(state.groups, state.offsets, state.stats).table(),
+            **self._progress_requests().table(),
+            **self._offset_resets.table(),
+            **StatisticsRequests(store, state.topics, state.clients, state.stats).table(),
+            **ConnectionRequests(state.clients, store).table(),
+            **self._runtime_requests().table(),
+        }
+
+    def _make_send(self, store_host: bytes) -> SendHandler:
+        state, now_ms = self._state, self._environment.clock.now_ms
+        keys = UniqKeyGenerator(store_host[:-4], os.getpid(), id(self))
+        return SendHandler(
+            self._store,
+            state.topics,
+            state.groups,
+            state.locks,
+            state.delayed_messages,
+            state.dead_letters,
+            state.transactions,
+            state.stats,
+            self._environment.settings,
+            lambda: keys.next_key(now_ms()),
+            store_host,
+        )
+
+    def _make_pull(self) -> PullHandler:
+        state = self._state
+        return PullHandler(
+            self._store,
+            state.topics,
+            state.groups,
+            state.clients,
+            state.filters,
+            state.offsets,
+            state.held_requests,
+            state.stats,
+            self._environment.settings,
+            self._environment.clock.now_ms,
+        )
+
+    def _make_send_back(self) -> SendBackHandler:
+        state = self._state
+        return SendBackHandler(
+            self._store,
+            state.topics,
+            state.groups,
+            state.delayed_messages,
+            state.dead_letters,
+            state.stats,
+            self._environment.settings,
+            self._environment.clock.now_ms,
+        )
+
+    def _topic_requests(self) -> TopicRequests:
+        state = self._state
+        return TopicRequests(
+            state.topics,
+            state.offsets,
+            self._store,
+            state.stats,
+            self._registration,
+            self._global_order,
+            may_mix=self._environment.settings.enable_mixed_message_type,
+        )
+
+    def _progress_requests(self) -> ProgressRequests:
+        state = self._state
+        return ProgressRequests(
+            self._store,
+            state.topics,
+            state.groups,
+            state.clients,
+            state.offsets,
+            state.delayed_messages,
+            state.stats,
+            self._environment.clock.now_ms,
+            self._environment.settings.broker_name,
+            self._address,
+        )
+
+    def _runtime_requests(self) -> RuntimeRequests:
+        environment, state = self._environment, self._state
+        return RuntimeRequests(
+            self._store,
+            state.delayed_messages,
+            state.stats,
+            environment.root,
+            environment.files,
+            environment.clock.now_ms,
+        )
