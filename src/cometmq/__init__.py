@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cometmq.client.admin.async_admin import AsyncAdmin
-    from cometmq.client.blocking.consumers import LitePullConsumer, PushConsumer
-    from cometmq.client.blocking.producer_and_admin import Admin, Producer
+    from cometmq.client.blocking.admin import Admin
+    from cometmq.client.blocking.lite_pull_consumer import LitePullConsumer
+    from cometmq.client.blocking.producer import Producer
+    from cometmq.client.blocking.push_consumer import PushConsumer
     from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
     from cometmq.client.failures.table_sink import TableSink
     from cometmq.client.handling.handler_call import RetryLater
@@ -91,7 +93,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Admin": "client.blocking.producer_and_admin",
+    "Admin": "client.blocking.admin",
     "AsyncAdmin": "client.admin.async_admin",
     "AsyncLitePullConsumer": "client.polling.async_lite_pull_consumer",
     "AsyncProducer": "client.producer.async_producer",
@@ -106,17 +108,17 @@ _HOMES = {
     "FailurePolicy": "rules.failure_policy",
     "FlowLimits": "rules.flow_control",
     "InvalidMessage": "errors",
-    "LitePullConsumer": "client.blocking.consumers",
+    "LitePullConsumer": "client.blocking.lite_pull_consumer",
     "Message": "model.message",
     "MessageExt": "model.message",
     "MessageQueue": "model.queue",
     "MessageSelector": "model.selector",
     "OnFailure": "rules.failure_policy",
     "PartlySent": "errors",
-    "Producer": "client.blocking.producer_and_admin",
+    "Producer": "client.blocking.producer",
     "PullResult": "model.results",
     "PullStatus": "model.results",
-    "PushConsumer": "client.blocking.consumers",
+    "PushConsumer": "client.blocking.push_consumer",
     "RemotingError": "errors",
     "RemotingTimeout": "errors",
     "RetryLater": "client.handling.handler_call",

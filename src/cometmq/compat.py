@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from cometmq.client.blocking.consumers import PushConsumer as _PushConsumer
-from cometmq.client.blocking.producer_and_admin import Producer as _Producer
+from cometmq.client.blocking.producer import Producer as _Producer
+from cometmq.client.blocking.push_consumer import PushConsumer as _PushConsumer
 from cometmq.client.handling.handler_call import RetryLater
 from cometmq.client.session.argument_checks import check_function, check_whole
 from cometmq.errors import ClientError

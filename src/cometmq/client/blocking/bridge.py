@@ -14,7 +14,9 @@ from cometmq.client.blocking.portal import Portal
 from cometmq.errors import NotStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    import asyncio
+    from collections.abc import Callable, Coroutine
+    from concurrent.futures import Future
     from typing import TypeVar
 
     T = TypeVar("T")
@@ -32,7 +34,7 @@ class BlockingBridge:
         self._is_foreign = False
         _all.add(self)
 
-    def enter(self, start: Coroutine[object, object, None]) -> None:
+    def start(self, start: Coroutine[object, object, None]) -> None:
         """Take the portal and run the start of the client on it."""
         if self._is_foreign:
             start.close()
@@ -45,7 +47,7 @@ class BlockingBridge:
             if self._portal is None:
                 portal.leave()
 
-    def leave(self, stop: Coroutine[object, object, None]) -> None:
+    def stop(self, stop: Coroutine[object, object, None]) -> None:
         """Run the stop of the client and give the portal back."""
         if self._portal is None:
             stop.close()
@@ -57,7 +59,7 @@ class BlockingBridge:
             portal.leave()
 
     @property
-    def is_entered(self) -> bool:
+    def is_started(self) -> bool:
         """Whether the client is started."""
         return self._portal is not None
 
@@ -73,6 +75,14 @@ class BlockingBridge:
         if self._portal is None:
             work.close()
         return self.portal.call(work)
+
+    def run(self, action: Callable[[], T]) -> T:
+        """Make a plain call, on the client's loop if it is started; wait for what it returns."""
+        return action() if self._portal is None else self._portal.run(action)
+
+    def begin(self, begin: Callable[[], asyncio.Future[T]]) -> Future[T]:
+        """Begin something on the client's loop and return a future of its result."""
+        return self.portal.begin(begin)
 
     def disown(self) -> None:
         """Forget the portal of a parent process: its thread and its connections are not ours."""

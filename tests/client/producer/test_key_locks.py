@@ -180,3 +180,28 @@ def test_several_keys_are_reserved_at_once_so_no_two_callers_wait_for_each_other
         assert locks._last == {}
 
     asyncio.run(story())
+
+
+def test_a_lock_keeps_its_order_even_when_a_caller_gives_up_waiting():
+    async def scenario():
+        locks, entered, loop = KeyLocks(), [], asyncio.get_running_loop()
+
+        async def send(name, hold_s, patience_s=10.0):
+            async with locks.acquire("key", loop.time() + patience_s):
+                entered.append(name)
+                await asyncio.sleep(hold_s)
+
+        first = loop.create_task(send("first", 0.2))
+        await asyncio.sleep(0)
+        hasty = loop.create_task(send("hasty", 0, patience_s=0.05))
+        await asyncio.sleep(0)
+        last = loop.create_task(send("last", 0))
+        with pytest.raises(RemotingTimeout):
+            await hasty
+        assert entered == ["first"]
+        await first
+        await last
+        assert entered == ["first", "last"]
+        assert locks._last == {}
+
+    asyncio.run(scenario())

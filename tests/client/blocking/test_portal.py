@@ -1,7 +1,6 @@
-"""The blocking face: one thread for all, the same methods as the asyncio face, and forks."""
+"""The portal: one thread for all blocking clients of a process, forks included."""
 
 import asyncio
-import inspect
 import os
 import signal
 import threading
@@ -12,61 +11,15 @@ import pytest
 import cometmq
 from client.scripted_broker import TOPIC, ScriptedBroker
 from cometmq import Message
-from cometmq.client.admin.async_admin import AsyncAdmin
 from cometmq.client.blocking import portal as portal_room
-from cometmq.client.blocking.consumers import LitePullConsumer, PushConsumer
+from cometmq.client.blocking.admin import Admin
 from cometmq.client.blocking.portal import Portal
-from cometmq.client.blocking.producer_and_admin import Admin, Producer, Transaction
-from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
+from cometmq.client.blocking.producer import Producer
 from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
-from cometmq.client.polling.async_lite_pull_consumer import AsyncLitePullConsumer
 from cometmq.client.producer.async_producer import AsyncProducer
-from cometmq.client.producer.key_locks import KeyLocks
-from cometmq.client.producer.transactions import AsyncTransaction
 from cometmq.errors import NotStarted, RemotingTimeout, TooManyRequests
 from cometmq.net import channel_pool
 from cometmq.wire.codes import RequestCode
-
-COLOURS = [
-    (AsyncProducer, Producer),
-    (AsyncTransaction, Transaction),
-    (AsyncPushConsumer, PushConsumer),
-    (AsyncAdmin, Admin),
-    (AsyncLitePullConsumer, LitePullConsumer),
-]
-RENAMED = {
-    "__aenter__": "__enter__",
-    "__aexit__": "__exit__",
-    "__aiter__": "__iter__",
-    "__anext__": "__next__",
-}
-
-
-def public(cls):
-    names = [
-        name
-        for name in vars(cls)
-        if not name.startswith("_") or name in ("__init__", *RENAMED, *RENAMED.values())
-    ]
-    return {name: inspect.getattr_static(cls, name) for name in names}
-
-
-@pytest.mark.parametrize(("async_class", "sync_class"), COLOURS)
-def test_both_faces_have_the_same_methods_arguments_and_docstrings(async_class, sync_class):
-    theirs, ours = public(async_class), public(sync_class)
-    assert {RENAMED.get(name, name) for name in theirs} == set(ours)
-    assert async_class.__doc__ == sync_class.__doc__
-    for name, theirs_one in theirs.items():
-        ours_one = ours[RENAMED.get(name, name)]
-        if isinstance(theirs_one, property):
-            theirs_one, ours_one = theirs_one.fget, ours_one.fget
-        assert theirs_one.__doc__ == ours_one.__doc__, name
-        if name == "__init__" and async_class is AsyncTransaction:  # made by producers only
-            continue
-        one, other = inspect.signature(theirs_one), inspect.signature(ours_one)
-        assert one.parameters == other.parameters, name
-        if name not in ("send_async", "transaction"):  # of their own kind
-            assert one.return_annotation == other.return_annotation, name
 
 
 def portals():
@@ -226,31 +179,6 @@ def test_no_more_tasks_run_at_once_than_there_is_room_for():
         assert most == 3
         assert sorted(done) == list(range(50))
         tasks.close()
-
-    asyncio.run(story())
-
-
-def test_a_lane_keeps_its_order_even_when_one_in_it_gives_up():
-    async def story():
-        locks, entered, loop = KeyLocks(), [], asyncio.get_running_loop()
-
-        async def ride(name, hold_s, patience_s=10.0):
-            async with locks.acquire("key", loop.time() + patience_s):
-                entered.append(name)
-                await asyncio.sleep(hold_s)
-
-        first = loop.create_task(ride("first", 0.2))
-        await asyncio.sleep(0)
-        hasty = loop.create_task(ride("hasty", 0, patience_s=0.05))
-        await asyncio.sleep(0)
-        last = loop.create_task(ride("last", 0))
-        with pytest.raises(RemotingTimeout):
-            await hasty
-        assert entered == ["first"]
-        await first
-        await last
-        assert entered == ["first", "last"]
-        assert locks._last == {}
 
     asyncio.run(story())
 

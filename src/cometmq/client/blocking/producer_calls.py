@@ -1,0 +1,71 @@
+"""Blocking sends that are more than a call over the bridge.
+
+Owns the send on the caller's own thread, and the local transaction that runs there; refuses to
+know connections and retries. Invariant: what the user's thread cannot do itself is done by the
+asyncio producer, with what is left of the time.
+"""
+
+from __future__ import annotations
+
+import time
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, cast
+
+from cometmq.client.producer.message_checks import check_timeout
+from cometmq.client.producer.thread_sender import FailedSend
+from cometmq.client.producer.transactions import state_of
+from cometmq.client.session.argument_checks import check_function
+from cometmq.model.results import SendResult, TransactionResult, TransactionState
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from cometmq.client.blocking.bridge import BlockingBridge
+    from cometmq.client.producer.async_producer import AsyncProducer
+    from cometmq.client.producer.queue_selector import SelectQueue
+    from cometmq.client.session.client_options import TransactionVerdict
+    from cometmq.model.message import Message
+    from cometmq.model.queue import MessageQueue
+
+
+def send(
+    bridge: BlockingBridge,
+    producer: AsyncProducer,
+    message: Message,
+    timeout_s: float,
+    queue: MessageQueue | SelectQueue | None,
+) -> SendResult:
+    """Send on this thread's own connection where that is possible, else over the bridge."""
+    if queue is None and bridge.is_started:
+        begun = time.monotonic()
+        check_timeout(timeout_s)
+        pipeline = producer.pipeline
+        sent = pipeline.thread_sender.send(message, timeout_s)
+        if type(sent) is SendResult:
+            return sent
+        if type(sent) is FailedSend:
+            return bridge.call(pipeline.send_after_failure(message, sent, begun + timeout_s))
+        # the search for a connection may have taken some of the time
+        timeout_s = max(begun + timeout_s - time.monotonic(), 0.001)
+    return bridge.call(producer.send(message, timeout_s, queue=queue))
+
+
+def send_in_transaction(
+    bridge: BlockingBridge,
+    producer: AsyncProducer,
+    message: Message,
+    local: Callable[[Message], TransactionVerdict | Awaitable[TransactionVerdict]],
+    timeout_s: float,
+) -> TransactionResult:
+    """Send a half message, and run a plain `local` on this thread, an async one on the loop."""
+    check_function("local", local, "a function of the message")
+    if iscoroutinefunction(local):
+        return bridge.call(producer.send_in_transaction(message, local, timeout_s))
+    state = TransactionState.UNKNOWN
+    transaction = producer.transaction()
+    sent = bridge.call(transaction.send(message, timeout_s))
+    try:
+        state = state_of(cast("TransactionVerdict", local(message)))
+    finally:
+        bridge.call(transaction.end(state, timeout_s))
+    return TransactionResult(sent, state)
