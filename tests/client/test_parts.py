@@ -233,7 +233,7 @@ def test_name_servers_are_read_from_arguments_or_the_environment(given_as, found
 def test_a_queue_in_order_whose_lock_has_just_run_out_tries_nothing_in_an_outage():
     async def story():
         consume = object.__new__(OrderlyStrategy)
-        consume._idle = set()
+        consume._held = set()
         assigned = AssignedQueue(MessageQueue("T1", "b0", 3), 0)
         assigned.window.put([message()], 1)
         assert not consume._may_probe(assigned, CircuitBreaker(BreakerLimits()))

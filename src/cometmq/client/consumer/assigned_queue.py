@@ -1,8 +1,8 @@
-"""One queue that this consumer works on now: its window, its lock, its tasks.
+"""One queue that this member works on: its process queue, its lock and its tasks.
 
-Owns the state between "the queue is mine" and "it is given away"; refuses to know who decides
-that. Invariant: once dropped it is never revived; a queue that comes back gets a new object, so
-late results of the old one fall on deaf ears.
+Owns the state from the moment the queue is taken until it is given away; knows nothing of who
+decides that. Invariant: a dropped queue is never used again. When the queue comes back it gets a
+new object, so late results of the old one are ignored.
 Java: ProcessQueue (its state), PullRequest
 """
 
@@ -16,6 +16,9 @@ from cometmq.rules.process_queue import ProcessQueue
 if TYPE_CHECKING:
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
+
+_DROP_CHECK_S = 0.05
+_IDLE_CHECK_S = 0.01
 
 
 class AssignedQueue:
@@ -42,44 +45,43 @@ class AssignedQueue:
     )
 
     def __init__(self, queue: MessageQueue, start_offset: int) -> None:
+        assert start_offset >= 0, "a queue starts at an offset, never before its first one"
         self.queue = queue
         self.window: ProcessQueue[MessageExt] = ProcessQueue(start_offset)
         self.is_dropped = False
         self.is_paused = False
-        """Whether nothing shall be pulled for now."""
+        """Whether pulling is paused."""
         self.work_available = asyncio.Event()
         """Set when messages wait, or when the queue was dropped."""
         self.uncommitted: list[MessageExt] = []
         """Handled in order, but not yet committed by the handler."""
         self.in_flight = 0
-        """Messages in handlers now."""
+        """Messages (by key: batches) that handlers have now."""
         self.lock_until = 0.0
-        """Until when (loop time) the queue's lock is surely ours."""
+        """Until when (loop time) the queue's lock is certainly ours."""
         self.has_lost_lock = False
-        """Whether somebody else may have worked on the queue since our last message."""
+        """Whether another member may have worked on the queue since our last message."""
         self.one_by_one_until = -1
         """Up to which offset messages are handled one at a time, since a batch has failed."""
         self.probed_at = 0.0
-        """When (loop time) it last tried a message for all of its topic, in an outage."""
+        """When (loop time) it last tried a message for all queues of its topic, in an outage."""
         self.broker_id = 0
         self.pulled_at = 0.0
         self.consumed_at = 0.0
         self.tasks: list[asyncio.Task[None]] = []
-        """What works on the queue, the pulling apart."""
+        """What works on the queue, apart from the pull task."""
         self.pull_task: asyncio.Task[None] | None = None
-
         self.committed_offset: int | None = None
-        """The offset that a broker surely has of us; None where commits go with pulls."""
+        """The offset the broker has for certain; None where pulls carry the commits."""
 
     @property
     def span(self) -> int:
-        """How far the queue is ahead: of its lowest unfinished message, or of what was told."""
-        window = self.window
-        return (
-            window.span
-            if self.committed_offset is None
-            else window.next_offset - self.committed_offset
-        )
+        """How many offsets lie between the lowest that is not finished (or committed) and the top.
+
+        By key a broker's offset counts, since what is done above it must fit into the journal.
+        """
+        window, committed = self.window, self.committed_offset
+        return window.span if committed is None else window.next_offset - committed
 
     def drop(self) -> None:
         """Stop working on the queue: no further pull, no further message to a handler."""
@@ -89,15 +91,37 @@ class AssignedQueue:
             self.pull_task.cancel()
 
     def cancel_tasks(self) -> None:
-        """Leave a handler alone that does not end in time; nothing it says is heard any more."""
+        """Give up on a handler that does not end in time; its results are ignored."""
         for task in self.tasks:
             task.cancel()
 
+    async def wait_until_idle(self, timeout_s: float) -> bool:
+        """Wait until no handler has a message of the queue; whether that was in time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while self.in_flight and loop.time() < deadline:
+            await asyncio.sleep(_IDLE_CHECK_S)
+        assert self.in_flight >= 0, "more messages came back from handlers than went out"
+        return not self.in_flight
+
+    async def sleep_unless_dropped(self, pause_s: float) -> None:
+        """Sleep, but wake up soon after the queue is dropped."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + pause_s
+        while not self.is_dropped and (left_s := until - loop.time()) > 0:
+            await asyncio.sleep(min(left_s, _DROP_CHECK_S))
+
     def holds_lock(self, now: float) -> bool:
-        """Whether the queue's lock is surely ours at `now` (loop time)."""
+        """Whether the queue's lock is certainly ours at `now` (loop time)."""
         return now < self.lock_until
 
     def lose_lock(self) -> None:
-        """Take the lock for lost: somebody else may have the queue."""
+        """Treat the lock as lost: another member may have the queue."""
         self.lock_until = 0.0
         self.has_lost_lock = True
+
+    def regain_lock(self, until: float) -> None:
+        """Note a lock taken again, where nobody else has worked on the queue meanwhile."""
+        assert until > 0.0, "a lock that was refused is no lock"
+        self.has_lost_lock = False
+        self.lock_until = until

@@ -18,6 +18,7 @@ from cometmq.client.consumer.consume_stats import SAMPLE_S, ConsumeStats
 from cometmq.client.consumer.pull_loop import PullLoop
 from cometmq.client.consumer.queue_locks import QueueLockClient
 from cometmq.client.consumer.rebalance import Rebalance
+from cometmq.client.failures.failure_actions import FailureActions
 from cometmq.client.failures.send_back import FailedMessageSender
 from cometmq.client.handling.by_key import KeyStrategy
 from cometmq.client.handling.concurrent import ConcurrentStrategy
@@ -86,13 +87,24 @@ class PushEngine:
         self._locks = _locks(session, options)
         self._stats = ConsumeStats(clock)
         self._rebalance = Rebalance(session, options, subscriptions, self._offsets, self._locks)
-        self._consume = consume = _strategy_of(options)(self._parts())
+        self._strategy = _strategy_of(options)(self._strategy_context())
         pulls = PullLoop(
-            session, options, subscriptions, self._offsets, consume, self._rebalance, self._stats
+            session,
+            options,
+            subscriptions,
+            self._offsets,
+            self._strategy,
+            self._rebalance,
+            self._stats,
         )
-        self._rebalance.connect(consume, pulls)
-        self._inbound = BrokerRequests(
-            session, options, subscriptions, self._rebalance, self._stats, consume.running_info
+        self._rebalance.connect(self._strategy, pulls)
+        self._broker_requests = BrokerRequests(
+            session,
+            options,
+            subscriptions,
+            self._rebalance,
+            self._stats,
+            self._strategy.running_info,
         )
         self._lost: set[str] = set()
         self.on_stop_request: Callable[[], object] = lambda: None
@@ -111,7 +123,7 @@ class PushEngine:
     @property
     def strategy(self) -> ConsumeStrategy:
         """The way messages are handled."""
-        return self._consume
+        return self._strategy
 
     async def start(self) -> None:
         """Join the group; the first round of rebalance follows at once."""
@@ -120,8 +132,8 @@ class PushEngine:
             await asyncio.get_running_loop().run_in_executor(None, self._processes.start)
         session.register_consumer(self._consumer_data)
         session.connection_lost_listeners.append(self._on_lost)
-        session.connection_made_listeners.append(self._on_greet)
-        self._inbound.register()
+        session.connection_made_listeners.append(self._on_connected)
+        self._broker_requests.register()
         self._warn_of_blocks()
         for topic in self._subscriptions.topics:
             try:
@@ -148,7 +160,7 @@ class PushEngine:
             await self._rounds.stop()
             await self._rebalance.stop()
         finally:
-            self._consume.close()
+            self._strategy.close()
             self._tasks.close()
             self._threads.close()
             await self._leave()
@@ -162,7 +174,7 @@ class PushEngine:
         finally:
             await self._session.stop()
 
-    def _send_back(self) -> FailedMessageSender:
+    def _failed_sender(self) -> FailedMessageSender:
         options, session = self._options, self._session
         times_max = reconsume_times_max(options.max_attempts, orderly=options.is_locking)
         delivery = RetryingSender(session, ProducerOptions(group=INNER_PRODUCER_GROUP))
@@ -170,13 +182,22 @@ class PushEngine:
             session, delivery, QueueSelector(os.getpid()), options.group, times_max
         )
 
-    def _parts(self) -> StrategyContext:
+    def _strategy_context(self) -> StrategyContext:
+        failed_sender = self._failed_sender()
+        failure_actions = FailureActions(
+            self._options.on_failure,
+            failed_sender,
+            self._threads,
+            self._session.clock,
+            self._request_stop,
+        )
         return StrategyContext(
             options=self._options,
             subscriptions=self._subscriptions,
             threads=self._threads,
             tasks=self._tasks,
-            failed_sender=self._send_back(),
+            failed_sender=failed_sender,
+            failure_actions=failure_actions,
             offsets=self._offsets,
             background=self._session.background,
             stats=self._stats,
@@ -186,10 +207,9 @@ class PushEngine:
             locks=self._locks,
             files=SystemFiles(),
             namesrv=self._session.options.namesrv,
-            stop_consumer=self._halt,
         )
 
-    def _halt(self, reason: str) -> None:
+    def _request_stop(self, reason: str) -> None:
         log.error("the consumer of %s stops: %s", self._options.group, reason)
         self.on_stop_request()
 
@@ -263,7 +283,7 @@ class PushEngine:
                 if assigned.queue.broker_name in names:
                     assigned.lose_lock()
 
-    def _on_greet(self, addr: str) -> None:
+    def _on_connected(self, addr: str) -> None:
         if addr in self._lost:
             self._lost.discard(addr)
             self._rebalance.rejoin(self._options.rejoin_grace_s)

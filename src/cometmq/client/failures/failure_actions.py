@@ -1,14 +1,13 @@
-"""How a message that has failed often enough meets its end, and who is told.
+"""Carries out what a failure policy decided: dead letter, skip, store, or stop.
 
-Owns the carrying out of a decision: dead letter, skip, stop, store; refuses to know when it is due
-(`rules.failure_policy`). Invariant: a message counts as having met its end only once a broker has
-the dead letter, or the sink returned; until then it is tried again, as long as the queue is ours.
+Knows nothing of when that is due (`rules.failure_policy`). Invariant: an action counts as carried
+out only once a broker has the dead letter, or the sink returned; until then it is tried again, as
+long as the queue is ours.
 Java: ConsumeMessageOrderlyService.sendMessageBack (dead letters only)
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -17,30 +16,46 @@ from cometmq.rules.failure_policy import FailureAction, policy_of
 from cometmq.rules.retry_policy import backoff_s
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.subscriptions import Subscription
-    from cometmq.client.handling.consume_strategy import StrategyContext
+    from cometmq.client.failures.send_back import FailedMessageSender
     from cometmq.client.handling.handler_call import HandlerOutcome
+    from cometmq.client.handling.worker_pools import ThreadPool
     from cometmq.model.message import MessageExt
-    from cometmq.rules.failure_policy import FailureDecision, FailurePolicy
+    from cometmq.rules.failure_policy import FailureDecision, FailurePolicy, Policies
+    from cometmq.runtime.ports import Clock
 
 log = logging.getLogger(__name__)
 
-_AGAIN_FIRST_S, _AGAIN_MOST_S = 0.5, 10.0
-_LOOK_S = 0.05
+_PAUSE_FIRST_S = 0.5
+_PAUSE_MOST_S = 10.0
 
 
 class FailureActions:
-    """Carries out verdicts for one consumer. One loop owns it."""
+    """Carries out decisions for one consumer. One loop owns it."""
 
-    def __init__(self, parts: StrategyContext) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        policies: Policies | None,
+        failed_sender: FailedMessageSender,
+        threads: ThreadPool,
+        clock: Clock,
+        stop_consumer: Callable[[str], None],
+    ) -> None:
+        """`stop_consumer` stops the consumer soon, for the reason given."""
+        self._policies = policies or {}
+        self._failed_sender = failed_sender
+        self._threads = threads
+        self._clock = clock
+        self._stop_consumer = stop_consumer
 
     def policy_of(
         self, subscription: Subscription, outcome: HandlerOutcome
     ) -> FailurePolicy | None:
         """The policy for an error of this topic's handler; None where nobody chose one."""
-        known = subscription.on_failure or self._parts.options.on_failure or {}
+        known = subscription.on_failure or self._policies
         return policy_of(known, outcome.kind, None)
 
     async def apply(
@@ -50,16 +65,16 @@ class FailureActions:
         decision: FailureDecision,
         outcome: HandlerOutcome,
     ) -> bool:
-        """Carry out the end of a message; False when the queue is not ours any more, or all stops.
+        """Do with a message what was decided; False when the queue is lost or the consumer stops.
 
-        A broker or a sink that fails is asked again, for ever, with growing pauses.
+        A broker or a sink that fails is tried again, for ever, with growing pauses.
         """
         failures = 0
         while not await self._try(assigned, message, decision, outcome):
             if decision.action is FailureAction.STOP:
                 return False
             failures += 1
-            await self._rest(assigned, backoff_s(failures, _AGAIN_FIRST_S, _AGAIN_MOST_S))
+            await assigned.sleep_unless_dropped(backoff_s(failures, _PAUSE_FIRST_S, _PAUSE_MOST_S))
             if assigned.is_dropped or assigned.has_lost_lock:
                 return False
         return True
@@ -73,7 +88,7 @@ class FailureActions:
     ) -> bool:
         if decision.action is FailureAction.DEAD_LETTER:
             times_max = message.reconsume_times
-            return await self._parts.failed_sender.send_dead_letter(
+            return await self._failed_sender.send_dead_letter(
                 message, assigned.queue, outcome.reason, times_max
             )
         if decision.action is FailureAction.SKIP:
@@ -81,7 +96,7 @@ class FailureActions:
             return True
         if decision.action is FailureAction.STORE:
             return await self._store(message, decision, outcome)
-        self._parts.stop_consumer(f"{message} failed, and its policy is to stop: {outcome.reason}")
+        self._stop_consumer(f"{message} failed, and its policy is to stop: {outcome.reason}")
         return False
 
     async def _store(
@@ -92,25 +107,10 @@ class FailureActions:
         sink = decision.policy.sink
         assert sink is not None, "a policy that stores has a sink"
         failure = handlers.FailureDetails(
-            message.reconsume_times + 1, outcome.kind, outcome.reason, self._parts.clock.now_ms()
+            message.reconsume_times + 1, outcome.kind, outcome.reason, self._clock.now_ms()
         )
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         is_stored: list[bool] = []
-        self._parts.threads.submit(
-            lambda: is_stored.append(handlers.call_sink(sink, message, failure)),
-            lambda: _set(over),
+        await self._threads.run(
+            lambda: is_stored.append(handlers.call_sink(sink, message, failure))
         )
-        await over
         return is_stored[0]
-
-    async def _rest(self, assigned: AssignedQueue, pause_s: float) -> None:
-        """Wait, but notice soon when the queue is dropped."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + pause_s
-        while not assigned.is_dropped and (left_s := until - loop.time()) > 0:
-            await asyncio.sleep(min(left_s, _LOOK_S))
-
-
-def _set(over: asyncio.Future[None]) -> None:
-    if not over.done():
-        over.set_result(None)

@@ -1,9 +1,8 @@
 """Handling by key: each key of a queue is a lane of its own, under the broker's lock of the queue.
 
-Owns slots, turns, and the way of finished messages to the journal, then to the broker; refuses to
-know pulls and rebalance, and leaves what may run next to `rules.key_queue`. Invariants: nothing is
-handled without a lock that surely holds; a broker is told an offset only after the journal has it,
-so on its return the client knows whether the broker's offset is its own.
+Owns the slots in which handlers run and what follows a run; leaves which lane is next to
+`rules.key_queue` and commits to `by_key_commits`. Invariant: nothing is handled without a lock that
+is certainly ours.
 Java: nothing alike; compare ConsumeMessageOrderlyService
 """
 
@@ -16,11 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.client.failures.circuit_breakers import CircuitBreakers
-from cometmq.client.failures.failure_actions import FailureActions
 from cometmq.client.handling import handler_call as handlers
-from cometmq.client.handling.key_run import RUN_MESSAGES, KeyQueueState, KeyRun
+from cometmq.client.handling.by_key_commits import KeyCommits
+from cometmq.client.handling.by_key_run import RUN_MESSAGES, KeyQueueState, KeyRun
+from cometmq.client.handling.lock_recovery import LockRecovery
 from cometmq.client.offsets.completed_offset_store import CompletedOffsetStore
-from cometmq.errors import ClientError, CometError
 from cometmq.model.results import BlockedQueue
 from cometmq.rules.circuit_breaker import BreakerLimits
 from cometmq.rules.failure_policy import FailureAction, default_policy
@@ -38,10 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TELL_S = 1.0
-_LOOK_S = 0.2
-_LOCK_PAUSE_S = 0.5
-_STUCK_S = 60.0
+_CHECK_S = 0.2
+_BLOCKING_LOG_S = 60.0
 _FOR_EVER = float("inf")
 _KEYLESS = ("no key",)
 
@@ -49,30 +46,38 @@ _KEYLESS = ("no key",)
 class KeyStrategy:
     """Runs the queues of one consumer by key. One loop owns it."""
 
-    def __init__(self, parts: StrategyContext) -> None:
-        if parts.locks is None:
-            raise ClientError("a consumer by key cannot do without locks")
-        options = parts.options
-        self._parts, self._options, self._locks = parts, options, parts.locks
-        folder = expand_user_path("state_dir", options.state_dir) / "done"
-        self._store = CompletedOffsetStore(parts.files, folder, options.group, parts.namesrv)
-        self._store.delete_old_files(parts.clock.now_ms())
-        self._failure_actions = FailureActions(parts)
-        self._states: dict[AssignedQueue, KeyQueueState] = {}
+    def __init__(self, context: StrategyContext) -> None:
+        options = context.options
+        self._options = options
+        self._subscriptions = context.subscriptions
+        self._threads = context.threads
+        self._tasks = context.tasks
+        self._offsets = context.offsets
+        self._background = context.background
+        self._stats = context.stats
+        self._clock = context.clock
+        self._restart_after_error = context.restart_after_error
+        self._failure_actions = context.failure_actions
+        self._default_policy = default_policy(options.max_attempts)
         self._breakers = CircuitBreakers(options.breaker or BreakerLimits())
+        self._locks = LockRecovery(context.locks, context.offsets, context.restart_queue)
+        self._commits = KeyCommits(options, context.offsets)
+        folder = expand_user_path("state_dir", options.state_dir) / "done"
+        self._files = CompletedOffsetStore(context.files, folder, options.group, context.namesrv)
+        self._files.delete_old_files(context.clock.now_ms())
+        self._states: dict[AssignedQueue, KeyQueueState] = {}
         self._waiting: deque[KeyQueueState] = deque()
-        self._slots = options.consume_threads
+        self._free_slots = options.consume_threads
         self.overlap_count = 0
-        self._default = default_policy(options.max_attempts)
 
     def start_queue(self, assigned: AssignedQueue) -> None:
-        """Start state on a new queue: what its journal knows as done is left out."""
+        """Start work on a new queue; what its journal knows as finished is left out."""
         queue, offset = assigned.queue, assigned.window.next_offset
-        found = self._store.open(queue, offset, is_reset=self._parts.offsets.was_reset(queue))
-        state = KeyQueueState(assigned, found, self._breakers.breaker_of(queue.topic))
+        file = self._files.open(queue, offset, is_reset=self._offsets.was_reset(queue))
+        state = KeyQueueState(assigned, file, self._breakers.breaker_of(queue.topic))
         self._states[assigned] = state
         assigned.committed_offset = offset
-        task = asyncio.get_running_loop().create_task(self._keep(state), name=f"{queue}")
+        task = asyncio.get_running_loop().create_task(self._maintain(state), name=f"{queue}")
         assigned.tasks.append(task)
 
     def add_messages(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
@@ -82,24 +87,21 @@ class KeyStrategy:
             return
         assigned.window.take(len(messages))
         state.key_queue.add_messages((self._key_of(message), message) for message in messages)
-        self._want(state)
-        self._pump()
+        self._request_slot(state)
+        self._fill_slots()
 
     async def drain_queue(self, assigned: AssignedQueue, timeout_s: float) -> bool:
-        """Wait until no handler has a message of the queue; then write and tell how far it is."""
+        """Wait until no handler has a message of the queue, then commit; whether it was in time."""
         state = self._states.get(assigned)
         if state is None:
             return True
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while assigned.in_flight and loop.time() < deadline:
-            await asyncio.sleep(0.01)
+        await assigned.wait_until_idle(timeout_s)
         for task in assigned.tasks:
             task.cancel()
         await asyncio.wait(assigned.tasks)
-        self._write(state)
-        if not self._parts.offsets.was_reset(assigned.queue):  # else that is where it begins
-            await self._tell(state)
+        self._commits.write(state)
+        if not self._offsets.was_reset(assigned.queue):  # a reset has committed its own offset
+            await self._commits.commit(state)
         if assigned.in_flight:
             return False
         del self._states[assigned]
@@ -111,14 +113,16 @@ class KeyStrategy:
         found = []
         for state in self._states.values():
             if (lane := state.key_queue.blocking_lane()) is not None:
-                head, queue = lane.waiting[0], state.assigned.queue
-                entry = (
+                head = lane.waiting[0]
+                blocked = BlockedQueue(
+                    state.assigned.queue,
                     head.queue_offset,
                     head.msg_id,
                     head.reconsume_times,
                     lane.failing_since_ms,
+                    lane.failure_reason,
                 )
-                found.append(BlockedQueue(queue, *entry, lane.failure_reason))
+                found.append(blocked)
         return found
 
     def running_info(self) -> dict[str, str]:
@@ -126,13 +130,12 @@ class KeyStrategy:
         found = {"KEY_OVERLAPS": str(self.overlap_count), **self._breakers.running_info()}
         for state in self._states.values():
             if (lane := state.key_queue.blocking_lane()) is not None:
-                found[f"KEY_STUCK {state.assigned.queue}"] = _story(
-                    lane.waiting[0], lane.failure_reason
-                )
+                text = _describe(lane.waiting[0], lane.failure_reason)
+                found[f"KEY_STUCK {state.assigned.queue}"] = text
         return found
 
     def close(self) -> None:
-        """Let go of the journals of queues whose handlers did not end."""
+        """Close the journals of queues whose handlers did not end."""
         for state in self._states.values():
             state.close()
         self._states.clear()
@@ -153,230 +156,169 @@ class KeyStrategy:
             return BARRIER
         return _KEYLESS if rule == "lane" else (*_KEYLESS, message.queue_offset)
 
-    def _want(self, state: KeyQueueState) -> None:
-        """Have a queue ask for a slot."""
+    def _request_slot(self, state: KeyQueueState) -> None:
         if not state.is_waiting_for_slot and not state.assigned.is_dropped:
             state.is_waiting_for_slot = True
             self._waiting.append(state)
 
-    def _woken(self, state: KeyQueueState) -> None:
-        self._want(state)
-        self._pump()
+    def _wake_queue(self, state: KeyQueueState) -> None:
+        self._request_slot(state)
+        self._fill_slots()
 
-    def _topic_woken(self, topic: str) -> None:
+    def _wake_topic(self, topic: str) -> None:
+        """Let all queues of a topic ask for slots, the best one for a probe first."""
         now = asyncio.get_running_loop().time()
         own = [state for state in self._states.values() if state.assigned.queue.topic == topic]
         for state in sorted(own, key=lambda state: state.key_queue.probe_rank(now)):
-            self._want(state)
-        self._pump()
+            self._request_slot(state)
+        self._fill_slots()
 
-    def _pump(self) -> None:
-        """Give free slots to queues that have something to do, in batch."""
+    def _fill_slots(self) -> None:
+        """Give free slots to the queues that wait for one, round robin."""
         now = asyncio.get_running_loop().time()
-        while self._slots and self._waiting:
+        while self._free_slots and self._waiting:
             state = self._waiting.popleft()
             state.is_waiting_for_slot = False
-            if self._start_batch(state, now):
-                self._want(state)
+            if self._start_run(state, now):
+                self._request_slot(state)
 
-    def _start_batch(self, state: KeyQueueState, now: float) -> bool:
+    def _start_run(self, state: KeyQueueState, now: float) -> bool:
+        """Start the next run of a queue; False when there is none."""
         assigned, size = state.assigned, self._options.batch_size
         if assigned.is_dropped or not assigned.holds_lock(now):
             return False
         batch = state.key_queue.take_batch(max(size, RUN_MESSAGES), now)
         if batch is None:
-            self._set_alarm(state, now)
+            self._set_timer(state, now)
             return False
         if batch.messages[0].queue_offset <= batch.lane.one_by_one_until:
             size = 1
         clock = asyncio.get_running_loop().time
-        subscription = self._parts.subscriptions.subscription_of(batch.messages[0].topic)
-        call = KeyRun(state, batch, subscription, clock)
+        subscription = self._subscriptions.subscription_of(batch.messages[0].topic)
+        run = KeyRun(state, batch, subscription, clock)
         assigned.in_flight += 1
-        self._slots -= 1
+        self._free_slots -= 1
         if subscription.is_async:
-            self._parts.tasks.submit(self._run_async(call, size))
+            self._tasks.submit(self._run_async(run, size))
         else:
-            self._parts.threads.submit(partial(call.run, size), partial(self._ended, call))
+            self._threads.submit(partial(run.run, size), partial(self._end_run, run))
         return True
 
-    def _set_alarm(self, state: KeyQueueState, now: float) -> None:
-        """Look at a queue again when its first resting lane goes on."""
+    def _set_timer(self, state: KeyQueueState, now: float) -> None:
+        """Wake a queue when its first resting lane may go on."""
         if state.wake_timer is not None:
             state.wake_timer.cancel()
             state.wake_timer = None
-        wake = state.key_queue.next_wake_at()
-        if wake is not None and now < wake < _FOR_EVER:
-            state.wake_timer = asyncio.get_running_loop().call_at(wake, self._woken, state)
+        wake_at = state.key_queue.next_wake_at()
+        if wake_at is not None and now < wake_at < _FOR_EVER:
+            loop = asyncio.get_running_loop()
+            state.wake_timer = loop.call_at(wake_at, self._wake_queue, state)
 
-    async def _run_async(self, call: KeyRun, size: int) -> None:
-        await call.run_async(size)
-        self._ended(call)
+    async def _run_async(self, run: KeyRun, size: int) -> None:
+        await run.run_async(size)
+        self._end_run(run)
 
-    def _ended(self, call: KeyRun) -> None:
-        state, batch = call.state, call.batch
+    def _end_run(self, run: KeyRun) -> None:
+        state, batch = run.state, run.batch
         now = asyncio.get_running_loop().time()
-        self._slots += 1
+        self._free_slots += 1
+        assert self._free_slots <= self._options.consume_threads, "a slot was freed twice"
         state.assigned.consumed_at = now
         topic, breaker = state.assigned.queue.topic, state.key_queue.breaker
-        self._count(call, now)
-        if call.done:
-            well = max(1, call.calls - bool(call.failed))
-            if state.key_queue.record_success(batch, call.done, now, well):
+        self._count(run, now)
+        if run.done:
+            succeeded = max(1, run.calls - bool(run.failed))
+            if state.key_queue.record_success(batch, run.done, now, succeeded):
                 self._breakers.log_closed(topic)
-                self._topic_woken(topic)
-            self._noted(state)
-        if call.failed:
-            self._failed(call, now)
+                self._wake_topic(topic)
+            self._commits.schedule_write(state)
+        if run.failed:
+            self._end_failed_run(run, now)
         else:
-            self._release_batch(state, batch, None)
-            if batch.is_probe and not call.done:
+            self._release(state, batch, None)
+            if batch.is_probe and not run.done:
                 breaker.cancel_probe()
-                self._topic_woken(topic)
-        self._pump()
+                self._wake_topic(topic)
+        self._fill_slots()
 
-    def _count(self, call: KeyRun, now: float) -> None:
-        call.report_to(self._parts.stats)
-        if call.calls and not call.assigned.holds_lock(now):
-            # it ran out meanwhile: somebody else may have them too
-            self.overlap_count += call.done + call.failed
+    def _count(self, run: KeyRun, now: float) -> None:
+        run.report_to(self._stats)
+        if run.calls and not run.assigned.holds_lock(now):
+            # the lock ran out meanwhile: another member may have had them too
+            self.overlap_count += run.done + run.failed
 
-    def _failed(self, call: KeyRun, now: float) -> None:
-        state, batch, outcome = call.state, call.batch, call.outcome
+    def _end_failed_run(self, run: KeyRun, now: float) -> None:
+        state, batch, outcome = run.state, run.batch, run.outcome
         breaker, topic = state.key_queue.breaker, state.assigned.queue.topic
         batch.lane.failure_reason = outcome.reason
-        batch.lane.failing_since_ms = batch.lane.failing_since_ms or self._parts.clock.now_ms()
-        rest_ms = self._options.suspend_ms if outcome.suspend_ms is None else outcome.suspend_ms
-        policy = self._failure_actions.policy_of(call.subscription, outcome) or self._default
+        batch.lane.failing_since_ms = batch.lane.failing_since_ms or self._clock.now_ms()
+        asked_ms = outcome.suspend_ms
+        pause_ms = self._options.suspend_ms if asked_ms is None else asked_ms
+        policy = self._failure_actions.policy_of(run.subscription, outcome) or self._default_policy
         decision, has_begun = state.key_queue.record_failure(
-            batch, call.failed, policy, rest_ms, now
+            batch, run.failed, policy, pause_ms, now
         )
         if breaker.next_probe_at is not None and (has_begun or batch.is_probe):
             if has_begun:
                 self._breakers.log_opened(topic, outcome.reason)
             loop = asyncio.get_running_loop()
-            loop.call_at(breaker.next_probe_at, self._topic_woken, topic)
+            loop.call_at(breaker.next_probe_at, self._wake_topic, topic)
         if decision.action is FailureAction.NONE:
-            self._noted(state)  # a restart goes on counting
-            self._release_batch(state, batch, now + decision.pause_ms / 1000)
+            self._commits.schedule_write(state)  # a restart goes on counting the failures
+            self._release(state, batch, now + decision.pause_ms / 1000)
         else:
-            self._spawn(call, decision)
+            name = f"{decision.action.name} {state.assigned.queue}"
+            self._background.spawn(self._apply(run, decision), name=name)
 
-    def _spawn(self, call: KeyRun, decision: FailureDecision) -> None:
-        name = f"{decision.action.name} {call.state.assigned.queue}"
-        self._parts.background.spawn(self._end(call, decision), name=name)
-
-    async def _end(self, call: KeyRun, decision: FailureDecision) -> None:
-        """Have the head message meet its end; its lane waits for that."""
-        state, is_over, is_met = call.state, False, False
-        assigned, message = state.assigned, call.batch.messages[0]
+    async def _apply(self, run: KeyRun, decision: FailureDecision) -> None:
+        """Carry out a decision about the head message; its lane waits for that."""
+        state, is_over, is_applied = run.state, False, False
+        assigned, message = state.assigned, run.batch.messages[0]
         try:
-            is_met = await self._failure_actions.apply(assigned, message, decision, call.outcome)
+            is_applied = await self._failure_actions.apply(assigned, message, decision, run.outcome)
             is_over = True
         finally:
-            if is_met:
-                state.key_queue.finish(call.batch, 1)
-                self._noted(state)
+            if is_applied:
+                state.key_queue.finish(run.batch, 1)
+                self._commits.schedule_write(state)
             rest_until = _FOR_EVER if decision.action is FailureAction.STOP else None
-            self._release_batch(state, call.batch, rest_until)
+            self._release(state, run.batch, rest_until)
             if not is_over:
-                self._parts.restart_after_error(assigned)
-            self._pump()
+                self._restart_after_error(assigned)
+            self._fill_slots()
 
-    def _release_batch(
+    def _release(
         self, state: KeyQueueState, batch: LaneBatch[MessageExt], rest_until: float | None
     ) -> None:
         state.key_queue.release(batch, rest_until)
         state.assigned.in_flight -= 1
-        self._want(state)
+        self._request_slot(state)
 
-    def _noted(self, state: KeyQueueState) -> None:
-        if not state.is_write_scheduled:
-            state.is_write_scheduled = True
-            asyncio.get_running_loop().call_soon(self._write, state)
-
-    def _write(self, state: KeyQueueState) -> None:
-        """Write down what is finished or has failed, unless somebody else may have the queue."""
-        state.is_write_scheduled = False
-        if not state.assigned.has_lost_lock:
-            state.file.append(state.key_queue.take_journal_records())
-
-    async def _keep(self, state: KeyQueueState) -> None:
-        """Keep the lock and the broker's knowledge up to date until the queue is dropped."""
+    async def _maintain(self, state: KeyQueueState) -> None:
+        """Keep the lock and the broker's offset up to date until the queue is dropped."""
         loop, assigned = asyncio.get_running_loop(), state.assigned
         while not assigned.is_dropped:
             now = loop.time()
             if not assigned.holds_lock(now):
-                await self._regain(state)
-            elif self._is_due(state, now):
-                await self._tell(state)
-            self._look_for_stuck(state, now)
-            await asyncio.sleep(_LOOK_S)
+                await self._recover_lock(state)
+            elif self._commits.is_due(state, now):
+                await self._commits.commit(state)
+            self._log_blocking_key(state, now)
+            await asyncio.sleep(_CHECK_S)
 
-    def _is_due(self, state: KeyQueueState, now: float) -> bool:
-        pause_s = min(_TELL_S, self._options.persist_s)
-        return (
-            now >= state.committed_at + pause_s
-            or state.assigned.span > self._options.flow.span // 2
-        )
+    async def _recover_lock(self, state: KeyQueueState) -> None:
+        if await self._locks.recover(state.assigned):
+            self._commits.write(state)
+            self._wake_queue(state)
 
-    async def _tell(self, state: KeyQueueState) -> None:
-        """Tell the broker the lowest unfinished offset, if it is news: first the journal, then it.
-
-        Never raises for a broker that does not answer: the next time comes soon.
-        """
-        assigned, journal, offsets = state.assigned, state.file.journal, self._parts.offsets
-        async with state.commit_lock:
-            self._write(state)
-            offset, is_first = assigned.window.commit_offset, not state.committed_at
-            if assigned.has_lost_lock or (offset == assigned.committed_offset and not is_first):
-                return
-            state.committed_at = asyncio.get_running_loop().time()
-            state.file.append(journal.record_commit_begin(offset))
-            try:
-                await offsets.commit(assigned.queue, offset)
-            except CometError as error:
-                log.debug("the offset of %s is told later: %s", assigned.queue, error)
-                return
-            state.file.append(journal.record_commit_done(offset))
-            assigned.committed_offset = offset
-            if not assigned.is_dropped:
-                offsets.remember(assigned.queue, offset)
-
-    async def _regain(self, state: KeyQueueState) -> None:
-        """Take the lock again; whoever had it meanwhile may have gone on, then start anew."""
-        assigned = state.assigned
-        assigned.lose_lock()
-        until = (await self._locks.lock([assigned.queue])).get(assigned.queue)
-        if assigned.is_dropped:
-            return
-        if not until:
-            await asyncio.sleep(_LOCK_PAUSE_S)
-            return
-        try:
-            committed = await self._parts.offsets.committed(assigned.queue)
-        except CometError:
-            return
-        if assigned.is_dropped:
-            return
-        if committed is not None and committed > assigned.window.commit_offset:
-            log.info("%s went on elsewhere: it starts anew here at %d", assigned.queue, committed)
-            self._parts.restart_queue(assigned)
-            return
-        assigned.has_lost_lock = False
-        assigned.lock_until = until
-        self._write(state)
-        self._woken(state)
-
-    def _look_for_stuck(self, state: KeyQueueState, now: float) -> None:
-        """Say which key holds a queue back that can go no further, every minute."""
+    def _log_blocking_key(self, state: KeyQueueState, now: float) -> None:
+        """Log which key keeps a queue from going further, every minute."""
         assigned, limits = state.assigned, self._options.flow
         if assigned.span <= limits.span // 2 and assigned.window.count <= limits.count // 2:
             return
-        if (
-            now < state.blocking_logged_at + _STUCK_S
-            or (lane := state.key_queue.blocking_lane()) is None
-        ):
+        if now < state.blocking_logged_at + _BLOCKING_LOG_S:
+            return
+        if (lane := state.key_queue.blocking_lane()) is None:
             return
         state.blocking_logged_at = now
         log.warning(
@@ -384,7 +326,7 @@ class KeyStrategy:
             "most %d offsets ahead: other keys wait once a bound is reached",
             assigned.queue,
             lane.key,
-            _story(lane.waiting[0], lane.failure_reason),
+            _describe(lane.waiting[0], lane.failure_reason),
             assigned.window.count,
             limits.count,
             assigned.span,
@@ -392,8 +334,8 @@ class KeyStrategy:
         )
 
 
-def _story(message: MessageExt, reason: str) -> str:
-    """What operators want to know of a message that holds others up."""
+def _describe(message: MessageExt, reason: str) -> str:
+    """What operators want to know of a message that holds up others."""
     return (
         f"offset {message.queue_offset} of {message.msg_id}, stored at {message.store_ms}, "
         f"{message.reconsume_times} failures, the last: {reason}"

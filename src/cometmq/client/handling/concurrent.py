@@ -1,8 +1,8 @@
 """Concurrent handling: messages of a queue go to many handlers at once, in no order.
 
-Owns batching, the way of a failed message back to the broker, and the retry in place when no broker
-takes it; refuses to know pulls and rebalance. Invariant: a message leaves the window only when its
-handler is done with it or a broker has taken it back, so a crash repeats but never loses.
+Owns batching, sending failed messages back to the broker, and the retry in place when no broker
+takes them; knows nothing of pulls and rebalance. Invariant: a message leaves the window only when
+its handler is done with it or a broker has taken it back, so a crash repeats but never loses.
 Java: ConsumeMessageConcurrentlyService
 """
 
@@ -13,120 +13,64 @@ import logging
 from collections import defaultdict, deque
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from cometmq.client.failures.circuit_breakers import CircuitBreakers, key_of
-from cometmq.client.failures.failure_actions import FailureActions
-from cometmq.client.handling import handler_call as handlers
+from cometmq.client.handling.concurrent_call import ConcurrentCall
+from cometmq.client.handling.expired_messages import SEARCHES, ExpiredMessages
 from cometmq.model.topic import is_retry_topic
 from cometmq.rules.failure_policy import FailureAction, decide
 from cometmq.rules.retry_policy import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from cometmq.client.consumer.assigned_queue import AssignedQueue
-    from cometmq.client.consumer.subscriptions import Subscription
     from cometmq.client.handling.consume_strategy import StrategyContext
-    from cometmq.client.handling.handler_call import AsyncHandler, HandlerOutcome, SyncHandler
+    from cometmq.client.handling.handler_call import HandlerOutcome
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
     from cometmq.rules.circuit_breaker import CircuitBreaker
 
+    HeldMessages = defaultdict[str, deque[tuple[AssignedQueue, list[MessageExt]]]]
 
 log = logging.getLogger(__name__)
 
-_SWEEPS = 15
-"""Looks for stuck handlers in the time a handler may take."""
-_EXPIRED_MAX, _EXPIRED_LEVEL = 16, 3
-
-
-class _HandlerCall:
-    """One call of a handler: runs somewhere, ends on the loop."""
-
-    __slots__ = (
-        "assigned",
-        "began_at",
-        "breaker",
-        "clock",
-        "expired",
-        "is_probe",
-        "messages",
-        "on_end",
-        "outcome",
-        "spent_s",
-        "subscription",
-    )
-
-    def __init__(
-        self,
-        assigned: AssignedQueue,
-        messages: list[MessageExt],
-        subscription: Subscription,
-        ended: Callable[[_HandlerCall], None],
-        clock: Callable[[], float],
-        breaker: CircuitBreaker | None,
-    ) -> None:
-        self.breaker = breaker
-        self.is_probe = breaker is not None and breaker.is_open
-        self.assigned, self.messages, self.subscription = assigned, messages, subscription
-        self.on_end, self.clock = ended, clock
-        self.outcome: HandlerOutcome | None = None
-        self.began_at = self.spent_s = 0.0
-        self.expired: list[MessageExt] = []
-        """Those that were sent back meanwhile, since the handler took too long."""
-
-    def run(self) -> None:
-        """Call a plain handler, unless the queue was given away (in a thread)."""
-        if self._may_begin():
-            handler = cast("SyncHandler", self.subscription.handler)
-            self.began_at = self.clock()
-            self.outcome = handlers.call_handler(handler, self.messages)
-            self.spent_s = self.clock() - self.began_at
-
-    async def run_async(self) -> None:
-        """Call an async handler, unless the queue was given away."""
-        if self._may_begin():
-            handler = cast("AsyncHandler", self.subscription.handler)
-            self.began_at = self.clock()
-            self.outcome = await handlers.call_async_handler(handler, self.messages)
-            self.spent_s = self.clock() - self.began_at
-        self.on_end(self)
-
-    def _may_begin(self) -> bool:
-        """Whether the queue is ours still, and the topic has no outage since it was asked."""
-        is_out = self.breaker is not None and self.breaker.is_open and not self.is_probe
-        return not self.assigned.is_dropped and not is_out
-
-    def report_end(self) -> None:
-        """Hand the outcome over (on the loop)."""
-        self.on_end(self)
-
 
 class ConcurrentStrategy:
-    """MessageReceiver handlers for one concurrent consumer. One loop owns it."""
+    """Runs handlers for one concurrent consumer. One loop owns it."""
 
     overlap_count = 0
 
-    def __init__(self, parts: StrategyContext) -> None:
-        self._options, self._subscriptions = parts.options, parts.subscriptions
-        self._threads, self._tasks = parts.threads, parts.tasks
-        self._send_back, self._offsets = parts.failed_sender, parts.offsets
-        self._background, self._broke_off = parts.background, parts.restart_after_error
-        self._stats, self._failure_actions = parts.stats, FailureActions(parts)
+    def __init__(self, context: StrategyContext) -> None:
+        options = context.options
+        self._options = options
+        self._subscriptions = context.subscriptions
+        self._threads = context.threads
+        self._tasks = context.tasks
+        self._failed_sender = context.failed_sender
+        self._failure_actions = context.failure_actions
+        self._offsets = context.offsets
+        self._background = context.background
+        self._restart_after_error = context.restart_after_error
+        self._stats = context.stats
         self._clock = asyncio.get_running_loop().time
-        self._calls: set[_HandlerCall] = set()
-        limits = parts.options.breaker
-        self._breakers = (
-            CircuitBreakers(limits) if limits and not parts.options.broadcasting else None
-        )
-        self._held: dict[str, deque[tuple[AssignedQueue, list[MessageExt]]]] = defaultdict(deque)
-        self._held_failed: dict[str, deque[tuple[AssignedQueue, list[MessageExt]]]] = defaultdict(
-            deque
-        )
-        if not parts.options.broadcasting:
-            every_s = parts.options.consume_timeout_s / _SWEEPS
-            parts.background.every(every_s, self._sweep, name="stuck handlers")
+        self._calls: set[ConcurrentCall] = set()
+        limits = None if options.broadcasting else options.breaker
+        self._breakers = CircuitBreakers(limits) if limits is not None else None
+        # held while their topic has an outage; those that failed are tried after the others
+        self._held: HeldMessages = defaultdict(deque)
+        self._held_failed: HeldMessages = defaultdict(deque)
+        if not options.broadcasting:
+            expired = ExpiredMessages(
+                self._calls,
+                options.consume_timeout_s,
+                context.failed_sender,
+                self._remember_offset,
+                self._clock,
+            )
+            every_s = options.consume_timeout_s / SEARCHES
+            context.background.every(every_s, expired.send_back, name="expired messages")
 
     def start_queue(self, assigned: AssignedQueue) -> None:
         """Nothing is needed for a new queue: its messages start work by themselves."""
@@ -145,16 +89,12 @@ class ConcurrentStrategy:
     async def drain_queue(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Wait until the handlers at work on the queue are done; False when they are not.
 
-        What no handler has begun is skipped.
+        Messages whose handler was not called yet are skipped.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while assigned.in_flight and loop.time() < deadline:
-            await asyncio.sleep(0.01)
-        return not assigned.in_flight
+        return await assigned.wait_until_idle(timeout_s)
 
     def blocked_queues(self) -> list[BlockedQueue]:
-        """No queue ever stands still for one message."""
+        """No queue is ever blocked by one message."""
         return []
 
     def running_info(self) -> dict[str, str]:
@@ -173,10 +113,10 @@ class ConcurrentStrategy:
         else:
             self._held[topic].append((assigned, messages))
 
-    def _release(self, topic: str) -> None:
-        """Start what is held of a topic: all, or one for a try as long as the outage lasts.
+    def _start_held(self, topic: str) -> None:
+        """Start what is held of a topic: all of it, or one as a probe while the outage lasts.
 
-        What has not failed yet goes first: it tells sooner that the outage is over.
+        What has not failed yet goes first: it shows sooner that the outage is over.
         """
         held, failed = self._held[topic], self._held_failed[topic]
         breaker = self._breakers.breaker_of(topic) if self._breakers else None
@@ -191,7 +131,9 @@ class ConcurrentStrategy:
         self, assigned: AssignedQueue, messages: list[MessageExt], breaker: CircuitBreaker | None
     ) -> None:
         subscription = self._subscriptions.subscription_of(messages[0].topic)
-        call = _HandlerCall(assigned, messages, subscription, self._ended, self._clock, breaker)
+        call = ConcurrentCall(
+            assigned, messages, subscription, self._end_call, self._clock, breaker
+        )
         assigned.in_flight += len(messages)
         self._calls.add(call)
         if subscription.is_async:
@@ -199,7 +141,7 @@ class ConcurrentStrategy:
         else:
             self._threads.submit(call.run, call.report_end)
 
-    def _ended(self, call: _HandlerCall) -> None:
+    def _end_call(self, call: ConcurrentCall) -> None:
         self._calls.discard(call)
         assigned, outcome, messages = call.assigned, call.outcome, call.messages
         if call.expired:
@@ -207,7 +149,7 @@ class ConcurrentStrategy:
             messages = [message for message in messages if message not in call.expired]
         if outcome is None:
             assigned.in_flight -= len(messages)
-            self._not_begun(call, messages)
+            self._hold_again(call, messages)
             return
         is_out = self._is_outage(call, outcome)
         self._stats.ran(assigned.queue.topic, call.spent_s)
@@ -215,20 +157,20 @@ class ConcurrentStrategy:
         if done == len(call.messages):
             self._finish(assigned, messages)
         else:
-            self._failed(assigned, messages, call.messages[:done], outcome, is_out=is_out)
+            self._end_failed_call(assigned, messages, call.messages[:done], outcome, is_out=is_out)
 
-    def _not_begun(self, call: _HandlerCall, messages: list[MessageExt]) -> None:
-        """Hold what an outage kept from its handler."""
+    def _hold_again(self, call: ConcurrentCall, messages: list[MessageExt]) -> None:
+        """Hold messages whose handler was not called because of an outage."""
         if call.breaker is None:
             return
         if call.is_probe:
             call.breaker.cancel_probe()
         if messages and not call.assigned.is_dropped:
             self._held[messages[0].topic].append((call.assigned, messages))
-        self._release(call.messages[0].topic)
+        self._start_held(call.messages[0].topic)
 
-    def _is_outage(self, call: _HandlerCall, outcome: HandlerOutcome) -> bool:
-        """Report a call to its topic's breaker; whether a failure is an outage's."""
+    def _is_outage(self, call: ConcurrentCall, outcome: HandlerOutcome) -> bool:
+        """Report a call to its topic's breaker; whether a failure belongs to an outage."""
         breaker, topic = call.breaker, call.messages[0].topic
         if breaker is None or self._breakers is None:
             return False
@@ -236,17 +178,17 @@ class ConcurrentStrategy:
         if outcome.is_done:
             if breaker.record_success(key, now, is_probe=call.is_probe):
                 self._breakers.log_closed(topic)
-                self._release(topic)
+                self._start_held(topic)
             return breaker.excuses_failures(now)
         has_begun = breaker.record_failure(key, now, is_probe=call.is_probe)
         if has_begun:
             self._breakers.log_opened(topic, outcome.reason)
         if breaker.next_probe_at is not None and (has_begun or call.is_probe):
             loop = asyncio.get_running_loop()
-            loop.call_at(breaker.next_probe_at, self._release, topic)
+            loop.call_at(breaker.next_probe_at, self._start_held, topic)
         return breaker.excuses_failures(now)
 
-    def _failed(
+    def _end_failed_call(
         self,
         assigned: AssignedQueue,
         messages: list[MessageExt],
@@ -255,92 +197,65 @@ class ConcurrentStrategy:
         *,
         is_out: bool,
     ) -> None:
-        """Finish what a handler has done before it failed, and give the rest back."""
+        """Finish what a handler has done before it failed, and send the rest back."""
         done = [message for message in messages if message in head]
         rest = [message for message in messages if message not in head]
         if done:
             self._finish(assigned, done)
         self._stats.failed(assigned.queue.topic, len(rest))
-        if self._options.broadcasting:  # there is nobody to bring them again
-            log.warning("%d message(s) of %s are passed over", len(rest), assigned.queue)
+        if self._options.broadcasting:  # nobody would deliver them again, as in RocketMQ
+            log.warning("%d message(s) of %s are skipped", len(rest), assigned.queue)
             self._remove(assigned, rest)
-        elif is_out and rest:  # it is not the messages that are at fault: no attempt is counted
+        elif is_out and rest:  # not the fault of the messages: no attempt is counted
             assigned.in_flight -= len(rest)
             self._held_failed[rest[0].topic].append((assigned, rest))
         elif rest:
-            self._spawn(assigned, self._give_back(assigned, rest, outcome), "send back")
+            self._spawn(assigned, self._send_back_all(assigned, rest, outcome), "send back")
 
     def _finish(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         self._stats.done(assigned.queue.topic, len(messages))
         self._remove(assigned, messages)
 
     def _remove(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
-        """Take messages that need not come again from here out of the window."""
+        """Take messages out of the window that this member need not handle again."""
         assigned.in_flight -= len(messages)
         assigned.window.finish(messages)
         assigned.consumed_at = self._clock()
-        self._note(assigned)
+        self._remember_offset(assigned)
 
-    def _note(self, assigned: AssignedQueue) -> None:
+    def _remember_offset(self, assigned: AssignedQueue) -> None:
         if not assigned.is_dropped:
             self._offsets.remember(assigned.queue, assigned.window.commit_offset)
 
-    async def _give_back(
+    async def _send_back_all(
         self, assigned: AssignedQueue, messages: list[MessageExt], outcome: HandlerOutcome
     ) -> None:
-        if assigned.is_dropped:  # whoever has the queue now gets them again anyway
+        if assigned.is_dropped:  # the queue's next owner gets them anyway
             assigned.in_flight -= len(messages)
             return
         for message in messages:
-            if await self._return(assigned, message, outcome):
+            if await self._send_back_one(assigned, message, outcome):
                 self._remove(assigned, [message])
             else:
-                self._spawn(assigned, self._again(assigned, message), "retry in place")
+                self._spawn(assigned, self._retry_in_place(assigned, message), "retry in place")
 
-    async def _return(
+    async def _send_back_one(
         self, assigned: AssignedQueue, message: MessageExt, outcome: HandlerOutcome
     ) -> bool:
-        """Let a message come again, or meet the end its policy says; False when it could not."""
+        """Send a message back, or do with it what its policy says; False when no broker took it."""
         queue, level, reason = assigned.queue, outcome.delay_level, outcome.reason
         policy = self._failure_actions.policy_of(
             self._subscriptions.subscription_of(message.topic), outcome
         )
         if policy is None:
-            return await self._send_back.send_back(message, queue, level, reason)
+            return await self._failed_sender.send_back(message, queue, level, reason)
         decision = decide(policy, message.reconsume_times + 1, 0, is_outage=False)
         if decision.action is FailureAction.NONE:
-            return await self._send_back.send_back(message, queue, level, reason, UNLIMITED)
+            return await self._failed_sender.send_back(message, queue, level, reason, UNLIMITED)
         return await self._failure_actions.apply(assigned, message, decision, outcome)
 
-    async def _sweep(self) -> None:
-        """Send back what holds up a queue since a handler has it for too long."""
-        limit = self._clock() - self._options.consume_timeout_s
-        stuck: dict[AssignedQueue, dict[int, _HandlerCall]] = defaultdict(dict)
-        for call in self._calls:
-            if 0 < call.began_at < limit and not call.assigned.is_dropped:
-                own = stuck[call.assigned]
-                own |= {message.queue_offset: call for message in call.messages}
-        for assigned, calls in stuck.items():
-            await self._expire(assigned, calls)
-
-    async def _expire(self, assigned: AssignedQueue, calls: dict[int, _HandlerCall]) -> None:
-        """Send the oldest messages of a queue back as long as they are stuck, at most 16."""
-        reason = f"it was in its handler for more than {self._options.consume_timeout_s:g} s"
-        for _ in range(_EXPIRED_MAX):
-            head = assigned.window.commit_offset
-            call = calls.pop(head, None)
-            if call is None or assigned.is_dropped:
-                return
-            message = next(one for one in call.messages if one.queue_offset == head)
-            log.warning("%s is sent back: %s", message, reason)
-            if not await self._send_back.send_back(message, assigned.queue, _EXPIRED_LEVEL, reason):
-                return
-            call.expired.append(message)
-            assigned.window.finish([message])
-            self._note(assigned)
-
-    async def _again(self, assigned: AssignedQueue, message: MessageExt) -> None:
-        """Try a message here once more, since no broker took it back."""
+    async def _retry_in_place(self, assigned: AssignedQueue, message: MessageExt) -> None:
+        """Handle a message here once more, since no broker took it back."""
         assigned.in_flight -= 1
         await asyncio.sleep(self._options.retry_in_place_s)
         if not assigned.is_dropped:
@@ -355,11 +270,11 @@ class ConcurrentStrategy:
     async def _supervised(
         self, assigned: AssignedQueue, work: Coroutine[object, object, None]
     ) -> None:
-        """Have the queue begun anew when work on its messages breaks off (which is logged)."""
+        """Restart the queue when work on its messages ends with an error (which is logged)."""
         is_over = False
         try:
             await work
             is_over = True
         finally:
             if not is_over:
-                self._broke_off(assigned)
+                self._restart_after_error(assigned)

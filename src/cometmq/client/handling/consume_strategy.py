@@ -1,7 +1,8 @@
-"""The seam between an engine and its ways of handling messages.
+"""What an engine expects of a strategy of handling messages, and what it gives to one.
 
-Owns what a way of consuming must offer and what it may use; refuses to know any of them. Invariant:
-a strategy alone takes messages out of a queue's window, and only when they need not come again.
+Knows none of the strategies: `concurrent`, `orderly`, `by_key`, and the buffer of polling
+consumers. Invariant: only the strategy takes messages out of a queue's window, and only those that
+need not come again.
 Java: ConsumeMessageService
 """
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.consumer.queue_locks import QueueLockClient
     from cometmq.client.consumer.subscriptions import Subscriptions
+    from cometmq.client.failures.failure_actions import FailureActions
     from cometmq.client.failures.send_back import FailedMessageSender
     from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
     from cometmq.client.offsets.offset_store import OffsetStore
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ConsumeStrategy(Protocol):
-    """A way of handling messages. One loop owns it."""
+    """A strategy of handling messages. One loop owns it."""
 
     overlap_count: int
     """Messages whose results were discarded since another member may have had them as well."""
@@ -35,7 +37,7 @@ class ConsumeStrategy(Protocol):
     def start_queue(self, assigned: AssignedQueue) -> None:
         """Start work on a queue that was just taken; its window is empty.
 
-        Tasks put into `assigned.tasks` are watched: an error of one begins the queue anew.
+        Tasks put into `assigned.tasks` are watched: an error of one restarts the queue.
         """
 
     def add_messages(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
@@ -45,13 +47,13 @@ class ConsumeStrategy(Protocol):
         """Wait until no handler has a message of the dropped queue; whether that was in time."""
 
     def blocked_queues(self) -> list[BlockedQueue]:
-        """What stands still since a message keeps failing."""
+        """The queues that are blocked by a message that keeps failing."""
 
     def running_info(self) -> dict[str, str]:
         """What operators should see in the running info, by name; called at any time."""
 
     def close(self) -> None:
-        """Let go of what it holds for itself; called once, after all queues were given back."""
+        """Release what it holds for itself; called once, after all queues were given back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,20 +65,19 @@ class StrategyContext:
     threads: ThreadPool
     tasks: TaskPool
     failed_sender: FailedMessageSender
+    failure_actions: FailureActions
     offsets: OffsetStore
     background: Background
     stats: ConsumeStats
     clock: Clock
     restart_after_error: Callable[[AssignedQueue], None]
-    """QueueStarter a queue anew after an error nobody foresaw."""
+    """Restarts a queue after an unforeseen error."""
     restart_queue: Callable[[AssignedQueue], None]
-    """Drops a queue without committing anything; it is begun anew at the committed offset."""
+    """Drops a queue without committing anything; it restarts at the committed offset."""
     locks: QueueLockClient | None = None
-    """There for consumers that work under locks only, and not when the group is broadcast to."""
+    """Present where queues are locked: in order or by key, unless the group is broadcast to."""
     files: Files
     namesrv: tuple[str, ...]
-    stop_consumer: Callable[[str], None]
-    """Stops the consumer soon, for the reason given."""
 
 
 StrategyFactory = Callable[[StrategyContext], ConsumeStrategy]

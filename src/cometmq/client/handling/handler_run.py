@@ -1,8 +1,8 @@
 """A run of one queue's messages through a handler, batch by batch, up to a failure.
 
-Owns the loop over batches, and what is done, failed and spent; refuses to know slots, verdicts and
-commits. Many small batches in one go cost one hand-over to a thread. Invariant: a stint touches
-nothing but itself until it is back on the loop, so threads need no lock.
+Owns the loop over batches and the counts of what was done and failed; knows nothing of slots,
+failure decisions and commits. Many small batches in one run cost one hand-over to a thread.
+Invariant: a run changes only itself until it is back on the loop, so threads need no lock.
 Java: ConsumeMessageOrderlyService.ConsumeRequest
 """
 
@@ -40,7 +40,7 @@ class HandlerRun:
         "outcome",
         "spent_s",
         "subscription",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -48,12 +48,17 @@ class HandlerRun:
         messages: list[MessageExt],
         subscription: Subscription,
         clock: Callable[[], float],
-        most_s: float,
+        max_s: float,
     ) -> None:
         """Take the first messages, as far as they are of one topic."""
-        self.assigned, self.messages = assigned, _of_one_topic(messages)
-        self.subscription, self.clock, self.max_s = subscription, clock, most_s
-        self.calls = self.done = self.failed = 0
+        self.assigned = assigned
+        self.messages = _of_one_topic(messages)
+        self.subscription = subscription
+        self.clock = clock
+        self.max_s = max_s
+        self.calls = 0
+        self.done = 0
+        self.failed = 0
         self.spent_s = 0.0
         self.outcome: HandlerOutcome = handlers.DONE
 
@@ -63,7 +68,7 @@ class HandlerRun:
         while self._may_go_on(until):
             batch = self.messages[self.done : self.done + batch_size]
             began = self.clock()
-            self._judge(handlers.call_handler(handler, batch), len(batch), began)
+            self._count(handlers.call_handler(handler, batch), len(batch), began)
 
     async def run_async(self, batch_size: int) -> None:
         """Run an async handler."""
@@ -71,10 +76,10 @@ class HandlerRun:
         while self._may_go_on(until):
             batch = self.messages[self.done : self.done + batch_size]
             began = self.clock()
-            self._judge(await handlers.call_async_handler(handler, batch), len(batch), began)
+            self._count(await handlers.call_async_handler(handler, batch), len(batch), began)
 
     def report_to(self, stats: ConsumeStats) -> None:
-        """Have it counted, under the topic of its queue."""
+        """Add the counts to `stats`, under the topic of the queue."""
         topic = self.assigned.queue.topic
         if self.calls:
             stats.ran(topic, self.spent_s / self.calls)
@@ -89,20 +94,21 @@ class HandlerRun:
         now = self.clock()
         return self.assigned.holds_lock(now) and (now < until or not self.calls)
 
-    def _judge(self, outcome: HandlerOutcome, size: int, began: float) -> None:
+    def _count(self, outcome: HandlerOutcome, size: int, began: float) -> None:
         self.calls += 1
         self.spent_s += self.clock() - began
         self.outcome = outcome
         if outcome.is_done:
             self.done += size
         else:
+            assert 0 <= outcome.done_count <= size, "more was done than was given"
             self.done += outcome.done_count
             self.failed = size - outcome.done_count
 
 
 def _of_one_topic(messages: list[MessageExt]) -> list[MessageExt]:
     """The first messages of one topic: a retry queue holds those of several."""
-    if len(messages) == 1:  # as most lanes have it
+    if len(messages) == 1:  # the usual case by key
         return messages
     topic = messages[0].topic
     end = next((at for at, one in enumerate(messages) if one.topic != topic), len(messages))

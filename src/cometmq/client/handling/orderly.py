@@ -1,10 +1,10 @@
 """Orderly handling: one handler at a time per queue, in the queue's order, under the broker's lock.
 
-Owns the loop of one queue: lock, batch, handler, commit, and after a failure rest, try again, or
-bury; refuses to know pulls and rebalance. Invariants: the handler gets a message only after all
-before it in the queue are done or buried; nothing is handled without a lock that surely holds.
-A batch that fails is handled one message at a time from then on, so one bad message neither spends
-the attempts of its neighbours nor takes them with it.
+Owns the loop of one queue: lock, batch, handler, commit, and after a failure pause, try again, or
+send a dead letter; knows nothing of pulls and rebalance. Invariants: the handler gets a message
+only after all before it in the queue are done or dead letters; nothing is handled without a lock
+that is certainly ours. A batch that fails is handled one message at a time from then on, so one bad
+message neither uses up the attempts of its neighbours nor becomes a dead letter with them.
 Java: ConsumeMessageOrderlyService
 """
 
@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from math import inf
 from typing import TYPE_CHECKING
 
 from cometmq.client.failures.blocked_queues import BlockedQueues
 from cometmq.client.failures.circuit_breakers import CircuitBreakers, key_of
-from cometmq.client.failures.failure_actions import FailureActions
 from cometmq.client.handling.handler_run import HandlerRun
+from cometmq.client.handling.lock_recovery import LockRecovery
 from cometmq.errors import CometError
 from cometmq.model.results import ConsumeStatus
 from cometmq.rules import retry_policy
@@ -35,36 +34,39 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_RUN_MESSAGES, _RUN_S = 256, 0.1
-_OUTAGE_LOOK_S = 0.05
-_LOCK_PAUSE_S = 0.5
-_BURY_PAUSE_S = 1.0
+_RUN_MESSAGES = 256
+_RUN_S = 0.1
+_OUTAGE_CHECK_S = 0.05
+_DEAD_LETTER_PAUSE_S = 1.0
 
 
 class OrderlyStrategy:
     """Runs the queues of one orderly consumer. One loop owns it."""
 
-    def __init__(self, parts: StrategyContext) -> None:
-        options = parts.options
-        self._options, self._subscriptions = options, parts.subscriptions
-        self._threads, self._send_back = parts.threads, parts.failed_sender
-        self._offsets, self._locks = parts.offsets, parts.locks
-        self._give_up, self._stats = parts.restart_queue, parts.stats
-        self._blocked = BlockedQueues(parts.clock)
-        self.overlap_count = 0
-        self._room = asyncio.Semaphore(options.consume_threads)
-        self._failure_actions = FailureActions(parts)
-        self._default = default_policy(options.max_attempts)
+    def __init__(self, context: StrategyContext) -> None:
+        options = context.options
+        self._options = options
+        self._subscriptions = context.subscriptions
+        self._threads = context.threads
+        self._failed_sender = context.failed_sender
+        self._failure_actions = context.failure_actions
+        self._offsets = context.offsets
+        self._stats = context.stats
+        self._default_policy = default_policy(options.max_attempts)
+        self._blocked = BlockedQueues(context.clock)
         self._breakers = CircuitBreakers(options.breaker) if options.breaker else None
-        self._idle: set[AssignedQueue] = set()  # kept from their messages by an outage
+        self._locks = LockRecovery(context.locks, context.offsets, context.restart_queue)
+        self._slots = asyncio.Semaphore(options.consume_threads)
+        self._held: set[AssignedQueue] = set()  # queues that an outage keeps from their messages
+        self.overlap_count = 0
 
     def start_queue(self, assigned: AssignedQueue) -> None:
         """Start the loop of a new queue."""
         loop = asyncio.get_running_loop()
-        assigned.tasks.append(loop.create_task(self._work(assigned), name=f"{assigned.queue}"))
+        assigned.tasks.append(loop.create_task(self._run_queue(assigned), name=f"{assigned.queue}"))
 
     def add_messages(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
-        """Tell the queue's loop that messages wait."""
+        """Wake the queue's loop: messages wait."""
         if messages:
             assigned.work_available.set()
 
@@ -77,11 +79,11 @@ class OrderlyStrategy:
         return not late
 
     def blocked_queues(self) -> list[BlockedQueue]:
-        """The queues that stand still since their first message keeps failing."""
+        """The queues that are blocked since their first message keeps failing."""
         return self._blocked.all()
 
     def running_info(self) -> dict[str, str]:
-        """Queues that stand still, and messages that two members may have had."""
+        """Blocked queues, outages, and messages that two members may have had."""
         outages = self._breakers.running_info() if self._breakers else {}
         return {
             **self._blocked.running_info(),
@@ -92,18 +94,18 @@ class OrderlyStrategy:
     def close(self) -> None:
         """Nothing is held beyond the queues."""
 
-    async def _work(self, assigned: AssignedQueue) -> None:
+    async def _run_queue(self, assigned: AssignedQueue) -> None:
         try:
             while not assigned.is_dropped:
                 if not assigned.holds_lock(self._now()):
-                    await self._regain(assigned)
+                    await self._locks.recover(assigned)
                 elif assigned.window.waiting:
                     await self._handle_unless_out(assigned)
                 else:
                     assigned.work_available.clear()
                     await assigned.work_available.wait()
         finally:
-            self._idle.discard(assigned)
+            self._held.discard(assigned)
             self._blocked.forget(assigned.queue)
 
     def _now(self) -> float:
@@ -113,7 +115,7 @@ class OrderlyStrategy:
         """Handle what waits; in an outage of the topic wait, or try one message for all."""
         breaker = self._breakers.breaker_of(assigned.queue.topic) if self._breakers else None
         if breaker is None or not breaker.is_open:
-            self._idle.discard(assigned)
+            self._held.discard(assigned)
             await self._handle(assigned)
         elif self._may_probe(assigned, breaker):
             is_judged = False
@@ -123,19 +125,19 @@ class OrderlyStrategy:
                 if not is_judged:
                     breaker.cancel_probe()
         else:
-            await self._rest(assigned, _OUTAGE_LOOK_S)
+            await assigned.sleep_unless_dropped(_OUTAGE_CHECK_S)
 
     def _may_probe(self, assigned: AssignedQueue, breaker: CircuitBreaker) -> bool:
-        """Whether this queue is the one to try a message now, of all that wait for that.
+        """Whether this queue may try a message now, of all that wait for the end of the outage.
 
         A queue whose head has not failed goes first, then the one that tried longest ago.
         """
         now, topic = self._now(), assigned.queue.topic
-        self._idle.add(assigned)
-        able = [one for one in self._idle if one.queue.topic == topic and _is_able(one, now)]
+        self._held.add(assigned)
+        able = [one for one in self._held if one.queue.topic == topic and _may_be_handled(one, now)]
         if min(able, key=_probe_rank, default=None) is not assigned or not breaker.may_call(now):
             return False
-        self._idle.discard(assigned)
+        self._held.discard(assigned)
         assigned.probed_at = now
         return True
 
@@ -147,15 +149,15 @@ class OrderlyStrategy:
             messages, size = messages[:1], 1
         run = await self._run(assigned, messages, size)
         run.report_to(self._stats)
-        if run.calls and not await self._is_valid(assigned, messages[0].queue_offset):
+        if run.calls and not await self._locks.is_still_ours(assigned, messages[0].queue_offset):
             self._discard(run, messages)
             return False
         assigned.window.put_back(messages[run.done :])
         assigned.consumed_at = self._now()
         is_out = self._is_outage(run, is_probe=is_probe)
-        self._settle(assigned, run)
+        self._finish(assigned, run)
         if run.failed:
-            await self._failed(assigned, run, is_out=is_out)
+            await self._after_failure(assigned, run, is_out=is_out)
         return bool(run.calls)
 
     def _is_outage(self, run: HandlerRun, *, is_probe: bool) -> bool:
@@ -174,7 +176,7 @@ class OrderlyStrategy:
                 self._breakers.log_opened(topic, run.outcome.reason)
         return breaker.excuses_failures(now)
 
-    def _settle(self, assigned: AssignedQueue, run: HandlerRun) -> None:
+    def _finish(self, assigned: AssignedQueue, run: HandlerRun) -> None:
         """Take what is done out of the window, once the handler has committed it."""
         window, done = assigned.window, run.messages[: run.done]
         status = run.outcome.status
@@ -191,32 +193,7 @@ class OrderlyStrategy:
                 window.finish(assigned.uncommitted)
                 assigned.uncommitted.clear()
         if done:
-            self._note(assigned)
-
-    async def _is_valid(self, assigned: AssignedQueue, head: int) -> bool:
-        """Whether nobody else has had the messages from `head` on while we were at work.
-
-        When the lock has run out meanwhile (the process stood still, the handler took long, the
-        broker was away) it is taken again before the results count, however long that takes.
-        """
-        is_elsewhere = False
-        while not assigned.holds_lock(self._now()):
-            assigned.lose_lock()
-            until = await self._take(assigned)
-            is_elsewhere |= until == 0.0
-            committed = await self._committed(assigned) if until else None
-            if until and committed is not None:
-                return self._resume(assigned, until, is_ours=committed <= head)
-            if assigned.is_dropped:
-                return not is_elsewhere
-            await self._rest(assigned, _LOCK_PAUSE_S)
-        return True
-
-    def _resume(self, assigned: AssignedQueue, until: float, *, is_ours: bool) -> bool:
-        if is_ours:
-            assigned.has_lost_lock = False
-            assigned.lock_until = until
-        return is_ours
+            self._remember_offset(assigned)
 
     def _discard(self, run: HandlerRun, messages: list[MessageExt]) -> None:
         """Forget what a handler has done: another member may have had the same messages."""
@@ -241,79 +218,82 @@ class OrderlyStrategy:
     async def _run(
         self, assigned: AssignedQueue, messages: list[MessageExt], size: int
     ) -> HandlerRun:
-        """Run one run in a thread or here; at most `consume_threads` queues at once."""
+        """Run a handler in a thread or here; at most `consume_threads` queues at once."""
         loop = asyncio.get_running_loop()
         subscription = self._subscriptions.subscription_of(messages[0].topic)
-        most_s = _RUN_S if self._options.auto_commit else 0  # then each batch has its own commit
-        run = HandlerRun(assigned, messages, subscription, loop.time, most_s)
-        async with self._room:
+        max_s = _RUN_S if self._options.auto_commit else 0  # then each batch has its own commit
+        run = HandlerRun(assigned, messages, subscription, loop.time, max_s)
+        async with self._slots:
             assigned.in_flight = len(run.messages)
             if subscription.is_async:
                 await run.run_async(size)
             else:
-                over: asyncio.Future[None] = loop.create_future()
-                self._threads.submit(lambda: run.run(size), lambda: _set(over))
-                await asyncio.shield(over)
+                await self._threads.run(lambda: run.run(size))
             assigned.in_flight = 0
         return run
 
-    async def _failed(self, assigned: AssignedQueue, run: HandlerRun, *, is_out: bool) -> None:
+    async def _after_failure(
+        self, assigned: AssignedQueue, run: HandlerRun, *, is_out: bool
+    ) -> None:
         failed = run.messages[run.done : run.done + run.failed]
         if run.outcome.status is ConsumeStatus.ROLLBACK and not self._options.auto_commit:
-            await self._rest(
-                assigned, retry_policy.clamp_suspend_ms(self._options.suspend_ms) / 1000
+            await assigned.sleep_unless_dropped(
+                retry_policy.clamp_suspend_ms(self._options.suspend_ms) / 1000
             )
             return
         self._blocked.record_failure(assigned.queue, failed[0], run.outcome.reason)
         asked_ms = run.outcome.suspend_ms
-        rest_ms = retry_policy.clamp_suspend_ms(
+        pause_ms = retry_policy.clamp_suspend_ms(
             self._options.suspend_ms if asked_ms is None else asked_ms
         )
         assigned.one_by_one_until = max(assigned.one_by_one_until, failed[-1].queue_offset)
         if len(failed) == 1:
-            policy = self._failure_actions.policy_of(run.subscription, run.outcome) or self._default
-            decision = decide(policy, failed[0].reconsume_times + 1, rest_ms, is_outage=is_out)
+            policy = (
+                self._failure_actions.policy_of(run.subscription, run.outcome)
+                or self._default_policy
+            )
+            decision = decide(policy, failed[0].reconsume_times + 1, pause_ms, is_outage=is_out)
             if decision.action is FailureAction.DEAD_LETTER:
                 await self._send_dead_letter(assigned, failed[0], run.outcome.reason)
                 return
             if decision.action is not FailureAction.NONE:
-                await self._end(assigned, failed[0], decision, run.outcome)
+                await self._apply(assigned, failed[0], decision, run.outcome)
                 return
             failed[0].reconsume_times += not is_out
-            rest_ms = decision.pause_ms
-        await self._rest(assigned, rest_ms / 1000)
+            pause_ms = decision.pause_ms
+        await assigned.sleep_unless_dropped(pause_ms / 1000)
 
-    async def _end(
+    async def _apply(
         self,
         assigned: AssignedQueue,
         message: MessageExt,
         decision: FailureDecision,
         outcome: HandlerOutcome,
     ) -> None:
-        """Have the head message meet an end other than a dead letter."""
+        """Carry out a decision about the head message, other than a dead letter."""
         if await self._failure_actions.apply(assigned, message, decision, outcome):
             assigned.window.finish(assigned.window.take(1))
             self._blocked.unblock(assigned.queue)
-            self._note(assigned)
+            self._remember_offset(assigned)
         else:
-            await self._rest(assigned, _BURY_PAUSE_S)
+            await assigned.sleep_unless_dropped(_DEAD_LETTER_PAUSE_S)
 
     async def _send_dead_letter(
         self, assigned: AssignedQueue, message: MessageExt, reason: str
     ) -> None:
-        """Make the head message a dead letter and commit at once, so that it is buried once."""
+        """Make the head message a dead letter and commit at once, so that there is only one."""
         if self._options.broadcasting:
-            log.error("%s has failed for the last time and is passed over: %s", message, reason)
-        elif not await self._send_back.send_dead_letter(
+            log.error("%s has failed for the last time and is skipped: %s", message, reason)
+        elif not await self._failed_sender.send_dead_letter(
             message, assigned.queue, reason, message.reconsume_times
         ):
-            await self._rest(assigned, _BURY_PAUSE_S)
+            await assigned.sleep_unless_dropped(_DEAD_LETTER_PAUSE_S)
             return
         assigned.window.finish(assigned.window.take(1))
         self._blocked.unblock(assigned.queue)
-        self._note(assigned)
+        self._remember_offset(assigned)
         if assigned.has_lost_lock:
-            return  # whoever has the queue now may have committed more
+            return  # the queue's next owner may have committed more
         try:
             await self._offsets.commit(assigned.queue, assigned.window.commit_offset)
         except CometError as error:
@@ -323,58 +303,15 @@ class OrderlyStrategy:
                 error,
             )
 
-    def _note(self, assigned: AssignedQueue) -> None:
+    def _remember_offset(self, assigned: AssignedQueue) -> None:
         if not assigned.is_dropped:
             self._offsets.remember(assigned.queue, assigned.window.commit_offset)
 
-    async def _rest(self, assigned: AssignedQueue, pause_s: float) -> None:
-        """Leave the queue alone for a while, but notice at once when it is dropped."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + pause_s
-        while not assigned.is_dropped and (left_s := until - loop.time()) > 0:
-            await asyncio.sleep(min(left_s, 0.05))
 
-    async def _regain(self, assigned: AssignedQueue) -> None:
-        """Take the lock again; whoever had it meanwhile may have gone on, then start anew.
-
-        Also when the queue is dropped by then: what was done here before can be committed so.
-        """
-        assigned.lose_lock()
-        until = await self._take(assigned)
-        committed = await self._committed(assigned) if until else None
-        if until and committed is not None and committed <= assigned.window.commit_offset:
-            self._resume(assigned, until, is_ours=True)
-        elif assigned.is_dropped:
-            return
-        elif not until or committed is None:
-            await self._rest(assigned, _LOCK_PAUSE_S)
-        else:
-            log.info("%s went on elsewhere: it starts anew here at %d", assigned.queue, committed)
-            self._give_up(assigned)
-
-    async def _take(self, assigned: AssignedQueue) -> float | None:
-        """Until when the lock is ours now; 0 when somebody else has it, None when none answers."""
-        if self._locks is None:
-            return inf
-        return (await self._locks.lock([assigned.queue])).get(assigned.queue)
-
-    async def _committed(self, assigned: AssignedQueue) -> int | None:
-        """The committed offset, 0 when there is none yet; None when nobody says."""
-        try:
-            return await self._offsets.committed(assigned.queue) or 0
-        except CometError:
-            return None
-
-
-def _is_able(assigned: AssignedQueue, now: float) -> bool:
+def _may_be_handled(assigned: AssignedQueue, now: float) -> bool:
     return bool(assigned.window.waiting) and assigned.holds_lock(now) and not assigned.is_dropped
 
 
 def _probe_rank(assigned: AssignedQueue) -> tuple[bool, float]:
     head = assigned.window.waiting[0].queue_offset
     return head <= assigned.one_by_one_until, assigned.probed_at
-
-
-def _set(over: asyncio.Future[None]) -> None:
-    if not over.done():
-        over.set_result(None)

@@ -1,7 +1,7 @@
 """Where handlers run: plain ones in threads, async ones as tasks, a bounded number of either.
 
-Owns threads, tasks and the way back to the loop; refuses to know messages and outcomes. Invariant:
-results come back on the loop, many with one wake-up, each job's exactly once.
+Owns threads, tasks and how results return to the loop; knows nothing of messages and outcomes.
+Invariant: each job's end is reported on the loop exactly once, many ends with one wake-up.
 Java: the executor of ConsumeMessageConcurrentlyService and ConsumeMessageOrderlyService
 """
 
@@ -24,7 +24,8 @@ class ThreadPool:
 
     def __init__(self, count: int, name: str) -> None:
         self._loop = asyncio.get_running_loop()
-        self._count, self._name = count, name
+        self._count = count
+        self._name = name
         self._jobs: SimpleQueue[tuple[Job, Job] | None] = SimpleQueue()
         self._finished: deque[Job] = deque()
         self._threads: list[Thread] = []
@@ -40,6 +41,15 @@ class ThreadPool:
             thread.start()
             self._threads.append(thread)  # one that could not be started is not counted
         self._jobs.put((job, done))
+
+    async def run(self, job: Job) -> None:
+        """Run `job`, which must not raise, in a thread and wait for its end.
+
+        When the caller is cancelled, the job goes on and nobody waits for it.
+        """
+        ended: asyncio.Future[None] = self._loop.create_future()
+        self.submit(job, lambda: ended.set_result(None))
+        await asyncio.shield(ended)
 
     def close(self) -> None:
         """Let each thread end once the jobs given before are done; waits for none."""
@@ -69,6 +79,7 @@ class ThreadPool:
             while left:
                 left -= 1
                 self._open -= 1
+                assert self._open >= 0, "more jobs ended than began"
                 self._finished.popleft()()
         finally:
             if left:  # an error of one, which the loop reports, does not hold up the others
@@ -76,7 +87,7 @@ class ThreadPool:
 
 
 class TaskPool:
-    """Tasks that run async jobs, `count` at a time; the rest waits its turn. One loop owns it."""
+    """Tasks that run async jobs, `count` at a time; the others wait. One loop owns it."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -86,7 +97,7 @@ class TaskPool:
     def submit(self, job: Coroutine[object, object, None]) -> None:
         """Run a coroutine as soon as fewer than `count` others are running."""
         self._waiting.append(job)
-        self._next()
+        self._start_next()
 
     def close(self) -> None:
         """Drop the jobs that have not begun and cancel the others."""
@@ -96,15 +107,15 @@ class TaskPool:
         for task in self._running:
             task.cancel()
 
-    def _next(self) -> None:
+    def _start_next(self) -> None:
         while self._waiting and len(self._running) < self._count:
             task = asyncio.get_running_loop().create_task(_run(self._waiting.popleft()))
             self._running.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._end_task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _end_task(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        self._next()
+        self._start_next()
         if not task.cancelled() and (error := task.exception()):
             raise error  # to the loop, which reports it
 

@@ -1,7 +1,7 @@
-"""What a consumer by key holds of a queue, and one run of a lane's messages through the handler.
+"""What the strategy by key keeps of a queue, and one run of a lane's messages through the handler.
 
-Owns the state that is neither the queue's (`assigned`) nor the lanes' (`rules.key_queue`); refuses
-to know slots, verdicts and commits, and how a handler is run (`run`).
+Owns the state that belongs neither to the queue (`AssignedQueue`) nor to its lanes
+(`rules.key_queue`); knows nothing of slots, failure decisions and commits.
 Java: nothing alike
 """
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from cometmq.rules.key_queue import LaneBatch
 
 RUN_MESSAGES = 64
-_RUN_S = 0.01  # what is done is not written down before the end of a run
+_RUN_S = 0.01  # the journal learns of what is done only when the run ends
 
 
 class KeyQueueState:
-    """One queue in state by key. The loop owns it."""
+    """One queue that is handled by key. The loop owns it."""
 
     __slots__ = (
         "assigned",
@@ -43,27 +43,29 @@ class KeyQueueState:
     )
 
     def __init__(
-        self, assigned: AssignedQueue, found: CompletedOffsetFile, breaker: CircuitBreaker
+        self, assigned: AssignedQueue, file: CompletedOffsetFile, breaker: CircuitBreaker
     ) -> None:
-        self.assigned, self.file = assigned, found
-        self.key_queue: KeyQueue[MessageExt] = KeyQueue(assigned.window, found.journal, breaker)
-        self.is_waiting_for_slot = False  # for a slot
-        self.is_write_scheduled = (
-            False  # the journal is written at the end of this batch of the loop
-        )
+        self.assigned = assigned
+        self.file = file
+        self.key_queue: KeyQueue[MessageExt] = KeyQueue(assigned.window, file.journal, breaker)
+        self.is_waiting_for_slot = False
+        self.is_write_scheduled = False
+        """Whether the journal is written at the end of this iteration of the loop."""
         self.commit_lock = asyncio.Lock()
-        self.committed_at = self.blocking_logged_at = 0.0
+        self.committed_at = 0.0
+        """When (loop time) the last commit began; 0: never."""
+        self.blocking_logged_at = 0.0
         self.wake_timer: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        """Let go of the timer and the file."""
+        """Cancel the timer and close the file."""
         if self.wake_timer is not None:
             self.wake_timer.cancel()
         self.file.close()
 
 
 class KeyRun(HandlerRun):
-    """A run of one lane's messages, which ends as well when an outage begins."""
+    """A run of one lane's messages, which also ends when an outage begins."""
 
     __slots__ = ("batch", "state")
 
@@ -75,7 +77,8 @@ class KeyRun(HandlerRun):
         clock: Callable[[], float],
     ) -> None:
         super().__init__(state.assigned, batch.messages, subscription, clock, _RUN_S)
-        self.state, self.batch = state, batch
+        self.state = state
+        self.batch = batch
 
     def _may_go_on(self, until: float) -> bool:
         is_held_back = self.state.key_queue.breaker.is_open and not self.batch.is_probe
