@@ -9,7 +9,9 @@ processes and kills uses `broker.sockets`, which has the same words.
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ SMALL_STORE = StoreSettings(
     commit_log_file_bytes=16 * 1024 * 1024, max_hash_slot_num=5_000, max_index_num=20_000
 )
 SEED = 1
+STORE = Path("/store")
+CONFIG = STORE / "config"
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -40,29 +44,50 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
         runner.run(bounded())
 
 
+def now_ms() -> int:
+    """The time of the brokers on this loop."""
+    return LoopClock(asyncio.get_running_loop()).now_ms()
+
+
 def new_disk() -> SimFiles:
     """A disk in memory, for a scenario that starts a broker more than once."""
     return SimFiles(Random(SEED), LoopClock(asyncio.get_running_loop()))
 
 
+def stored_table(disk: SimFiles, name: str) -> Any:
+    """One of the broker's tables as its file has it."""
+    data = disk.read(CONFIG / name)
+    assert data is not None, name
+    return json.loads(data)
+
+
+def leave_table(disk: SimFiles, name: str, table: object) -> None:
+    """Put a table there, as another broker left it."""
+    disk.make_dir(CONFIG)
+    disk.write(CONFIG / name, json.dumps(table).encode())
+
+
+def sim_worker(_name: str) -> SimWorker:
+    """What stands for each of the store's threads."""
+    return SimWorker(Random(SEED))
+
+
 def new_broker(
-    disk: SimFiles | None = None, store: StoreSettings = SMALL_STORE, **settings: Any
+    store: StoreSettings = SMALL_STORE, *, disk: SimFiles | None = None, **settings: Any
 ) -> Broker:
     """A broker on a disk in memory that does not run yet."""
     settings = {"broker_name": "b0", "listen_port": 0, **settings}
-    mine = BrokerSettings(store_path_root_dir="/store", **settings)
-    disk, luck = disk or new_disk(), Random(SEED)
-    return Broker.open(
-        mine, store, clock=disk.clock, files=disk, worker=lambda _name: SimWorker(luck)
-    )
+    mine = BrokerSettings(store_path_root_dir=str(STORE), **settings)
+    disk = disk or new_disk()
+    return Broker.open(mine, store, clock=disk.clock, files=disk, worker=sim_worker)
 
 
 @asynccontextmanager
 async def running(
-    disk: SimFiles | None = None, store: StoreSettings = SMALL_STORE, **settings: Any
+    store: StoreSettings = SMALL_STORE, *, disk: SimFiles | None = None, **settings: Any
 ) -> AsyncIterator[Harness]:
     """A broker that runs in memory."""
-    broker = new_broker(disk, store, **settings)
+    broker = new_broker(store, disk=disk, **settings)
     await broker.start()
     harness = Harness(broker)
     try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from broker.rig import Client, records, run, running
+from broker.commands import Client, records
+from broker.harness import new_disk, run, running, stored_table
 from broker.test_long_polling import parked, pulls
 from cometmq.model.group import SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
@@ -23,9 +23,6 @@ from cometmq.wire.bodies.topic import (
 )
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, response
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RUNTIME_KEYS = """
     brokerVersionDesc brokerActive putTps getTransferredTps getTransferedTps brokerVersion
@@ -59,10 +56,10 @@ async def config_of(client: Client, topic: str) -> TopicConfig | None:
     return decode_topic_config(answer.body) if answer.code == 0 else None
 
 
-def test_a_topic_is_created_changed_told_and_deleted(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_topic_is_created_changed_told_and_deleted() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             assert (await create(client, attributes="+message.type=FIFO")).code == 0
             found = await config_of(client, "T")
             assert found == TopicConfig(
@@ -71,22 +68,22 @@ def test_a_topic_is_created_changed_told_and_deleted(tmp_path: Path) -> None:
                 write_queue_nums=3,
                 attributes={"message.type": "FIFO"},
             )
-            before = rig.broker.state.topics.version
+            before = harness.broker.state.topics.version
             assert (await create(client)).code == 0
-            assert rig.broker.state.topics.version == before, "nothing changed"
+            assert harness.broker.state.topics.version == before, "nothing changed"
             assert (await create(client, perm="4", attributes="-message.type")).code == 0
             found = await config_of(client, "T")
             assert found is not None
             assert (found.perm, found.attributes) == (4, {})
             assert (await client.send("T")).code == 0
             await client.beat("CG", "T")
-            rig.broker.state.offsets.commit("CG", "T", 0, 1)
+            harness.broker.state.offsets.commit("CG", "T", 0, 1)
             assert (await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")).code == 0
             assert await config_of(client, "T") is None
-            assert rig.broker.state.offsets.snapshot() == {}
-            assert rig.broker.store.max_offset("T", 0) == 0
+            assert harness.broker.state.offsets.snapshot() == {}
+            assert harness.broker.store.max_offset("T", 0) == 0
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -105,26 +102,25 @@ def test_a_topic_is_created_changed_told_and_deleted(tmp_path: Path) -> None:
         ({"attributes": "-message.type"}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused_and_not_made(
-    tmp_path: Path, fields: dict[str, str], code: int
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
-            before = dict(rig.broker.state.topics.table)
+def test_a_topic_that_cannot_be_is_refused_and_not_made(fields: dict[str, str], code: int) -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            before = dict(harness.broker.state.topics.table)
             answer = await create(client, **fields)
             assert answer.code == code, answer
             assert answer.remark
-            assert rig.broker.state.topics.table == before
+            assert harness.broker.state.topics.table == before
 
-    run(story())
+    run(scenario())
 
 
-def test_topics_survive_a_restart_in_the_form_that_apache_writes(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            await create(await rig.client(), order="true")
-        stored = json.loads((tmp_path / "config" / "topics.json").read_text())
+def test_topics_survive_a_restart_in_the_form_that_apache_writes() -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk) as harness:
+            await create(await harness.client(), order="true")
+        stored = stored_table(disk, "topics.json")
         assert list(stored) == ["dataVersion", "topicConfigTable"]
         assert stored["topicConfigTable"]["T"] == {
             "attributes": {},
@@ -136,18 +132,18 @@ def test_topics_survive_a_restart_in_the_form_that_apache_writes(tmp_path: Path)
             "topicSysFlag": 0,
             "writeQueueNums": 3,
         }
-        async with running(tmp_path) as rig:
-            found = await config_of(await rig.client(), "T")
+        async with running(disk=disk) as harness:
+            found = await config_of(await harness.client(), "T")
             assert found is not None
             assert found.order
 
-    run(story())
+    run(scenario())
 
 
-def test_all_topics_are_told_the_brokers_own_included(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_all_topics_are_told_the_brokers_own_included() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             body = encode_topic_config_list([TopicConfig(topic_name=name) for name in "AB"])
             answer = await client.call(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
             assert answer.code == 0
@@ -158,13 +154,14 @@ def test_all_topics_are_told_the_brokers_own_included(tmp_path: Path) -> None:
             answer = await client.call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
             assert "SELF_TEST_TOPIC" in decode_topic_list(answer.body)
 
-    run(story())
+    run(scenario())
 
 
-def test_groups_are_created_told_and_deleted(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_groups_are_created_told_and_deleted() -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk) as harness:
+            client = await harness.client()
             config = SubscriptionGroupConfig(group_name="CG", retry_max_times=3)
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
             assert (await client.call(code, None, encode_group_config(config))).code == 0
@@ -175,26 +172,26 @@ def test_groups_are_created_told_and_deleted(tmp_path: Path) -> None:
             bad = SubscriptionGroupConfig(group_name="a b")
             answer = await client.call(code, None, encode_group_config(bad))
             assert answer.code == ResponseCode.INVALID_PARAMETER
-        async with running(tmp_path) as rig:
-            client = await rig.client()
-            rig.broker.state.offsets.commit("CG", "T", 0, 1)
+        async with running(disk=disk) as harness:
+            client = await harness.client()
+            harness.broker.state.offsets.commit("CG", "T", 0, 1)
             fields = {"groupName": "CG", "cleanOffset": "true"}
             assert (await client.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, **fields)).code == 0
-            assert "CG" not in rig.broker.state.groups.table
-            assert rig.broker.state.offsets.snapshot() == {}
+            assert "CG" not in harness.broker.state.groups.table
+            assert harness.broker.state.offsets.snapshot() == {}
 
-    run(story())
+    run(scenario())
 
 
-def test_progress_of_topics_and_groups_is_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_progress_of_topics_and_groups_is_told() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for _ in range(3):
                 await client.send("T")
             await client.beat("CG", "T")
             await client.pull("T", max_msg_nums=2)
-            rig.broker.state.offsets.commit("CG", "T", 0, 1)
+            harness.broker.state.offsets.commit("CG", "T", 0, 1)
             queue = MessageQueue("T", "b0", 0)
             answer = await client.call(RequestCode.GET_TOPIC_STATS_INFO, topic="T")
             told = bodies.decode_topic_stats(answer.body)
@@ -217,13 +214,13 @@ def test_progress_of_topics_and_groups_is_told(tmp_path: Path) -> None:
             answer = await client.call(RequestCode.GET_TOPIC_STATS_INFO, topic="Nope")
             assert answer.code == ResponseCode.TOPIC_NOT_EXIST
 
-    run(story())
+    run(scenario())
 
 
-def test_connections_are_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_connections_are_told() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.beat("CG", "T")
             answer = await client.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="CG")
             told = bodies.decode_consumer_connections(answer.body)
@@ -236,13 +233,13 @@ def test_connections_are_told(tmp_path: Path) -> None:
             answer = await client.call(RequestCode.GET_PRODUCER_CONNECTION_LIST, producerGroup="X")
             assert answer.code == ResponseCode.SYSTEM_ERROR
 
-    run(story())
+    run(scenario())
 
 
-def test_a_question_is_handed_on_to_the_consumer_and_its_answer_back(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            consumer, asker = await rig.client(), await rig.client()
+def test_a_question_is_handed_on_to_the_consumer_and_its_answer_back() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            consumer, asker = await harness.client(), await harness.client()
             await consumer.beat("CG", "T")
             await consumer.asked_next()  # the group changed
             fields = {"consumerGroup": "CG", "clientId": "c1"}
@@ -257,13 +254,13 @@ def test_a_question_is_handed_on_to_the_consumer_and_its_answer_back(tmp_path: P
             )
             assert answer.code == ResponseCode.SYSTEM_ERROR
 
-    run(story())
+    run(scenario())
 
 
-def test_a_stored_message_is_handed_to_a_consumer_to_be_handled_now(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            consumer, asker = await rig.client(), await rig.client()
+def test_a_stored_message_is_handed_to_a_consumer_to_be_handled_now() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            consumer, asker = await harness.client(), await harness.client()
             sent = await asker.send("T", b"now")
             await consumer.beat("CG", "T")
             await consumer.asked_next()
@@ -274,13 +271,13 @@ def test_a_stored_message_is_handed_to_a_consumer_to_be_handled_now(tmp_path: Pa
             consumer.close()
             assert (await asked).code == ResponseCode.SYSTEM_ERROR
 
-    run(story())
+    run(scenario())
 
 
-def test_the_runtime_information_has_every_key_that_tools_read(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_the_runtime_information_has_every_key_that_tools_read() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for _ in range(2):
                 await client.send("T")
             await client.pull("T")
@@ -291,13 +288,13 @@ def test_the_runtime_information_has_every_key_that_tools_read(tmp_path: Path) -
             assert len(told["putTps"].split()) == 3
             assert int(told["earliestMessageTimeStamp"]) > 1_700_000_000_000
 
-    run(story())
+    run(scenario())
 
 
-def test_a_message_is_found_by_its_place_its_key_its_id_and_its_tag(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_message_is_found_by_its_place_its_key_its_id_and_its_tag() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             pairs = {"KEYS": "a k", "UNIQ_KEY": "id-1", "TAGS": "t"}
             sent = await client.send("T", b"found", properties=pairs)
             offset = str(int(sent.ext["msgId"][16:], 16))
@@ -325,31 +322,31 @@ def test_a_message_is_found_by_its_place_its_key_its_id_and_its_tag(tmp_path: Pa
                 assert answer.code == ResponseCode.QUERY_NOT_FOUND
                 assert answer.ext["indexLastUpdatePhyoffset"] == "0"
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("code", [RequestCode.POP_MESSAGE, RequestCode.AUTH_CREATE_USER, 31_999])
-def test_an_unknown_code_is_answered_and_the_connection_stays(tmp_path: Path, code: int) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_an_unknown_code_is_answered_and_the_connection_stays(code: int) -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             answer = await client.call(code)
             assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
             assert "not supported" in (answer.remark or "")
             assert str(int(code)) in (answer.remark or "")
             assert (await client.send("T")).code == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_a_deleted_topic_answers_who_waits_on_it(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_deleted_topic_answers_who_waits_on_it() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.send("T")
             waiting = pulls(client, "T", queue_offset=1)
-            await parked(rig, 1)
+            await parked(harness, 1)
             await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")
             assert (await waiting).code == ResponseCode.TOPIC_NOT_EXIST
 
-    run(story())
+    run(scenario())

@@ -7,7 +7,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from broker.rig import SMALL_STORE, Client, run, running
+from broker.harness import SMALL_STORE, new_disk, run, running
 from cometmq.model.queue import MessageQueue
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.name_lists import decode_kv_table
@@ -21,9 +21,9 @@ from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import response
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
+
+    from broker.commands import Client
 
 QUEUE = MessageQueue("T", "b0", 0)
 SYNC_STORE = dataclasses.replace(SMALL_STORE, flush_disk_type="SYNC_FLUSH")
@@ -38,16 +38,17 @@ async def figures(client: Client, name: str, key: str) -> dict[str, dict[str, fl
     return dict(found)
 
 
-def test_what_passes_through_is_told_by_topic_group_queue_and_broker(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
-            rig.broker.state.stats.sample()
+def test_what_passes_through_is_told_by_topic_group_queue_and_broker() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            harness.broker.state.stats.sample()
             for _ in range(3):
                 await client.send("T")
             await client.beat("CG", "T")
             await client.pull("T")
-            rig.broker.state.stats.sample()
+            await asyncio.sleep(1)
+            harness.broker.state.stats.sample()
             for name, key, count in (
                 ("TOPIC_PUT_NUMS", "T", 3),
                 ("GROUP_GET_NUMS", "T@CG", 3),
@@ -68,19 +69,19 @@ def test_what_passes_through_is_told_by_topic_group_queue_and_broker(tmp_path: P
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert answer.remark == "The stats <TOPIC_PUT_NUMS> <T> not exist"
 
-    run(story())
+    run(scenario())
 
 
-def test_pulls_and_the_time_of_puts_are_told_as_measured(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, store=SYNC_STORE) as rig:
-            client = await rig.client()
+def test_pulls_and_the_time_of_puts_are_told_as_measured() -> None:
+    async def scenario() -> None:
+        async with running(store=SYNC_STORE) as harness:
+            client = await harness.client()
             for _ in range(3):
                 await client.send("T")
             for offset in (0, 1, 3, 3, 3):
                 await client.pull("T", queue_offset=offset)
-            rig.broker.state.stats.sample()
-            store = rig.broker.store
+            harness.broker.state.stats.sample()
+            store = harness.broker.store
             answer = await client.call(Code.GET_BROKER_RUNTIME_INFO)
             told = decode_kv_table(answer.body)
             assert told["getFoundTps"].split()[0] == "0.2", "two in ten seconds"
@@ -96,13 +97,13 @@ def test_pulls_and_the_time_of_puts_are_told_as_measured(tmp_path: Path) -> None
             assert told["putMessageFailedTimes"] == "0"
             assert told["remainHowManyDataToFlush"] == "0 B", "SYNC_FLUSH"
 
-    run(story())
+    run(scenario())
 
 
-def test_how_far_the_key_index_is_behind_the_log_is_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client, store = await rig.client(), rig.broker.store
+def test_how_far_the_key_index_is_behind_the_log_is_told() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client, store = await harness.client(), harness.broker.store
 
             async def behind() -> int:
                 answer = await client.call(Code.GET_BROKER_RUNTIME_INFO)
@@ -119,13 +120,13 @@ def test_how_far_the_key_index_is_behind_the_log_is_told(tmp_path: Path) -> None
             await store.lookup.catch_up()
             assert await behind() == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_the_contents_of_a_queue_are_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_the_contents_of_a_queue_are_told() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for tag in ("A", "B", "C"):
                 await client.send("T", properties={"TAGS": tag})
             await client.beat("CG", "T")
@@ -146,21 +147,21 @@ def test_the_contents_of_a_queue_are_told(tmp_path: Path) -> None:
             answer = await client.call(Code.QUERY_CONSUME_QUEUE, **{**fields, "queueId": "9"})
             assert (answer.code, answer.remark) == (1, "9@T is not exist!")
 
-    run(story())
+    run(scenario())
 
 
-def test_the_progress_of_every_group_is_told_at_once(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_the_progress_of_every_group_is_told_at_once() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for _ in range(5):
                 await client.send("T")
             await client.beat("CG", "T")
             await client.pull("T", max_msg_nums=4)
-            rig.broker.state.offsets.commit("CG", "T", 0, 1)
+            harness.broker.state.offsets.commit("CG", "T", 0, 1)
             answer = await client.call(Code.GET_BROKER_CONSUME_STATS, isOrder="false")
             told = fastjson.loads(answer.body)
-            assert told["brokerAddr"] == rig.broker.address
+            assert told["brokerAddr"] == harness.broker.address
             assert (told["totalDiff"], told["totalInflightDiff"]) == (4, 3)
             found = {
                 group: stats for each in told["consumeStatsList"] for group, stats in each.items()
@@ -170,13 +171,13 @@ def test_the_progress_of_every_group_is_told_at_once(tmp_path: Path) -> None:
             answer = await client.call(Code.GET_BROKER_CONSUME_STATS, isOrder="true")
             assert fastjson.loads(answer.body)["totalDiff"] == 0, "no topic is ordered"
 
-    run(story())
+    run(scenario())
 
 
-def test_a_group_is_put_where_another_one_is(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client, offsets = await rig.client(), rig.broker.state.offsets
+def test_a_group_is_put_where_another_one_is() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client, offsets = await harness.client(), harness.broker.state.offsets
             for topic in ("T", "U"):
                 await client.send(topic)
                 offsets.commit("A", topic, 0, 1)
@@ -189,13 +190,13 @@ def test_a_group_is_put_where_another_one_is(tmp_path: Path) -> None:
             await client.call(Code.CLONE_GROUP_OFFSET, **fields, topic="U")
             assert offsets.committed("B", "U", 0) == 1
 
-    run(story())
+    run(scenario())
 
 
-def test_the_least_offsets_of_all_groups_are_told_beside_those_of_one(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client, offsets = await rig.client(), rig.broker.state.offsets
+def test_the_least_offsets_of_all_groups_are_told_beside_those_of_one() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client, offsets = await harness.client(), harness.broker.state.offsets
             for group, places in {"A": (5, 3), "B": (4, 9), "C": (1, 3)}.items():
                 for queue_id, offset in enumerate(places):
                     offsets.commit(group, "T", queue_id, offset)
@@ -208,18 +209,18 @@ def test_the_least_offsets_of_all_groups_are_told_beside_those_of_one(tmp_path: 
             assert told == {"0": 2**63 - 1, "1": 3}, "C is behind the others in queue 0"
             assert offsets.committed("C", "T", 0) == 1, "asking changes nothing"
 
-    run(story())
+    run(scenario())
 
 
-def test_without_resets_of_the_broker_connected_consumers_are_asked_to_move(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, use_server_side_reset_offset=False) as rig:
-            client, admin = await rig.client(), await rig.client()
+def test_without_resets_of_the_broker_connected_consumers_are_asked_to_move() -> None:
+    async def scenario() -> None:
+        async with running(use_server_side_reset_offset=False) as harness:
+            client, admin = await harness.client(), await harness.client()
             for _ in range(3):
                 await client.send("T")
             fields = {"topic": "T", "group": "CG", "timestamp": "0", "isForce": "false"}
             for queue_id in range(4):
-                rig.broker.state.offsets.commit("CG", "T", queue_id, 2 if queue_id == 0 else 0)
+                harness.broker.state.offsets.commit("CG", "T", queue_id, 2 if queue_id == 0 else 0)
             answer = await admin.call(Code.INVOKE_BROKER_TO_RESET_OFFSET, **fields)
             assert answer.code == ResponseCode.CONSUMER_NOT_ONLINE
             await client.beat("CG", "T")
@@ -240,13 +241,13 @@ def test_without_resets_of_the_broker_connected_consumers_are_asked_to_move(tmp_
             answer = await admin.call(Code.INVOKE_BROKER_TO_RESET_OFFSET, **fields)
             assert answer.code == ResponseCode.SYSTEM_ERROR, "it has no offsets"
 
-    run(story())
+    run(scenario())
 
 
-def test_the_offsets_that_consumers_hold_are_asked_of_them(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            one, two, admin = await rig.client(), await rig.client(), await rig.client()
+def test_the_offsets_that_consumers_hold_are_asked_of_them() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            one, two, admin = await harness.client(), await harness.client(), await harness.client()
             await one.beat("CG", "T", client_id="c1")
             await two.beat("CG", "T", client_id="c2")
             for client in (one, one, two):
@@ -268,13 +269,13 @@ def test_the_offsets_that_consumers_hold_are_asked_of_them(tmp_path: Path) -> No
             answer = await admin.call(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, **fields)
             assert answer.code == ResponseCode.SYSTEM_ERROR
 
-    run(story())
+    run(scenario())
 
 
-def test_producers_and_subscriptions_are_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_producers_and_subscriptions_are_told() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.beat("CG", "T")
             answer = await client.call(Code.GET_ALL_PRODUCER_INFO)
             (one,) = json.loads(answer.body)["data"]["PG"]
@@ -288,15 +289,16 @@ def test_producers_and_subscriptions_are_told(tmp_path: Path) -> None:
                 assert (found["group"], found["topic"]) == ("CG", topic)
                 assert ("subscriptionData" in found) is told
 
-    run(story())
+    run(scenario())
 
 
-def test_a_group_is_kept_from_a_topic_until_it_is_let_again(tmp_path: Path) -> None:
+def test_a_group_is_kept_from_a_topic_until_it_is_let_again() -> None:
     fields = {"group": "CG", "topic": "T"}
 
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk) as harness:
+            client = await harness.client()
             await client.send("T")
             await client.beat("CG", "T")
             answer = await client.call(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)
@@ -307,24 +309,22 @@ def test_a_group_is_kept_from_a_topic_until_it_is_let_again(tmp_path: Path) -> N
             assert json.loads(answer.body)["readable"] is False
             answer = await client.pull("T", sys_flag=0)
             assert answer.code == ResponseCode.NO_PERMISSION
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+        async with running(disk=disk) as harness:
+            client = await harness.client()
             await client.beat("CG", "T")
             assert (await client.pull("T", sys_flag=0)).code == ResponseCode.NO_PERMISSION
             await client.call(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields, readable="true")
             assert (await client.pull("T", sys_flag=0)).code == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_what_groups_may_not_read_is_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_groups_may_not_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cometmq.broker.groups.consumer_groups.FORBIDDEN_MAX", 2)
 
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for topic, code in (("A", 0), ("B", 0), ("C", 1)):
                 fields = {"group": "CG", "topic": topic, "readable": "false"}
                 answer = await client.call(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)
@@ -333,14 +333,14 @@ def test_what_groups_may_not_read_is_bounded(
             answer = await client.call(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)
             assert answer.code == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_topics_and_groups_are_told_in_pages_to_who_asks_for_them(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
-            table = rig.broker.state.topics.table
+def test_topics_and_groups_are_told_in_pages_to_who_asks_for_them() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            table = harness.broker.state.topics.table
             seen: list[str] = []
             version = ""
             while len(seen) < len(table):
@@ -359,39 +359,39 @@ def test_topics_and_groups_are_told_in_pages_to_who_asks_for_them(tmp_path: Path
             fields = {"groupSeq": "0", "maxGroupNum": "2"}
             answer = await client.call(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, **fields)
             assert len(json.loads(answer.body)["subscriptionGroupTable"]) == 2
-            groups = rig.broker.state.groups.table
+            groups = harness.broker.state.groups.table
             assert answer.ext["totalGroupNum"] == str(len(groups))
             answer = await client.call(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
             assert set(json.loads(answer.body)["subscriptionGroupTable"]) == set(groups)
 
-    run(story())
+    run(scenario())
 
 
-def test_old_files_and_queues_of_lost_topics_are_deleted_on_demand(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_old_files_and_queues_of_lost_topics_are_deleted_on_demand() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.send("T")
             await client.send("U")
-            del rig.broker.state.topics.table["U"]
+            del harness.broker.state.topics.table["U"]
             assert (await client.call(Code.CLEAN_UNUSED_TOPIC)).code == 0
-            assert rig.broker.store.queues() == [("T", 0)]
+            assert harness.broker.store.queues() == [("T", 0)]
             for code in (Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.DELETE_EXPIRED_COMMITLOG):
                 assert (await client.call(code)).code == 0
-            assert rig.broker.store.max_offset("T", 0) == 1
+            assert harness.broker.store.max_offset("T", 0) == 1
 
-    run(story())
+    run(scenario())
 
 
-def test_a_lone_master_tells_so(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_lone_master_tells_so() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.send("T")
             answer = await client.call(Code.GET_BROKER_HA_STATUS)
             told = json.loads(answer.body)
             assert told["master"] is True
-            assert told["masterCommitLogMaxOffset"] == rig.broker.store.max_phy_offset > 0
+            assert told["masterCommitLogMaxOffset"] == harness.broker.store.max_phy_offset > 0
             assert told["haConnectionInfo"] == []
             assert (await client.call(Code.GET_BROKER_EPOCH_CACHE)).code == 1
             answer = await client.call(Code.GET_ALL_DELAY_OFFSET)
@@ -399,28 +399,28 @@ def test_a_lone_master_tells_so(tmp_path: Path) -> None:
             answer = await client.call(Code.GET_ALL_CONSUMER_OFFSET)
             assert {"dataVersion", "offsetTable"} <= set(json.loads(answer.body))
 
-    run(story())
+    run(scenario())
 
 
-def test_a_delayed_message_counts_where_it_waits_and_where_it_goes(tmp_path: Path) -> None:
-    async def story() -> None:
+def test_a_delayed_message_counts_where_it_waits_and_where_it_goes() -> None:
+    async def scenario() -> None:
         store = SMALL_STORE
-        async with running(tmp_path, store, message_delay_level="1s") as rig:
-            client = await rig.client()
+        async with running(store, message_delay_level="1s") as harness:
+            client = await harness.client()
             await client.send("T", properties={"DELAY": "1"})
-            stats = rig.broker.state.stats
+            stats = harness.broker.state.stats
             assert stats.counter_of_puts("SCHEDULE_TOPIC_XXXX").count == 1
             assert stats.counter_of_puts("T").count == 0
             answer = await client.pull("T", sys_flag=6, suspend_timeout_ms=5_000)
             assert answer.code == 0
             assert stats.counter_of_puts("T").count == 1
 
-    run(story())
+    run(scenario())
 
 
-def test_many_questions_to_the_store_leave_the_loop_its_turns(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
+def test_many_questions_to_the_store_leave_the_loop_its_turns() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
             turns = 0
 
             async def count() -> None:
@@ -430,9 +430,9 @@ def test_many_questions_to_the_store_leave_the_loop_its_turns(tmp_path: Path) ->
                     await asyncio.sleep(0)
 
             counting = asyncio.create_task(count())
-            answers = await rig.broker.store.aside.ask_each(range(300), lambda number: -number)
+            answers = await harness.broker.store.aside.ask_each(range(300), lambda number: -number)
             counting.cancel()
             assert answers == [-number for number in range(300)]
             assert turns == 300 // 64
 
-    run(story())
+    run(scenario())

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.rig import records, run, running
+from broker.commands import records
+from broker.sockets import run, running
 from cometmq.settings.store import StoreSettings
 from cometmq.testing.sim_files import SimFiles
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -18,7 +19,7 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from broker.rig import Rig
+    from broker.commands import Harness
     from cometmq.store.log.mapped_file_queue import NotInMemory
 
 COUNT = 100
@@ -32,33 +33,33 @@ def disk() -> SimFiles:
 
 
 @asynccontextmanager
-async def asleep(disk: SimFiles) -> AsyncIterator[Rig]:
+async def asleep(disk: SimFiles) -> AsyncIterator[Harness]:
     """A broker with old messages, none of which is in memory."""
-    async with running(ROOT, SMALL, files=disk) as rig:
-        client = await rig.client()
+    async with running(ROOT, SMALL, files=disk) as harness:
+        client = await harness.client()
         for n in range(COUNT):
             await client.send("T", b"%d" % n)
-    async with running(ROOT, SMALL, files=disk) as rig:
+    async with running(ROOT, SMALL, files=disk) as harness:
         disk.is_asleep = True
-        yield rig
+        yield harness
 
 
-def count_misses(rig: Rig, misses: list[int]) -> None:
-    fetch = rig.broker.store.aside.fetch
+def count_misses(harness: Harness, misses: list[int]) -> None:
+    fetch = harness.broker.store.aside.fetch
 
     async def counted(missing: NotInMemory) -> None:
         misses.append(missing.length)
         await fetch(missing)
 
-    rig.broker.store.aside.fetch = counted  # type: ignore[method-assign]
+    harness.broker.store.aside.fetch = counted  # type: ignore[method-assign]
 
 
 def test_a_pull_of_old_messages_gets_them_once_a_thread_has_fetched_them(disk: SimFiles) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         misses: list[int] = []
-        async with asleep(disk) as rig:
-            count_misses(rig, misses)
-            client = await rig.client()
+        async with asleep(disk) as harness:
+            count_misses(harness, misses)
+            client = await harness.client()
             found = [record.body for record in await client.drain("T")]
             assert found == [b"%d" % n for n in range(COUNT)]
             answer = await client.call(
@@ -67,21 +68,21 @@ def test_a_pull_of_old_messages_gets_them_once_a_thread_has_fetched_them(disk: S
             assert answer.ext["offset"] == "0"
         assert misses
 
-    run(story())
+    run(scenario())
 
 
 def test_sends_are_answered_while_a_pull_waits_for_the_disk(disk: SimFiles) -> None:
-    async def story() -> None:
-        async with asleep(disk) as rig:
+    async def scenario() -> None:
+        async with asleep(disk) as harness:
             go_on = asyncio.Event()
-            fetch = rig.broker.store.aside.fetch
+            fetch = harness.broker.store.aside.fetch
 
             async def slow(missing: NotInMemory) -> None:
                 await go_on.wait()
                 await fetch(missing)
 
-            rig.broker.store.aside.fetch = slow  # type: ignore[method-assign]
-            reader, sender = await rig.client(), await rig.client()
+            harness.broker.store.aside.fetch = slow  # type: ignore[method-assign]
+            reader, sender = await harness.client(), await harness.client()
             pull = asyncio.ensure_future(reader.pull("T"))
             for _ in range(3):
                 assert (await sender.send("Now", b"x")).code == ResponseCode.SUCCESS
@@ -89,26 +90,26 @@ def test_sends_are_answered_while_a_pull_waits_for_the_disk(disk: SimFiles) -> N
             go_on.set()
             assert len(records(await pull)) == 32
 
-    run(story())
+    run(scenario())
 
 
 def test_nothing_more_is_read_for_a_pull_whose_connection_has_closed(disk: SimFiles) -> None:
-    async def story() -> None:
-        async with asleep(disk) as rig:
-            store, reads = rig.broker.store, []
+    async def scenario() -> None:
+        async with asleep(disk) as harness:
+            store, reads = harness.broker.store, []
             get = store.get
             store.get = lambda *asked: reads.append(asked) or get(*asked)  # type: ignore[method-assign,func-returns-value]
             fetch, fetches = store.aside.fetch, []
 
             async def slow(missing: NotInMemory) -> None:
                 fetches.append(missing)
-                while rig.broker._server.protocols:
+                while harness.broker._server.protocols:
                     await asyncio.sleep(0.001)
                 await fetch(missing)
                 asyncio.get_running_loop().call_later(0.05, is_over.set)
 
             store.aside.fetch = slow  # type: ignore[method-assign]
-            is_over, reader = asyncio.Event(), await rig.client()
+            is_over, reader = asyncio.Event(), await harness.client()
             pull = asyncio.ensure_future(reader.pull("T"))
             while not fetches:
                 await asyncio.sleep(0.001)
@@ -118,22 +119,22 @@ def test_nothing_more_is_read_for_a_pull_whose_connection_has_closed(disk: SimFi
             await asyncio.wait([pull])
             assert pull.exception()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_commit_that_came_with_a_pull_is_made_once(disk: SimFiles) -> None:
-    async def story() -> None:
-        async with asleep(disk) as rig:
-            client = await rig.client()
-            offsets = rig.broker.state.offsets
-            fetch = rig.broker.store.aside.fetch
+    async def scenario() -> None:
+        async with asleep(disk) as harness:
+            client = await harness.client()
+            offsets = harness.broker.state.offsets
+            fetch = harness.broker.store.aside.fetch
 
             async def meanwhile(missing: NotInMemory) -> None:
                 offsets.commit("G", "T", 0, 50)
                 await fetch(missing)
 
-            rig.broker.store.aside.fetch = meanwhile  # type: ignore[method-assign]
+            harness.broker.store.aside.fetch = meanwhile  # type: ignore[method-assign]
             await client.pull("T", consumer_group="G", sys_flag=5, commit_offset=7)
             assert offsets.committed("G", "T", 0) == 50
 
-    run(story())
+    run(scenario())

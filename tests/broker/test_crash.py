@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.rig import TIMEOUT_S, Client, run, send_header
+from broker.commands import TIMEOUT_S, Client, send_header
+from broker.sockets import run
 from broker.test_delay import received
 from cometmq.errors import RemotingError
 from cometmq.net.channel import connect
@@ -96,7 +97,7 @@ async def send_until_killed(client: Client, round_number: int, acknowledged: lis
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
     tmp_path: Path, flush: str
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         acknowledged: list[bytes] = []
         for round_number in range(3):
             process = Process(tmp_path, flush)
@@ -113,11 +114,11 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
         client.close()
         process.kill()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_kill_among_deliveries_repeats_none_and_loses_none(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         process = Process(tmp_path, "ASYNC_FLUSH")
         client = await client_of(process)
         wanted = [b"%03d" % number for number in range(400)]
@@ -142,11 +143,11 @@ def test_a_kill_among_deliveries_repeats_none_and_loses_none(tmp_path: Path) -> 
         client.close()
         process.kill()
 
-    run(story())
+    run(scenario())
 
 
 def test_delayed_messages_survive_the_kill(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         process = Process(tmp_path, "ASYNC_FLUSH")
         client = await client_of(process)
         for number in range(10):
@@ -161,4 +162,4 @@ def test_delayed_messages_survive_the_kill(tmp_path: Path) -> None:
         client.close()
         process.kill()
 
-    run(story())
+    run(scenario())

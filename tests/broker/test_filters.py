@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.rig import Client, Rig, pull_header, records, run, running
+from broker import sockets
+from broker.commands import Client, Harness, pull_header, records
+from broker.harness import new_disk, run, running, stored_table
 from cometmq.broker.messages.consumer_filters import ConsumerFilters, FilterCache
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
 from cometmq.rules.sql92_parser import LENGTH_MAX, Sql92Filter, parse
@@ -64,48 +65,48 @@ def numbers(answer: Command) -> list[int]:
 
 
 @pytest.mark.parametrize("size", [5, 5_000])
-def test_only_messages_that_the_filter_wants_come(tmp_path: Path, size: int) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **ON) as rig:
-            client = await rig.client()
+def test_only_messages_that_the_filter_wants_come(size: int) -> None:
+    async def scenario() -> None:
+        async with running(**ON) as harness:
+            client = await harness.client()
             await send_numbers(client, 10, size)
             answer = await pulled(client, "n > 3 AND n <> 5 AND n BETWEEN 0 AND 7")
             assert answer.code == ResponseCode.SUCCESS
             assert numbers(answer) == [4, 6, 7]
             assert answer.ext["nextBeginOffset"] == "10"
 
-    run(story())
+    run(scenario())
 
 
-def test_nothing_wanted_says_where_to_go_on(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **ON) as rig:
-            client = await rig.client()
+def test_nothing_wanted_says_where_to_go_on() -> None:
+    async def scenario() -> None:
+        async with running(**ON) as harness:
+            client = await harness.client()
             await send_numbers(client, 5)
             answer = await pulled(client, "missing = 1", queue_offset=2, sys_flag=INLINE | WAITING)
             assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
             assert answer.ext["nextBeginOffset"] == "5"
 
-    run(story())
+    run(scenario())
 
 
-def test_a_filter_of_many_parts_is_asked_about_fewer_messages_at_a_time(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **ON) as rig:
-            client = await rig.client()
+def test_a_filter_of_many_parts_is_asked_about_fewer_messages_at_a_time() -> None:
+    async def scenario() -> None:
+        async with running(**ON) as harness:
+            client = await harness.client()
             await send_numbers(client, 40)
             costly = " OR ".join(["n = '-1'"] * 1_300)
             answer = await pulled(client, costly)
             assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
             assert answer.ext["nextBeginOffset"] == "16"
 
-    run(story())
+    run(scenario())
 
 
-def test_filters_are_off_unless_switched_on(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_filters_are_off_unless_switched_on() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await send_numbers(client, 3)
             await subscribe(client, "G", subscription("n = 1"))
             answers = [await pulled(client, "n = 1"), await subscribed(client, "G")]
@@ -115,13 +116,13 @@ def test_filters_are_off_unless_switched_on(tmp_path: Path) -> None:
                 text = "The broker does not support consumer to filter message by SQL92"
                 assert answer.remark == text
 
-    run(story())
+    run(scenario())
 
 
-def test_an_expression_that_is_none_is_refused_where_it_is_used(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **ON) as rig:
-            client = await rig.client()
+def test_an_expression_that_is_none_is_refused_where_it_is_used() -> None:
+    async def scenario() -> None:
+        async with running(**ON) as harness:
+            client = await harness.client()
             await send_numbers(client, 3)
             for bad in ("n = = 1", "", "n > 'x'", "n = 1" + " " * LENGTH_MAX):
                 assert (await pulled(client, bad)).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
@@ -133,26 +134,26 @@ def test_an_expression_that_is_none_is_refused_where_it_is_used(tmp_path: Path) 
             other = await client.pull("T", subscription="n = 1", expression_type="SQL93")
             assert other.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
-    run(story())
+    run(scenario())
 
 
-def test_a_client_may_ask_whether_its_filter_is_taken(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **ON) as rig:
-            client = await rig.client()
+def test_a_client_may_ask_whether_its_filter_is_taken() -> None:
+    async def scenario() -> None:
+        async with running(**ON) as harness:
+            client = await harness.client()
             assert (await check(client, subscription("n = 1"))).code == 0
             assert (await check(client, subscription("x", expression_type="TAG"))).code == 0
             for body in (b"", b"{}"):
                 answer = await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body)
                 assert answer.code == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_a_groups_newest_filter_counts_and_an_older_broker_view_is_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **ON) as rig:
-            client = await rig.client()
+def test_a_groups_newest_filter_counts_and_an_older_broker_view_is_told() -> None:
+    async def scenario() -> None:
+        async with running(**ON) as harness:
+            client = await harness.client()
             await send_numbers(client, 5)
             await subscribe(client, "G", subscription("n = 2", 10))
             assert numbers(await subscribed(client, "G", 10)) == [2]
@@ -165,15 +166,15 @@ def test_a_groups_newest_filter_counts_and_an_older_broker_view_is_told(tmp_path
             await subscribe(client, "G", subscription("*", 12, expression_type="TAG"))
             assert numbers(await subscribed(client, "G", 12)) == [0, 1, 2, 3, 4]
 
-    run(story())
+    run(scenario())
 
 
-def test_a_filter_stops_before_what_is_not_in_memory_when_it_may(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **ON) as rig:
-            client = await rig.client()
+def test_a_filter_stops_before_what_is_not_in_memory_when_it_may() -> None:
+    async def scenario() -> None:
+        async with running(**ON) as harness:
+            client = await harness.client()
             await send_numbers(client, 6)
-            store = rig.broker.store
+            store = harness.broker.store
 
             def accepts(raw: bytes) -> bool:
                 if b"n\x013" in raw:
@@ -187,19 +188,19 @@ def test_a_filter_stops_before_what_is_not_in_memory_when_it_may(tmp_path: Path)
                 with pytest.raises(NotInMemory):
                     store.get("T", 0, start, 32, 9_999, None, Judge(accepts, 800, may_stop))
 
-    run(story())
+    run(scenario())
 
 
-async def parked(rig: Rig, count: int) -> None:
+async def parked(harness: Harness, count: int) -> None:
     async with asyncio.timeout(10):
-        while rig.broker.state.held_requests.count != count:
+        while harness.broker.state.held_requests.count != count:
             await asyncio.sleep(0.005)
 
 
-def test_a_parked_pull_is_woken_only_by_what_it_wants(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **ON) as rig:
-            client, other = await rig.client(), await rig.client()
+def test_a_parked_pull_is_woken_only_by_what_it_wants() -> None:
+    async def scenario() -> None:
+        async with running(**ON) as harness:
+            client, other = await harness.client(), await harness.client()
             await send_numbers(client, 2)
             header = pull_header(
                 "T",
@@ -210,25 +211,25 @@ def test_a_parked_pull_is_woken_only_by_what_it_wants(tmp_path: Path) -> None:
                 suspend_timeout_ms=20_000,
             )
             waiting = other.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
-            await parked(rig, 1)
+            await parked(harness, 1)
             await send_numbers(client, 7)
-            assert (rig.broker.state.held_requests.count, waiting.done()) == (1, False)
+            assert (harness.broker.state.held_requests.count, waiting.done()) == (1, False)
             await client.send("T", b"7", properties={"n": "7"})
             answer = await waiting
             assert numbers(answer) == [7]
             assert answer.ext["nextBeginOffset"] == "10"
 
-    run(story())
+    run(scenario())
 
 
-def test_many_pulls_that_one_message_wakes_are_all_answered(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **ON) as rig:
-            producer = await rig.client()
+def test_many_pulls_that_one_message_wakes_are_all_answered() -> None:
+    async def scenario() -> None:
+        async with running(**ON) as harness:
+            producer = await harness.client()
             await send_numbers(producer, 1)
             waiting = []
             for index in range(4):
-                client = await rig.client()
+                client = await harness.client()
                 for _ in range(100):
                     kind = (
                         {"expression_type": "SQL92", "subscription": "n = 7"} if index % 2 else {}
@@ -237,42 +238,40 @@ def test_many_pulls_that_one_message_wakes_are_all_answered(tmp_path: Path) -> N
                     header = pull_header("T", queue_offset=1, **flags, **kind)
                     pull = request(RequestCode.PULL_MESSAGE, 0, header)
                     waiting.append(client.channel.call_nowait(pull))
-            await parked(rig, 400)
+            await parked(harness, 400)
             await producer.send("T", b"7", properties={"n": "7"})
             answers = await asyncio.gather(*waiting)
             assert {tuple(numbers(answer)) for answer in answers} == {(7,)}
-            assert rig.broker.state.held_requests.count == 0
+            assert harness.broker.state.held_requests.count == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_one_connection_parks_only_so_many_pulls_on_one_queue(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client, other = await rig.client(), await rig.client()
+def test_one_connection_parks_only_so_many_pulls_on_one_queue() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client, other = await harness.client(), await harness.client()
             await send_numbers(client, 1)
             header = pull_header(
                 "T", queue_offset=1, sys_flag=INLINE | WAITING, suspend_timeout_ms=20_000
             )
             for _ in range(256):
                 client.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
-            await parked(rig, 256)
+            await parked(harness, 256)
             refused = await client.call(RequestCode.PULL_MESSAGE, header)
             assert refused.code == ResponseCode.SYSTEM_BUSY
             other.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
-            await parked(rig, 257)
+            await parked(harness, 257)
             client.close()
-            await parked(rig, 1)
+            await parked(harness, 1)
 
-    run(story())
+    run(scenario())
 
 
-def test_retries_go_by_the_filter_of_their_own_topic_where_that_is_switched_on(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path, filter_support_retry=True, **ON) as rig:
-            client = await rig.client()
+def test_retries_go_by_the_filter_of_their_own_topic_where_that_is_switched_on() -> None:
+    async def scenario() -> None:
+        async with running(filter_support_retry=True, **ON) as harness:
+            client = await harness.client()
             retry = subscription("TRUE", topic="%RETRY%G")
             await subscribe(client, "G", subscription("n = 1"), retry)
             for number in range(3):
@@ -282,18 +281,19 @@ def test_retries_go_by_the_filter_of_their_own_topic_where_that_is_switched_on(
             header = {"consumer_group": "G", "sys_flag": 0, "sub_version": 1}
             assert numbers(await client.pull("%RETRY%G", **header)) == [1, 9]
 
-    run(story())
+    run(scenario())
 
 
-def test_filters_are_written_as_rocketmq_reads_them_and_read_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **ON) as rig:
-            client = await rig.client()
+def test_filters_are_written_as_rocketmq_reads_them_and_read_again() -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk, **ON) as harness:
+            client = await harness.client()
             await send_numbers(client, 3)
             await subscribe(client, "GOOD", subscription("n = 1", 5))
             await subscribe(client, "BAD", subscription("n = = 1", 5))
             assert numbers(await subscribed(client, "GOOD", 5)) == [1]
-        written = json.loads((tmp_path / "config" / "consumerFilter.json").read_text())
+        written = stored_table(disk, "consumerFilter.json")
         filters = written["filterDataByTopic"]["T"]["groupFilterData"]
         assert written["filterDataByTopic"]["T"]["topic"] == "T"
         assert list(filters) == ["GOOD"]
@@ -302,12 +302,12 @@ def test_filters_are_written_as_rocketmq_reads_them_and_read_again(tmp_path: Pat
         assert good["bornTime"] <= good["deadTime"]
         kept = {key: good[key] for key in ("clientVersion", "dead", "expression", "topic")}
         assert kept == {"clientVersion": 5, "dead": True, "expression": "n = 1", "topic": "T"}
-        async with running(tmp_path, **ON) as rig:
-            found = rig.broker.state.filters.get("T", "GOOD")
+        async with running(disk=disk, **ON) as harness:
+            found = harness.broker.state.filters.get("T", "GOOD")
             assert found is not None
             assert (found.expression, found.is_dead) == ("n = 1", True)
 
-    run(story())
+    run(scenario())
 
 
 def filters(tmp_path: Path, now_ms: list[int]) -> ConsumerFilters:
@@ -364,9 +364,9 @@ def test_a_long_filter_is_read_in_a_thread_and_then_filters(
     monkeypatch.setattr("cometmq.broker.messages.consumer_filters.parse", noted)
     wide = "n IN (" + ", ".join(f"'{number}'" for number in range(1, 1000)) + ")"
 
-    async def story() -> None:
-        async with running(tmp_path, **ON) as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with sockets.running(tmp_path, **ON) as harness:
+            client = await harness.client()
             await send_numbers(client, 3)
             answer = await client.pull("T", subscription=wide, expression_type="SQL92")
             assert numbers(answer) == [1, 2]
@@ -380,4 +380,4 @@ def test_a_long_filter_is_read_in_a_thread_and_then_filters(
             assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
         assert threading.current_thread().name not in readers
 
-    run(story())
+    sockets.run(scenario())

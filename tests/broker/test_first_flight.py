@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from broker.rig import properties_of, records, run, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from broker.commands import properties_of, records
+from broker.harness import new_disk, run, running
 
 
-def test_a_message_that_was_sent_is_pulled_with_all_it_carried(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_message_that_was_sent_is_pulled_with_all_it_carried() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             sent = await client.send("T", b"hello", flag=7, properties={"TAGS": "A", "x": "y"})
             assert sent.code == 0, sent
             assert sent.ext["queueId"] == "0"
@@ -28,17 +24,18 @@ def test_a_message_that_was_sent_is_pulled_with_all_it_carried(tmp_path: Path) -
             assert shown["TAGS"] == "A"
             assert shown["x"] == "y"
 
-    run(story())
+    run(scenario())
 
 
-def test_what_was_acknowledged_is_there_after_a_stop_and_a_start(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_what_was_acknowledged_is_there_after_a_stop_and_a_start() -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk) as harness:
+            client = await harness.client()
             for number in range(3):
                 assert (await client.send("T", b"%d" % number)).code == 0
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+        async with running(disk=disk) as harness:
+            client = await harness.client()
             assert [record.body for record in records(await client.pull("T"))] == [b"0", b"1", b"2"]
 
-    run(story())
+    run(scenario())

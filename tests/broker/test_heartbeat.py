@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from broker.rig import Client, heartbeat, run, running, subscription
+from broker.commands import Client, heartbeat, subscription
+from broker.harness import run, running
 from cometmq.model.subscription import (
     ConsumeFromWhere,
     ConsumeType,
@@ -21,9 +20,6 @@ from cometmq.wire.bodies.heartbeat import (
 )
 from cometmq.wire.bodies.name_lists import decode_consumer_list
 from cometmq.wire.codes import RequestCode, ResponseCode
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def members(client: Client, group: str = "CG") -> list[str]:
@@ -40,27 +36,27 @@ async def told(client: Client, group: str = "CG") -> None:
     assert command.ext == {"consumerGroup": group}
 
 
-def test_a_beat_makes_the_group_and_its_retry_topic_before_it_is_answered(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_beat_makes_the_group_and_its_retry_topic_before_it_is_answered() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             answer = await client.beat("CG", "T")
             assert answer.code == 0
             assert answer.ext == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
             assert answer.version >= 401
-            retry = rig.broker.state.topics.get("%RETRY%CG")
+            retry = harness.broker.state.topics.get("%RETRY%CG")
             assert retry is not None
             assert (retry.write_queue_nums, retry.perm) == (1, 6)
-            assert rig.broker.state.groups.get("CG") is not None
+            assert harness.broker.state.groups.get("CG") is not None
             assert await members(client) == ["c1"]
 
-    run(story())
+    run(scenario())
 
 
-def test_all_members_are_told_of_a_new_one_itself_included(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            first, second = await rig.client(), await rig.client()
+def test_all_members_are_told_of_a_new_one_itself_included() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            first, second = await harness.client(), await harness.client()
             await first.beat("CG", "T")
             await told(first)
             await second.beat("CG", "T", client_id="c2")
@@ -71,13 +67,13 @@ def test_all_members_are_told_of_a_new_one_itself_included(tmp_path: Path) -> No
             assert second.asked.empty()
             assert await members(first) == ["c1", "c2"]
 
-    run(story())
+    run(scenario())
 
 
-def test_members_are_told_when_one_leaves_by_saying_so_or_by_closing(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            clients = [await rig.client() for _ in range(3)]
+def test_members_are_told_when_one_leaves_by_saying_so_or_by_closing() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            clients = [await harness.client() for _ in range(3)]
             for number, client in enumerate(clients):
                 await client.beat("CG", "T", client_id=f"c{number}")
             stays, leaves, breaks = clients
@@ -90,24 +86,24 @@ def test_members_are_told_when_one_leaves_by_saying_so_or_by_closing(tmp_path: P
             await told(stays)
             assert await members(stays) == ["c0"]
 
-    run(story())
+    run(scenario())
 
 
-def test_the_list_of_a_group_without_clients_is_an_error(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_the_list_of_a_group_without_clients_is_an_error() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             answer = await client.call(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="CG")
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert answer.body == b""
 
-    run(story())
+    run(scenario())
 
 
-def test_two_connections_of_one_client_are_one_member(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            old, new = await rig.client(), await rig.client()
+def test_two_connections_of_one_client_are_one_member() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            old, new = await harness.client(), await harness.client()
             await old.beat("CG", "T")
             await new.beat("CG", "T")
             assert await members(new) == ["c1"]
@@ -116,23 +112,23 @@ def test_two_connections_of_one_client_are_one_member(tmp_path: Path) -> None:
             await told(new)
             assert await members(new) == ["c1"]
 
-    run(story())
+    run(scenario())
 
 
-def test_broadcasting_groups_are_not_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_broadcasting_groups_are_not_told() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.beat("CG", "T", message_model=MessageModel.BROADCASTING)
             assert client.asked.empty()
 
-    run(story())
+    run(scenario())
 
 
-def test_the_latest_beat_sets_how_the_group_consumes(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_the_latest_beat_sets_how_the_group_consumes() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.beat("CG", "T")
             await client.beat(
                 "CG",
@@ -140,42 +136,42 @@ def test_the_latest_beat_sets_how_the_group_consumes(tmp_path: Path) -> None:
                 consume_type=ConsumeType.CONSUME_ACTIVELY,
                 consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
             )
-            group = rig.broker.state.clients.consumers["CG"]
+            group = harness.broker.state.clients.consumers["CG"]
             assert group.consume_type is ConsumeType.CONSUME_ACTIVELY
             assert group.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
-    run(story())
+    run(scenario())
 
 
-def test_a_subscription_is_replaced_by_a_higher_version_only(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
-            group = rig.broker.state.clients.consumers
+def test_a_subscription_is_replaced_by_a_higher_version_only() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            group = harness.broker.state.clients.consumers
             for expression, version, kept in (("A", 5, "A"), ("B", 5, "A"), ("C", 6, "C")):
                 await client.beat("CG", subscriptions=(subscription("T", expression, version),))
                 assert group["CG"].subscriptions["T"].sub_string == kept
 
-    run(story())
+    run(scenario())
 
 
-def test_topics_missing_from_a_beat_leave_the_group_and_members_are_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_topics_missing_from_a_beat_leave_the_group_and_members_are_told() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.beat("CG", "T", "U")
             await told(client)
             await client.beat("CG", "U")
             await told(client)
-            assert list(rig.broker.state.clients.consumers["CG"].subscriptions) == ["U"]
+            assert list(harness.broker.state.clients.consumers["CG"].subscriptions) == ["U"]
 
-    run(story())
+    run(scenario())
 
 
-def test_a_light_beat_keeps_the_subscriptions_of_the_full_one(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_light_beat_keeps_the_subscriptions_of_the_full_one() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             mark = heartbeat_fingerprint(heartbeat("CG", "T"))
             first = await client.beat("CG", "T", heartbeat_fingerprint=mark)
             second = await client.beat("CG", "T", heartbeat_fingerprint=mark)
@@ -183,41 +179,39 @@ def test_a_light_beat_keeps_the_subscriptions_of_the_full_one(tmp_path: Path) ->
             other = await client.beat("CG", heartbeat_fingerprint=mark + 1, without_sub=True)
             said = [answer.ext["IS_SUB_CHANGE"] for answer in (first, second, light, other)]
             assert said == ["false", "false", "false", "true"]
-            assert list(rig.broker.state.clients.consumers["CG"].subscriptions) == ["T"]
+            assert list(harness.broker.state.clients.consumers["CG"].subscriptions) == ["T"]
 
-    run(story())
+    run(scenario())
 
 
-def test_a_client_is_asked_for_a_full_beat_where_the_broker_may_not_know_its_topics(
-    tmp_path: Path,
-) -> None:
+def test_a_client_is_asked_for_a_full_beat_where_the_broker_may_not_know_its_topics() -> None:
     mark = heartbeat_fingerprint(heartbeat("CG", "T"))
 
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            one, two = await rig.client(), await rig.client()
+    async def scenario() -> None:
+        async with running() as harness:
+            one, two = await harness.client(), await harness.client()
 
             async def light() -> str:
                 answer = await one.beat("CG", heartbeat_fingerprint=mark, without_sub=True)
                 return answer.ext["IS_SUB_CHANGE"]
 
             assert await light() == "true", "the broker has just been started"
-            assert rig.broker.state.clients.consumers["CG"].subscriptions == {}
+            assert harness.broker.state.clients.consumers["CG"].subscriptions == {}
             full = await one.beat("CG", "T", heartbeat_fingerprint=mark)
             assert full.ext["IS_SUB_CHANGE"] == "false"
             old = await two.beat("CG", "U", client_id="c2")
             assert old.ext["IS_SUB_CHANGE"] == "true", "a beat without a fingerprint is full"
             assert await light() == "true", "the other one's beat took the group's topics over"
 
-    run(story())
+    run(scenario())
 
 
-def test_a_silent_client_is_forgotten_and_its_connection_closed(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_silent_client_is_forgotten_and_its_connection_closed() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.beat("CG", "T")
-            clients = rig.broker.state.clients
+            clients = harness.broker.state.clients
             assert clients.sweep() == []
             (peer,) = clients.consumers["CG"].members
             clients.silence_ms = -1
@@ -225,70 +219,68 @@ def test_a_silent_client_is_forgotten_and_its_connection_closed(tmp_path: Path) 
             assert clients.consumers == {}
             assert clients.producers == {}
 
-    run(story())
+    run(scenario())
 
 
-def test_a_broken_heartbeat_is_answered_and_the_connection_stays(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_broken_heartbeat_is_answered_and_the_connection_stays() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             answer = await client.call(RequestCode.HEART_BEAT, None, b"{oh dear")
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert (await client.beat("CG", "T")).code == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_a_beat_with_a_group_that_may_not_be_is_answered_and_the_group_skipped(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path, auto_create_subscription_group=False) as rig:
-            client = await rig.client()
+def test_a_beat_with_a_group_that_may_not_be_is_answered_and_the_group_skipped() -> None:
+    async def scenario() -> None:
+        async with running(auto_create_subscription_group=False) as harness:
+            client = await harness.client()
             assert (await client.beat("CG", "T")).code == 0
             assert await members(client) == []
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(("kind", "code"), [("TAG", 0), ("SQL92", ResponseCode.SYSTEM_ERROR)])
-def test_a_filter_is_checked_before_it_is_used(tmp_path: Path, kind: str, code: int) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_filter_is_checked_before_it_is_used(kind: str, code: int) -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             wanted = subscription("T", "A")
             object.__setattr__(wanted, "expression_type", kind)
             body = encode_check_client(CheckClient("c1", "CG", wanted))
             answer = await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body)
             assert answer.code == code
 
-    run(story())
+    run(scenario())
 
 
-def test_a_long_heartbeat_is_taken_and_a_longer_one_refused(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_long_heartbeat_is_taken_and_a_longer_one_refused() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for count, code in ((2_000, 0), (20_000, 1)):
                 topics = [f"T{number}" for number in range(count)]
                 assert (await client.beat("long", *topics)).code == code
-            group = rig.broker.state.clients.consumers["long"]
+            group = harness.broker.state.clients.consumers["long"]
             assert len(group.subscriptions) == 2_000
 
-    run(story())
+    run(scenario())
 
 
-def test_a_beat_that_names_too_much_is_refused_with_the_limit(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_beat_that_names_too_much_is_refused_with_the_limit() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             answer = await client.beat("CG", *[f"t{number}" for number in range(2_001)])
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert answer.remark is not None
             assert "names 2001 subscriptions, the limit is 2000" in answer.remark
-            assert rig.broker.state.clients.consumers == {}
+            assert harness.broker.state.clients.consumers == {}
             assert (await client.beat("CG", *[f"t{number}" for number in range(2_000)])).code == 0
-            found = rig.broker.state.clients.consumers["CG"]
+            found = harness.broker.state.clients.consumers["CG"]
             assert len(found.subscriptions) == 2_000
             beat = HeartbeatData(
                 client_id="c", producer_groups=tuple(f"P{number}" for number in range(1_001))
@@ -297,4 +289,4 @@ def test_a_beat_that_names_too_much_is_refused_with_the_limit(tmp_path: Path) ->
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert "names 1001 groups, the limit is 1000" in (answer.remark or "")
 
-    run(story())
+    run(scenario())

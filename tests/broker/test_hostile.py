@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.commands import pull_header, send_header
 from broker.hostile import MODES
-from broker.rig import pull_header, send_header
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.codes import RequestCode

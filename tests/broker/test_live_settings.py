@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.rig import Client, run, running
+from broker.sockets import run, running
 from broker.test_long_polling import parked, pulls
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.codes import ResponseCode
@@ -16,6 +16,7 @@ from cometmq.wire.codes import ResponseCode
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from broker.commands import Client
     from cometmq.wire.command import Command
 
 
@@ -30,15 +31,15 @@ async def settings_of(client: Client) -> dict[str, str]:
 
 
 def test_settings_are_told_as_a_properties_file(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            told = await settings_of(await rig.client())
+    async def scenario() -> None:
+        async with running(tmp_path) as harness:
+            told = await settings_of(await harness.client())
             assert list(told) == sorted(told)
             assert told["brokerName"] == "b0"
             assert told["autoCreateTopicEnable"] == "true"
             assert told["flushDiskType"] == "ASYNC_FLUSH"
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -53,64 +54,64 @@ def test_settings_are_told_as_a_properties_file(tmp_path: Path) -> None:
 def test_what_cannot_change_is_refused_and_nothing_changes(
     tmp_path: Path, text: str, code: int, remark: str
 ) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with running(tmp_path) as harness:
+            client = await harness.client()
             before = await settings_of(client)
             answer = await change(client, f"longPollingEnable=false\n{text}\n")
             assert answer.code == code
             assert remark in (answer.remark or "")
             assert await settings_of(client) == before
 
-    run(story())
+    run(scenario())
 
 
 def test_a_change_is_written_into_the_settings_file_and_versions_grow(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("# mine\nbrokerName=b0\nlongPollingEnable=true\n")
 
-    async def story() -> None:
-        async with running(tmp_path / "store", conf=conf) as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with running(tmp_path / "store", conf=conf) as harness:
+            client = await harness.client()
             answer = await change(client, "longPollingEnable=false\nfileReservedTime=48\n")
             assert (answer.code, answer.remark) == (0, None)
             assert (await settings_of(client))["fileReservedTime"] == "48"
             version = json.loads((await client.call(Code.GET_BROKER_CONFIG)).ext["version"])
             assert version["counter"] == 1
 
-    run(story())
+    run(scenario())
     assert conf.read_text() == (
         "# mine\nbrokerName=b0\nlongPollingEnable=false\nfileReservedTime=48\n"
     )
 
 
 def test_without_a_settings_file_the_answer_says_how_long_a_change_lasts(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with running(tmp_path) as harness:
+            client = await harness.client()
             answer = await change(client, "longPollingEnable=false\nsendMessageThreadPoolNums=4\n")
             assert answer.code == 0
             assert "sendMessageThreadPoolNums is a setting of Apache" in (answer.remark or "")
             assert "kept until the broker stops" in (answer.remark or "")
 
-    run(story())
+    run(scenario())
 
 
 def test_a_file_that_cannot_be_written_stops_the_change(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path / "store", conf=tmp_path / "gone" / "broker.conf") as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with running(tmp_path / "store", conf=tmp_path / "gone" / "broker.conf") as harness:
+            client = await harness.client()
             answer = await change(client, "longPollingEnable=false\n")
             assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
             assert (await settings_of(client))["longPollingEnable"] == "true"
 
-    run(story())
+    run(scenario())
 
 
 def test_the_brokers_permission_is_obeyed_at_once_and_told_to_name_servers(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client, broker = await rig.client(), rig.broker
+    async def scenario() -> None:
+        async with running(tmp_path) as harness:
+            client, broker = await harness.client(), harness.broker
             await client.send("T")
             version = broker.state.topics.version
             assert (await change(client, "brokerPermission=2\n")).code == 0
@@ -121,13 +122,13 @@ def test_the_brokers_permission_is_obeyed_at_once_and_told_to_name_servers(tmp_p
             assert (await client.pull("T")).code == 0
             assert broker._registered_topics().topics["T"].perm == 6
 
-    run(story())
+    run(scenario())
 
 
 def test_sizes_and_creation_are_obeyed_by_the_next_request(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with running(tmp_path) as harness:
+            client = await harness.client()
             for _ in range(4):  # the way of sends is known by now
                 assert (await client.send("T", b"x" * 200)).code == 0
             assert (await change(client, "maxMessageSize=100\n")).code == 0
@@ -142,13 +143,13 @@ def test_sizes_and_creation_are_obeyed_by_the_next_request(tmp_path: Path) -> No
             answer = await client.pull("T", consumer_group="NewGroup")
             assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
-    run(story())
+    run(scenario())
 
 
 def test_pulls_obey_new_limits(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with running(tmp_path) as harness:
+            client = await harness.client()
             for _ in range(5):
                 await client.send("T")
             await change(client, "maxTransferCountOnMessageInMemory=2\n")
@@ -156,8 +157,8 @@ def test_pulls_obey_new_limits(tmp_path: Path) -> None:
             assert int(answer.ext["nextBeginOffset"]) == 2
             await change(client, "longPollingEnable=false\nshortPollingTimeMills=50\n")
             waiting = pulls(client, "T", queue_offset=5)
-            await parked(rig, 1)
+            await parked(harness, 1)
             async with asyncio.timeout(5):
                 assert (await waiting).code == ResponseCode.PULL_NOT_FOUND
 
-    run(story())
+    run(scenario())

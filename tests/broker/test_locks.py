@@ -8,14 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.rig import Client, run, running
+from broker.harness import run, running
 from cometmq.broker.groups.queue_locks import QueueLocks
 from cometmq.model.queue import MessageQueue
 from cometmq.wire.bodies.lock import LockRequest, decode_locked, encode_lock_request
 from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from broker.commands import Client
 
 ALL = [MessageQueue("T", "b0", number) for number in range(3)]
 
@@ -29,12 +29,10 @@ async def ask(client: Client, code: int, client_id: str, *queues: int) -> set[in
     return {queue.queue_id for queue in decode_locked(answer.body)}
 
 
-def test_a_locked_queue_is_refused_to_others_and_granted_again_to_its_holder(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client, other = await rig.client(), await rig.client()
+def test_a_locked_queue_is_refused_to_others_and_granted_again_to_its_holder() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client, other = await harness.client(), await harness.client()
             assert await ask(client, RequestCode.LOCK_BATCH_MQ, "c1", 0, 1) == {0, 1}
             assert await ask(other, RequestCode.LOCK_BATCH_MQ, "c2", 1, 2) == {2}
             assert await ask(other, RequestCode.LOCK_BATCH_MQ, "c1", 0, 1) == {0, 1}
@@ -43,32 +41,32 @@ def test_a_locked_queue_is_refused_to_others_and_granted_again_to_its_holder(
             await ask(client, RequestCode.UNLOCK_BATCH_MQ, "c1", 0)
             assert await ask(other, RequestCode.LOCK_BATCH_MQ, "c2", 0, 1, 2) == {0, 2}
 
-    run(story())
+    run(scenario())
 
 
-def test_a_lock_outlives_its_connection_but_not_its_time(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, queue_lock_expire_ms=60_000) as rig:
-            client, other = await rig.client(), await rig.client()
+def test_a_lock_outlives_its_connection_but_not_its_time() -> None:
+    async def scenario() -> None:
+        async with running(queue_lock_expire_ms=60_000) as harness:
+            client, other = await harness.client(), await harness.client()
             await ask(client, RequestCode.LOCK_BATCH_MQ, "c1", 0)
             client.close()
             await client.channel.wait_closed()
             assert await ask(other, RequestCode.LOCK_BATCH_MQ, "c2", 0) == set()
 
-    run(story())
+    run(scenario())
 
 
-def test_the_time_a_lock_lives_is_a_setting(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, queue_lock_expire_ms=1) as rig:
-            client = await rig.client()
+def test_the_time_a_lock_lives_is_a_setting() -> None:
+    async def scenario() -> None:
+        async with running(queue_lock_expire_ms=1) as harness:
+            client = await harness.client()
             await ask(client, RequestCode.LOCK_BATCH_MQ, "c1", 0)
-            locks, queue = rig.broker.state.locks, ALL[0]
+            locks, queue = harness.broker.state.locks, ALL[0]
             while locks.holder("CG", queue):
                 await ask(client, RequestCode.UNLOCK_BATCH_MQ, "c3", 0)
             assert await ask(client, RequestCode.LOCK_BATCH_MQ, "c2", 0) == {0}
 
-    run(story())
+    run(scenario())
 
 
 LIVE_MS = 60

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.rig import SMALL_STORE, Client, run, running
+from broker.harness import SMALL_STORE, new_disk, run, running, stored_table
 from cometmq.broker.groups.consumer_offsets import NO_OFFSET, ConsumerOffsets
 from cometmq.runtime.system import SystemFiles
 from cometmq.store.json_file import JsonFile
@@ -22,6 +22,8 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from broker.commands import Client
 
 
 async def committed(client: Client, topic: str = "T", queue: int = 0, **more: Any) -> Any:
@@ -34,42 +36,40 @@ async def commit(client: Client, offset: int, **more: str) -> Any:
     return await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, **{**fields, **more})
 
 
-def test_a_committed_offset_is_told_and_the_last_writer_wins(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_committed_offset_is_told_and_the_last_writer_wins() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.send("T")
             await client.beat("CG", "T")
             for offset in (7, 3):
                 assert (await commit(client, offset)).code == 0
                 assert (await committed(client)).ext == {"offset": str(offset)}
 
-    run(story())
+    run(scenario())
 
 
-def test_a_new_group_starts_at_0_while_the_queue_is_young(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_new_group_starts_at_0_while_the_queue_is_young() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.send("T")
             assert (await committed(client)).ext == {"offset": "0"}
             answer = await committed(client, setZeroIfNotFound="false")
             assert answer.code == ResponseCode.QUERY_NOT_FOUND
             assert (await committed(client, queue=1)).code == ResponseCode.QUERY_NOT_FOUND
 
-    run(story())
+    run(scenario())
 
 
-def test_a_new_group_is_not_sent_to_the_start_of_a_queue_that_begins_on_disk(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path, replace(SMALL_STORE, memory_percent=0)) as rig:
-            client = await rig.client()
+def test_a_new_group_is_not_sent_to_the_start_of_a_queue_that_begins_on_disk() -> None:
+    async def scenario() -> None:
+        async with running(replace(SMALL_STORE, memory_percent=0)) as harness:
+            client = await harness.client()
             await client.send("T")
             assert (await committed(client)).code == ResponseCode.QUERY_NOT_FOUND
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -82,33 +82,32 @@ def test_a_new_group_is_not_sent_to_the_start_of_a_queue_that_begins_on_disk(
         ({"commitOffset": "-1"}, ResponseCode.INVALID_PARAMETER),
     ],
 )
-def test_a_commit_that_makes_no_sense_is_refused(
-    tmp_path: Path, fields: dict[str, str], code: int
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_commit_that_makes_no_sense_is_refused(fields: dict[str, str], code: int) -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.send("T")
             await client.beat("CG", "T")
             assert (await commit(client, 1, **fields)).code == code
-            assert rig.broker.state.offsets.snapshot() == {}
+            assert harness.broker.state.offsets.snapshot() == {}
 
-    run(story())
+    run(scenario())
 
 
-def test_offsets_are_on_disk_after_a_stop_and_known_after_a_start(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_offsets_are_on_disk_after_a_stop_and_known_after_a_start() -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk) as harness:
+            client = await harness.client()
             await client.send("T")
             await client.beat("CG", "T")
             await commit(client, 5)
-        stored = json.loads((tmp_path / "config" / "consumerOffset.json").read_text())
+        stored = stored_table(disk, "consumerOffset.json")
         assert stored["offsetTable"] == {"T@CG": {"0": 5}}
-        async with running(tmp_path) as rig:
-            assert (await committed(await rig.client())).ext == {"offset": "5"}
+        async with running(disk=disk) as harness:
+            assert (await committed(await harness.client())).ext == {"offset": "5"}
 
-    run(story())
+    run(scenario())
 
 
 def test_a_file_that_apache_wrote_is_read(tmp_path: Path) -> None:
@@ -128,10 +127,10 @@ async def reset(client: Client, **fields: str) -> Any:
     return await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **wanted)
 
 
-def test_a_reset_moves_all_queues_and_swallows_commits_until_it_is_fetched(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_reset_moves_all_queues_and_swallows_commits_until_it_is_fetched() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for _ in range(3):
                 await client.send("T")
             await client.beat("CG", "T")
@@ -148,13 +147,13 @@ def test_a_reset_moves_all_queues_and_swallows_commits_until_it_is_fetched(tmp_p
             assert (await commit(client, 1)).code == 0
             assert (await committed(client)).ext == {"offset": "1"}
 
-    run(story())
+    run(scenario())
 
 
-def test_the_pull_that_fetches_a_reset_does_not_commit_its_old_place(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_the_pull_that_fetches_a_reset_does_not_commit_its_old_place() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for _ in range(3):
                 await client.send("T")
             await client.beat("CG", "T")
@@ -165,13 +164,13 @@ def test_the_pull_that_fetches_a_reset_does_not_commit_its_old_place(tmp_path: P
             await client.pull("T", queue_offset=3, sys_flag=5, commit_offset=2)
             assert (await committed(client)).ext == {"offset": "2"}
 
-    run(story())
+    run(scenario())
 
 
-def test_a_reset_to_an_offset_must_lie_in_the_queue(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_reset_to_an_offset_must_lie_in_the_queue() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for _ in range(3):
                 await client.send("T")
             await client.beat("CG", "T")
@@ -182,13 +181,13 @@ def test_a_reset_to_an_offset_must_lie_in_the_queue(tmp_path: Path) -> None:
             answer = await reset(client, group="Nobody")
             assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
-    run(story())
+    run(scenario())
 
 
-def test_queues_tell_their_ends_and_times(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_queues_tell_their_ends_and_times() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for _ in range(3):
                 await client.send("T")
             queue = {"topic": "T", "queueId": "0"}
@@ -210,7 +209,7 @@ def test_queues_tell_their_ends_and_times(tmp_path: Path) -> None:
                 answer = await client.call(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, **fields)
                 assert answer.ext == {"offset": offset}, (at - stored_ms, boundary)
 
-    run(story())
+    run(scenario())
 
 
 GROUPS = st.sampled_from(["G", "H"])
@@ -305,7 +304,7 @@ class Watched(JsonFile):
 def test_the_file_is_written_by_one_thread_at_a_time_and_ends_with_the_newest(
     tmp_path: Path,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         file = Watched(tmp_path / "consumerOffset.json", SystemFiles())
         offsets = ConsumerOffsets(file, lambda: 1)
         saves = []
@@ -318,4 +317,4 @@ def test_the_file_is_written_by_one_thread_at_a_time_and_ends_with_the_newest(
         found = ConsumerOffsets(JsonFile(file.path, SystemFiles()), lambda: 1)
         assert found.committed("G", "T", 0) == 4
 
-    run(story())
+    run(scenario())

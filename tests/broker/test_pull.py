@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.rig import Rig, heartbeat, properties_of, records, run, running, subscription
+from broker.commands import Harness, heartbeat, properties_of, records, subscription
+from broker.harness import run, running
 from cometmq.broker.messages.status_codes import (
     GET_STATUS_CODES,
     PUT_STATUS_CODES,
@@ -20,8 +21,6 @@ from cometmq.wire.bodies.heartbeat import encode_heartbeat
 from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cometmq.wire.command import Command
 
 SUBSCRIBED = 0
@@ -34,8 +33,8 @@ def ends(answer: Command) -> tuple[int, int, int]:
     return next_offset, first, last
 
 
-async def filled(rig: Rig, count: int = 3, topic: str = "T") -> None:
-    client = await rig.client()
+async def filled(harness: Harness, count: int = 3, topic: str = "T") -> None:
+    client = await harness.client()
     for number in range(count):
         tags = {"TAGS": "AB"[number % 2], "UNIQ_KEY": f"K{number}"}
         await client.send(topic, b"%d" % number, properties=tags)
@@ -58,75 +57,75 @@ def test_every_status_of_the_store_has_a_code() -> None:
     ],
 )
 def test_each_offset_is_answered_with_where_to_go_on(
-    tmp_path: Path, offset: int, code: int, next_offset: int
+    offset: int, code: int, next_offset: int
 ) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            await filled(rig)
-            answer = await (await rig.client()).pull("T", queue_offset=offset)
+    async def scenario() -> None:
+        async with running() as harness:
+            await filled(harness)
+            answer = await (await harness.client()).pull("T", queue_offset=offset)
             assert answer.code == code, answer
             assert ends(answer) == (next_offset, 0, 3)
             assert answer.ext["suggestWhichBrokerId"] == "0"
             assert answer.remark in GetStatus.__members__
 
-    run(story())
+    run(scenario())
 
 
-def test_an_empty_queue_is_not_found_at_0_and_moved_elsewhere(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            await filled(rig)
-            client = await rig.client()
+def test_an_empty_queue_is_not_found_at_0_and_moved_elsewhere() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            await filled(harness)
+            client = await harness.client()
             answer = await client.pull("T", queue_id=3)
             assert (answer.code, ends(answer)) == (ResponseCode.PULL_NOT_FOUND, (0, 0, 0))
             answer = await client.pull("T", queue_id=3, queue_offset=5)
             assert (answer.code, ends(answer)) == (ResponseCode.PULL_OFFSET_MOVED, (0, 0, 0))
 
-    run(story())
+    run(scenario())
 
 
-def test_tags_are_filtered_before_the_messages_are_read(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            await filled(rig, 4)
-            client = await rig.client()
+def test_tags_are_filtered_before_the_messages_are_read() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            await filled(harness, 4)
+            client = await harness.client()
             answer = await client.pull("T", subscription="B || C")
             assert [record.body for record in records(answer)] == [b"1", b"3"]
             answer = await client.pull("T", subscription="C")
             assert (answer.code, ends(answer)[0]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 4)
 
-    run(story())
+    run(scenario())
 
 
-def test_the_heartbeats_subscription_filters_when_the_pull_brings_none(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            await filled(rig, 4)
-            client = await rig.client()
+def test_the_heartbeats_subscription_filters_when_the_pull_brings_none() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            await filled(harness, 4)
+            client = await harness.client()
             await client.beat("CG", subscriptions=(subscription("T", "A"),))
             answer = await client.pull("T", sys_flag=SUBSCRIBED)
             assert [properties_of(record)["TAGS"] for record in records(answer)] == ["A", "A"]
 
-    run(story())
+    run(scenario())
 
 
-def test_a_pull_takes_no_more_than_it_asked_for(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            await filled(rig, 40)
-            client = await rig.client()
+def test_a_pull_takes_no_more_than_it_asked_for() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            await filled(harness, 40)
+            client = await harness.client()
             assert len(records(await client.pull("T", max_msg_nums=2))) == 2
             assert len(records(await client.pull("T", max_msg_nums=100))) == 32
             assert len(records(await client.pull("T", max_msg_bytes=1))) == 1
 
-    run(story())
+    run(scenario())
 
 
-def test_a_pull_commits_its_offset_but_not_when_it_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            await filled(rig)
-            client, offsets = await rig.client(), rig.broker.state.offsets
+def test_a_pull_commits_its_offset_but_not_when_it_is_refused() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            await filled(harness)
+            client, offsets = await harness.client(), harness.broker.state.offsets
             await client.pull("T", sys_flag=4, commit_offset=1)
             assert offsets.committed("CG", "T", 0) == -1
             await client.pull("T", sys_flag=5, commit_offset=2)
@@ -135,19 +134,19 @@ def test_a_pull_commits_its_offset_but_not_when_it_is_refused(tmp_path: Path) ->
             assert offsets.committed("CG", "T", 9) == -1
             assert offsets.pulled("CG", "T", 0) == 3
 
-    run(story())
+    run(scenario())
 
 
-def refusal(tmp_path: Path, code: int, forbidden: int | None = None, **case: Any) -> None:
+def refusal(code: int, forbidden: int | None = None, **case: Any) -> None:
     """After `prepare` the pull is answered with the code."""
     settings, prepare = case.pop("settings", {}), case.pop("prepare", None)
 
-    async def story() -> None:
-        async with running(tmp_path, **settings) as rig:
-            await filled(rig)
-            client = await rig.client()
+    async def scenario() -> None:
+        async with running(**settings) as harness:
+            await filled(harness)
+            client = await harness.client()
             if prepare:
-                await prepare(rig, client)
+                await prepare(harness, client)
             answer = await client.pull(case.pop("topic", "T"), **case)
             assert answer.code == code, answer
             assert answer.remark
@@ -155,65 +154,64 @@ def refusal(tmp_path: Path, code: int, forbidden: int | None = None, **case: Any
                 None if forbidden is None else str(forbidden)
             )
 
-    run(story())
+    run(scenario())
 
 
-def test_a_broker_that_may_not_be_read(tmp_path: Path) -> None:
-    refusal(tmp_path, ResponseCode.NO_PERMISSION, 1, settings={"broker_permission": 2})
+def test_a_broker_that_may_not_be_read() -> None:
+    refusal(ResponseCode.NO_PERMISSION, 1, settings={"broker_permission": 2})
 
 
-def test_an_unknown_group_where_none_is_made(tmp_path: Path) -> None:
+def test_an_unknown_group_where_none_is_made() -> None:
     settings = {"auto_create_subscription_group": False}
-    refusal(tmp_path, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, settings=settings)
+    refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, settings=settings)
 
 
-def test_a_group_with_a_bad_name(tmp_path: Path) -> None:
-    refusal(tmp_path, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, consumer_group="a b")
+def test_a_group_with_a_bad_name() -> None:
+    refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, consumer_group="a b")
 
 
-def test_a_group_that_may_not_consume(tmp_path: Path) -> None:
-    async def prepare(rig: Rig, _client: object) -> None:
-        groups = rig.broker.state.groups
+def test_a_group_that_may_not_consume() -> None:
+    async def prepare(harness: Harness, _client: object) -> None:
+        groups = harness.broker.state.groups
         groups.put(replace(groups.admit("CG"), consume_enable=False))
 
-    refusal(tmp_path, ResponseCode.NO_PERMISSION, 2, prepare=prepare)
+    refusal(ResponseCode.NO_PERMISSION, 2, prepare=prepare)
 
 
-def test_an_unknown_topic_which_a_pull_never_makes(tmp_path: Path) -> None:
-    refusal(tmp_path, ResponseCode.TOPIC_NOT_EXIST, topic="Nope")
+def test_an_unknown_topic_which_a_pull_never_makes() -> None:
+    refusal(ResponseCode.TOPIC_NOT_EXIST, topic="Nope")
 
 
-def test_a_topic_that_may_not_be_read(tmp_path: Path) -> None:
-    async def prepare(rig: Rig, _client: object) -> None:
-        topics = rig.broker.state.topics
+def test_a_topic_that_may_not_be_read() -> None:
+    async def prepare(harness: Harness, _client: object) -> None:
+        topics = harness.broker.state.topics
         topics.put(replace(topics.table["T"], perm=2))
 
-    refusal(tmp_path, ResponseCode.NO_PERMISSION, 3, prepare=prepare)
+    refusal(ResponseCode.NO_PERMISSION, 3, prepare=prepare)
 
 
 @pytest.mark.parametrize("queue_id", [-1, 4])
-def test_a_queue_that_does_not_exist(tmp_path: Path, queue_id: int) -> None:
-    refusal(tmp_path, ResponseCode.INVALID_PARAMETER, queue_id=queue_id)
+def test_a_queue_that_does_not_exist(queue_id: int) -> None:
+    refusal(ResponseCode.INVALID_PARAMETER, queue_id=queue_id)
 
 
-def test_a_group_nobody_is_connected_for(tmp_path: Path) -> None:
-    refusal(tmp_path, ResponseCode.SUBSCRIPTION_NOT_EXIST, sys_flag=SUBSCRIBED)
+def test_a_group_nobody_is_connected_for() -> None:
+    refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, sys_flag=SUBSCRIBED)
 
 
-def test_a_topic_the_group_has_not_subscribed(tmp_path: Path) -> None:
-    async def prepare(_rig: Rig, client: Any) -> None:
+def test_a_topic_the_group_has_not_subscribed() -> None:
+    async def prepare(_harness: Harness, client: Any) -> None:
         await client.beat("CG", "Other")
 
-    refusal(tmp_path, ResponseCode.SUBSCRIPTION_NOT_EXIST, sys_flag=SUBSCRIBED, prepare=prepare)
+    refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, sys_flag=SUBSCRIBED, prepare=prepare)
 
 
-def test_a_subscription_that_has_not_arrived_yet(tmp_path: Path) -> None:
-    async def prepare(_rig: Rig, client: Any) -> None:
+def test_a_subscription_that_has_not_arrived_yet() -> None:
+    async def prepare(_harness: Harness, client: Any) -> None:
         await client.beat("CG", subscriptions=(subscription("T", version=5),))
         assert (await client.pull("T", sys_flag=SUBSCRIBED, sub_version=5)).code == 0
 
     refusal(
-        tmp_path,
         ResponseCode.SUBSCRIPTION_NOT_LATEST,
         sys_flag=SUBSCRIBED,
         sub_version=6,
@@ -221,32 +219,31 @@ def test_a_subscription_that_has_not_arrived_yet(tmp_path: Path) -> None:
     )
 
 
-def test_broadcasting_where_it_is_switched_off(tmp_path: Path) -> None:
-    async def prepare(rig: Rig, client: Any) -> None:
-        groups = rig.broker.state.groups
+def test_broadcasting_where_it_is_switched_off() -> None:
+    async def prepare(harness: Harness, client: Any) -> None:
+        groups = harness.broker.state.groups
         groups.put(replace(groups.admit("CG"), consume_broadcast_enable=False))
         await client.beat("CG", "T", message_model=MessageModel.BROADCASTING)
 
-    refusal(tmp_path, ResponseCode.NO_PERMISSION, 4, sys_flag=SUBSCRIBED, prepare=prepare)
+    refusal(ResponseCode.NO_PERMISSION, 4, sys_flag=SUBSCRIBED, prepare=prepare)
 
 
-def test_a_topic_forbidden_to_the_group(tmp_path: Path) -> None:
-    async def prepare(rig: Rig, client: Any) -> None:
-        rig.broker.state.groups.forbidden["CG"] = {"T": 4}
+def test_a_topic_forbidden_to_the_group() -> None:
+    async def prepare(harness: Harness, client: Any) -> None:
+        harness.broker.state.groups.forbidden["CG"] = {"T": 4}
         await client.beat("CG", "T")
 
-    refusal(tmp_path, ResponseCode.NO_PERMISSION, 5, sys_flag=SUBSCRIBED, prepare=prepare)
+    refusal(ResponseCode.NO_PERMISSION, 5, sys_flag=SUBSCRIBED, prepare=prepare)
 
 
-def test_sql_is_refused_with_the_pull_and_with_the_heartbeat(tmp_path: Path) -> None:
-    async def prepare(_rig: Rig, client: Any) -> None:
+def test_sql_is_refused_with_the_pull_and_with_the_heartbeat() -> None:
+    async def prepare(_harness: Harness, client: Any) -> None:
         sql = replace(subscription("T", "a > 1"), expression_type="SQL92")
         beat = heartbeat("CG", subscriptions=(sql,))
         assert (await client.call(RequestCode.HEART_BEAT, None, encode_heartbeat(beat))).code == 0
         assert (await client.pull("T", sys_flag=SUBSCRIBED)).code == ResponseCode.SYSTEM_ERROR
 
     refusal(
-        tmp_path,
         ResponseCode.SYSTEM_ERROR,
         expression_type="SQL92",
         subscription="a > 1",
@@ -254,24 +251,24 @@ def test_sql_is_refused_with_the_pull_and_with_the_heartbeat(tmp_path: Path) -> 
     )
 
 
-def test_a_refusal_says_no_offsets_as_javas_does_not(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_refusal_says_no_offsets_as_javas_does_not() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             answer = await client.pull("nowhere")
             assert (answer.code, answer.ext) == (ResponseCode.TOPIC_NOT_EXIST, {})
 
-    run(story())
+    run(scenario())
 
 
-def test_a_subscription_of_bars_alone_is_refused(tmp_path: Path) -> None:
-    refusal(tmp_path, ResponseCode.SUBSCRIPTION_PARSE_FAILED, subscription="||")
+def test_a_subscription_of_bars_alone_is_refused() -> None:
+    refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, subscription="||")
 
 
-def test_an_answer_of_the_greatest_size_comes_whole_with_others_around_it(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_an_answer_of_the_greatest_size_comes_whole_with_others_around_it() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for number in range(31):
                 assert (await client.send("T", b"%02d" % number + bytes(8_000))).code == 0
             answers = await asyncio.gather(*(client.pull("T") for _ in range(5)))
@@ -281,4 +278,4 @@ def test_an_answer_of_the_greatest_size_comes_whole_with_others_around_it(tmp_pa
                     b"%02d" % number for number in range(31)
                 ]
 
-    run(story())
+    run(scenario())

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.rig import SMALL_STORE, Client, Rig, records, run, running
+from broker.commands import Client, Harness, records
+from broker.harness import run, running
 from cometmq.broker.messages import pull_fast_path as pull_fast
 from cometmq.net.connection import JOINED_BYTES_MAX
 from cometmq.store.log.mapped_file_queue import NotInMemory
@@ -17,19 +18,18 @@ from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 @asynccontextmanager
-async def filled(root: Path, count: int = 40, **settings) -> AsyncIterator[Rig]:
+async def filled(count: int = 40, **settings) -> AsyncIterator[Harness]:
     """A broker with messages in queue 0 of T."""
-    async with running(root, SMALL_STORE, **settings) as rig:
-        rig.broker.state.topics.ensure("T", 4)
-        client = await rig.client()
+    async with running(**settings) as harness:
+        harness.broker.state.topics.ensure("T", 4)
+        client = await harness.client()
         for number in range(count):
             tags = {"TAGS": "AB"[number % 2]}
             await client.send("T", b"%d" % number, properties=tags)
-        yield rig
+        yield harness
 
 
 def watch(monkeypatch) -> list[bool]:
@@ -45,16 +45,16 @@ def watch(monkeypatch) -> list[bool]:
     return said
 
 
-async def consumer(rig: Rig, **more) -> Client:
+async def consumer(harness: Harness, **more) -> Client:
     """A client whose pulls are known; it has pulled twice."""
-    client = await rig.client()
+    client = await harness.client()
     await client.pull("T", **more)
     await client.pull("T", **more)
     return client
 
 
-def facts(rig: Rig, group: str = "CG") -> tuple[object, ...]:
-    state = rig.broker.state
+def facts(harness: Harness, group: str = "CG") -> tuple[object, ...]:
+    state = harness.broker.state
     counters = [
         (each.count, each.bytes, each.extra)
         for table in (state.stats._gets, state.stats._queue_gets)
@@ -76,15 +76,15 @@ def facts(rig: Rig, group: str = "CG") -> tuple[object, ...]:
         {"sub_version": 99, "expression_type": None},
     ],
 )
-def test_both_ways_answer_and_count_the_same(tmp_path: Path, monkeypatch, more) -> None:
-    async def story() -> None:
-        async with filled(tmp_path) as rig:
-            said, client = watch(monkeypatch), await rig.client()
-            before = facts(rig)
+def test_both_ways_answer_and_count_the_same(monkeypatch, more) -> None:
+    async def scenario() -> None:
+        async with filled() as harness:
+            said, client = watch(monkeypatch), await harness.client()
+            before = facts(harness)
             long = await client.pull("T", **more)
-            between = facts(rig)
+            between = facts(harness)
             short = await client.pull("T", **more)
-            after = facts(rig)
+            after = facts(harness)
             assert said == [False, True]
             assert (long.code, long.remark, long.ext) == (short.code, short.remark, short.ext)
             assert long.body == short.body
@@ -94,7 +94,7 @@ def test_both_ways_answer_and_count_the_same(tmp_path: Path, monkeypatch, more) 
             doubled = [tuple(2 * number for number in each) for each in first]
             assert second == doubled
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -110,40 +110,38 @@ def test_both_ways_answer_and_count_the_same(tmp_path: Path, monkeypatch, more) 
         ({"expression_type": "SQL92", "subscription": "x = 1"}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_what_brings_no_messages_goes_the_long_way(tmp_path: Path, monkeypatch, more, code) -> None:
-    async def story() -> None:
-        async with filled(tmp_path) as rig:
-            said, client = watch(monkeypatch), await consumer(rig, **more)
+def test_what_brings_no_messages_goes_the_long_way(monkeypatch, more, code) -> None:
+    async def scenario() -> None:
+        async with filled() as harness:
+            said, client = watch(monkeypatch), await consumer(harness, **more)
             answer = await client.pull("T", **more)
             assert (answer.code, said) == (code, [False] * 3)
 
-    run(story())
+    run(scenario())
 
 
-def test_a_pull_at_the_tail_is_parked_and_the_next_one_is_short_again(
-    tmp_path: Path, monkeypatch
-) -> None:
-    async def story() -> None:
-        async with filled(tmp_path) as rig:
+def test_a_pull_at_the_tail_is_parked_and_the_next_one_is_short_again(monkeypatch) -> None:
+    async def scenario() -> None:
+        async with filled() as harness:
             more = {"sys_flag": 6, "suspend_timeout_ms": 20_000}
-            client = await consumer(rig, queue_offset=39, **more)
+            client = await consumer(harness, queue_offset=39, **more)
             said = watch(monkeypatch)
             waiting = asyncio.ensure_future(client.pull("T", queue_offset=40, **more))
             async with asyncio.timeout(10):
-                while rig.broker.state.held_requests.count != 1:
+                while harness.broker.state.held_requests.count != 1:
                     await asyncio.sleep(0.005)
-            await (await rig.client()).send("T", b"new")
+            await (await harness.client()).send("T", b"new")
             assert [each.body for each in records(await waiting)] == [b"new"]
             assert records(await client.pull("T", queue_offset=40, **more))[0].queue_offset == 40
             assert said == [False, True]
 
-    run(story())
+    run(scenario())
 
 
-def test_whatever_an_administrator_changes_holds_for_the_next_pull(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with filled(tmp_path) as rig:
-            client, state = await consumer(rig), rig.broker.state
+def test_whatever_an_administrator_changes_holds_for_the_next_pull() -> None:
+    async def scenario() -> None:
+        async with filled() as harness:
+            client, state = await consumer(harness), harness.broker.state
             group, topic = state.groups.table["CG"], state.topics.table["T"]
             state.groups.table["CG"] = replace(group, consume_enable=False)
             assert (await client.pull("T")).code == ResponseCode.NO_PERMISSION
@@ -153,26 +151,26 @@ def test_whatever_an_administrator_changes_holds_for_the_next_pull(tmp_path: Pat
             assert (await client.pull("T")).code == ResponseCode.NO_PERMISSION
             state.topics.table["T"] = replace(topic, topic_sys_flag=3)
             assert (await client.pull("T")).ext["topicSysFlag"] == "3"
-            settings = replace(rig.broker.settings, broker_permission=2)
-            rig.broker._handlers.pull.adjust(settings)
+            settings = replace(harness.broker.settings, broker_permission=2)
+            harness.broker._handlers.pull.adjust(settings)
             assert (await client.pull("T")).code == ResponseCode.NO_PERMISSION
             settings = replace(settings, broker_permission=6)
-            rig.broker._handlers.pull.adjust(
+            harness.broker._handlers.pull.adjust(
                 replace(settings, max_transfer_count_on_message_in_memory=5)
             )
             assert len(records(await client.pull("T"))) == 5
             state.topics.delete("T")
-            rig.broker.store.delete_topic("T")
+            harness.broker.store.delete_topic("T")
             assert (await client.pull("T")).code == ResponseCode.TOPIC_NOT_EXIST
 
-    run(story())
+    run(scenario())
 
 
-def test_a_reset_moves_a_consumer_whose_pulls_are_known(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with filled(tmp_path) as rig:
+def test_a_reset_moves_a_consumer_whose_pulls_are_known() -> None:
+    async def scenario() -> None:
+        async with filled() as harness:
             more = {"sys_flag": 7, "commit_offset": 5}
-            client, offsets = await consumer(rig, **more), rig.broker.state.offsets
+            client, offsets = await consumer(harness, **more), harness.broker.state.offsets
             assert offsets.committed("CG", "T", 0) == 5
             offsets.reset("CG", "T", 0, 21)
             moved = await client.pull("T", **more)
@@ -180,15 +178,15 @@ def test_a_reset_moves_a_consumer_whose_pulls_are_known(tmp_path: Path) -> None:
             assert offsets.committed("CG", "T", 0) == 21
             assert len(records(await client.pull("T", queue_offset=21, **more))) == 19
 
-    run(story())
+    run(scenario())
 
 
-def test_what_is_not_in_memory_is_fetched_before_the_answer(tmp_path: Path, monkeypatch) -> None:
-    async def story() -> None:
-        async with filled(tmp_path) as rig:
-            client, row = await consumer(rig), rig.broker.store._row
+def test_what_is_not_in_memory_is_fetched_before_the_answer(monkeypatch) -> None:
+    async def scenario() -> None:
+        async with filled() as harness:
+            client, row = await consumer(harness), harness.broker.store._row
             said, fetched = watch(monkeypatch), []
-            gather = rig.broker.store._log.gather
+            gather = harness.broker.store._log.gather
 
             def cold(*places):
                 if not fetched and not row.open_files.may_wait:
@@ -198,36 +196,34 @@ def test_what_is_not_in_memory_is_fetched_before_the_answer(tmp_path: Path, monk
             async def fetch(_missing):
                 fetched.append(True)
 
-            monkeypatch.setattr(type(rig.broker.store._log), "gather", lambda _, *p: cold(*p))
-            monkeypatch.setattr(rig.broker.store.aside, "fetch", fetch)
+            monkeypatch.setattr(type(harness.broker.store._log), "gather", lambda _, *p: cold(*p))
+            monkeypatch.setattr(harness.broker.store.aside, "fetch", fetch)
             assert len(records(await client.pull("T"))) == 32
             assert (said, fetched) == ([False], [True])
             assert row.open_files.may_wait
 
-    run(story())
+    run(scenario())
 
 
-def test_a_long_answer_is_whole_and_so_are_many_pulls_in_one_chunk(
-    tmp_path: Path, monkeypatch
-) -> None:
-    async def story() -> None:
-        async with filled(tmp_path, 0) as rig:
-            body, sender = b"x" * 20_000, await rig.client()
+def test_a_long_answer_is_whole_and_so_are_many_pulls_in_one_chunk(monkeypatch) -> None:
+    async def scenario() -> None:
+        async with filled(0) as harness:
+            body, sender = b"x" * 20_000, await harness.client()
             for _ in range(12):
                 await sender.send("T", body)
-            client, said = await consumer(rig), watch(monkeypatch)
+            client, said = await consumer(harness), watch(monkeypatch)
             answers = await asyncio.gather(*[client.pull("T") for _ in range(100)])
             assert all(len(answer.body) > JOINED_BYTES_MAX for answer in answers)
             assert all(len(records(answer)) == 12 for answer in answers)
             assert True in said
 
-    run(story())
+    run(scenario())
 
 
-def test_pulls_and_sends_may_share_a_connection_and_a_chunk(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with filled(tmp_path) as rig:
-            client = await consumer(rig)
+def test_pulls_and_sends_may_share_a_connection_and_a_chunk() -> None:
+    async def scenario() -> None:
+        async with filled() as harness:
+            client = await consumer(harness)
             await client.send("T", queue_id=1)
             works = [
                 client.pull("T", queue_offset=n) if n % 3 else client.send("T", queue_id=1)
@@ -238,6 +234,6 @@ def test_pulls_and_sends_may_share_a_connection_and_a_chunk(tmp_path: Path) -> N
             for number, answer in enumerate(answers):
                 if number % 3:
                     assert records(answer)[0].queue_offset == number
-            assert rig.broker.store.max_offset("T", 1) == 11
+            assert harness.broker.store.max_offset("T", 1) == 11
 
-    run(story())
+    run(scenario())

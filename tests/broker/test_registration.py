@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.rig import run, running
+from broker.harness import run, running
 from cometmq.model.topic import TopicConfig
 from cometmq.namesrv.app import NameServer
 from cometmq.net.channel import connect
@@ -20,9 +20,7 @@ from cometmq.wire.command import request
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from broker.rig import Rig
+    from broker.commands import Harness
     from cometmq.model.route import TopicRouteData
     from cometmq.net.connection import Connection
     from cometmq.net.handler import Handler
@@ -47,30 +45,28 @@ async def route(server: NameServer, topic: str) -> TopicRouteData | None:
     return decode_route(answer.body)
 
 
-def test_all_name_servers_know_the_broker_once_it_runs_and_forget_it_when_it_stops(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
+def test_all_name_servers_know_the_broker_once_it_runs_and_forget_it_when_it_stops() -> None:
+    async def scenario() -> None:
         servers = [await name_server() for _ in range(2)]
         addrs = ";".join(server.address for server in servers)
-        async with running(tmp_path, namesrv_addr=addrs) as rig:
+        async with running(namesrv_addr=addrs) as harness:
             for server in servers:
                 found = await route(server, "TBW102")
                 assert found is not None
-                assert found.broker_datas[0].broker_addrs == {0: rig.broker.address}
+                assert found.broker_datas[0].broker_addrs == {0: harness.broker.address}
                 assert found.queue_datas[0].perm == 7
         for server in servers:
             assert await route(server, "TBW102") is None
             await server.stop()
 
-    run(story())
+    run(scenario())
 
 
-def test_a_topic_made_by_a_send_has_a_route_when_the_send_is_answered(tmp_path: Path) -> None:
-    async def story() -> None:
+def test_a_topic_made_by_a_send_has_a_route_when_the_send_is_answered() -> None:
+    async def scenario() -> None:
         server = await name_server()
-        async with running(tmp_path, namesrv_addr=server.address) as rig:
-            client = await rig.client()
+        async with running(namesrv_addr=server.address) as harness:
+            client = await harness.client()
             for topic in ("T", "U"):
                 assert (await client.send(topic)).code == 0
                 found = await route(server, topic)
@@ -78,61 +74,59 @@ def test_a_topic_made_by_a_send_has_a_route_when_the_send_is_answered(tmp_path: 
                 assert found.queue_datas[0].write_queue_nums == 4
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
-def test_a_retry_topic_has_a_route_when_the_heartbeat_is_answered(tmp_path: Path) -> None:
-    async def story() -> None:
+def test_a_retry_topic_has_a_route_when_the_heartbeat_is_answered() -> None:
+    async def scenario() -> None:
         server = await name_server()
-        async with running(tmp_path, namesrv_addr=server.address) as rig:
-            client = await rig.client()
+        async with running(namesrv_addr=server.address) as harness:
+            client = await harness.client()
             assert (await client.beat("CG", "T")).code == 0
             assert await route(server, "%RETRY%CG") is not None
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
-def test_a_broker_that_may_not_be_written_says_so_in_its_routes(tmp_path: Path) -> None:
-    async def story() -> None:
+def test_a_broker_that_may_not_be_written_says_so_in_its_routes() -> None:
+    async def scenario() -> None:
         server = await name_server()
         settings = {"namesrv_addr": server.address, "broker_permission": 4}
-        async with running(tmp_path, **settings):
+        async with running(**settings):
             found = await route(server, "BenchmarkTest")
             assert found is not None
             assert found.queue_datas[0].perm == 4
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
-def test_a_name_server_that_is_away_holds_nobody_up_and_hears_of_the_broker_later(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
+def test_a_name_server_that_is_away_holds_nobody_up_and_hears_of_the_broker_later() -> None:
+    async def scenario() -> None:
         server = await name_server()
         port = server.port
         await server.stop()
-        async with running(tmp_path, namesrv_addr=f"127.0.0.1:{port}") as rig:
-            client = await rig.client()
+        async with running(namesrv_addr=f"127.0.0.1:{port}") as harness:
+            client = await harness.client()
             assert (await client.send("T")).code == 0
             server = await name_server(port)
-            rig.broker.state.topics.put(TopicConfig(topic_name="U"))
+            harness.broker.state.topics.put(TopicConfig(topic_name="U"))
             async with asyncio.timeout(20):
                 while await route(server, "T") is None:
                     await asyncio.sleep(0.05)
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_registration_that_failed_in_an_unforeseen_way_is_not_the_last(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         server = await name_server()
-        async with running(tmp_path, namesrv_addr=server.address) as rig:
-            topics = rig.broker.state.topics
+        async with running(namesrv_addr=server.address) as harness:
+            topics = harness.broker.state.topics
             no_text: Any = object()
             topics.table["Odd"] = TopicConfig(topic_name="Odd", attributes={"x": no_text})
             for tell in topics.on_change:
@@ -146,20 +140,20 @@ def test_a_registration_that_failed_in_an_unforeseen_way_is_not_the_last(
                     await asyncio.sleep(0.01)
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
-def test_topics_that_a_name_server_calls_ordered_are_marked_so(tmp_path: Path) -> None:
-    async def story() -> None:
+def test_topics_that_a_name_server_calls_ordered_are_marked_so() -> None:
+    async def scenario() -> None:
         server = await name_server()
         channel = await connect(server.address)
         command = request(RequestCode.PUT_KV_CONFIG, 0)
         command.ext = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "b0:4"}
         assert (await channel.call(command, 5)).code == 0
-        async with running(tmp_path, namesrv_addr=server.address) as rig:
-            client = await rig.client()
+        async with running(namesrv_addr=server.address) as harness:
+            client = await harness.client()
             await client.send("T")  # creates it, hence registers, hence hears of it
-            topics = rig.broker.state.topics
+            topics = harness.broker.state.topics
             async with asyncio.timeout(5):
                 while not topics.table["T"].order:
                     await asyncio.sleep(0.005)
@@ -167,19 +161,19 @@ def test_topics_that_a_name_server_calls_ordered_are_marked_so(tmp_path: Path) -
         channel.close()
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
-def test_name_servers_change_while_the_broker_runs(tmp_path: Path) -> None:
+def test_name_servers_change_while_the_broker_runs() -> None:
     async def until(server: NameServer, *, knows: bool) -> None:
         async with asyncio.timeout(10):
             while (await route(server, "TBW102") is not None) is not knows:
                 await asyncio.sleep(0.01)
 
-    async def story() -> None:
+    async def scenario() -> None:
         one, two = await name_server(), await name_server()
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+        async with running() as harness:
+            client = await harness.client()
 
             async def use(*servers: NameServer) -> None:
                 line = f"namesrvAddr={';'.join(server.address for server in servers)}"
@@ -195,7 +189,7 @@ def test_name_servers_change_while_the_broker_runs(tmp_path: Path) -> None:
         await one.stop()
         await two.stop()
 
-    run(story())
+    run(scenario())
 
 
 class Overheard:
@@ -214,43 +208,43 @@ class Overheard:
         return [command.code for command in self.heard]
 
 
-def test_a_broker_that_asks_first_registers_only_what_is_news(tmp_path: Path) -> None:
+def test_a_broker_that_asks_first_registers_only_what_is_news() -> None:
     ask, tell = RequestCode.QUERY_DATA_VERSION, RequestCode.REGISTER_BROKER
 
-    async def story() -> None:
+    async def scenario() -> None:
         server = await name_server()
         said = Overheard(server)
         settings = {"namesrv_addr": server.address, "force_register": False}
-        async with running(tmp_path, **settings) as rig:
+        async with running(**settings) as harness:
             assert said.codes() == [ask, tell], "the name server did not know it"
-            assert await rig.broker._registration.register() == 1
+            assert await harness.broker._registration.register() == 1
             assert said.codes() == [ask, tell, ask], "now it does"
-            assert (await (await rig.client()).send("T")).code == 0
+            assert (await (await harness.client()).send("T")).code == 0
             assert await route(server, "T") is not None
             assert said.codes()[3:] == [tell], "a change is told without asking"
             server._requests._routes.unregister(
                 next(iter(server._requests._routes._live.values())).who
             )
             assert await route(server, "T") is None
-            assert await rig.broker._registration.register() == 1
+            assert await harness.broker._registration.register() == 1
             assert said.codes()[4:] == [ask, tell], "it had forgotten"
             assert await route(server, "T") is not None
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
-def test_a_compressed_registration_says_the_same_in_fewer_bytes(tmp_path: Path) -> None:
-    async def story() -> None:
+def test_a_compressed_registration_says_the_same_in_fewer_bytes() -> None:
+    async def scenario() -> None:
         server = await name_server()
         said = Overheard(server)
         sizes, routes = [], []
         for is_compressed in (False, True):
             settings = {"namesrv_addr": server.address, "compressed_register": is_compressed}
-            async with running(tmp_path, **settings) as rig:
+            async with running(**settings) as harness:
                 for number in range(600):
-                    rig.broker.state.topics.ensure(f"T{number}", 3)
-                await rig.broker._registration.wait_registered(10)
+                    harness.broker.state.topics.ensure(f"T{number}", 3)
+                await harness.broker._registration.wait_registered(10)
                 routes.append(await route(server, "T599"))
             assert said.heard[-1].ext["compressed"] == str(is_compressed).lower()
             assert int(said.heard[-1].ext["bodyCrc32"]) > 0
@@ -261,21 +255,21 @@ def test_a_compressed_registration_says_the_same_in_fewer_bytes(tmp_path: Path) 
         assert sizes[1] < sizes[0] / 10
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
-def test_a_topic_in_global_order_is_not_made_on_a_second_broker(tmp_path: Path) -> None:
+def test_a_topic_in_global_order_is_not_made_on_a_second_broker() -> None:
     wanted = {"defaultTopic": "TBW102", "perm": "6", "topicFilterType": "SINGLE_TAG"}
     wanted |= {"topicSysFlag": "0", "readQueueNums": "1", "writeQueueNums": "1", "order": "true"}
     code = RequestCode.UPDATE_AND_CREATE_TOPIC
 
-    async def story() -> None:
+    async def scenario() -> None:
         server, gone = await name_server(), await name_server()
         await gone.stop()
         servers = f"{gone.address};{server.address}"
         async with (
-            running(tmp_path / "a", broker_name="a", namesrv_addr=server.address) as first,
-            running(tmp_path / "b", broker_name="b", namesrv_addr=servers) as second,
+            running(broker_name="a", namesrv_addr=server.address) as first,
+            running(broker_name="b", namesrv_addr=servers) as second,
         ):
             one, two = await first.client(), await second.client()
             mark = "+comet.order=global,+message.type=FIFO"
@@ -301,26 +295,24 @@ def test_a_topic_in_global_order_is_not_made_on_a_second_broker(tmp_path: Path) 
             assert (await two.call(code, topic="Ledger", **wanted)).code == 0
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("is_plain", [False, True])
-def test_of_two_brokers_told_at_once_one_makes_a_topic_in_global_order(
-    tmp_path: Path, is_plain: bool
-) -> None:
+def test_of_two_brokers_told_at_once_one_makes_a_topic_in_global_order(is_plain: bool) -> None:
     wanted = {"defaultTopic": "TBW102", "perm": "6", "topicFilterType": "SINGLE_TAG"}
     wanted |= {"topicSysFlag": "0", "readQueueNums": "1", "writeQueueNums": "1", "order": "true"}
     marked = wanted | {"attributes": "+comet.order=global"}
     code = RequestCode.UPDATE_AND_CREATE_TOPIC
 
-    async def story() -> None:
+    async def scenario() -> None:
         server = await name_server()
         async with (
-            running(tmp_path / "a", broker_name="a", namesrv_addr=server.address) as first,
-            running(tmp_path / "b", broker_name="b", namesrv_addr=server.address) as second,
+            running(broker_name="a", namesrv_addr=server.address) as first,
+            running(broker_name="b", namesrv_addr=server.address) as second,
         ):
             one, two = await first.client(), await second.client()
-            kept: list[Rig] = []
+            kept: list[Harness] = []
             for number in range(10):
                 name = f"Ledger-{number}"
                 calls = [
@@ -330,28 +322,30 @@ def test_of_two_brokers_told_at_once_one_makes_a_topic_in_global_order(
                 if number % 2:
                     calls.reverse()
                 await asyncio.gather(*calls)
-                has_it = [rig for rig in (first, second) if rig.broker.state.topics.get(name)]
+                has_it = [
+                    harness for harness in (first, second) if harness.broker.state.topics.get(name)
+                ]
                 assert len(has_it) == 1, "the messages would have two orders"
                 kept += has_it
             assert first in kept, "it has the lesser name, and the mark in any case"
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_topic_that_got_messages_while_others_were_asked_is_not_withdrawn(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, when: str
+    caplog: pytest.LogCaptureFixture, when: str
 ) -> None:
     wanted = {"defaultTopic": "TBW102", "perm": "6", "topicFilterType": "SINGLE_TAG"}
     wanted |= {"topicSysFlag": "0", "readQueueNums": "1", "writeQueueNums": "1", "order": "true"}
     code = RequestCode.UPDATE_AND_CREATE_TOPIC
 
-    async def story() -> None:
+    async def scenario() -> None:
         server = await name_server()
         async with (
-            running(tmp_path / "a", broker_name="a", namesrv_addr=server.address) as first,
-            running(tmp_path / "b", broker_name="b") as second,
+            running(broker_name="a", namesrv_addr=server.address) as first,
+            running(broker_name="b") as second,
         ):
             one, two = await first.client(), await second.client()
             answer = await one.call(code, topic="T", attributes="+comet.order=global", **wanted)
@@ -382,21 +376,21 @@ def test_a_topic_that_got_messages_while_others_were_asked_is_not_withdrawn(
             assert "got messages already" in caplog.text or when == "before"
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
 def test_of_many_new_topics_a_name_server_that_is_away_is_asked_about_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gone = await name_server()
         await gone.stop()
-        async with running(tmp_path, namesrv_addr=gone.address) as rig:
-            client = await rig.client()
+        async with running(namesrv_addr=gone.address) as harness:
+            client = await harness.client()
             body = encode_topic_config_list([TopicConfig(topic_name=name) for name in "TUVW"])
             answer = await client.call(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
             assert answer.code == 0, answer
         silences = [one for one in caplog.messages if "does not say which topics" in one]
         assert len(silences) == 1, caplog.messages
 
-    run(story())
+    run(scenario())

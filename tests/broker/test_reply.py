@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from broker.rig import Client, properties_of, run, running, send_header
+from broker.commands import Client, properties_of, send_header
+from broker.harness import run, running
 from broker.test_transactions import produce
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, response
 from cometmq.wire.headers.send import ReplyMessageRequestHeader, SendMessageRequestHeader
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
 ASKS = {"CORRELATION_ID": "c-1", "REPLY_TO_CLIENT": "asker", "TTL": "3000", "MSG_TYPE": "reply"}
@@ -42,10 +40,10 @@ def _taken(pushed: Command, code: int) -> Command:
 
 
 @pytest.mark.parametrize("code", [324, 325])
-def test_a_reply_reaches_the_client_that_waits_and_is_kept(tmp_path: Path, code: int) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            asker, answerer = await rig.client(), await rig.client()
+def test_a_reply_reaches_the_client_that_waits_and_is_kept(code: int) -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            asker, answerer = await harness.client(), await harness.client()
             await produce(asker, "asker")
             task = asyncio.create_task(reply_to(answerer, code, flag=5, queue_id=-1))
             pushed = await asker.asked_next()
@@ -53,7 +51,7 @@ def test_a_reply_reaches_the_client_that_waits_and_is_kept(tmp_path: Path, code:
             assert pushed.body == b"the answer"
             header = ReplyMessageRequestHeader.decode(pushed.ext)
             assert (header.topic, header.producer_group, header.flag) == (TOPIC, "PG", 5)
-            assert header.store_host == rig.broker.address
+            assert header.store_host == harness.broker.address
             assert header.born_host.startswith("127.0.0.1:")
             for key, value in {**ASKS, "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}.items():
                 assert f"{key}\x01{value}\x02" in (header.properties or "")
@@ -68,54 +66,54 @@ def test_a_reply_reaches_the_client_that_waits_and_is_kept(tmp_path: Path, code:
             assert len(answer.ext["msgId"]) == 32
             assert answer.ext["MSG_REGION"] == "DefaultRegion"
 
-    run(story())
+    run(scenario())
 
 
-def test_a_reply_may_be_pushed_without_being_kept(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, store_reply_message_enable=False) as rig:
-            asker, answerer = await rig.client(), await rig.client()
+def test_a_reply_may_be_pushed_without_being_kept() -> None:
+    async def scenario() -> None:
+        async with running(store_reply_message_enable=False) as harness:
+            asker, answerer = await harness.client(), await harness.client()
             await produce(asker, "asker")
             _, answer = await answered(asker, answerer)
             assert (answer.code, answer.ext["msgId"], answer.ext["queueOffset"]) == (0, "0", "0")
             assert await answerer.drain(TOPIC) == []
 
-    run(story())
+    run(scenario())
 
 
-def test_a_reply_that_the_client_refuses_has_failed_but_is_kept(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            asker, answerer = await rig.client(), await rig.client()
+def test_a_reply_that_the_client_refuses_has_failed_but_is_kept() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            asker, answerer = await harness.client(), await harness.client()
             await produce(asker, "asker")
             _, answer = await answered(asker, answerer, code=1)
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert "asker" in (answer.remark or "")
             assert len(await answerer.drain(TOPIC)) == 1
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
     "pairs", [{"CORRELATION_ID": "c"}, {"REPLY_TO_CLIENT": "nobody", "CORRELATION_ID": "c"}]
 )
-def test_a_reply_to_nobody_fails_and_is_kept(tmp_path: Path, pairs: dict[str, str]) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_reply_to_nobody_fails_and_is_kept(pairs: dict[str, str]) -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await produce(client, "asker")
             answer = await reply_to(client, properties=pairs)
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert (answer.ext["queueId"], answer.ext["queueOffset"]) == ("0", "0")
             assert len(await client.drain(TOPIC)) == 1
 
-    run(story())
+    run(scenario())
 
 
-def test_a_client_that_left_gets_no_reply(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            asker, answerer = await rig.client(), await rig.client()
+def test_a_client_that_left_gets_no_reply() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            asker, answerer = await harness.client(), await harness.client()
             await produce(asker, "asker")
             task = asyncio.create_task(reply_to(answerer))
             await asker.asked_next()
@@ -123,28 +121,28 @@ def test_a_client_that_left_gets_no_reply(tmp_path: Path) -> None:
             assert (await task).code == ResponseCode.SYSTEM_ERROR
             again = await reply_to(answerer)
             assert again.code == ResponseCode.SYSTEM_ERROR
-            assert rig.broker.state.clients.find_producer("asker") is None
+            assert harness.broker.state.clients.find_producer("asker") is None
 
-    run(story())
+    run(scenario())
 
 
-def test_a_client_that_came_back_gets_the_reply_on_its_new_connection(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            old, new, answerer = [await rig.client() for _ in range(3)]
+def test_a_client_that_came_back_gets_the_reply_on_its_new_connection() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            old, new, answerer = [await harness.client() for _ in range(3)]
             await produce(old, "asker")
             await produce(new, "asker")
             old.close()
             _, answer = await answered(new, answerer)
             assert answer.code == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_a_reply_is_checked_like_a_send(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, auto_create_topic_enable=False) as rig:
-            client = await rig.client()
+def test_a_reply_is_checked_like_a_send() -> None:
+    async def scenario() -> None:
+        async with running(auto_create_topic_enable=False) as harness:
+            client = await harness.client()
             codes = [
                 (await client.call(325, send_header(topic), b"x")).code
                 for topic in ("unknown", "SCHEDULE_TOPIC_XXXX", "bad name")
@@ -155,4 +153,4 @@ def test_a_reply_is_checked_like_a_send(tmp_path: Path) -> None:
                 ResponseCode.INVALID_PARAMETER,
             ]
 
-    run(story())
+    run(scenario())

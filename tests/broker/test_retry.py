@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.rig import Client, Rig, properties_of, records, run, running
+from broker.commands import Client, Harness, properties_of, records
+from broker.harness import new_disk, run, running
 from broker.test_delay import received
 from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
@@ -17,8 +18,6 @@ from cometmq.wire.bodies.lock import LockRequest, encode_lock_request
 from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cometmq.wire.command import Command
     from cometmq.wire.log_record import Stored
 
@@ -47,10 +46,10 @@ async def send_back(client: Client, record: Stored, **more: Any) -> Command:
     return await client.call(RequestCode.CONSUMER_SEND_MSG_BACK, **wanted)
 
 
-def test_a_message_sent_back_comes_again_in_the_retry_topic(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
-            client = await rig.client()
+def test_a_message_sent_back_comes_again_in_the_retry_topic() -> None:
+    async def scenario() -> None:
+        async with running(**SHORT) as harness:
+            client = await harness.client()
             record = await first(client, flag=3, properties={"TAGS": "A", "x": "y"})
             assert (await send_back(client, record)).code == 0
             (again,) = await received(client, 1, RETRY)
@@ -63,13 +62,13 @@ def test_a_message_sent_back_comes_again_in_the_retry_topic(tmp_path: Path) -> N
             host = record.store_host.hex().upper()
             assert shown["ORIGIN_MESSAGE_ID"] == f"{host}{record.phy_offset:016X}"
 
-    run(story())
+    run(scenario())
 
 
-def test_the_level_rises_with_the_attempts_unless_one_is_asked_for(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
-            client = await rig.client()
+def test_the_level_rises_with_the_attempts_unless_one_is_asked_for() -> None:
+    async def scenario() -> None:
+        async with running(**SHORT) as harness:
+            client = await harness.client()
             record = await first(client)
             levels = []
             for count, wanted in enumerate((0, 0, 1)):
@@ -79,13 +78,13 @@ def test_the_level_rises_with_the_attempts_unless_one_is_asked_for(tmp_path: Pat
             assert levels == ["3", "4", "1"]
             assert record.reconsume_times == 3
 
-    run(story())
+    run(scenario())
 
 
-def test_the_last_attempt_ends_among_the_dead_letters(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
-            client = await rig.client()
+def test_the_last_attempt_ends_among_the_dead_letters() -> None:
+    async def scenario() -> None:
+        async with running(**SHORT) as harness:
+            client = await harness.client()
             await client.beat("CG", "T")
             await client.send("T", b"hard", queue_id=2)
             (record,) = records(await client.pull("T", queue_id=2))
@@ -107,33 +106,31 @@ def test_the_last_attempt_ends_among_the_dead_letters(tmp_path: Path) -> None:
             assert shown["RETRY_TOPIC"] == "T"
             assert shown["DELAY"] == "0"
             assert int(shown["DLQ_FAILED_AT"]) >= record.store_ms
-            config = rig.broker.state.topics.get(DEAD)
+            config = harness.broker.state.topics.get(DEAD)
             assert config is not None
             assert (config.write_queue_nums, config.perm) == (1, 6)
 
-    run(story())
+    run(scenario())
 
 
-def test_a_negative_level_gives_up_at_once_and_a_long_reason_is_cut(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
-            client = await rig.client()
+def test_a_negative_level_gives_up_at_once_and_a_long_reason_is_cut() -> None:
+    async def scenario() -> None:
+        async with running(**SHORT) as harness:
+            client = await harness.client()
             record = await first(client)
             answer = await send_back(client, record, delayLevel=-1, dlqReason="\x01bad\x02" * 200)
             assert answer.code == 0
             (dead,) = records(await client.pull(DEAD))
             assert properties_of(dead)["DLQ_REASON"] == (" bad " * 200)[:512]
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("size", [32_400, 32_520, 32_616])
-def test_a_message_whose_properties_nearly_fill_a_record_is_tried_again_whole(
-    tmp_path: Path, size: int
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
-            client = await rig.client()
+def test_a_message_whose_properties_nearly_fill_a_record_is_tried_again_whole(size: int) -> None:
+    async def scenario() -> None:
+        async with running(**SHORT) as harness:
+            client = await harness.client()
             record = await first(client, properties={"x": "y" * size})
             answer = await send_back(client, record, delayLevel=1, dlqReason="z" * 512)
             assert answer.code == 0, answer
@@ -142,13 +139,13 @@ def test_a_message_whose_properties_nearly_fill_a_record_is_tried_again_whole(
             assert (shown["x"], shown["RETRY_TOPIC"]) == ("y" * size, "T")
             assert (shown["UNIQ_KEY"], again.reconsume_times) == ("K1", 1)
 
-    run(story())
+    run(scenario())
 
 
-def test_a_message_that_cannot_be_tried_again_whole_is_buried_at_once(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
-            client = await rig.client()
+def test_a_message_that_cannot_be_tried_again_whole_is_buried_at_once() -> None:
+    async def scenario() -> None:
+        async with running(**SHORT) as harness:
+            client = await harness.client()
             record = await first(client, properties={"x": "y" * 32_640, "a": "b"})
             assert (await send_back(client, record, dlqReason="ValueError")).code == 0
             (dead,) = await client.drain(DEAD)
@@ -157,15 +154,15 @@ def test_a_message_that_cannot_be_tried_again_whole_is_buried_at_once(tmp_path: 
             assert shown["DLQ_REASON"] == "[without x] ValueError"
             assert (shown["DLQ_ATTEMPTS"], shown["a"]) == ("1", "b")
 
-    run(story())
+    run(scenario())
 
 
-def test_old_clients_get_the_groups_limit(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
-            client = await rig.client()
+def test_old_clients_get_the_groups_limit() -> None:
+    async def scenario() -> None:
+        async with running(**SHORT) as harness:
+            client = await harness.client()
             record = await first(client)
-            groups = rig.broker.state.groups
+            groups = harness.broker.state.groups
             groups.put(replace(groups.admit("CG"), retry_max_times=0))
             assert (await send_back(client, record, maxReconsumeTimes=5)).code == 0
             assert records(await client.pull(DEAD)) == []
@@ -174,7 +171,7 @@ def test_old_clients_get_the_groups_limit(tmp_path: Path) -> None:
             assert answer.code == 0
             assert len(records(await client.pull(DEAD))) == 1
 
-    run(story())
+    run(scenario())
 
 
 async def send_back_without_limit(client: Client, record: Stored) -> Command:
@@ -182,33 +179,33 @@ async def send_back_without_limit(client: Client, record: Stored) -> Command:
     return await client.call(RequestCode.CONSUMER_SEND_MSG_BACK, **fields)
 
 
-def test_send_backs_that_make_no_sense_are_refused(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **SHORT, auto_create_subscription_group=False) as rig:
-            client = await rig.client()
-            rig.broker.state.groups.put(SubscriptionGroupConfig(group_name="CG"))
+def test_send_backs_that_make_no_sense_are_refused() -> None:
+    async def scenario() -> None:
+        async with running(**SHORT, auto_create_subscription_group=False) as harness:
+            client = await harness.client()
+            harness.broker.state.groups.put(SubscriptionGroupConfig(group_name="CG"))
             record = await first(client)
             answer = await send_back(client, record, group="Nobody")
             assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
             for offset in (record.phy_offset + 1, 10**12, -1):
                 answer = await send_back(client, record, offset=offset)
                 assert answer.code == ResponseCode.SYSTEM_ERROR, offset
-            topics = rig.broker.state.topics
+            topics = harness.broker.state.topics
             topics.put(replace(topics.table[RETRY], perm=4))
             assert (await send_back(client, record)).code == ResponseCode.NO_PERMISSION
 
-    run(story())
+    run(scenario())
 
 
-def test_a_send_back_makes_a_group_that_nobody_knew(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
-            client = await rig.client()
+def test_a_send_back_makes_a_group_that_nobody_knew() -> None:
+    async def scenario() -> None:
+        async with running(**SHORT) as harness:
+            client = await harness.client()
             record = await first(client)
             assert (await send_back(client, record, group="Unheard")).code == 0
-            assert rig.broker.state.groups.get("Unheard")
+            assert harness.broker.state.groups.get("Unheard")
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -225,12 +222,12 @@ def test_a_send_back_makes_a_group_that_nobody_knew(tmp_path: Path) -> None:
     ],
 )
 def test_a_group_may_have_a_retry_policy_of_its_own(
-    tmp_path: Path, policy: GroupRetryPolicy, levels: list[str]
+    policy: GroupRetryPolicy, levels: list[str]
 ) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
-            groups = rig.broker.state.groups
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            groups = harness.broker.state.groups
             groups.put(SubscriptionGroupConfig(group_name="CG", group_retry_policy=policy))
             found = []
             for times in range(3):
@@ -247,20 +244,20 @@ def test_a_group_may_have_a_retry_policy_of_its_own(
             assert (await send_back(client, record, delayLevel=7)).code == 0
             assert len(await client.drain("SCHEDULE_TOPIC_XXXX", queue_id=6)) == 1, "as asked"
 
-    run(story())
+    run(scenario())
 
 
-def test_a_group_without_retry_queues_loses_what_it_sends_back(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
-            client = await rig.client()
+def test_a_group_without_retry_queues_loses_what_it_sends_back() -> None:
+    async def scenario() -> None:
+        async with running(**SHORT) as harness:
+            client = await harness.client()
             record = await first(client)
-            groups, end = rig.broker.state.groups, rig.broker.store.max_phy_offset
+            groups, end = harness.broker.state.groups, harness.broker.store.max_phy_offset
             groups.put(replace(groups.admit("CG"), retry_queue_nums=0))
             assert (await send_back(client, record)).code == 0
-            assert rig.broker.store.max_phy_offset == end
+            assert harness.broker.store.max_phy_offset == end
 
-    run(story())
+    run(scenario())
 
 
 async def send_to_retry_topic(client: Client, **more: Any) -> Command:
@@ -274,12 +271,10 @@ async def lock_a_queue(client: Client) -> None:
     assert answer.code == 0
 
 
-def test_a_client_may_send_to_the_retry_topic_itself_until_its_attempts_are_used_up(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
-            client = await rig.client()
+def test_a_client_may_send_to_the_retry_topic_itself_until_its_attempts_are_used_up() -> None:
+    async def scenario() -> None:
+        async with running(**SHORT) as harness:
+            client = await harness.client()
             await client.beat("CG", "T")
             assert (
                 await send_to_retry_topic(client, reconsume_times=3, max_reconsume_times=3)
@@ -292,15 +287,13 @@ def test_a_client_may_send_to_the_retry_topic_itself_until_its_attempts_are_used
             shown = properties_of(dead)
             assert (shown["DELAY"], shown["DLQ_ORIGIN_TOPIC"]) == ("-1", "T")
 
-    run(story())
+    run(scenario())
 
 
-def test_while_the_group_holds_a_lock_its_retry_topic_leads_to_the_dead_letters(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path, **SHORT) as rig:
-            client = await rig.client()
+def test_while_the_group_holds_a_lock_its_retry_topic_leads_to_the_dead_letters() -> None:
+    async def scenario() -> None:
+        async with running(**SHORT) as harness:
+            client = await harness.client()
             await client.beat("CG", "T")
             await lock_a_queue(client)
             told = {
@@ -317,21 +310,21 @@ def test_while_the_group_holds_a_lock_its_retry_topic_leads_to_the_dead_letters(
             assert {name: shown[name] for name in told} == told
             assert shown["DLQ_ORIGIN_MESSAGE_ID"] == "K1"
 
-    run(story())
+    run(scenario())
 
 
-def test_a_retry_topic_of_an_unknown_group_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
+def test_a_retry_topic_of_an_unknown_group_is_refused() -> None:
+    async def scenario() -> None:
         settings = {**SHORT, "auto_create_subscription_group": False}
-        async with running(tmp_path, **settings) as rig:
-            client = await rig.client()
+        async with running(**settings) as harness:
+            client = await harness.client()
             answer = await send_to_retry_topic(client)
             assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
-    run(story())
+    run(scenario())
 
 
-async def put(rig: Rig, client: Client, keys: str) -> None:
+async def put(harness: Harness, client: Client, keys: str) -> None:
     for key in keys:
         extra = {"UNIQ_KEY": key, "RETRY_TOPIC": "T"}
         answer = await client.send(
@@ -339,32 +332,31 @@ async def put(rig: Rig, client: Client, keys: str) -> None:
         )
         assert answer.code == 0
         assert answer.ext["queueOffset"].isdigit()
-    assert rig.broker.state.topics.get(DEAD)
+    assert harness.broker.state.topics.get(DEAD)
 
 
 @pytest.mark.parametrize(("once", "lie"), [(True, "AB"), (False, "ABAA")])
-def test_whether_a_message_dies_once_or_each_time_is_a_setting(
-    tmp_path: Path, once: bool, lie: str
-) -> None:
-    async def story() -> None:
+def test_whether_a_message_dies_once_or_each_time_is_a_setting(once: bool, lie: str) -> None:
+    async def scenario() -> None:
+        disk = new_disk()
         settings = {**SHORT, "dead_letter_deduplicate": once}
-        async with running(tmp_path, **settings) as rig:
-            client = await rig.client()
+        async with running(disk=disk, **settings) as harness:
+            client = await harness.client()
             await client.beat("CG", "T")
-            await put(rig, client, "ABA")
-        async with running(tmp_path, **settings) as rig:
-            client = await rig.client()
-            await put(rig, client, "A")
+            await put(harness, client, "ABA")
+        async with running(disk=disk, **settings) as harness:
+            client = await harness.client()
+            await put(harness, client, "A")
             dead = await client.drain(DEAD)
             assert "".join(properties_of(record)["UNIQ_KEY"] for record in dead) == lie
 
-    run(story())
+    run(scenario())
 
 
-def test_a_repeat_is_answered_with_the_place_of_the_first(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, dead_letter_deduplicate=True) as rig:
-            client = await rig.client()
+def test_a_repeat_is_answered_with_the_place_of_the_first() -> None:
+    async def scenario() -> None:
+        async with running(dead_letter_deduplicate=True) as harness:
+            client = await harness.client()
             await client.beat("CG", "T")
             answers = [
                 await client.send(RETRY, b"hard", reconsume_times=1, max_reconsume_times=0)
@@ -372,31 +364,32 @@ def test_a_repeat_is_answered_with_the_place_of_the_first(tmp_path: Path) -> Non
             ]
             assert answers[0].ext == answers[1].ext
 
-    run(story())
+    run(scenario())
 
 
-def test_one_message_may_die_in_two_groups(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, dead_letter_deduplicate=True) as rig:
-            client = await rig.client()
+def test_one_message_may_die_in_two_groups() -> None:
+    async def scenario() -> None:
+        async with running(dead_letter_deduplicate=True) as harness:
+            client = await harness.client()
             record = await first(client)
             await client.beat("DG", "T")
             for group in ("CG", "DG"):
                 assert (await send_back(client, record, group=group, delayLevel=-1)).code == 0
                 assert len(records(await client.pull("%DLQ%" + group))) == 1
 
-    run(story())
+    run(scenario())
 
 
-def test_of_many_dead_letters_the_old_ones_are_read_back_behind_the_start(tmp_path: Path) -> None:
+def test_of_many_dead_letters_the_old_ones_are_read_back_behind_the_start() -> None:
     def letter(number: int) -> Draft:
         return Draft("T", 0, b"x", b"UNIQ_KEY\x01id-%d\x02" % number)
 
-    async def story() -> None:
-        async with running(tmp_path, dead_letter_deduplicate=True) as rig:
-            first = [rig.broker.state.dead_letters.put("G", letter(n)) for n in range(700)]
-        async with running(tmp_path, dead_letter_deduplicate=True) as rig:
-            letters = rig.broker.state.dead_letters
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk, dead_letter_deduplicate=True) as harness:
+            first = [harness.broker.state.dead_letters.put("G", letter(n)) for n in range(700)]
+        async with running(disk=disk, dead_letter_deduplicate=True) as harness:
+            letters = harness.broker.state.dead_letters
             assert letters.put("G", letter(699)).queue_offset == first[699].queue_offset
             async with asyncio.timeout(20):
                 while len(letters._origins["%DLQ%G"]) < 700:
@@ -405,4 +398,4 @@ def test_of_many_dead_letters_the_old_ones_are_read_back_behind_the_start(tmp_pa
                 assert letters.put("G", letter(number)).queue_offset == first[number].queue_offset
             assert letters.put("G", letter(700)).queue_offset == 700
 
-    run(story())
+    run(scenario())

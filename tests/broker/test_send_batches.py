@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.rig import Rig, run, running, send_header
+from broker.commands import Harness, send_header
+from broker.harness import run, running
 from cometmq.settings.store import StoreSettings
 from cometmq.store.log.record_template import Lane
 from cometmq.wire import log_record as stored
@@ -15,8 +16,6 @@ from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cometmq.wire.command import Command
 
 FILE_BYTES = 1 << 16
@@ -46,10 +45,10 @@ def item(rng: random.Random, number: int) -> message_batch.BatchItem:
     return message_batch.BatchItem(0, rng.randbytes(rng.randrange(1, 200)), raw)
 
 
-def told(rig: Rig, answer: Command) -> list[tuple[object, ...]]:
+def told(harness: Harness, answer: Command) -> list[tuple[object, ...]]:
     """All that was stored of a batch but what must differ, each record checked by itself."""
     assert answer.code == 0, answer
-    store, found = rig.broker.store, []
+    store, found = harness.broker.store, []
     first, places = int(answer.ext["queueOffset"]), []
     for at, one in enumerate(answer.ext["msgId"].split(",")):
         raw = store.record_at(int(one[16:], 16))
@@ -68,15 +67,13 @@ def told(rig: Rig, answer: Command) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("with_crc", [True, False])
-def test_a_plain_batch_is_stored_as_the_long_way_stores_it(
-    tmp_path: Path, monkeypatch, with_crc: bool
-) -> None:
+def test_a_plain_batch_is_stored_as_the_long_way_stores_it(monkeypatch, with_crc: bool) -> None:
     settings = StoreSettings(commit_log_file_bytes=FILE_BYTES, append_crc=with_crc)
     together = watch(monkeypatch)
 
-    async def story() -> None:
-        async with running(tmp_path, settings) as rig:
-            client, rng = await rig.client(), random.Random(5)
+    async def scenario() -> None:
+        async with running(settings) as harness:
+            client, rng = await harness.client(), random.Random(5)
             for size in (1, 2, 3, 17, 32, 64, 100, 100, 100, 100):  # over the ends of files
                 items = [item(rng, number) for number in range(size)]
                 header = send_header("T", batch=True, queue_id=1)
@@ -86,15 +83,15 @@ def test_a_plain_batch_is_stored_as_the_long_way_stores_it(
                     answer = await client.call(
                         RequestCode.SEND_BATCH_MESSAGE, header, message_batch.encode(items)
                     )
-                    ways.append(told(rig, answer))
+                    ways.append(told(harness, answer))
                 assert together[-3:] == [True, None, False]
                 assert ways[0] == ways[1]
                 assert [one[0] for one in ways[0]] == [one.body for one in items]
-            assert rig.broker.store.max_phy_offset > 2 * FILE_BYTES
-            counter = rig.broker.state.stats.counter_of_puts("T")
+            assert harness.broker.store.max_phy_offset > 2 * FILE_BYTES
+            counter = harness.broker.state.stats.counter_of_puts("T")
             assert counter.count == 2 * sum((1, 2, 3, 17, 32, 64, 100, 100, 100, 100))
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -109,13 +106,13 @@ def test_a_plain_batch_is_stored_as_the_long_way_stores_it(
     ],
 )
 def test_a_batch_with_an_odd_message_goes_the_long_way_as_a_whole(
-    tmp_path: Path, monkeypatch, odd: message_batch.BatchItem, goes_on: bool
+    monkeypatch, odd: message_batch.BatchItem, goes_on: bool
 ) -> None:
     together = watch(monkeypatch)
 
-    async def story() -> None:
-        async with running(tmp_path, StoreSettings(commit_log_file_bytes=FILE_BYTES)) as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with running(StoreSettings(commit_log_file_bytes=FILE_BYTES)) as harness:
+            client = await harness.client()
             items = [message_batch.BatchItem(0, b"y", b"UNIQ_KEY\x01L\x02"), odd]
             header = send_header("T", batch=True, queue_id=1)
             answer = await client.call(
@@ -123,6 +120,6 @@ def test_a_batch_with_an_odd_message_goes_the_long_way_as_a_whole(
             )
             assert True not in together
             assert (answer.code == 0) == goes_on
-            assert rig.broker.store.max_offset("T", 1) == 2 * goes_on
+            assert harness.broker.store.max_offset("T", 1) == 2 * goes_on
 
-    run(story())
+    run(scenario())

@@ -10,25 +10,26 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.rig import Client, Rig, records, run, running, send_header
+from broker.commands import Client, Harness, records, send_header
+from broker.harness import new_disk, run, running
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.settings.store import StoreSettings
+from cometmq.testing.sim_loop import SimLoop
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
 from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from cometmq.wire.command import Command
 
 OFFSETS = ("queueOffset", "msgId")
 
 
-def watch(rig: Rig) -> list[bool]:
+def watch(harness: Harness) -> list[bool]:
     """What the short way says to each frame of connections that are made from now on."""
-    server, said = rig.broker._server, []
+    server, said = harness.broker._server, []
     inner = server.fast_path
 
     class Watched:
@@ -49,16 +50,16 @@ def watch(rig: Rig) -> list[bool]:
     return said
 
 
-async def made(rig: Rig, topic: str) -> None:
+async def made(harness: Harness, topic: str) -> None:
     """The topic exists, on disk as well: only then are its sends short."""
-    rig.broker.state.topics.ensure(topic, 4)
-    await rig.broker.state.topics.writer.flushed()
+    harness.broker.state.topics.ensure(topic, 4)
+    await harness.broker.state.topics.writer.flushed()
 
 
-async def send_both_ways(rig: Rig, topic: str, **more) -> tuple[Command, Command, bool]:
+async def send_both_ways(harness: Harness, topic: str, **more) -> tuple[Command, Command, bool]:
     """The answers of a connection's first send and of its second, and whether that was short."""
-    await made(rig, topic)  # a topic that is made by the first send is a change
-    said, client = watch(rig), await rig.client()
+    await made(harness, topic)  # a topic that is made by the first send is a change
+    said, client = watch(harness), await harness.client()
     first = await client.send(topic, **more)
     second = await client.send(topic, **more)
     return first, second, said[-1]
@@ -77,17 +78,17 @@ async def send_both_ways(rig: Rig, topic: str, **more) -> tuple[Command, Command
         {"body": b"x" * 70_000},
     ],
 )
-def test_both_ways_store_and_answer_the_same(tmp_path: Path, more) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            long, short, was_short = await send_both_ways(rig, "T", **more)
+def test_both_ways_store_and_answer_the_same(more) -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            long, short, was_short = await send_both_ways(harness, "T", **more)
             assert was_short
             assert long.code == short.code == 0
             assert {k: v for k, v in long.ext.items() if k not in OFFSETS} == {
                 k: v for k, v in short.ext.items() if k not in OFFSETS
             }
             assert (long.ext["queueOffset"], short.ext["queueOffset"]) == ("0", "1")
-            puller = await rig.client()
+            puller = await harness.client()
             one, two = records(await puller.pull("T", queue_id=more.get("queue_id", 0)))
             assert two.phy_offset == int(short.ext["msgId"][16:], 16)
             for field in one._fields:
@@ -95,16 +96,14 @@ def test_both_ways_store_and_answer_the_same(tmp_path: Path, more) -> None:
                     assert getattr(one, field) == getattr(two, field), field
             assert one.properties[:-20] == two.properties[:-20]
 
-    run(story())
+    run(scenario())
 
 
-def test_properties_that_change_from_message_to_message_are_stored_as_they_came(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            await made(rig, "T")
-            said, client = watch(rig), await rig.client()
+def test_properties_that_change_from_message_to_message_are_stored_as_they_came() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            await made(harness, "T")
+            said, client = watch(harness), await harness.client()
             for number in range(30):
                 keys = "k" * (number % 10 + 1)
                 pairs = {"UNIQ_KEY": f"K{number:031d}", "KEYS": keys, "TAGS": "A"}
@@ -117,7 +116,7 @@ def test_properties_that_change_from_message_to_message_are_stored_as_they_came(
                 keys = b"k" * (number % 10 + 1)
                 assert b"KEYS\x01%b\x02" % keys in record.properties
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -136,95 +135,90 @@ def test_properties_that_change_from_message_to_message_are_stored_as_they_came(
         {"batch": True},
     ],
 )
-def test_what_is_out_of_the_ordinary_goes_the_long_way(tmp_path: Path, more) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_what_is_out_of_the_ordinary_goes_the_long_way(more) -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             await client.send("T")
             fields = {"topic": "T", **more}
-            first, second, was_short = await send_both_ways(rig, fields.pop("topic"), **fields)
+            first, second, was_short = await send_both_ways(harness, fields.pop("topic"), **fields)
             assert not was_short
             assert first.code == second.code
 
-    run(story())
+    run(scenario())
 
 
-def test_a_deleted_topic_is_not_written_to_by_what_was_learned(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, auto_create_topic_enable=False) as rig:
-            await made(rig, "T")
-            _, answer, was_short = await send_both_ways(rig, "T")
+def test_a_deleted_topic_is_not_written_to_by_what_was_learned() -> None:
+    async def scenario() -> None:
+        async with running(auto_create_topic_enable=False) as harness:
+            await made(harness, "T")
+            _, answer, was_short = await send_both_ways(harness, "T")
             assert (answer.code, was_short) == (0, True)
-            client = await learned(rig)
-            rig.broker.state.topics.delete("T")
-            rig.broker.store.delete_topic("T")
+            client = await learned(harness)
+            harness.broker.state.topics.delete("T")
+            harness.broker.store.delete_topic("T")
             assert (await client.send("T")).code == 17
-            await made(rig, "T")
+            await made(harness, "T")
             for number in range(3):
                 assert (await client.send("T")).ext["queueOffset"] == str(number)
 
-    run(story())
+    run(scenario())
 
 
-async def learned(rig: Rig) -> Client:
-    await made(rig, "T")
-    client = await rig.client()
+async def learned(harness: Harness) -> Client:
+    await made(harness, "T")
+    client = await harness.client()
     for _ in range(2):
         assert (await client.send("T")).code == 0
     return client
 
 
-def test_under_sync_flush_an_answer_waits_for_the_disk(tmp_path: Path) -> None:
-    async def story() -> None:
+def test_under_sync_flush_an_answer_waits_for_the_disk() -> None:
+    async def scenario() -> None:
         store = StoreSettings(commit_log_file_bytes=1 << 24, flush_disk_type="SYNC_FLUSH")
-        async with running(tmp_path, store) as rig:
-            long, short, was_short = await send_both_ways(rig, "T")
+        async with running(store) as harness:
+            long, short, was_short = await send_both_ways(harness, "T")
             assert (long.code, short.code, was_short) == (0, 0, True)
             at = int(short.ext["msgId"][16:], 16)
-            assert rig.broker.store._log.flushed > at
+            assert harness.broker.store._log.flushed > at
 
-    run(story())
+    run(scenario())
 
 
-def test_a_store_that_takes_nothing_is_answered_as_by_the_long_way(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await learned(rig)
-            rig.broker.store._flush.broken = OSError("no space left")
+def test_a_store_that_takes_nothing_is_answered_as_by_the_long_way() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await learned(harness)
+            harness.broker.store._flush.broken = OSError("no space left")
             short = await client.send("T")
-            long = await (await rig.client()).send("T")
+            long = await (await harness.client()).send("T")
             assert short.code == long.code == 14
             assert short.remark == long.remark
-            rig.broker.store._flush.broken = None
+            harness.broker.store._flush.broken = None
 
-    run(story())
+    run(scenario())
 
 
-def test_a_write_that_fails_is_told_to_the_sender_and_leaves_no_gap(
-    tmp_path: Path, monkeypatch
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            said, client = watch(rig), await learned(rig)
-
-            def refuse(*_args: object) -> int:
-                raise OSError(28, "no space left on device")
-
-            with monkeypatch.context() as broken:
-                broken.setattr("os.pwrite", refuse)
-                answers = [await client.send("T") for _ in range(3)]
-                assert {answer.code for answer in answers} == {14}
+def test_a_write_that_fails_is_told_to_the_sender_and_leaves_no_gap() -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk) as harness:
+            said, client = watch(harness), await learned(harness)
+            disk.room = 0
+            answers = [await client.send("T") for _ in range(3)]
+            assert {answer.code for answer in answers} == {14}
+            disk.room = None
             assert (await client.send("T")).ext["queueOffset"] == "2"
             assert said[1:] == [True] * 5
 
-    run(story())
+    run(scenario())
 
 
 class BothWays:
     """A broker, and two connections of which one knows no short way."""
 
-    def __init__(self, rig: Rig, short: Client, long: Client, loop: asyncio.Runner) -> None:
-        self._rig, self._short, self._long, self._loop = rig, short, long, loop
+    def __init__(self, harness: Harness, short: Client, long: Client, loop: asyncio.Runner) -> None:
+        self._harness, self._short, self._long, self._loop = harness, short, long, loop
 
     def compare(self, raw: str) -> None:
         self._loop.run(self._compare(raw))
@@ -242,7 +236,7 @@ class BothWays:
             assert self._stored(long) == self._stored(short)
 
     def _stored(self, answer: Command) -> tuple[str, bytes, int]:
-        store = self._rig.broker.store
+        store = self._harness.broker.store
         record = stored.decode(store.record_at(int(answer.ext["msgId"][16:], 16)))
         entry = store.entry(record.topic, record.queue_id, record.queue_offset)
         raw = stored.shown_properties(record.properties)
@@ -250,16 +244,16 @@ class BothWays:
 
 
 @pytest.fixture(scope="module")
-def both_ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothWays]:
-    with asyncio.Runner() as loop:
-        broker = running(tmp_path_factory.mktemp("store"))
-        rig = loop.run(broker.__aenter__())
-        loop.run(made(rig, "T"))
-        server = rig.broker._server
-        fast, server.fast_path = server.fast_path, None
-        long = loop.run(learned(rig))
-        server.fast_path = fast
-        yield BothWays(rig, loop.run(learned(rig)), long, loop)
+def both_ways() -> Iterator[BothWays]:
+    with asyncio.Runner(loop_factory=SimLoop) as loop:
+        broker = running()
+        harness = loop.run(broker.__aenter__())
+        loop.run(made(harness, "T"))
+        server = harness.broker._server
+        fast_path, server.fast_path = server.fast_path, None
+        long = loop.run(learned(harness))
+        server.fast_path = fast_path
+        yield BothWays(harness, loop.run(learned(harness)), long, loop)
         loop.run(broker.__aexit__(None, None, None))
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.rig import Rig, run, running, send_header
+from broker.commands import Harness, send_header
+from broker.harness import new_disk, run, running
 from cometmq.settings.store import StoreSettings
 from cometmq.store.log.record_template import Lane
 from cometmq.wire import log_record as stored
@@ -20,7 +21,6 @@ from cometmq.wire.frame import FrameDecoder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
 ASYNC = StoreSettings(commit_log_file_bytes=1 << 20, message_index_enable=False)
 SYNC = StoreSettings(commit_log_file_bytes=1 << 20, flush_disk_type="SYNC_FLUSH")
@@ -47,10 +47,10 @@ class Wire:
 
 
 @asynccontextmanager
-async def opened(rig: Rig) -> AsyncIterator[Wire]:
+async def opened(harness: Harness) -> AsyncIterator[Wire]:
     """A connection whose sends are known."""
-    rig.broker.state.topics.ensure("T", 4)
-    host, _, port = rig.broker.address.rpartition(":")
+    harness.broker.state.topics.ensure("T", 4)
+    host, _, port = harness.broker.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         wire = Wire(reader, writer)
@@ -85,8 +85,8 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-def assert_is_stored(rig: Rig, number: int, body: bytes, answer: Command) -> None:
-    store = rig.broker.store
+def assert_is_stored(harness: Harness, number: int, body: bytes, answer: Command) -> None:
+    store = harness.broker.store
     assert answer.code == 0
     raw = store.record_at(int(answer.ext["msgId"][16:], 16))
     record = stored.decode(raw)
@@ -102,54 +102,50 @@ def assert_is_stored(rig: Rig, number: int, body: bytes, answer: Command) -> Non
     assert entry == (record.phy_offset, record.size, 65)
 
 
-def no_gaps(rig: Rig, answers: dict[int, Command], begin: list[int]) -> None:
+def no_gaps(harness: Harness, answers: dict[int, Command], begin: list[int]) -> None:
     """In each queue the answers' offsets go up with the opaques, without a gap."""
     for queue_id in range(4):
         mine = [int(a.ext["queueOffset"]) for o, a in sorted(answers.items()) if o % 4 == queue_id]
         assert mine == list(range(begin[queue_id], begin[queue_id] + len(mine)))
-        assert rig.broker.store.max_offset("T", queue_id) == begin[queue_id] + len(mine)
+        assert harness.broker.store.max_offset("T", queue_id) == begin[queue_id] + len(mine)
 
 
-def ends(rig: Rig) -> list[int]:
-    return [rig.broker.store.max_offset("T", queue_id) for queue_id in range(4)]
+def ends(harness: Harness) -> list[int]:
+    return [harness.broker.store.max_offset("T", queue_id) for queue_id in range(4)]
 
 
 @pytest.mark.parametrize("settings", [ASYNC, SYNC], ids=["async", "sync"])
-def test_a_window_of_sends_is_stored_and_answered_one_by_one(
-    tmp_path: Path, monkeypatch, settings
-) -> None:
+def test_a_window_of_sends_is_stored_and_answered_one_by_one(monkeypatch, settings) -> None:
     counts = watch(monkeypatch)
 
-    async def story() -> None:
-        async with running(tmp_path, settings) as rig, opened(rig) as wire:
+    async def scenario() -> None:
+        async with running(settings) as harness, opened(harness) as wire:
             rng = random.Random(1)
             number = 10_000_000
             for window in (2, 3, 64, 7, 64, 64):  # offsets of one, two and three digits
                 bodies = {number + n: b"x" * rng.randrange(1, 200) for n in range(window)}
-                before = ends(rig)
-                counter = rig.broker.state.stats.counter_of_puts("T")
+                before = ends(harness)
+                counter = harness.broker.state.stats.counter_of_puts("T")
                 counted = counter.count, counter.bytes
                 answers = await wire.ask([frame(n, body) for n, body in bodies.items()])
                 for opaque, body in bodies.items():
-                    assert_is_stored(rig, opaque, body, answers[opaque])
-                no_gaps(rig, answers, before)
+                    assert_is_stored(harness, opaque, body, answers[opaque])
+                no_gaps(harness, answers, before)
                 sizes = sum(
-                    rig.broker.store.entry("T", n % 4, int(answers[n].ext["queueOffset"]))[1]
+                    harness.broker.store.entry("T", n % 4, int(answers[n].ext["queueOffset"]))[1]
                     for n in bodies
                 )
                 assert (counter.count, counter.bytes) == (counted[0] + window, counted[1] + sizes)
                 number += 100
             assert sum(counts) > 150
-            assert rig.broker._server.in_flight == 0
+            assert harness.broker._server.in_flight == 0
             if settings is SYNC:
-                assert rig.broker.store._log.flushed == rig.broker.store._log.tail
+                assert harness.broker.store._log.flushed == harness.broker.store._log.tail
 
-    run(story())
+    run(scenario())
 
 
-def test_one_among_them_that_is_refused_or_goes_the_long_way_holds_up_nobody(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_one_among_them_that_is_refused_or_goes_the_long_way_holds_up_nobody(monkeypatch) -> None:
     odd = {
         20_000_005: {"queue_id": 99},
         20_000_011: {"topic": "U"},
@@ -160,72 +156,68 @@ def test_one_among_them_that_is_refused_or_goes_the_long_way_holds_up_nobody(
 
     counts = watch(monkeypatch)
 
-    async def story() -> None:
-        async with running(tmp_path, ASYNC) as rig, opened(rig) as wire:
+    async def scenario() -> None:
+        async with running(ASYNC) as harness, opened(harness) as wire:
             numbers = range(20_000_000, 20_000_040)
             answers = await wire.ask([frame(n, **odd.get(n, {})) for n in numbers])
             assert [n for n in numbers if answers[n].code] == [20_000_005, 20_000_017]
             for number in set(numbers) - set(odd):
-                assert_is_stored(rig, number, b"hello", answers[number])
+                assert_is_stored(harness, number, b"hello", answers[number])
             assert counts[0] == 4
 
-    run(story())
+    run(scenario())
 
 
-def test_a_run_goes_over_the_end_of_a_file_of_the_log(tmp_path: Path, monkeypatch) -> None:
+def test_a_run_goes_over_the_end_of_a_file_of_the_log(monkeypatch) -> None:
     counts = watch(monkeypatch)
 
-    async def story() -> None:
-        async with running(tmp_path, ASYNC) as rig, opened(rig) as wire:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(ASYNC, disk=disk) as harness, opened(harness) as wire:
             number = 30_000_000
-            while rig.broker.store.max_phy_offset < 5 << 19:
+            while harness.broker.store.max_phy_offset < 5 << 19:
                 bodies = {number + n: b"x" * 3_000 for n in range(20)}
                 answers = await wire.ask([frame(n, body) for n, body in bodies.items()])
                 for opaque, body in bodies.items():
-                    assert_is_stored(rig, opaque, body, answers[opaque])
+                    assert_is_stored(harness, opaque, body, answers[opaque])
                 number += 100
             assert any(0 < count < 19 for count in counts)
-        async with running(tmp_path, ASYNC) as rig:  # and is read again after a restart
-            assert sum(ends(rig)) == 2 + 20 * (number - 30_000_000) // 100
+        async with running(ASYNC, disk=disk) as harness:  # and is read again after a restart
+            assert sum(ends(harness)) == 2 + 20 * (number - 30_000_000) // 100
 
-    run(story())
+    run(scenario())
 
 
-def test_a_run_that_cannot_be_written_is_told_to_all_and_leaves_no_gap(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_a_run_that_cannot_be_written_is_told_to_all_and_leaves_no_gap(monkeypatch) -> None:
     counts = watch(monkeypatch)
 
-    async def story() -> None:
-        async with running(tmp_path, ASYNC) as rig, opened(rig) as wire:
-            before = ends(rig)
-
-            def refuse(*_args: object) -> int:
-                raise OSError(28, "no space left on device")
-
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(ASYNC, disk=disk) as harness, opened(harness) as wire:
+            before = ends(harness)
             numbers = range(40_000_000, 40_000_064)
-            with monkeypatch.context() as broken:
-                broken.setattr("os.pwrite", refuse)
-                answers = await wire.ask([frame(n) for n in numbers])
+            disk.room = 0
+            answers = await wire.ask([frame(n) for n in numbers])
+            disk.room = None
             assert {answer.code for answer in answers.values()} == {14}
             assert sorted(answers) == list(numbers)
             assert sum(counts) > 50
-            no_gaps(rig, await wire.ask([frame(n) for n in numbers]), before)
+            no_gaps(harness, await wire.ask([frame(n) for n in numbers]), before)
 
-    run(story())
+    run(scenario())
 
 
-def test_without_the_checksum_none_is_written(tmp_path: Path, monkeypatch) -> None:
+def test_without_the_checksum_none_is_written(monkeypatch) -> None:
     counts = watch(monkeypatch)
 
-    async def story() -> None:
+    async def scenario() -> None:
         plain = StoreSettings(commit_log_file_bytes=1 << 20, append_crc=False)
-        async with running(tmp_path, plain) as rig, opened(rig) as wire:
+        async with running(plain) as harness, opened(harness) as wire:
             answers = await wire.ask([frame(n) for n in range(50_000_000, 50_000_030)])
             for answer in answers.values():
-                raw = rig.broker.store.record_at(int(answer.ext["msgId"][16:], 16))
+                raw = harness.broker.store.record_at(int(answer.ext["msgId"][16:], 16))
                 assert stored.CRC_MARK not in raw
                 assert stored.decode(raw).body == b"hello"
             assert sum(counts) > 20
 
-    run(story())
+    run(scenario())

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.rig import Rig, new_broker, run
+from broker.commands import Harness
+from broker.sockets import new_broker, run
 from cometmq.broker.cluster.table_writer import TableWriter
 from cometmq.errors import Reject
 from cometmq.model.group import SubscriptionGroupConfig
@@ -56,17 +57,17 @@ class Gated(SystemFiles):
 
 
 @asynccontextmanager
-async def gated(root: Path) -> AsyncIterator[tuple[Rig, Gated]]:
+async def gated(root: Path) -> AsyncIterator[tuple[Harness, Gated]]:
     files = Gated()
     broker = new_broker(root, files=files)
     await broker.start()
-    rig = Rig(broker)
+    harness = Harness(broker)
     try:
-        yield rig, files
+        yield harness, files
     finally:
         files.is_full = False
         files.may_go.set()
-        rig.close_clients()
+        harness.close_clients()
         await broker.stop()
 
 
@@ -76,9 +77,9 @@ def topics_of(root: Path) -> set[str]:
 
 
 def test_a_topic_is_on_disk_before_its_first_send_is_answered(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with gated(tmp_path) as (rig, files):
-            client, other = await rig.client(), await rig.client()
+    async def scenario() -> None:
+        async with gated(tmp_path) as (harness, files):
+            client, other = await harness.client(), await harness.client()
             assert (await other.send("Old")).code == 0
             files.shut()
             made = asyncio.create_task(client.send("T"))
@@ -92,19 +93,19 @@ def test_a_topic_is_on_disk_before_its_first_send_is_answered(tmp_path: Path) ->
             assert (await made).code == (await second).code == 0
             assert "T" in topics_of(tmp_path)
 
-    run(story())
+    run(scenario())
 
 
 def test_many_changes_at_once_cost_two_writes(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with gated(tmp_path) as (rig, files):
-            client = await rig.client()
+    async def scenario() -> None:
+        async with gated(tmp_path) as (harness, files):
+            client = await harness.client()
             files.shut()
             files.written.clear()
             first = asyncio.create_task(client.send("T0"))
             await files.is_writing()
             sends = [asyncio.create_task(client.send(f"T{n}")) for n in range(1, 100)]
-            while len(rig.broker.state.topics.table) < 100:
+            while len(harness.broker.state.topics.table) < 100:
                 await asyncio.sleep(0.001)
             files.may_go.set()
             answers = await asyncio.gather(first, *sends)
@@ -112,13 +113,13 @@ def test_many_changes_at_once_cost_two_writes(tmp_path: Path) -> None:
             assert len(files.written) == 2
             assert {f"T{n}" for n in range(100)} <= topics_of(tmp_path)
 
-    run(story())
+    run(scenario())
 
 
 def test_groups_are_on_disk_before_they_are_answered(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with gated(tmp_path) as (rig, files):
-            client = await rig.client()
+    async def scenario() -> None:
+        async with gated(tmp_path) as (harness, files):
+            client = await harness.client()
             files.shut()
             body = encode_group_config(SubscriptionGroupConfig(group_name="G", retry_queue_nums=3))
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
@@ -135,13 +136,13 @@ def test_groups_are_on_disk_before_they_are_answered(tmp_path: Path) -> None:
             found = json.loads((tmp_path / "config" / "subscriptionGroup.json").read_text())
             assert "G" not in found["subscriptionGroupTable"]
 
-    run(story())
+    run(scenario())
 
 
 def test_who_forbids_what_is_forbidden_already_waits_for_the_same_write(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with gated(tmp_path) as (rig, files):
-            client = await rig.client()
+    async def scenario() -> None:
+        async with gated(tmp_path) as (harness, files):
+            client = await harness.client()
             files.shut()
             code = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
             forbid = {"group": "G", "topic": "T", "readable": "false"}
@@ -155,26 +156,26 @@ def test_who_forbids_what_is_forbidden_already_waits_for_the_same_write(tmp_path
             files.may_go.set()
             assert (await first).code == (await second).code == 0
 
-    run(story())
+    run(scenario())
 
 
 def test_a_beat_is_answered_once_its_groups_and_retry_topics_are_on_disk(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with gated(tmp_path) as (rig, _):
-            client = await rig.client()
+    async def scenario() -> None:
+        async with gated(tmp_path) as (harness, _):
+            client = await harness.client()
             assert (await client.beat("G", "T")).code == 0
             assert "%RETRY%G" in topics_of(tmp_path)
             found = json.loads((tmp_path / "config" / "subscriptionGroup.json").read_text())
             assert "G" in found["subscriptionGroupTable"]
 
-    run(story())
+    run(scenario())
 
 
 def test_what_the_disk_refuses_is_taken_back_and_said(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with gated(tmp_path) as (rig, files):
-            client = await rig.client()
-            topics = rig.broker.state.topics
+    async def scenario() -> None:
+        async with gated(tmp_path) as (harness, files):
+            client = await harness.client()
+            topics = harness.broker.state.topics
             assert (await client.send("T", default_topic_queue_nums=2)).code == 0
             before = dict(topics.table)
             files.shut()
@@ -198,7 +199,7 @@ def test_what_the_disk_refuses_is_taken_back_and_said(tmp_path: Path) -> None:
             assert (await client.send("New")).code == 0
             assert "New" in topics_of(tmp_path)
 
-    run(story())
+    run(scenario())
 
 
 def test_before_a_broker_runs_a_change_is_written_at_once(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.rig import Client, Rig, new_broker, run
+from broker.commands import Client, Harness
+from broker.sockets import new_broker, run
 from broker.test_crash import Process, client_of
 from cometmq.errors import RemotingError
 from cometmq.runtime.system import SystemFiles
@@ -52,15 +53,15 @@ class Watched(SystemFiles):
         super().sync_dir(directory)
 
 
-async def start(root: Path, files: SystemFiles | None = None) -> Rig:
+async def start(root: Path, files: SystemFiles | None = None) -> Harness:
     broker = new_broker(root, TINY, files=files)
     await broker.start()
-    return Rig(broker)
+    return Harness(broker)
 
 
-async def stop(rig: Rig) -> None:
-    rig.close_clients()
-    await rig.broker.stop()
+async def stop(harness: Harness) -> None:
+    harness.close_clients()
+    await harness.broker.stop()
 
 
 async def fill(client: Client, topic: str) -> None:
@@ -84,11 +85,11 @@ async def delete(client: Client, topic: str) -> Command:
 
 async def judge(root: Path) -> bool:
     """Whether the topic outlived the crash; either way all of it did, or nothing."""
-    rig = await start(root)
+    harness = await start(root)
     try:
-        client = await rig.client()
-        is_there = rig.broker.state.topics.get("T") is not None
-        queues = {topic for topic, _ in rig.broker.store.queues()}
+        client = await harness.client()
+        is_there = harness.broker.state.topics.get("T") is not None
+        queues = {topic for topic, _ in harness.broker.store.queues()}
         assert ("T" in queues) == is_there
         if is_there:
             assert await bodies(client, "T") == BODIES
@@ -96,9 +97,9 @@ async def judge(root: Path) -> bool:
             assert (await client.send("T", b"second life")).ext["queueOffset"] == "0"
             assert await bodies(client, "T") == [b"second life"]
         assert await bodies(client, "U") == BODIES
-        assert rig.broker.store.deletion.unfinished() == []
+        assert harness.broker.store.deletion.unfinished() == []
     finally:
-        await stop(rig)
+        await stop(harness)
     return is_there
 
 
@@ -114,17 +115,17 @@ def test_a_kill_at_any_step_of_a_deletion_leaves_all_of_the_topic_or_nothing(
         shutil.copytree(root, tmp_path / f"at{len(steps)}")
         steps.append(f"{step} {path.name}")
 
-    async def story() -> None:
-        rig = await start(root, files)
-        client = await rig.client()
+    async def scenario() -> None:
+        harness = await start(root, files)
+        client = await harness.client()
         await fill(client, "T")
         await fill(client, "U")
-        await rig.broker.store._upkeep.write_queues()
+        await harness.broker.store._upkeep.write_queues()
         files.before = freeze
         assert (await delete(client, "T")).code == 0
         files.before = lambda _step, _path: None
         freeze("answer", root)
-        await stop(rig)
+        await stop(harness)
 
         outcomes = [await judge(tmp_path / f"at{number}") for number in range(len(steps))]
         assert outcomes[0], "nothing had happened yet"
@@ -134,24 +135,24 @@ def test_a_kill_at_any_step_of_a_deletion_leaves_all_of_the_topic_or_nothing(
         assert "rename topics.json" in steps
         assert "delete 0" in steps, "the queues go in between"
 
-    run(story())
+    run(scenario())
 
 
 def test_a_topic_that_was_made_again_is_not_deleted_by_a_restart(tmp_path: Path) -> None:
-    async def story() -> None:
-        rig = await start(tmp_path / "store")
-        client = await rig.client()
+    async def scenario() -> None:
+        harness = await start(tmp_path / "store")
+        client = await harness.client()
         await fill(client, "T")
         assert (await delete(client, "T")).code == 0
         await fill(client, "T")
         shutil.copytree(tmp_path / "store", tmp_path / "copy")  # what a kill now would leave
-        await stop(rig)
-        rig = await start(tmp_path / "copy")
-        client = await rig.client()
+        await stop(harness)
+        harness = await start(tmp_path / "copy")
+        client = await harness.client()
         assert await bodies(client, "T") == BODIES
-        await stop(rig)
+        await stop(harness)
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("name", ["deletedTopics.json.tmp", "topics.json.tmp"])
@@ -164,9 +165,9 @@ def test_a_deletion_that_the_disk_refuses_leaves_the_topic_as_it_was(
         if step == "write" and path.name == name:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    async def story() -> None:
-        rig = await start(tmp_path, files)
-        client = await rig.client()
+    async def scenario() -> None:
+        harness = await start(tmp_path, files)
+        client = await harness.client()
         await fill(client, "T")
         files.before = refuse
         answer = await delete(client, "T")
@@ -175,23 +176,23 @@ def test_a_deletion_that_the_disk_refuses_leaves_the_topic_as_it_was(
         files.before = lambda _step, _path: None
         assert await bodies(client, "T") == BODIES
         assert (await client.send("T", b"more")).code == 0
-        await rig.broker.store._upkeep.write_queues()
-        rig.close_clients()
-        await rig.broker.stop()
-        rig = await start(tmp_path)
-        client = await rig.client()
+        await harness.broker.store._upkeep.write_queues()
+        harness.close_clients()
+        await harness.broker.stop()
+        harness = await start(tmp_path)
+        client = await harness.client()
         assert await bodies(client, "T") == [*BODIES, b"more"]
         assert (await delete(client, "T")).code == 0
         assert (await client.pull("T")).code == ResponseCode.TOPIC_NOT_EXIST
-        await stop(rig)
+        await stop(harness)
 
-    run(story())
+    run(scenario())
 
 
 def test_a_topic_is_not_made_again_while_it_is_being_deleted(tmp_path: Path) -> None:
     files = Watched()
 
-    async def story() -> None:
+    async def scenario() -> None:
         is_held, may_go = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
 
@@ -200,8 +201,8 @@ def test_a_topic_is_not_made_again_while_it_is_being_deleted(tmp_path: Path) -> 
                 loop.call_soon_threadsafe(is_held.set)
                 assert may_go.wait(10)
 
-        rig = await start(tmp_path, files)
-        client, other = await rig.client(), await rig.client()
+        harness = await start(tmp_path, files)
+        client, other = await harness.client(), await harness.client()
         await fill(client, "T")
         files.before = hold
         deleting = asyncio.create_task(delete(client, "T"))
@@ -212,33 +213,33 @@ def test_a_topic_is_not_made_again_while_it_is_being_deleted(tmp_path: Path) -> 
         may_go.set()
         assert (await deleting).code == 0
         assert (await other.send("T", b"in time")).ext["queueOffset"] == "0"
-        await stop(rig)
+        await stop(harness)
 
-    run(story())
+    run(scenario())
 
 
 def test_topics_that_nobody_knows_are_kept_until_they_are_cleaned(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
-        rig = await start(tmp_path)
-        client = await rig.client()
+    async def scenario() -> None:
+        harness = await start(tmp_path)
+        client = await harness.client()
         await fill(client, "T")
         await fill(client, "U")
-        await stop(rig)
+        await stop(harness)
         for path in tmp_path.glob("config/topics.json*"):
             path.unlink()
-        rig = await start(tmp_path)
+        harness = await start(tmp_path)
         assert "topics.json does not name" in caplog.text
-        assert {topic for topic, _ in rig.broker.store.queues()} == {"T", "U"}
-        client = await rig.client()
-        rig.broker.state.topics.ensure("U", 2)
+        assert {topic for topic, _ in harness.broker.store.queues()} == {"T", "U"}
+        client = await harness.client()
+        harness.broker.state.topics.ensure("U", 2)
         assert await bodies(client, "U") == BODIES
         assert (await client.call(RequestCode.CLEAN_UNUSED_TOPIC)).code == 0
-        assert {topic for topic, _ in rig.broker.store.queues()} == {"U"}
-        await stop(rig)
+        assert {topic for topic, _ in harness.broker.store.queues()} == {"U"}
+        await stop(harness)
 
-    run(story())
+    run(scenario())
 
 
 async def make_and_delete(client: Client, answered: dict[str, bool]) -> None:
@@ -258,7 +259,7 @@ async def make_and_delete(client: Client, answered: dict[str, bool]) -> None:
 
 
 def test_topics_made_and_deleted_under_kills_are_whole_or_gone(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         answered: dict[str, bool] = {}
         for _ in range(3):
             process = Process(tmp_path, "ASYNC_FLUSH")
@@ -275,4 +276,4 @@ def test_topics_made_and_deleted_under_kills_are_whole_or_gone(tmp_path: Path) -
         client.close()
         process.kill()
 
-    run(story())
+    run(scenario())

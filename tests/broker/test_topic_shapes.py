@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.rig import Client, run, running
+from broker.harness import new_disk, run, running
 from cometmq.broker.admin.topic_attributes import changed
 from cometmq.errors import Reject
 from cometmq.model.topic import TopicConfig
@@ -15,8 +15,7 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.admin import CreateTopicRequestHeader, GetTopicConfigRequestHeader
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from broker.commands import Client
     from cometmq.wire.command import Command
 
 MARK = "+comet.order=global"
@@ -78,33 +77,32 @@ def test_a_wrong_change_is_refused_with_rocketmqs_code(
     assert refused.value.code == code
 
 
-def test_mixed_topics_can_be_switched_on(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path, enable_mixed_message_type=True) as rig:
-            client = await rig.client()
+def test_mixed_topics_can_be_switched_on() -> None:
+    async def scenario() -> None:
+        async with running(enable_mixed_message_type=True) as harness:
+            client = await harness.client()
             assert (await make(client, "M", "+message.type=MIXED")).code == 0
             assert (await shape_of(client, "M")).attributes == {"message.type": "MIXED"}
 
-    run(story())
+    run(scenario())
 
 
-def test_the_type_of_a_topic_binds_no_sender_as_with_rocketmqs_broker(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_the_type_of_a_topic_binds_no_sender_as_with_rocketmqs_broker() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for kind in ("FIFO", "DELAY", "TRANSACTION"):
                 await make(client, kind, f"+message.type={kind}")
                 assert (await client.send(kind)).code == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_a_topic_in_global_order_refuses_to_grow_until_its_mark_is_taken_off(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_topic_in_global_order_refuses_to_grow_until_its_mark_is_taken_off() -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk) as harness:
+            client = await harness.client()
             two = {"read_queue_nums": 2, "write_queue_nums": 2}
             assert (await make(client, "L", MARK, **two)).code == ResponseCode.INVALID_PARAMETER
             assert (await make(client, "L", MARK, order=True)).code == 0
@@ -118,21 +116,19 @@ def test_a_topic_in_global_order_refuses_to_grow_until_its_mark_is_taken_off(
             assert many.code == ResponseCode.INVALID_PARAMETER
             assert (await make(client, "L", perm=4)).code == 0
             assert (await shape_of(client, "L")).attributes == {"comet.order": "global"}
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+        async with running(disk=disk) as harness:
+            client = await harness.client()
             assert (await make(client, "L", **two)).code == ResponseCode.INVALID_PARAMETER
             assert (await make(client, "L", "-comet.order", **two)).code == 0
             assert (await shape_of(client, "L")).write_queue_nums == 2
 
-    run(story())
+    run(scenario())
 
 
-def test_a_property_that_only_brokers_heed_and_a_level_that_is_none_are_refused(
-    tmp_path: Path,
-) -> None:
-    async def story() -> None:
-        async with running(tmp_path) as rig:
-            client = await rig.client()
+def test_a_property_that_only_brokers_heed_and_a_level_that_is_none_are_refused() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             for _ in range(3):  # the third goes the short way, if any does
                 assert (await client.send("T")).code == 0
                 inner = await client.send("T", properties={"INNER_NUM": "3"})
@@ -141,18 +137,18 @@ def test_a_property_that_only_brokers_heed_and_a_level_that_is_none_are_refused(
                 assert level.code == ResponseCode.SYSTEM_ERROR
             assert (await client.send("T", properties={"DELAY": "-1"})).code == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_a_retry_of_an_unknown_group_makes_the_group_where_that_is_allowed(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running(tmp_path / "a") as rig:
-            client = await rig.client()
+def test_a_retry_of_an_unknown_group_makes_the_group_where_that_is_allowed() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
             assert (await client.send("%RETRY%new")).code == 0
-            assert rig.broker.state.groups.get("new") is not None
-        async with running(tmp_path / "b", auto_create_subscription_group=False) as rig:
-            client = await rig.client()
+            assert harness.broker.state.groups.get("new") is not None
+        async with running(auto_create_subscription_group=False) as harness:
+            client = await harness.client()
             answer = await client.send("%RETRY%new")
             assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
-    run(story())
+    run(scenario())

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.rig import Client, run
+from broker.commands import Client
+from broker.sockets import run
 from broker.test_crash import Process
 from broker.test_transactions import COMMIT, HALF, ROLLBACK, end, half, produce
 from cometmq.errors import RemotingError
 from cometmq.net.channel import Channel, connect
+from cometmq.runtime.system import SystemClock
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import Command, request
 from cometmq.wire.headers.transaction import EndTransactionRequestHeader
@@ -50,7 +52,7 @@ class Producer:
             key = f"K{self.sent}"
             self.sent += 1
             try:
-                answer = await half(client, key)
+                answer = await half(client, key, born_timestamp=SystemClock().now_ms())
                 self.acknowledged.add(key)
                 if self.sent % 3:
                     await end(client, answer, self.verdict(key))
@@ -62,7 +64,7 @@ class Producer:
 def test_every_acknowledged_half_message_ends_as_its_producer_says(
     tmp_path: Path, flush: str
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         producer = Producer()
         for _ in range(2):
             process = Process(tmp_path, flush)
@@ -86,4 +88,4 @@ def test_every_acknowledged_half_message_ends_as_its_producer_says(
         client.close()
         process.kill()
 
-    run(story())
+    run(scenario())

@@ -1,7 +1,7 @@
 """Transactions in any order, with crashes: nothing committed is lost, nothing else is seen.
 
-Once with kills, once with power cuts under SYNC_FLUSH. The clock stands still until the story moves
-it, the disk is simulated; the connections are real.
+Once with kills, once with power cuts under SYNC_FLUSH. The clock stands still until the scenario
+moves it, the disk and the connections are simulated.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.rig import SMALL_STORE, Client, properties_of, send_header
+from broker.commands import Client, properties_of, send_header
+from broker.harness import SMALL_STORE, sim_worker
 from broker.test_transactions import COMMIT, HALF, LOST, OP, ROLLBACK, UNKNOWN, produce
 from cometmq.broker.app import Broker
 from cometmq.net.channel import Channel, connect
 from cometmq.settings.broker import BrokerSettings
 from cometmq.testing.sim_files import SimClock, SimFiles
+from cometmq.testing.sim_loop import SimLoop
 from cometmq.wire import message_id
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.transaction import EndTransactionRequestHeader
@@ -42,14 +44,14 @@ SETTINGS = BrokerSettings(
 VERDICTS = st.sampled_from([COMMIT, ROLLBACK, UNKNOWN])
 
 
-class Story(RuleBasedStateMachine):
+class Scenario(RuleBasedStateMachine):
     """One broker, one producer, and what the producer knows of its transactions."""
 
     store, cuts_power = SMALL_STORE, False
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
+        self.loop = SimLoop()
         self.clock, self.files = SimClock(), SimFiles(random.Random(7))
         self.places: dict[str, tuple[int, int]] = {}
         self.verdicts: dict[str, int] = {}
@@ -69,7 +71,9 @@ class Story(RuleBasedStateMachine):
         return self.loop.run_until_complete(bounded())
 
     async def _open(self) -> None:
-        self.broker = Broker.open(SETTINGS, self.store, clock=self.clock, files=self.files)
+        self.broker = Broker.open(
+            SETTINGS, self.store, clock=self.clock, files=self.files, worker=sim_worker
+        )
         await self.broker.start()
         self.client = Client(await connect(self.broker.address, on_request=self._asked), None)  # type: ignore[arg-type]
         await produce(self.client)
@@ -206,7 +210,7 @@ class Story(RuleBasedStateMachine):
                 await self._answer(self.questions.pop())
 
 
-class PowerStory(Story):
+class PowerStory(Scenario):
     """The same where the power goes, and every write is flushed before it is answered."""
 
     store, cuts_power = replace(SMALL_STORE, flush_disk_type="SYNC_FLUSH"), True
@@ -217,6 +221,6 @@ BOUNDS = settings(
     stateful_step_count=25,
     suppress_health_check=list(HealthCheck),
 )
-Story.TestCase.settings = PowerStory.TestCase.settings = BOUNDS
-TestTransactionsInAnyOrder = Story.TestCase
+Scenario.TestCase.settings = PowerStory.TestCase.settings = BOUNDS
+TestTransactionsInAnyOrder = Scenario.TestCase
 TestTransactionsOverPowerCuts = PowerStory.TestCase

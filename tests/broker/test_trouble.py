@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.rig import SMALL_STORE, Rig, new_broker, properties_of, run
+from broker.commands import Harness, properties_of
+from broker.harness import SMALL_STORE
+from broker.sockets import new_broker, run
 from broker.test_delay import received
 from cometmq.broker.app import Broker
 from cometmq.runtime.system import SystemFiles
@@ -70,26 +72,26 @@ class Log:
 @asynccontextmanager
 async def troubled(
     root: Path, store: StoreSettings = SMALL_STORE, **settings: Any
-) -> AsyncIterator[tuple[Rig, Troubled]]:
+) -> AsyncIterator[tuple[Harness, Troubled]]:
     files = Troubled()
     chosen = BrokerSettings(
         store_path_root_dir=str(root), listen_port=0, broker_name="b0", **settings
     )
     broker = Broker.open(chosen, store, files=files)
     await broker.start()
-    rig = Rig(broker)
+    harness = Harness(broker)
     try:
-        yield rig, files
+        yield harness, files
     finally:
         files.is_full, files.sync_s = False, 0.0
-        rig.close_clients()
+        harness.close_clients()
         await broker.stop()
 
 
 def test_a_full_disk_refuses_sends_and_takes_them_again_when_there_is_room(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with troubled(tmp_path) as (rig, files):
-            client = await rig.client()
+    async def scenario() -> None:
+        async with troubled(tmp_path) as (harness, files):
+            client = await harness.client()
             for _ in range(3):  # the third one goes the short way
                 assert (await client.send("T", b"kept")).code == 0
             files.is_full = True
@@ -101,17 +103,17 @@ def test_a_full_disk_refuses_sends_and_takes_them_again_when_there_is_room(tmp_p
             assert (await client.send("T", b"kept")).code == 0
             assert [record.body for record in await client.drain("T")] == [b"kept"] * 4
 
-    run(story())
+    run(scenario())
 
 
 def test_a_delayed_message_that_cannot_be_delivered_is_delivered_later(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with troubled(tmp_path, message_delay_level="1s") as (rig, files):
-            client = await rig.client()
+    async def scenario() -> None:
+        async with troubled(tmp_path, message_delay_level="1s") as (harness, files):
+            client = await harness.client()
             for number in range(3):
                 await client.send("T", b"%d" % number, properties={"DELAY": "1"})
             files.is_full = True
-            delayed_messages = rig.broker.state.delayed_messages
+            delayed_messages = harness.broker.state.delayed_messages
             async with asyncio.timeout(10):
                 while not delayed_messages.delivered:
                     await asyncio.sleep(0.01)
@@ -119,16 +121,16 @@ def test_a_delayed_message_that_cannot_be_delivered_is_delivered_later(tmp_path:
             bodies = [record.body for record in await received(client, 3)]
             assert bodies == [b"0", b"1", b"2"]
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("problem", [OSError(errno.EIO, "I/O error"), ValueError("mmap closed")])
 def test_delayed_messages_come_once_the_log_can_be_read_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, problem: Exception
 ) -> None:
-    async def story() -> None:
-        async with troubled(tmp_path, message_delay_level="1s 1s") as (rig, files):
-            client = await rig.client()
+    async def scenario() -> None:
+        async with troubled(tmp_path, message_delay_level="1s 1s") as (harness, files):
+            client = await harness.client()
             for level in "12":
                 await client.send("T", level.encode(), properties={"DELAY": level})
             files.unreadable = problem
@@ -137,31 +139,31 @@ def test_delayed_messages_come_once_the_log_can_be_read_again(
             files.unreadable = None
             assert {record.body for record in await received(client, 2)} == {b"1", b"2"}
 
-    run(story())
+    run(scenario())
 
 
 def test_a_damaged_record_holds_up_no_delayed_message_behind_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
-        async with troubled(tmp_path, message_delay_level="1s") as (rig, _):
-            client = await rig.client()
+    async def scenario() -> None:
+        async with troubled(tmp_path, message_delay_level="1s") as (harness, _):
+            client = await harness.client()
             for body in (b"damaged", b"whole"):
                 await client.send("T", body, properties={"DELAY": "1"})
-            phy_offset, _, _ = rig.broker.store.entry("SCHEDULE_TOPIC_XXXX", 0, 0) or (0, 0, 0)
+            phy_offset, _, _ = harness.broker.store.entry("SCHEDULE_TOPIC_XXXX", 0, 0) or (0, 0, 0)
             with (tmp_path / "commitlog" / f"{0:020}").open("r+b") as file:
                 file.seek(phy_offset + 84)  # the length of the body
                 file.write(b"\x7f")
             assert [record.body for record in await received(client, 1)] == [b"whole"]
             assert [line.levelname for line in caplog.records] == ["ERROR"]
 
-    run(story())
+    run(scenario())
 
 
 def test_a_dead_letter_that_could_not_be_kept_is_buried_when_asked_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with troubled(tmp_path, dead_letter_deduplicate=True) as (rig, files):
-            client = await rig.client()
+    async def scenario() -> None:
+        async with troubled(tmp_path, dead_letter_deduplicate=True) as (harness, files):
+            client = await harness.client()
             await client.beat("CG", "T")
             dying = {"reconsume_times": 1, "max_reconsume_times": 0}
             files.is_full = True
@@ -173,19 +175,19 @@ def test_a_dead_letter_that_could_not_be_kept_is_buried_when_asked_again(tmp_pat
             (dead,) = await client.drain("%DLQ%CG")
             assert properties_of(dead)["UNIQ_KEY"] == "K1"
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("sends", [1, 4])
 def test_a_slow_disk_answers_that_the_message_is_stored_but_not_yet_safe(
     tmp_path: Path, sends: int
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = StoreSettings(
             commit_log_file_bytes=1 << 20, flush_disk_type="SYNC_FLUSH", sync_flush_timeout_ms=50
         )
-        async with troubled(tmp_path, store) as (rig, files):
-            client = await rig.client()
+        async with troubled(tmp_path, store) as (harness, files):
+            client = await harness.client()
             for _ in range(sends):
                 assert (await client.send("T")).code == 0
             files.sync_s = 0.4
@@ -200,19 +202,19 @@ def test_a_slow_disk_answers_that_the_message_is_stored_but_not_yet_safe(
                 count += 1  # the slow flush is still under way
             assert len(await client.drain("T")) == count
 
-    run(story())
+    run(scenario())
 
 
 def test_a_topic_that_cannot_be_written_down_is_not_made(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with troubled(tmp_path) as (rig, files):
-            client = await rig.client()
+    async def scenario() -> None:
+        async with troubled(tmp_path) as (harness, files):
+            client = await harness.client()
             files.is_full = True
             answer = await client.send("New")
             assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
             assert "topics" in (answer.remark or "")
-            assert rig.broker.state.topics.get("New") is None
-            groups = rig.broker.state.groups
+            assert harness.broker.state.topics.get("New") is None
+            groups = harness.broker.state.groups
             answer = await client.beat("NewGroup", "SELF_TEST_TOPIC")
             assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
             assert groups.get("NewGroup") is None
@@ -223,15 +225,15 @@ def test_a_topic_that_cannot_be_written_down_is_not_made(tmp_path: Path) -> None
             files.is_full = False
             assert (await client.send("New")).code == 0
 
-    run(story())
+    run(scenario())
 
 
 def test_offsets_that_cannot_be_written_are_written_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
-        async with troubled(tmp_path) as (rig, files):
-            offsets = rig.broker.state.offsets
+    async def scenario() -> None:
+        async with troubled(tmp_path) as (harness, files):
+            offsets = harness.broker.state.offsets
             offsets.commit("CG", "T", 0, 1)
             files.is_full = True
             await offsets.save_in_thread()
@@ -243,13 +245,13 @@ def test_offsets_that_cannot_be_written_are_written_later(
             await offsets.save_in_thread()
             assert not offsets.save(), "nothing is left to write"
 
-    run(story())
+    run(scenario())
 
 
 def test_offsets_that_cannot_be_written_hold_up_no_stop(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = new_broker(tmp_path)
         await broker.start()
         broker.state.offsets.commit("CG", "T", 0, 1)
@@ -259,4 +261,4 @@ def test_offsets_that_cannot_be_written_hold_up_no_stop(
         assert "consumerOffset.json is not written: " in line.message
         assert not (tmp_path / "abort").exists()
 
-    run(story())
+    run(scenario())

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.rig import properties_of, run, running
+from broker.commands import properties_of
+from broker.sockets import run, running
 from cometmq.settings.store import StoreSettings
 from cometmq.store.log.mapped_file_queue import FileRow
 from cometmq.testing.sim_files import SimFiles
@@ -21,7 +22,7 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from broker.rig import Client, Rig
+    from broker.commands import Client, Harness
     from cometmq.store.log.mapped_file_queue import NotInMemory
 
 ROOT = Path("/store")
@@ -47,11 +48,11 @@ class Cold:
         monkeypatch.setattr(FileRow, "read", watched)
 
     @asynccontextmanager
-    async def broker(self, *, asleep: bool = False, **settings: Any) -> AsyncIterator[Rig]:
-        async with running(ROOT, SMALL, files=self.files, **settings) as rig:
+    async def broker(self, *, asleep: bool = False, **settings: Any) -> AsyncIterator[Harness]:
+        async with running(ROOT, SMALL, files=self.files, **settings) as harness:
             self.files.fetched.clear()
             self.files.is_asleep = asleep
-            yield rig
+            yield harness
             self.files.is_asleep = False
 
 
@@ -75,21 +76,21 @@ async def end(client: Client, half: Any, offset: str) -> int:
 
 
 def test_old_half_messages_are_committed_and_asked_about(cold: Cold) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         settings: dict[str, Any] = {
             "transaction_check_interval_ms": 3_600_000,
             "transaction_timeout_ms": 1,
         }
-        async with cold.broker(**settings) as rig:
-            client = await rig.client()
+        async with cold.broker(**settings) as harness:
+            client = await harness.client()
             now = {"properties": HALF, "born_timestamp": time.time_ns() // 1_000_000}
             halves = [await client.send("T", b"%d" % n, **now) for n in range(3)]
             assert await end(client, halves[0], "0") == 0
-        async with cold.broker(asleep=True, **settings) as rig:
-            client = await rig.client()
+        async with cold.broker(asleep=True, **settings) as harness:
+            client = await harness.client()
             await client.beat("CG", "T")
             assert await end(client, halves[1], "1") == 0
-            await rig.broker.state.check_back.check()
+            await harness.broker.state.check_back.check()
             asked = await client.asked_next()
             while asked.code != RequestCode.CHECK_TRANSACTION_STATE:
                 asked = await client.asked_next()
@@ -98,20 +99,20 @@ def test_old_half_messages_are_committed_and_asked_about(cold: Cold) -> None:
             assert found == [b"0", b"1"]
         assert cold.waits == []
 
-    run(story())
+    run(scenario())
 
 
 def test_old_delayed_messages_are_delivered(cold: Cold) -> None:
-    async def story() -> None:
-        async with cold.broker(message_delay_level="1s 1s") as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with cold.broker(message_delay_level="1s 1s") as harness:
+            client = await harness.client()
             for number in range(40):
                 level = str(number % 2 + 1)
                 await client.send("T", b"%02d" % number, properties={"DELAY": level})
-        async with cold.broker(asleep=True, message_delay_level="1s 1s") as rig:
-            client = await rig.client()
+        async with cold.broker(asleep=True, message_delay_level="1s 1s") as harness:
+            client = await harness.client()
             async with asyncio.timeout(10):
-                while rig.broker.state.delayed_messages.delivered < 40:
+                while harness.broker.state.delayed_messages.delivered < 40:
                     await asyncio.sleep(0.01)
             found = [record.body for record in await client.drain("T")]
             assert sorted(found) == [b"%02d" % number for number in range(40)]
@@ -120,7 +121,7 @@ def test_old_delayed_messages_are_delivered(cold: Cold) -> None:
                 assert of_level == sorted(of_level)
         assert cold.waits == []
 
-    run(story())
+    run(scenario())
 
 
 def test_a_level_whose_disk_fails_does_not_hold_up_the_others(
@@ -129,17 +130,17 @@ def test_a_level_whose_disk_fails_does_not_hold_up_the_others(
     monkeypatch.setattr(f"{DELAYED}.DISK_FAILED_PAUSE_S", 60.0)
     still = pytest.MonkeyPatch()
 
-    async def story() -> None:
+    async def scenario() -> None:
         still.setattr(f"{DELAYED}.DelayedMessages.deliver_due", lambda _: 60.0)
-        async with cold.broker(message_delay_level="1s 1s") as rig:
-            client = await rig.client()
+        async with cold.broker(message_delay_level="1s 1s") as harness:
+            client = await harness.client()
             await client.send("T", b"on the bad part", properties={"DELAY": "1"})
             for _ in range(5):
                 await client.send("T", bytes(60_000))
             for number in range(640):
                 await client.send("T", b"%d" % number, properties={"DELAY": "2"})
-        async with cold.broker(asleep=True, message_delay_level="1s 1s") as rig:
-            fetch, refused = rig.broker.store.aside.fetch, []
+        async with cold.broker(asleep=True, message_delay_level="1s 1s") as harness:
+            fetch, refused = harness.broker.store.aside.fetch, []
 
             async def failing(missing: NotInMemory) -> None:
                 segment = missing.segment
@@ -148,16 +149,16 @@ def test_a_level_whose_disk_fails_does_not_hold_up_the_others(
                     raise OSError("bad sector")
                 await fetch(missing)
 
-            rig.broker.store.aside.fetch = failing  # type: ignore[method-assign]
+            harness.broker.store.aside.fetch = failing  # type: ignore[method-assign]
             still.undo()
-            rig.broker.state.delayed_messages._is_moved.set()
+            harness.broker.state.delayed_messages._is_moved.set()
             async with asyncio.timeout(50):  # ten bursts of 64, none of them after a rest
-                while rig.broker.state.delayed_messages.delivered < 640:
+                while harness.broker.state.delayed_messages.delivered < 640:
                     await asyncio.sleep(0.01)
             assert refused
 
     try:
-        run(story())
+        run(scenario())
     finally:
         still.undo()
 
@@ -176,10 +177,10 @@ async def send_back(client: Client, offset: int, level: int) -> int:
 
 
 def test_old_messages_are_sent_back_and_buried_once(cold: Cold) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         settings = {"dead_letter_deduplicate": True}
-        async with cold.broker(**settings) as rig:
-            client = await rig.client()
+        async with cold.broker(**settings) as harness:
+            client = await harness.client()
             places = []
             for number in range(40):
                 answer = await client.send(
@@ -188,43 +189,43 @@ def test_old_messages_are_sent_back_and_buried_once(cold: Cold) -> None:
                 places.append(int(answer.ext["msgId"][16:], 16))
             for place in places[:30]:
                 assert await send_back(client, place, -1) == 0
-        async with cold.broker(asleep=True, **settings) as rig:
-            client = await rig.client()
+        async with cold.broker(asleep=True, **settings) as harness:
+            client = await harness.client()
             answers = [send_back(client, place, -1) for place in places[10:35]]
             answers += [send_back(client, place, 3) for place in places[35:]]
             assert set(await asyncio.gather(*answers)) == {0}
             dead = await client.drain("%DLQ%CG")
             assert {record.body for record in dead} == {b"%d" % number for number in range(35)}
             assert len(dead) == 35, "none lies there twice"
-            assert rig.broker.store.max_offset("SCHEDULE_TOPIC_XXXX", 2) == 5
+            assert harness.broker.store.max_offset("SCHEDULE_TOPIC_XXXX", 2) == 5
         assert cold.waits == []
 
-    run(story())
+    run(scenario())
 
 
 def test_a_retry_that_is_given_up_looks_for_its_dead_letter_aside(cold: Cold) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         settings = {"dead_letter_deduplicate": True}
         given_up = {"reconsume_times": 99, "properties": {"UNIQ_KEY": "K", "RETRY_TOPIC": "T"}}
-        async with cold.broker(**settings) as rig:
-            client = await rig.client()
+        async with cold.broker(**settings) as harness:
+            client = await harness.client()
             assert (await client.send("%RETRY%CG", b"dead", **given_up)).code == 0
-        async with cold.broker(asleep=True, **settings) as rig:
-            rig.broker.state.dead_letters._has_begun = True
-            client = await rig.client()
+        async with cold.broker(asleep=True, **settings) as harness:
+            harness.broker.state.dead_letters._has_begun = True
+            client = await harness.client()
             sends = [client.send("%RETRY%CG", b"dead", **given_up) for _ in range(3)]
             assert {answer.code for answer in await asyncio.gather(*sends)} == {0}
             (letter,) = await client.drain("%DLQ%CG")
             assert properties_of(letter)["DLQ_ORIGIN_TOPIC"] == "T"
         assert cold.waits == []
 
-    run(story())
+    run(scenario())
 
 
 def test_requests_about_old_messages_wait_aside(cold: Cold) -> None:
-    async def story() -> None:
-        async with cold.broker() as rig:
-            client = await rig.client()
+    async def scenario() -> None:
+        async with cold.broker() as harness:
+            client = await harness.client()
             for number in range(100):
                 await client.send("T", b"%d" % number)
             await client.call(
@@ -235,8 +236,8 @@ def test_requests_about_old_messages_wait_aside(cold: Cold) -> None:
                 commitOffset="3",
             )
             await client.beat("CG", "T")
-        async with cold.broker(asleep=True) as rig:
-            client = await rig.client()
+        async with cold.broker(asleep=True) as harness:
+            client = await harness.client()
             await client.beat("CG", "T")
             queue = {"topic": "T", "queueId": "0"}
             group = {"group": "CG", "topic": "T", "isForce": "true"}
@@ -263,4 +264,4 @@ def test_requests_about_old_messages_wait_aside(cold: Cold) -> None:
                 assert answer.code == ResponseCode.SUCCESS, (code.name, answer)
         assert cold.waits == []
 
-    run(story())
+    run(scenario())

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from broker.rig import pull_header, send_header
+from broker.commands import pull_header, send_header
 from cometmq.errors import RemotingError
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster

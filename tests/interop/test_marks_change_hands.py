@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.rig import pull_header
+from broker.commands import pull_header
 from cometmq import Admin
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
 from cometmq.net.blocking_channel import BlockingChannel

@@ -1,8 +1,9 @@
 """An event loop with a clock and a network of its own: no waiting, no sockets, no threads.
 
-Time stands still while anything can run and then jumps to the next timer, so an hour of heartbeats
-takes milliseconds and every run is the same. `create_server` and `create_connection` join protocols
-in memory. What would run in a thread (`asyncio.to_thread`) runs on the loop, one iteration later.
+An iteration takes ten microseconds of its time, and where nothing can run time jumps to the next
+timer: an hour of heartbeats takes milliseconds and every run is the same. `create_server` and
+`create_connection` join protocols in memory. What would run in a thread (`asyncio.to_thread`) runs
+on the loop, one iteration later.
 Invariant: bytes arrive in the order in which they were written, the end of a connection last.
 """
 
@@ -17,6 +18,8 @@ from cometmq.testing.sim_files import SimClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+ITERATION_S = 0.000_01
+"""What an iteration takes, so that whoever waits by `sleep(0)` for a later time sees it come."""
 CHUNK_BYTES = 64 * 1024
 """One read brings so much at most."""
 SOCKET_BYTES = 256 * 1024
@@ -43,11 +46,11 @@ class SimLoop(asyncio.BaseEventLoop):
         """Virtual seconds since the loop was made."""
         return self._now_s
 
-    def sleep_until_timer(self, timeout_s: float | None) -> None:
-        """Let time pass until the next timer, instead of waiting for it."""
-        if timeout_s is None:
+    def pass_time(self, wait_s: float | None) -> None:
+        """Let time pass: one iteration, or until the next timer instead of waiting for it."""
+        if wait_s is None:
             raise RuntimeError("nothing can ever wake this loop: no timer, no bytes on their way")
-        self._now_s += timeout_s
+        self._now_s += wait_s or ITERATION_S
 
     def run_in_executor(  # type: ignore[override]
         self, _executor: object, func: Callable[..., _T], *args: Any
@@ -101,15 +104,14 @@ class _Timers:
         self._loop = loop
 
     def select(self, timeout_s: float | None) -> list[object]:
-        if timeout_s != 0:
-            self._loop.sleep_until_timer(timeout_s)
+        self._loop.pass_time(timeout_s)
         return []
 
 
 class LoopClock(SimClock):
     """A clock that goes with a SimLoop; `ms` is when that loop began, and may be moved."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, ms: int = 1_700_000_000_000) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, ms: int = 1_700_000_000_123) -> None:
         super().__init__(ms)
         self._loop = loop
 
