@@ -198,7 +198,9 @@ class Overheard:
     def __init__(self, server: NameServer) -> None:
         self.heard: list[Command] = []
         for code in (RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION):
-            server._dispatcher._table[code] = partial(self._note, server._dispatcher._table[code])
+            server._dispatcher._handlers[code] = partial(
+                self._note, server._dispatcher._handlers[code]
+            )
 
     def _note(self, handler: Handler, command: Command, connection: Connection) -> Any:
         self.heard.append(command)

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cometmq.net.dispatcher import RequestDispatcher
+from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.server import FastPath, RemotingServer
 from cometmq.settings.net import NetSettings
 from cometmq.wire.command import Command, request
 from cometmq.wire.frame import FrameDecoder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 
     from cometmq.net.connection import Connection
     from cometmq.net.handler import Handler
@@ -93,6 +94,7 @@ async def serving(
     *,
     net: NetSettings | None = None,
     fast_path: Callable[[Connection], FastPath] | None = None,
+    unthrottled: Collection[int] = (),
     **options: Any,
 ) -> AsyncIterator[Served]:
     """Serve a table of handlers; `connections` gets everyone who asked something."""
@@ -106,7 +108,15 @@ async def serving(
 
         return noted
 
-    made = RequestDispatcher({code: noting(handler) for code, handler in table.items()}, **options)
+    endpoints = [
+        Endpoint(
+            code,
+            noting(handler),
+            Effect.DURABLE | (Effect.UNTHROTTLED if code in unthrottled else Effect.NONE),
+        )
+        for code, handler in table.items()
+    ]
+    made = RequestDispatcher(endpoints, **options)
     server = RemotingServer(made, net or NetSettings(), fast_path=fast_path)
     served = Served(server, made, await server.start("127.0.0.1", 0), connections)
     try:

@@ -314,7 +314,7 @@ def test_too_many_unanswered_requests_are_refused_per_connection_and_in_all() ->
 def test_requests_by_which_a_client_lives_are_answered_however_much_is_unanswered() -> None:
     async def story() -> None:
         async with serving(
-            {PARK: _hold, ECHO: echo}, net=NetSettings(in_flight_max=2), always=[ECHO]
+            {PARK: _hold, ECHO: echo}, net=NetSettings(in_flight_max=2), unthrottled=[ECHO]
         ) as served:
             raw = await served.connect()
             raw.ask(PARK, 1)

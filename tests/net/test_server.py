@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cometmq.errors import RemotingTimeout, SendFailed, SettingsError, TooManyRequests
 from cometmq.net.dispatcher import RequestDispatcher
+from cometmq.net.endpoint import Endpoint
 from cometmq.net.handler import HELD, Reply
 from cometmq.net.rate_limited_log import WARNINGS_MAX
 from cometmq.net.server import RemotingServer
@@ -281,7 +282,7 @@ def test_an_address_that_is_not_ours_is_one_sentence() -> None:
 
 
 async def _start(host: str, port: int) -> None:
-    await RemotingServer(RequestDispatcher({}), NetSettings()).start(host, port)
+    await RemotingServer(RequestDispatcher([]), NetSettings()).start(host, port)
 
 
 def test_we_may_ask_the_client_over_its_own_connection() -> None:
@@ -364,8 +365,8 @@ def test_a_peer_with_an_ipv6_address_has_twenty_bytes_of_host() -> None:
     async def story() -> None:
         seen: list[Connection] = []
         dispatcher = RequestDispatcher(
-            {ECHO: lambda _c, connection: seen.append(connection) or Reply()}
-        )  # type: ignore[func-returns-value]
+            [Endpoint(ECHO, lambda _c, connection: seen.append(connection) or Reply())]  # type: ignore[func-returns-value]
+        )
         server = RemotingServer(dispatcher, NetSettings())
         try:
             port = await server.start("::1", 0)
@@ -387,7 +388,8 @@ def test_a_peer_with_an_ipv6_address_has_twenty_bytes_of_host() -> None:
 def test_stop_closes_everything_and_lets_answers_out() -> None:
     async def story() -> None:
         server = RemotingServer(
-            RequestDispatcher({BIG: _big, PARK: lambda _c, _p: HELD}), NetSettings()
+            RequestDispatcher([Endpoint(BIG, _big), Endpoint(PARK, lambda _c, _p: HELD)]),
+            NetSettings(),
         )
         port = await server.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -19,14 +19,15 @@ from cometmq.broker.cluster.registration import NamesrvRegistration
 from cometmq.broker.handlers import BrokerHandlers
 from cometmq.broker.messages.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
 from cometmq.broker.messages.tag_codes import TagCodes
-from cometmq.broker.requests import request_table as codes
 from cometmq.broker.requests.cold_read_handler import ColdReadHandler
 from cometmq.broker.requests.durable_handler import DurableHandler
+from cometmq.broker.requests.unsupported import unsupported
 from cometmq.broker.state import BrokerEnvironment, BrokerState
 from cometmq.broker.stats import SAMPLE_S
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.dispatcher import RequestDispatcher
+from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.server import FastPath, RemotingServer
 from cometmq.rules import permission
 from cometmq.rules.delay_levels import DelayLevels
@@ -46,11 +47,10 @@ from cometmq.store.results import PutStatus
 from cometmq.wire.bodies.topic import TopicTable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
     from cometmq.net.connection import Connection
-    from cometmq.net.handler import Handler
     from cometmq.runtime.ports import Clock, Files, Worker
 
     Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
@@ -102,7 +102,7 @@ class Broker:
             settings, environment.store_settings, net, conf, environment.clock.now_ms
         )
         self._follow(live)
-        self._dispatcher = self._make_dispatcher({**self._handlers.table(), **live.table()})
+        self._dispatcher = self._make_dispatcher([*self._handlers.endpoints(), *live.endpoints()])
         self._server = RemotingServer(self._dispatcher, net, fast_path=self._begin_connection)
         self._background = Background("broker")
         self._started = AsyncExitStack()
@@ -120,27 +120,30 @@ class Broker:
         ]
         live.on_store += [self.store.adjust, state.check_back.adjust_store]
 
-    def _make_dispatcher(self, table: dict[int, Handler]) -> RequestDispatcher:
-        on_durable = partial(_on_durable, self.store)
-        for code in codes.MAKERS:
-            table[code] = DurableHandler(
-                table[code],
+    def _make_dispatcher(self, endpoints: Iterable[Endpoint]) -> RequestDispatcher:
+        return RequestDispatcher(
+            map(self._with_effects, endpoints),
+            on_durable=partial(_on_durable, self.store),
+            failure_answer=_failure_answer,
+            fallback=unsupported,
+        )
+
+    def _with_effects(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint with a handler that waits for what its effects say."""
+        handler, effects = endpoint.handler, endpoint.effects
+        if Effect.CREATING in effects:
+            handler = DurableHandler(
+                handler,
                 self.state.topics,
                 self.state.groups,
                 self.store.aside,
                 self._registration,
-                on_durable,
+                partial(_on_durable, self.store),
                 _failure_answer,
             )
-        for code in codes.READERS:
-            table[code] = ColdReadHandler(table[code], self.store.aside)
-        return RequestDispatcher(
-            table,
-            on_durable=on_durable,
-            failure_answer=_failure_answer,
-            fallback=codes.unsupported,
-            always=codes.ALWAYS,
-        )
+        if Effect.COLD_READS in effects:
+            handler = ColdReadHandler(handler, self.store.aside)
+        return replace(endpoint, handler=handler)
 
     def _connect_events(self) -> None:
         """Have each part hear of what happens in others."""

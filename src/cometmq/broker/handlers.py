@@ -25,7 +25,6 @@ from cometmq.broker.messages.message_lookup import MessageLookupHandler
 from cometmq.broker.messages.pull import PullHandler
 from cometmq.broker.messages.send import SendHandler
 from cometmq.broker.messages.send_fast_path import FastSend
-from cometmq.broker.requests import request_table as codes
 from cometmq.runtime.system import ram_bytes
 from cometmq.wire.message_id import UniqKeyGenerator
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.live_settings import LiveSettings
     from cometmq.broker.cluster.registration import NamesrvRegistration
     from cometmq.broker.state import BrokerEnvironment, BrokerState
-    from cometmq.net.handler import Handler
+    from cometmq.net.endpoint import Endpoint
     from cometmq.store.message_store import MessageStore
 
 
@@ -106,36 +105,31 @@ class BrokerHandlers:
             self._offset_resets.adjust,
         ]
 
-    def table(self) -> dict[int, Handler]:
-        """Which handler answers which code."""
+    def endpoints(self) -> list[Endpoint]:
+        """All requests that these handlers answer."""
         environment, state, store = self._environment, self._state, self._store
         fresh_bytes = ram_bytes() * environment.store_settings.memory_percent // 100
-        return codes.table(
-            send=self.send,
-            pull=self.pull,
-            positions=OffsetRequestHandler(
-                store, state.topics, state.groups, state.offsets, fresh_bytes
-            ),
-            heartbeat=self._heartbeat,
-            order=QueueLockHandler(state.locks),
-            send_back=self._send_back,
-            reply=self._reply,
-            transactions=state.transactions,
-            view=MessageLookupHandler(store, environment.store_settings),
-            admin=self._admin_table(),
+        offset_requests = OffsetRequestHandler(
+            store, state.topics, state.groups, state.offsets, fresh_bytes
         )
-
-    def _admin_table(self) -> dict[int, Handler]:
-        state, store = self._state, self._store
-        return {
-            **self._topic_requests().table(),
-            **GroupRequests(state.groups, state.offsets, state.stats).table(),
-            **self._progress_requests().table(),
-            **self._offset_resets.table(),
-            **StatisticsRequests(store, state.topics, state.clients, state.stats).table(),
-            **ConnectionRequests(state.clients, store).table(),
-            **self._runtime_requests().table(),
-        }
+        return [
+            *self.send.endpoints(),
+            *self.pull.endpoints(),
+            *offset_requests.endpoints(),
+            *self._heartbeat.endpoints(),
+            *QueueLockHandler(state.locks).endpoints(),
+            *self._send_back.endpoints(),
+            *self._reply.endpoints(),
+            *state.transactions.endpoints(),
+            *MessageLookupHandler(store, environment.store_settings).endpoints(),
+            *self._topic_requests().endpoints(),
+            *GroupRequests(state.groups, state.offsets, state.stats).endpoints(),
+            *self._progress_requests().endpoints(),
+            *self._offset_resets.endpoints(),
+            *StatisticsRequests(store, state.topics, state.clients, state.stats).endpoints(),
+            *ConnectionRequests(state.clients, store).endpoints(),
+            *self._runtime_requests().endpoints(),
+        ]
 
     def _make_send(self, store_host: bytes) -> SendHandler:
         state, now_ms = self._state, self._environment.clock.now_ms

@@ -51,7 +51,7 @@ class NameServer:
         requests = Requests(routes, kv, live, clock, self._tell)
         self._requests, self._settings = requests, live.namesrv
         self._pool = ChannelPool()
-        self._dispatcher = RequestDispatcher(requests.table())
+        self._dispatcher = RequestDispatcher(requests.endpoints())
         self._server = RemotingServer(self._dispatcher, net)
         self._background = Background("name server")
         self.port = 0

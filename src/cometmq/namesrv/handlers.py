@@ -16,6 +16,7 @@ from cometmq.errors import Reject
 from cometmq.model.topic import ORDER_TOPIC_CONFIG
 from cometmq.namesrv.route_registry import BrokerId, BrokerRegistration
 from cometmq.net.connection import Connection
+from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies import name_lists, route, topic
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from cometmq.namesrv.kv_config import KvConfig
     from cometmq.namesrv.live_settings import LiveSettings
     from cometmq.namesrv.route_registry import MinBrokerIdChange, RouteRegistry
-    from cometmq.net.handler import Handler
     from cometmq.runtime.ports import Clock
     from cometmq.wire.command import Command
 
@@ -57,32 +57,32 @@ class Requests:
         self._started_ms = clock.now_ms()
         self._owners: set[Connection] = set()
 
-    def table(self) -> dict[int, Handler]:
-        """Return which handler answers which code."""
-        return {
-            RequestCode.PUT_KV_CONFIG: self.put_kv,
-            RequestCode.GET_KV_CONFIG: self.get_kv,
-            RequestCode.DELETE_KV_CONFIG: self.delete_kv,
-            RequestCode.GET_KVLIST_BY_NAMESPACE: self.list_kv,
-            RequestCode.REGISTER_BROKER: self.register,
-            RequestCode.UNREGISTER_BROKER: self.unregister,
-            RequestCode.BROKER_HEARTBEAT: self.heartbeat,
-            RequestCode.QUERY_DATA_VERSION: self.query_version,
-            RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
-            RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster_info,
-            RequestCode.GET_BROKER_MEMBER_GROUP: self.members,
-            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
-            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
-            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.all_topics,
-            RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
-            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.system_topics,
-            RequestCode.GET_UNIT_TOPIC_LIST: self.unit_topics,
-            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.unit_sub_topics,
-            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.unit_sub_plain_topics,
-            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
-            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.register_topic,
-            **self.live.table(),
-        }
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(RequestCode.PUT_KV_CONFIG, self.put_kv, Effect.MUTATING),
+            Endpoint(RequestCode.GET_KV_CONFIG, self.get_kv),
+            Endpoint(RequestCode.DELETE_KV_CONFIG, self.delete_kv, Effect.MUTATING),
+            Endpoint(RequestCode.GET_KVLIST_BY_NAMESPACE, self.list_kv),
+            Endpoint(RequestCode.REGISTER_BROKER, self.register, Effect.MUTATING),
+            Endpoint(RequestCode.UNREGISTER_BROKER, self.unregister, Effect.MUTATING),
+            Endpoint(RequestCode.BROKER_HEARTBEAT, self.heartbeat, Effect.MUTATING),
+            Endpoint(RequestCode.QUERY_DATA_VERSION, self.query_version),
+            Endpoint(RequestCode.GET_ROUTEINFO_BY_TOPIC, self.route),
+            Endpoint(RequestCode.GET_BROKER_CLUSTER_INFO, self.cluster_info),
+            Endpoint(RequestCode.GET_BROKER_MEMBER_GROUP, self.members),
+            Endpoint(RequestCode.WIPE_WRITE_PERM_OF_BROKER, self.wipe_write_perm, Effect.MUTATING),
+            Endpoint(RequestCode.ADD_WRITE_PERM_OF_BROKER, self.add_write_perm, Effect.MUTATING),
+            Endpoint(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, self.all_topics),
+            Endpoint(RequestCode.GET_TOPICS_BY_CLUSTER, self.topics_of_cluster),
+            Endpoint(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, self.system_topics),
+            Endpoint(RequestCode.GET_UNIT_TOPIC_LIST, self.unit_topics),
+            Endpoint(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, self.unit_sub_topics),
+            Endpoint(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, self.unit_sub_plain_topics),
+            Endpoint(RequestCode.DELETE_TOPIC_IN_NAMESRV, self.delete_topic, Effect.MUTATING),
+            Endpoint(RequestCode.REGISTER_TOPIC_IN_NAMESRV, self.register_topic, Effect.MUTATING),
+            *self.live.endpoints(),
+        )
 
     def drop_expired(self) -> None:
         """Let brokers go that gave no sign of life for too long, with their connections."""

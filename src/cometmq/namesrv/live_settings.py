@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject, SettingsError
+from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.handler import Reply
 from cometmq.settings.properties import edited
 from cometmq.settings.update import ForbiddenKeyError, table_of, update
@@ -18,7 +19,6 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from cometmq.net.connection import Connection
-    from cometmq.net.handler import Handler
     from cometmq.runtime.text_file import TextFile
     from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.settings.net import NetSettings
@@ -35,12 +35,12 @@ class LiveSettings:
         self._file = file
         self._changing = asyncio.Lock()
 
-    def table(self) -> dict[int, Handler]:
-        """The codes this file answers."""
-        return {
-            RequestCode.UPDATE_NAMESRV_CONFIG: self.change,
-            RequestCode.GET_NAMESRV_CONFIG: self.tell,
-        }
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(RequestCode.UPDATE_NAMESRV_CONFIG, self.change, Effect.MUTATING),
+            Endpoint(RequestCode.GET_NAMESRV_CONFIG, self.tell),
+        )
 
     def tell(self, _request: Command, _connection: Connection) -> Reply:
         """Tell all settings as the text of a properties file (319)."""

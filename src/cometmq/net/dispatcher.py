@@ -1,7 +1,7 @@
 """Hot. The one place where requests become answers: exactly one each, none when one-way.
 
-Owns the table of handlers and the policy for what goes wrong: Reject becomes its code, a bad header
-or any other exception SYSTEM_ERROR (the latter with one traceback in the log), an unknown code
+Owns the table of endpoints and the policy for failures: Reject becomes its code, a bad header or
+any other exception SYSTEM_ERROR (the latter with one traceback in the log), an unknown code
 REQUEST_CODE_NOT_SUPPORTED, a broken command ends its connection, too many unanswered requests
 SYSTEM_BUSY. Refuses to know what the codes mean.
 Java: NettyRemotingAbstract.processRequestCommand, RemotingSysResponseCode.
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from cometmq.errors import ProtocolError, Reject
+from cometmq.net.endpoint import Effect, Endpoint, table_of
 from cometmq.net.handler import HELD, Answer, Handler, HandlerResult, Reply, SplitFrame
 from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.wire.codes import ResponseCode
@@ -49,19 +50,20 @@ class RequestDispatcher:
 
     def __init__(
         self,
-        table: Mapping[int, Handler],
+        endpoints: Iterable[Endpoint],
         *,
         on_durable: OnDurable | None = None,
         failure_answer: FailureAnswer = _flush_failure,
         fallback: Handler | None = None,
-        always: Collection[int] = (),
     ) -> None:
-        """`always`: codes that are answered even with too many unanswered requests."""
-        self._table = {int(code): handler for code, handler in table.items()}
+        """`fallback` answers codes that have no endpoint; raises ValueError for a code with two."""
+        table = table_of(endpoints)
+        self._handlers = {code: endpoint.handler for code, endpoint in table.items()}
+        self._unthrottled = _codes_with(Effect.UNTHROTTLED, table.values())
+        self._durable = _codes_with(Effect.DURABLE, table.values())
         self._on_durable = on_durable
         self._failure_answer = failure_answer
         self._fallback = fallback or _unsupported
-        self._always = frozenset(map(int, always))
         self._warnings = RateLimitedLog(log)
         self._on_held_answer = self._answer_held
         self._tasks: set[asyncio.Future[None]] = set()
@@ -69,7 +71,7 @@ class RequestDispatcher:
     @property
     def codes(self) -> frozenset[int]:
         """The codes that have a handler."""
-        return frozenset(self._table)
+        return frozenset(self._handlers)
 
     def __call__(self, frame: Frame, connection: Connection) -> None:
         """Answer one frame, now or later. Never raises."""
@@ -82,12 +84,16 @@ class RequestDispatcher:
         if request.flag & _RESPONSE:
             connection.take_response(request)
             return
-        if connection.is_full and not request.flag & _ONEWAY and request.code not in self._always:
+        if (
+            connection.is_full
+            and not request.flag & _ONEWAY
+            and request.code not in self._unthrottled
+        ):
             connection.send(_BUSY.encode(request.opaque))
             return
         connection.language, connection.version = request.language, request.version
         try:
-            answer = self._table.get(request.code, self._fallback)(request, connection)
+            answer = self._handlers.get(request.code, self._fallback)(request, connection)
         except Exception as error:  # noqa: BLE001 - every failure of a handler becomes an answer
             answer = _failure_reply(error, request, connection)
         self._send_result(connection, request, answer)
@@ -122,6 +128,7 @@ class RequestDispatcher:
                 return
             data = result.encode(request.opaque)
             if result.durable:
+                assert request.code in self._durable, f"{request.code} waits and does not say so"
                 self.send_durable(connection, data, request.opaque, result.header)
             else:
                 connection.send(data)
@@ -185,6 +192,10 @@ class RequestDispatcher:
             code, remark = self._failure_answer(status)
             data = Reply(code, header, remark=remark).encode(opaque)
         connection.send(data)
+
+
+def _codes_with(effect: Effect, endpoints: Iterable[Endpoint]) -> frozenset[int]:
+    return frozenset(int(each.code) for each in endpoints if effect in each.effects)
 
 
 def answer_held(connection: Connection, request: Command, answer: Answer) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError, Reject, RemotingError, RemotingTimeout
 from cometmq.model.subscription import ClientConnection
+from cometmq.net.endpoint import Endpoint
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies.admin import (
     ConsumerConnections,
@@ -32,11 +33,10 @@ from cometmq.wire.headers.client import (
 from cometmq.wire.message_id import parse_offset_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from cometmq.broker.groups.client_registry import ClientRegistry, Member
     from cometmq.net.connection import Connection
-    from cometmq.net.handler import Handler
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
@@ -57,17 +57,17 @@ class ConnectionRequests:
     def __init__(self, clients: ClientRegistry, store: MessageStore) -> None:
         self._clients, self._store = clients, store
 
-    def table(self) -> Mapping[int, Handler]:
-        """The codes this file answers."""
-        return {
-            Code.GET_CONSUMER_CONNECTION_LIST: self.consumers,
-            Code.GET_PRODUCER_CONNECTION_LIST: self.producers,
-            Code.GET_ALL_PRODUCER_INFO: self.all_producers,
-            Code.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
-            Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.consumer_status,
-            Code.GET_CONSUMER_RUNNING_INFO: self.running_info,
-            Code.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
-        }
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(Code.GET_CONSUMER_CONNECTION_LIST, self.consumers),
+            Endpoint(Code.GET_PRODUCER_CONNECTION_LIST, self.producers),
+            Endpoint(Code.GET_ALL_PRODUCER_INFO, self.all_producers),
+            Endpoint(Code.QUERY_SUBSCRIPTION_BY_CONSUMER, self.subscription),
+            Endpoint(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self.consumer_status),
+            Endpoint(Code.GET_CONSUMER_RUNNING_INFO, self.running_info),
+            Endpoint(Code.CONSUME_MESSAGE_DIRECTLY, self.consume_directly),
+        )
 
     def consumers(self, request: Command, _connection: Connection) -> Reply:
         """Tell a consumer group's connections and subscriptions (203)."""

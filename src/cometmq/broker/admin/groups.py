@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.paging import page_of
 from cometmq.errors import Reject
+from cometmq.net.endpoint import Effect, Endpoint, Resources, header_resources
 from cometmq.net.handler import Reply
 from cometmq.rules.name_validation import group_name_problem
 from cometmq.wire.bodies.broker import encode_group_forbidden
@@ -32,14 +33,13 @@ from cometmq.wire.headers.admin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.stats import Stats
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.net.connection import Connection
-    from cometmq.net.handler import Handler
     from cometmq.wire.command import Command
 
 
@@ -49,16 +49,35 @@ class GroupRequests:
     def __init__(self, groups: ConsumerGroups, offsets: ConsumerOffsets, stats: Stats) -> None:
         self._groups, self._offsets, self._stats = groups, offsets, stats
 
-    def table(self) -> Mapping[int, Handler]:
-        """The codes this file answers."""
-        return {
-            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
-            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_list,
-            Code.DELETE_SUBSCRIPTIONGROUP: self.delete,
-            Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.tell_all,
-            Code.GET_SUBSCRIPTIONGROUP_CONFIG: self.tell,
-            Code.UPDATE_AND_GET_GROUP_FORBIDDEN: self.forbid,
-        }
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(
+                Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+                self.update,
+                Effect.MUTATING | Effect.CREATING,
+                resources=_group_in_body,
+            ),
+            Endpoint(
+                Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+                self.update_list,
+                Effect.MUTATING | Effect.CREATING,
+                resources=_groups_in_body,
+            ),
+            Endpoint(
+                Code.DELETE_SUBSCRIPTIONGROUP,
+                self.delete,
+                Effect.MUTATING | Effect.CREATING,
+                resources=header_resources(groups=("groupName",)),
+            ),
+            Endpoint(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.tell_all),
+            Endpoint(
+                Code.GET_SUBSCRIPTIONGROUP_CONFIG, self.tell, Effect.MUTATING | Effect.CREATING
+            ),
+            Endpoint(
+                Code.UPDATE_AND_GET_GROUP_FORBIDDEN, self.forbid, Effect.MUTATING | Effect.CREATING
+            ),
+        )
 
     def update(self, request: Command, _connection: Connection) -> Reply:
         """Create or change one group (200)."""
@@ -127,3 +146,12 @@ class GroupRequests:
             kept = before.attributes if before else {}
             self._groups.put(replace(config, attributes=kept))
         return Reply()
+
+
+def _group_in_body(request: Command) -> Resources:
+    return Resources(groups=(decode_group_config(request.body).group_name,))
+
+
+def _groups_in_body(request: Command) -> Resources:
+    configs = decode_group_config_list(request.body)
+    return Resources(groups=tuple(config.group_name for config in configs))

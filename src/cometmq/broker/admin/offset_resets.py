@@ -14,6 +14,7 @@ from cometmq.broker.admin.topics import no_topic
 from cometmq.broker.groups.consumer_groups import missing
 from cometmq.errors import Reject
 from cometmq.model.queue import MessageQueue
+from cometmq.net.endpoint import Effect, Endpoint, header_resources
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies.broker import encode_correction_offsets
 from cometmq.wire.bodies.offset import encode_reset_offset
@@ -23,7 +24,7 @@ from cometmq.wire.command import request as new_request
 from cometmq.wire.headers import admin as headers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.client_registry import ClientRegistry
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from cometmq.broker.messages.held_requests import HeldRequests
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
-    from cometmq.net.handler import Handler
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -61,13 +61,23 @@ class OffsetResetRequests:
         self._clients, self._offsets, self._held_requests = clients, offsets, held_requests
         self._settings = settings
 
-    def table(self) -> Mapping[int, Handler]:
-        """The codes this file answers."""
-        return {
-            Code.INVOKE_BROKER_TO_RESET_OFFSET: self.reset,
-            Code.CLONE_GROUP_OFFSET: self.clone,
-            Code.QUERY_CORRECTION_OFFSET: self.correction,
-        }
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(Code.INVOKE_BROKER_TO_RESET_OFFSET, self.reset, Effect.MUTATING),
+            Endpoint(
+                Code.CLONE_GROUP_OFFSET,
+                self.clone,
+                Effect.MUTATING,
+                resources=header_resources(groups=("srcGroup", "destGroup")),
+            ),
+            Endpoint(
+                Code.QUERY_CORRECTION_OFFSET,
+                self.correction,
+                Effect.COLD_READS,
+                resources=header_resources(groups=("compareGroup",)),
+            ),
+        )
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""

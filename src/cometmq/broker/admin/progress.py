@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.admin.topics import no_topic
 from cometmq.model.queue import MessageQueue
 from cometmq.model.stats import ConsumeStats, OffsetWrapper, QueueTimeSpan, TopicOffset
+from cometmq.net.endpoint import Endpoint, Resources, header_resources
 from cometmq.net.handler import Reply
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.admin import encode_consume_stats, encode_time_spans, encode_topic_stats
@@ -23,7 +24,7 @@ from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.headers import admin as headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from cometmq.broker.stats import Stats
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
-    from cometmq.net.handler import Handler
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 
@@ -59,18 +59,18 @@ class ProgressRequests:
         self._stats, self._now_ms = stats, now_ms
         self._broker_name, self._address = broker_name, address
 
-    def table(self) -> Mapping[int, Handler]:
-        """The codes this file answers."""
-        return {
-            Code.GET_TOPIC_STATS_INFO: self.topic_stats,
-            Code.GET_CONSUME_STATS: self.consume_stats,
-            Code.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of,
-            Code.QUERY_TOPICS_BY_CONSUMER: self.topics_of,
-            Code.QUERY_CONSUME_TIME_SPAN: self.time_spans,
-            Code.GET_BROKER_CONSUME_STATS: self.all_consume_stats,
-            Code.GET_ALL_CONSUMER_OFFSET: self.all_offsets,
-            Code.GET_ALL_DELAY_OFFSET: self.delay_offsets,
-        }
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(Code.GET_TOPIC_STATS_INFO, self.topic_stats),
+            Endpoint(Code.GET_CONSUME_STATS, self.consume_stats, resources=_asked_progress),
+            Endpoint(Code.QUERY_TOPIC_CONSUME_BY_WHO, self.groups_of),
+            Endpoint(Code.QUERY_TOPICS_BY_CONSUMER, self.topics_of),
+            Endpoint(Code.QUERY_CONSUME_TIME_SPAN, self.time_spans),
+            Endpoint(Code.GET_BROKER_CONSUME_STATS, self.all_consume_stats),
+            Endpoint(Code.GET_ALL_CONSUMER_OFFSET, self.all_offsets),
+            Endpoint(Code.GET_ALL_DELAY_OFFSET, self.delay_offsets),
+        )
 
     async def topic_stats(self, request: Command, _connection: Connection) -> Reply:
         """Tell what each queue of a topic holds (202)."""
@@ -204,3 +204,9 @@ def _shown(ms: int) -> str:
     """A time as people read it here, the way Java writes it in this answer."""
     seconds, rest = divmod(ms, 1000)
     return f"{time.strftime('%Y-%m-%d#%H:%M:%S', time.localtime(seconds))}:{rest:03}"
+
+
+def _asked_progress(request: Command) -> Resources:
+    found = header_resources()(request)
+    several = request.ext.get("topicList", "").split(";")
+    return found._replace(topics=(*found.topics, *filter(None, several)))

@@ -11,19 +11,19 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.model.topic import SCHEDULE_TOPIC
+from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies.name_lists import encode_kv_table
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.command import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.stats import Stats, Total
     from cometmq.net.connection import Connection
-    from cometmq.net.handler import Handler
     from cometmq.runtime.ports import Files
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -93,11 +93,9 @@ class RuntimeRequests:
         self._root, self._files = store_root, files
         self._now_ms = now_ms
 
-    def table(self) -> Mapping[int, Handler]:
-        """The codes this file answers."""
-        return {
-            Code.GET_BROKER_RUNTIME_INFO: self.tell,
-        }
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (Endpoint(Code.GET_BROKER_RUNTIME_INFO, self.tell, Effect.COLD_READS),)
 
     def tell(self, _request: Command, _connection: Connection) -> Reply:
         """Tell what the broker is doing (28)."""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
+from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies.broker import (
     QueueContents,
@@ -25,13 +26,10 @@ from cometmq.wire.headers.admin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.stats import Stats
     from cometmq.net.connection import Connection
-    from cometmq.net.handler import Handler
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 
@@ -48,16 +46,16 @@ class StatisticsRequests:
         self._store, self._topics, self._clients = store, topics, clients
         self._stats = stats
 
-    def table(self) -> Mapping[int, Handler]:
-        """The codes this file answers."""
-        return {
-            Code.VIEW_BROKER_STATS_DATA: self.figures,
-            Code.QUERY_CONSUME_QUEUE: self.queue_contents,
-            Code.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean,
-            Code.DELETE_EXPIRED_COMMITLOG: self.clean,
-            Code.GET_BROKER_HA_STATUS: self.replication,
-            Code.GET_BROKER_EPOCH_CACHE: self.epochs,
-        }
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(Code.VIEW_BROKER_STATS_DATA, self.figures),
+            Endpoint(Code.QUERY_CONSUME_QUEUE, self.queue_contents),
+            Endpoint(Code.CLEAN_EXPIRED_CONSUMEQUEUE, self.clean, Effect.MUTATING),
+            Endpoint(Code.DELETE_EXPIRED_COMMITLOG, self.clean, Effect.MUTATING),
+            Endpoint(Code.GET_BROKER_HA_STATUS, self.replication),
+            Endpoint(Code.GET_BROKER_EPOCH_CACHE, self.epochs),
+        )
 
     def figures(self, request: Command, _connection: Connection) -> Reply:
         """Tell what a counter counted in the last minute, hour and day (315)."""

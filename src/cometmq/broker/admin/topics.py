@@ -16,6 +16,7 @@ from cometmq.broker.admin.paging import page_of
 from cometmq.broker.cluster.table_writer import not_written
 from cometmq.errors import Reject
 from cometmq.model.topic import TopicConfig, is_in_global_order
+from cometmq.net.endpoint import Effect, Endpoint, Resources
 from cometmq.net.handler import Reply
 from cometmq.rules.name_validation import topic_name_problem
 from cometmq.wire.bodies.name_lists import encode_topic_list
@@ -36,7 +37,7 @@ from cometmq.wire.headers.admin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from cometmq.broker.cluster.global_order import GlobalOrderCheck, TopicElsewhere
     from cometmq.broker.cluster.registration import NamesrvRegistration
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.stats import Stats
     from cometmq.net.connection import Connection
-    from cometmq.net.handler import Handler
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 
@@ -81,17 +81,22 @@ class TopicRequests:
         self._may_mix = may_mix
         self._deleting = asyncio.Lock()
 
-    def table(self) -> Mapping[int, Handler]:
-        """The codes this file answers."""
-        return {
-            Code.UPDATE_AND_CREATE_TOPIC: self.update,
-            Code.UPDATE_AND_CREATE_TOPIC_LIST: self.update_list,
-            Code.DELETE_TOPIC_IN_BROKER: self.delete,
-            Code.CLEAN_UNUSED_TOPIC: self.clean_unused,
-            Code.GET_ALL_TOPIC_CONFIG: self.tell_all,
-            Code.GET_TOPIC_CONFIG: self.tell,
-            Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.tell_system,
-        }
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(Code.UPDATE_AND_CREATE_TOPIC, self.update, Effect.MUTATING | Effect.CREATING),
+            Endpoint(
+                Code.UPDATE_AND_CREATE_TOPIC_LIST,
+                self.update_list,
+                Effect.MUTATING | Effect.CREATING,
+                resources=_topics_in_body,
+            ),
+            Endpoint(Code.DELETE_TOPIC_IN_BROKER, self.delete, Effect.MUTATING | Effect.CREATING),
+            Endpoint(Code.CLEAN_UNUSED_TOPIC, self.clean_unused, Effect.MUTATING),
+            Endpoint(Code.GET_ALL_TOPIC_CONFIG, self.tell_all),
+            Endpoint(Code.GET_TOPIC_CONFIG, self.tell),
+            Endpoint(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.tell_system),
+        )
 
     async def update(self, request: Command, _connection: Connection) -> Reply:
         """Create or change one topic (17)."""
@@ -307,3 +312,8 @@ def _kept(error: OSError | Reject) -> Reject:
 
 def _invalid(remark: str) -> Reject:
     return Reject(ResponseCode.INVALID_PARAMETER, remark)
+
+
+def _topics_in_body(request: Command) -> Resources:
+    configs = decode_topic_config_list(request.body)
+    return Resources(topics=tuple(config.topic_name for config in configs))

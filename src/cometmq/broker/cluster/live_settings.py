@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.cluster.table_writer import not_written
 from cometmq.errors import Reject, SettingsError
 from cometmq.model.topic import DataVersion
+from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.handler import Reply
 from cometmq.settings.properties import edited
 from cometmq.settings.update import ForbiddenKeyError, Update, table_of, update
@@ -23,10 +24,9 @@ from cometmq.wire.codes import ResponseCode
 from cometmq.wire.headers.admin import GetBrokerConfigResponseHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from cometmq.net.connection import Connection
-    from cometmq.net.handler import Handler
     from cometmq.runtime.text_file import TextFile
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.net import NetSettings
@@ -54,9 +54,12 @@ class LiveSettings:
         self.on_broker: list[Callable[[BrokerSettings], None]] = []
         self.on_store: list[Callable[[StoreSettings], None]] = []
 
-    def table(self) -> Mapping[int, Handler]:
-        """The codes this file answers."""
-        return {Code.GET_BROKER_CONFIG: self.tell, Code.UPDATE_BROKER_CONFIG: self.change}
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(Code.GET_BROKER_CONFIG, self.tell),
+            Endpoint(Code.UPDATE_BROKER_CONFIG, self.change, Effect.MUTATING),
+        )
 
     def tell(self, _request: Command, _connection: Connection) -> Reply:
         """Tell all settings as the text of a properties file (26)."""

@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject, RemotingError
+from cometmq.net.endpoint import Effect, Endpoint, header_resources
 from cometmq.net.handler import Reply
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import message_id, properties, sysflag
@@ -61,6 +62,18 @@ class ReplyHandler:
         self._store, self._clients, self._send, self._stats = store, clients, send, stats
         self._settings, self._address, self._now_ms = settings, address, now_ms
         self._region = {"MSG_REGION": settings.region_id, "TRACE_ON": "true"}
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(RequestCode.SEND_REPLY_MESSAGE, self, Effect.MUTATING | Effect.DURABLE),
+            Endpoint(
+                RequestCode.SEND_REPLY_MESSAGE_V2,
+                self,
+                Effect.MUTATING | Effect.DURABLE,
+                resources=header_resources(topics=("b",), groups=("a",)),
+            ),
+        )
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""

@@ -18,6 +18,7 @@ from cometmq.broker.messages.property_limit import BYTES_MAX, fit_properties
 from cometmq.broker.messages.send import MAX_RECONSUME_SINCE
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
+from cometmq.net.endpoint import Effect, Endpoint, header_resources
 from cometmq.net.handler import Reply
 from cometmq.rules import permission
 from cometmq.rules.retry_policy import (
@@ -29,7 +30,7 @@ from cometmq.rules.retry_policy import (
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import log_record as stored
 from cometmq.wire import message_id, properties
-from cometmq.wire.codes import ResponseCode
+from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
 
 if TYPE_CHECKING:
@@ -75,6 +76,17 @@ class SendBackHandler:
         )
         self._settings, self._now_ms = settings, now_ms
         self._round_robin = count()
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(
+                RequestCode.CONSUMER_SEND_MSG_BACK,
+                self,
+                Effect.MUTATING | Effect.DURABLE | Effect.CREATING,
+                resources=header_resources(topics=("originTopic",)),
+            ),
+        )
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""

@@ -17,12 +17,13 @@ from cometmq.broker.messages.status_codes import PUT_STATUS_REMARKS
 from cometmq.broker.messages.tag_codes import delay_level
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.handler import Reply
 from cometmq.rules.half_message import encode_op_body, is_end_too_late
 from cometmq.store.results import Draft, PutStatus
 from cometmq.wire import log_record as stored
 from cometmq.wire import message_id, properties, sysflag
-from cometmq.wire.codes import ResponseCode
+from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.transaction import (
     EndTransactionRequestHeader,
     ResumeCheckHalfMessageRequestHeader,
@@ -79,6 +80,21 @@ class Transactions:
         self.ending: set[int] = set()
         """Offsets of half messages whose end is put, but not durable yet."""
         self._ended: dict[int, None] = {}
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(
+                RequestCode.END_TRANSACTION,
+                self.end,
+                Effect.MUTATING | Effect.DURABLE | Effect.COLD_READS,
+            ),
+            Endpoint(
+                RequestCode.RESUME_CHECK_HALF_MESSAGE,
+                self.resume,
+                Effect.MUTATING | Effect.DURABLE | Effect.COLD_READS,
+            ),
+        )
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""

@@ -15,6 +15,7 @@ from cometmq.broker.messages.pull import filtering_disabled
 from cometmq.errors import BadFilter, ProtocolError, Reject
 from cometmq.model.subscription import SQL92, MessageModel
 from cometmq.model.topic import retry_topic_of
+from cometmq.net.endpoint import Effect, Endpoint, Resources
 from cometmq.net.handler import Reply
 from cometmq.rules import sql92_parser, tag_expressions
 from cometmq.wire.bodies.heartbeat import decode_check_client, decode_heartbeat
@@ -112,6 +113,26 @@ class HeartbeatHandler:
         self._parsing = asyncio.Lock()
         clients.on_members = self.notify_members
         clients.on_gone = filters.unregister
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(
+                RequestCode.HEART_BEAT,
+                self.heartbeat,
+                Effect.MUTATING | Effect.CREATING | Effect.UNTHROTTLED,
+                resources=_resources_of_heartbeat,
+            ),
+            Endpoint(
+                RequestCode.UNREGISTER_CLIENT, self.unregister, Effect.MUTATING | Effect.UNTHROTTLED
+            ),
+            Endpoint(
+                RequestCode.GET_CONSUMER_LIST_BY_GROUP, self.consumer_list, Effect.UNTHROTTLED
+            ),
+            Endpoint(
+                RequestCode.CHECK_CLIENT_CONFIG, self.check_client, resources=_resources_of_check
+            ),
+        )
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""
@@ -237,3 +258,15 @@ class HeartbeatHandler:
             flag = _UNIT_SUBSCRIBED if consumer.unit_mode else 0
             self._topics.ensure(topic, config.retry_queue_nums, order=order, sys_flag=flag)
         return True
+
+
+def _resources_of_heartbeat(request: Command) -> Resources:
+    beat = _decoded(request.body)
+    topics = [each.topic for consumer in beat.consumers for each in consumer.subscriptions]
+    groups = [*beat.producer_groups, *(consumer.group_name for consumer in beat.consumers)]
+    return Resources(tuple(dict.fromkeys(topics)), tuple(dict.fromkeys(groups)))
+
+
+def _resources_of_check(request: Command) -> Resources:
+    wanted = decode_check_client(request.body)
+    return Resources((wanted.subscription.topic,), (wanted.group,))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.net.endpoint import Effect, Endpoint, Resources
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies.lock import decode_lock_request, encode_locked
+from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
     from cometmq.broker.groups.queue_locks import QueueLocks
@@ -22,6 +24,23 @@ class QueueLockHandler:
     def __init__(self, locks: QueueLocks) -> None:
         self._locks = locks
 
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(
+                RequestCode.LOCK_BATCH_MQ,
+                self.lock,
+                Effect.MUTATING | Effect.UNTHROTTLED,
+                resources=_group_in_body,
+            ),
+            Endpoint(
+                RequestCode.UNLOCK_BATCH_MQ,
+                self.unlock,
+                Effect.MUTATING | Effect.UNTHROTTLED,
+                resources=_group_in_body,
+            ),
+        )
+
     def lock(self, request: Command, _connection: Connection) -> Reply:
         """Lock the free queues; answer all that the client now holds."""
         wanted = decode_lock_request(request.body)
@@ -33,3 +52,10 @@ class QueueLockHandler:
         given = decode_lock_request(request.body)
         self._locks.unlock(given.consumer_group, given.client_id, given.queues)
         return Reply()
+
+
+def _group_in_body(request: Command) -> Resources:
+    wanted = decode_lock_request(request.body)
+    return Resources(
+        tuple(dict.fromkeys(queue.topic for queue in wanted.queues)), (wanted.consumer_group,)
+    )

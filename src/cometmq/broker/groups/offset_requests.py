@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.groups.consumer_groups import missing
 from cometmq.errors import Reject
+from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.handler import Reply
-from cometmq.wire.codes import ResponseCode
+from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import offset as headers
 
 if TYPE_CHECKING:
@@ -37,6 +38,21 @@ class OffsetRequestHandler:
         """`fresh_bytes`: how much of the log's end counts as being in memory."""
         self._store, self._topics, self._fresh_bytes = store, topics, fresh_bytes
         self._groups, self._offsets = groups, offsets
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(RequestCode.QUERY_CONSUMER_OFFSET, self.query, Effect.COLD_READS),
+            Endpoint(
+                RequestCode.UPDATE_CONSUMER_OFFSET,
+                self.update,
+                Effect.MUTATING | Effect.UNTHROTTLED,
+            ),
+            Endpoint(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.search, Effect.COLD_READS),
+            Endpoint(RequestCode.GET_MAX_OFFSET, self.max_offset, Effect.UNTHROTTLED),
+            Endpoint(RequestCode.GET_MIN_OFFSET, self.min_offset, Effect.COLD_READS),
+            Endpoint(RequestCode.GET_EARLIEST_MSG_STORETIME, self.earliest_time, Effect.COLD_READS),
+        )
 
     def query(self, request: Command, _connection: Connection) -> Reply:
         """Answer a group's committed offset (14).

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
+from cometmq.net.endpoint import Endpoint
 from cometmq.net.handler import Reply
-from cometmq.wire.codes import ResponseCode
+from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import query as headers
 
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ class MessageLookupHandler:
 
     def __init__(self, store: MessageStore, settings: StoreSettings) -> None:
         self._store, self._settings = store, settings
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(RequestCode.VIEW_MESSAGE_BY_ID, self.by_offset),
+            Endpoint(RequestCode.QUERY_MESSAGE, self.by_key),
+        )
 
     async def by_offset(self, request: Command, _connection: Connection) -> Reply:
         """Send the record at a physical offset (33)."""

@@ -16,6 +16,7 @@ from cometmq.errors import Reject
 from cometmq.model.subscription import ALL, MessageModel
 from cometmq.model.topic import is_retry_topic
 from cometmq.net.connection import JOINED_BYTES_MAX
+from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.handler import HELD, Held, Reply, SplitFrame
 from cometmq.rules import permission, tag_expressions
 from cometmq.store.log.mapped_file_queue import NotInMemory
@@ -105,6 +106,13 @@ class PullHandler:
         self._stats, self._now_ms = stats, now_ms
         self._again = self._run_again  # one object for all held requests
         self.adjust(settings)
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(RequestCode.PULL_MESSAGE, self, Effect.MUTATING),
+            Endpoint(RequestCode.LITE_PULL_MESSAGE, self, Effect.MUTATING),
+        )
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""

@@ -17,6 +17,7 @@ from cometmq.broker.messages.status_codes import PUT_STATUS_CODES, PUT_STATUS_RE
 from cometmq.broker.messages.tag_codes import delay_level
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
+from cometmq.net.endpoint import Effect, Endpoint, header_resources
 from cometmq.net.handler import Reply
 from cometmq.rules import permission
 from cometmq.rules.name_validation import topic_name_problem
@@ -91,6 +92,26 @@ class SendHandler:
         self._turns = count()
         self._region = {"MSG_REGION": settings.region_id, "TRACE_ON": "true"}
         self.tail = properties.encode({**self._region, "CLUSTER": settings.broker_cluster_name})
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(
+                RequestCode.SEND_MESSAGE, self, Effect.MUTATING | Effect.DURABLE | Effect.CREATING
+            ),
+            Endpoint(
+                RequestCode.SEND_MESSAGE_V2,
+                self,
+                Effect.MUTATING | Effect.DURABLE | Effect.CREATING,
+                resources=header_resources(topics=("b",), groups=("a",)),
+            ),
+            Endpoint(
+                RequestCode.SEND_BATCH_MESSAGE,
+                self,
+                Effect.MUTATING | Effect.DURABLE | Effect.CREATING,
+                resources=header_resources(topics=("b",), groups=("a",)),
+            ),
+        )
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""
