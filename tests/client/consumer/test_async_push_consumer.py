@@ -342,7 +342,7 @@ def test_a_slow_handler_never_holds_more_than_its_limits(served, make_topic, gro
         until(lambda: held.messages)
         time.sleep(0.5)
         (assigned,) = [
-            a for q, a in running._inner._engine._rebalance.table.items() if q.topic == topic
+            a for q, a in running._inner._engine._assignment.table.items() if q.topic == topic
         ]
         assert 50 < assigned.window.count <= 50 + 16
         gate.set()

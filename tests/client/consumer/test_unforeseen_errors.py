@@ -9,7 +9,7 @@ import pytest
 from client.scripted_broker import BROKER, TOPIC, pulled, record
 from client.short_delay_cluster import until
 from cometmq import AsyncPushConsumer, ConsumeFrom, MessageQueue, PushConsumer
-from cometmq.client.consumer import rebalance
+from cometmq.client.consumer import queue_assignment
 from cometmq.wire.bodies.lock import decode_lock_request
 from cometmq.wire.bodies.offset import encode_reset_offset
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -105,7 +105,7 @@ def test_locks_nobody_can_read_are_asked_for_again(peer, caplog):
 
 @pytest.mark.parametrize("how", ["reset", "given away and taken back"])
 def test_a_slow_orderly_handler_never_meets_another_one_of_its_queue(peer, monkeypatch, how):
-    monkeypatch.setattr(rebalance, "_SLOW_S", 0.1)
+    monkeypatch.setattr(queue_assignment, "_SLOW_S", 0.1)
     running, most, begun, gate = [], [], threading.Event(), threading.Event()
 
     def handler(messages):

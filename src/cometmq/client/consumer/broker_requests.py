@@ -1,7 +1,8 @@
-"""Answers what brokers ask a consumer: rebalance, reset, what are you doing, handle this one.
+"""Answers requests of brokers to a consumer: rebalance, reset, running info, handle a message.
 
-Owns the codes 40, 220, 221, 307 and 309; refuses to know how the work is done. Invariant: a request
-about another group, or one that cannot be read, is answered with SYSTEM_ERROR and changes nothing.
+Owns the codes 40, 220, 221, 307 and 309; knows nothing of how messages are handled. Invariant: a
+request about another group, or one that cannot be read, is answered with SYSTEM_ERROR and changes
+nothing.
 Java: ClientRemotingProcessor
 """
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.consume_stats import ConsumeStats
     from cometmq.client.consumer.consumer_options import ConsumerOptions
+    from cometmq.client.consumer.queue_assignment import QueueAssignment
     from cometmq.client.consumer.rebalance import Rebalance
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.handling.handler_call import AsyncHandler, HandlerOutcome, SyncHandler
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class BrokerRequests:
-    """The listener of one consumer. One loop owns it."""
+    """Answers requests of brokers for one consumer. One loop owns it."""
 
     def __init__(
         self,
@@ -57,12 +59,17 @@ class BrokerRequests:
         options: ConsumerOptions,
         subscriptions: Subscriptions,
         rebalance: Rebalance,
+        assignment: QueueAssignment,
         stats: ConsumeStats,
-        facts: Callable[[], dict[str, str]],
+        strategy_info: Callable[[], dict[str, str]],
     ) -> None:
-        self._session, self._options = session, options
-        self._stats, self._facts = stats, facts
-        self._subscriptions, self._rebalance = subscriptions, rebalance
+        self._session = session
+        self._options = options
+        self._stats = stats
+        self._strategy_info = strategy_info
+        self._subscriptions = subscriptions
+        self._rebalance = rebalance
+        self._assignment = assignment
         self._started_ms = session.clock.now_ms()
 
     def register(self) -> None:
@@ -87,15 +94,15 @@ class BrokerRequests:
         header = ResetOffsetRequestHeader.decode(command.ext)
         if header.group == self._options.group:
             for queue, offset in decode_reset_offset(command.body).items():
-                if assigned := self._rebalance.table.get(queue):
-                    self._rebalance.restart_at(assigned, offset)
+                if assigned := self._assignment.table.get(queue):
+                    self._assignment.restart_at(assigned, offset)
         _answer(channel, command)
 
     def _status(self, command: Command, channel: Channel) -> None:
         header = GetConsumerStatusRequestHeader.decode(command.ext)
         own = {
             queue: assigned.window.commit_offset
-            for queue, assigned in self._rebalance.table.items()
+            for queue, assigned in self._assignment.table.items()
             if queue.topic == header.topic and header.group == self._options.group
         }
         _answer(channel, command, encode_consumer_status(own, {self._session.client_id: own}))
@@ -112,12 +119,12 @@ class BrokerRequests:
                 "PROP_CONSUMEORDERLY": "true" if self._options.is_locking else "false",
                 "PROP_THREADPOOL_CORE_SIZE": str(self._options.consume_threads),
                 "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
-                **self._facts(),
+                **self._strategy_info(),
             },
             subscriptions=self._subscriptions.data(),
             mq_table={
                 queue: self._queue_info(assigned)
-                for queue, assigned in self._rebalance.table.items()
+                for queue, assigned in self._assignment.table.items()
             },
             status_table=self._stats.table(),
         )

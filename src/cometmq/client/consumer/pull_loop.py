@@ -1,8 +1,8 @@
-"""Pulls one queue after the other's answer, into its window, as long as it has room.
+"""Pulls each queue in a loop, into its window, as long as that has room.
 
-Owns the request, the pauses and the meaning of each answer; refuses to know handlers and who gave
-us the queue. Invariant: one pull per queue is under way, and the window never holds more than its
-limits and one answer.
+Owns the pauses and what follows each response; knows nothing of handlers and of who assigned the
+queue. Invariant: one pull per queue is under way, and the window never holds more than its
+limits and one response.
 Java: DefaultMQPushConsumerImpl.pullMessage, PullAPIWrapper
 """
 
@@ -20,31 +20,14 @@ from cometmq.rules.flow_control import is_full
 from cometmq.rules.retry_policy import backoff_s
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.consume_stats import ConsumeStats
     from cometmq.client.consumer.consumer_options import ConsumerOptions
+    from cometmq.client.consumer.queue_assignment import QueueAssignment
     from cometmq.client.consumer.subscriptions import Subscriptions
+    from cometmq.client.handling.consume_strategy import ConsumeStrategy
     from cometmq.client.offsets.offset_store import OffsetStore
     from cometmq.client.session.client_session import ClientSession
-    from cometmq.model.message import MessageExt
-
-    class MessageReceiver(Protocol):
-        """Who takes pulled messages."""
-
-        def add_messages(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
-            """Take messages that are in the window already."""
-
-    class QueueRestarter(Protocol):
-        """Who can begin a queue anew elsewhere in it."""
-
-        def restart_at(self, assigned: AssignedQueue, offset: int) -> None:
-            """Drop the queue's object and begin anew at `offset`."""
-
-        def queue_count(self, topic: str) -> int:
-            """How many queues of a topic are in work."""
-
 
 log = logging.getLogger(__name__)
 
@@ -62,13 +45,18 @@ class PullLoop:
         options: ConsumerOptions,
         subscriptions: Subscriptions,
         offsets: OffsetStore,
-        consume: MessageReceiver,
-        restarts: QueueRestarter,
+        strategy: ConsumeStrategy,
+        assignment: QueueAssignment,
         stats: ConsumeStats,
     ) -> None:
-        self._puller, self._stats = PullClient(session, options.group), stats
-        self._session, self._options, self._subscriptions = session, options, subscriptions
-        self._offsets, self._consume, self._restarts = offsets, consume, restarts
+        self._session = session
+        self._options = options
+        self._subscriptions = subscriptions
+        self._offsets = offsets
+        self._strategy = strategy
+        self._assignment = assignment
+        self._stats = stats
+        self._pull_client = PullClient(session, options.group)
 
     def start_queue(self, assigned: AssignedQueue) -> None:
         """Pull a queue until it is dropped."""
@@ -95,7 +83,7 @@ class PullLoop:
     def _is_full(self, assigned: AssignedQueue) -> bool:
         window, limits = assigned.window, self._options.flow
         if limits.is_shared:
-            limits = limits.of_one(self._restarts.queue_count(assigned.queue.topic))
+            limits = limits.of_one(self._assignment.queue_count(assigned.queue.topic))
         return is_full(
             limits,
             window.count,
@@ -116,26 +104,26 @@ class PullLoop:
                 result.max_offset,
                 result.next_offset,
             )
-            self._restarts.restart_at(assigned, result.next_offset)
+            self._assignment.restart_at(assigned, result.next_offset)
             return
         assigned.broker_id = result.suggested_broker_id
         accepted = assigned.window.put(result.messages, result.next_offset)
         if accepted:
-            self._consume.add_messages(assigned, accepted)
+            self._strategy.add_messages(assigned, accepted)
         elif not assigned.window.count and assigned.committed_offset is None:
             self._offsets.remember(assigned.queue, assigned.window.commit_offset)
 
     async def _pull(self, assigned: AssignedQueue) -> PullResult:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        result = await self._puller.pull(self._ask(assigned))
+        result = await self._pull_client.pull(self._pull_request(assigned))
         assigned.pulled_at = loop.time()
         if result.messages:
             topic, spent_s = assigned.queue.topic, assigned.pulled_at - began
             self._stats.pulled(topic, len(result.messages), spent_s)
         return result
 
-    def _ask(self, assigned: AssignedQueue) -> PullRequest:
+    def _pull_request(self, assigned: AssignedQueue) -> PullRequest:
         queue, options = assigned.queue, self._options
         commit = self._offsets.remembered_offset(queue)
         may_commit = assigned.broker_id == MASTER_ID and not assigned.has_lost_lock
@@ -159,7 +147,7 @@ class PullLoop:
         level = logging.WARNING if is_news else logging.DEBUG
         log.log(level, "pulling %s fails and will be tried again: %s", assigned.queue, error)
         if isinstance(error, RemotingTimeout):
-            self._puller.close_connection(assigned.queue, assigned.broker_id)
+            self._pull_client.close_connection(assigned.queue, assigned.broker_id)
         if getattr(error, "stale_route", False):
             self._session.routes.mark_stale(assigned.queue.topic)
         await asyncio.sleep(backoff_s(failures, _ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S))

@@ -1,7 +1,7 @@
-"""The works of a push consumer, put together: what calls what, what starts and stops when.
+"""Puts a push consumer together: what calls what, and the order of start and stop.
 
-Owns the wiring and the order; refuses to decide anything itself. Invariant: stop is start in
-reverse, and locks are renewed until the last handler is done.
+Decides nothing itself. Invariant: stop is start in reverse, and locks are renewed until the last
+handler is done.
 Java: DefaultMQPushConsumerImpl.start, shutdown
 """
 
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.consumer.broker_requests import BrokerRequests
 from cometmq.client.consumer.consume_stats import SAMPLE_S, ConsumeStats
+from cometmq.client.consumer.problem_log import ProblemLog
 from cometmq.client.consumer.pull_loop import PullLoop
+from cometmq.client.consumer.queue_assignment import QueueAssignment
 from cometmq.client.consumer.queue_locks import QueueLockClient
 from cometmq.client.consumer.rebalance import Rebalance
 from cometmq.client.failures.failure_actions import FailureActions
@@ -64,7 +66,7 @@ class PushEngine:
     def __init__(
         self, session: ClientSession, options: ConsumerOptions, subscriptions: Subscriptions
     ) -> None:
-        self._session, clock = session, session.clock
+        self._session = session
         self._processes: ProcessPool | None = None
         if options.workers == "process":
             handlers = subscriptions.sync_handlers
@@ -78,15 +80,20 @@ class PushEngine:
         namespace = Namespace(session.options.namespace)
         if namespace.is_set:
             subscriptions = namespace.wrap_subscriptions(subscriptions)
-        self._options, self._subscriptions = options, subscriptions
-        subscriptions.freeze(clock.now_ms())
+        self._options = options
+        self._subscriptions = subscriptions
+        subscriptions.freeze(session.clock.now_ms())
         self._rounds = Background(f"{session.client_id} rebalance")
         self._threads = ThreadPool(options.consume_threads, f"cometmq-{options.group}")
         self._tasks = TaskPool(options.consume_threads)
         self._offsets = _offsets(session, options)
         self._locks = _locks(session, options)
-        self._stats = ConsumeStats(clock)
-        self._rebalance = Rebalance(session, options, subscriptions, self._offsets, self._locks)
+        self._stats = ConsumeStats(session.clock)
+        problems = ProblemLog(options.group)
+        self._assignment = QueueAssignment(
+            options, self._offsets, self._locks, session.background, problems
+        )
+        self._rebalance = Rebalance(session, options, subscriptions, self._assignment, problems)
         self._strategy = _strategy_of(options)(self._strategy_context())
         pulls = PullLoop(
             session,
@@ -94,15 +101,16 @@ class PushEngine:
             subscriptions,
             self._offsets,
             self._strategy,
-            self._rebalance,
+            self._assignment,
             self._stats,
         )
-        self._rebalance.connect(self._strategy, pulls)
+        self._assignment.connect(self._strategy, pulls)
         self._broker_requests = BrokerRequests(
             session,
             options,
             subscriptions,
             self._rebalance,
+            self._assignment,
             self._stats,
             self._strategy.running_info,
         )
@@ -118,7 +126,7 @@ class PushEngine:
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues in work, in order."""
-        return sorted(self._rebalance.table)
+        return sorted(self._assignment.table)
 
     @property
     def strategy(self) -> ConsumeStrategy:
@@ -152,13 +160,13 @@ class PushEngine:
 
     def pause(self, *, is_paused: bool) -> None:
         """Have nothing pulled any more, or have it again."""
-        self._rebalance.pause(is_paused=is_paused)
+        self._assignment.pause(is_paused=is_paused)
 
     async def stop(self) -> None:
         """Finish, commit, leave; also when the caller is cancelled meanwhile, then at once."""
         try:
             await self._rounds.stop()
-            await self._rebalance.stop()
+            await self._assignment.stop()
         finally:
             self._strategy.close()
             self._tasks.close()
@@ -202,8 +210,8 @@ class PushEngine:
             background=self._session.background,
             stats=self._stats,
             clock=self._session.clock,
-            restart_after_error=self._rebalance.restart_after_error,
-            restart_queue=self._rebalance.restart_queue,
+            restart_after_error=self._assignment.restart_after_error,
+            restart_queue=self._assignment.restart_queue,
             locks=self._locks,
             files=SystemFiles(),
             namesrv=self._session.options.namesrv,
@@ -265,21 +273,21 @@ class PushEngine:
             )
 
     def _persist(self) -> None:
-        table = self._rebalance.table
+        table = self._assignment.table
         self._offsets.persist(
             queue for queue, assigned in table.items() if not assigned.has_lost_lock
         )
 
     async def _renew(self) -> None:
         if self._locks is not None:
-            await self._locks.renew(self._rebalance.locked_queues)
+            await self._locks.renew(self._assignment.locked_queues)
 
     def _on_lost(self, addr: str) -> None:
         """A broker may have gone with its locks: nothing of it is handled until they are back."""
         self._lost.add(addr)
         if self._locks is not None:
             names = self._session.routes.broker_names_at(addr)
-            for assigned in self._rebalance.locked_queues:
+            for assigned in self._assignment.locked_queues:
                 if assigned.queue.broker_name in names:
                     assigned.lose_lock()
 

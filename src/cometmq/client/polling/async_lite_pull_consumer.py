@@ -15,7 +15,7 @@ from cometmq.client.consumer.pull_request import PullRequest, filter_of
 from cometmq.client.consumer.subscriptions import selector_of
 from cometmq.client.polling.lite_pull_engine import LitePullEngine
 from cometmq.client.polling.lite_pull_options import lite_options
-from cometmq.client.polling.lite_pull_parts import LitePullSubscriptions
+from cometmq.client.polling.lite_pull_subscriptions import LitePullSubscriptions
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import (
     INT64_MAX,
@@ -254,7 +254,7 @@ class AsyncLitePullConsumer:
         check_wait("block_s", block_s, _BLOCK_S_MAX)
         wanted = filter_of(selector_of(queue.topic, expression))
         await engine.session.routes.subscribe_queues(queue.topic)
-        found = await engine.puller.pull(
+        found = await engine.pull_client.pull(
             PullRequest(queue, offset, max_count, wanted, suspend_s=block_s, carries_filter=True)
         )
         return found._replace(messages=self._namespace.unwrap_messages(found.messages))
@@ -267,7 +267,7 @@ class AsyncLitePullConsumer:
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues this consumer pulls now, in order."""
-        return self._namespace.unwrap_queues(self._engine.rebalance.table) if self._engine else []
+        return self._namespace.unwrap_queues(self._engine.assignment.table) if self._engine else []
 
     def _queue(self, queue: MessageQueue) -> MessageQueue:
         """A queue that a user gave, checked, as brokers know it."""
@@ -289,5 +289,5 @@ class AsyncLitePullConsumer:
 
     def _apply_pauses(self) -> None:
         engine = self._running()
-        for queue, assigned in engine.rebalance.table.items():
+        for queue, assigned in engine.assignment.table.items():
             assigned.is_paused = queue in engine.buffer.paused

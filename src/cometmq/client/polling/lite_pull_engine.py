@@ -1,8 +1,7 @@
-"""The works of a lite pull consumer, put together.
+"""Puts a polling consumer together: the order of start and stop, and the automatic commit.
 
-Owns the wiring, the start and stop order, and the automatic commit; refuses to know the public
-methods. Invariant: positions are noted before the next batch is handed out, never with it, so a
-crash repeats what was handed out last.
+Knows nothing of the public methods. Invariant: positions are noted before the next batch is handed
+out, never with it, so a crash repeats the batch that was handed out last.
 Java: DefaultLitePullConsumerImpl
 """
 
@@ -13,14 +12,16 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.consumer.broker_requests import BrokerRequests
 from cometmq.client.consumer.consume_stats import SAMPLE_S, ConsumeStats
+from cometmq.client.consumer.problem_log import ProblemLog
 from cometmq.client.consumer.pull_request import PullClient
-from cometmq.client.polling.lite_pull_parts import (
+from cometmq.client.consumer.queue_assignment import QueueAssignment
+from cometmq.client.polling.lite_pull_loop import LitePullLoop
+from cometmq.client.polling.lite_pull_offset_store import (
     LitePullLocalOffsetStore,
-    LitePullLoop,
     LitePullOffsetStore,
-    LitePullRebalance,
-    PollBuffer,
 )
+from cometmq.client.polling.lite_pull_rebalance import LitePullRebalance
+from cometmq.client.polling.poll_buffer import PollBuffer
 from cometmq.errors import ClientError
 from cometmq.model.subscription import ConsumerData, ConsumeType, MessageModel
 from cometmq.runtime.background import Background
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.polling.lite_pull_options import LitePullOptions
-    from cometmq.client.polling.lite_pull_parts import LitePullSubscriptions
+    from cometmq.client.polling.lite_pull_subscriptions import LitePullSubscriptions
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
@@ -57,21 +58,39 @@ class LitePullEngine:
         lite: LitePullOptions,
         subscriptions: LitePullSubscriptions,
     ) -> None:
-        self._options, self._lite, self._subscriptions = options, lite, subscriptions
-        self.session, clock = session, session.clock
-        subscriptions.freeze(clock.now_ms())
-        self.puller = PullClient(session, options.group)
+        self._options = options
+        self._lite = lite
+        self._subscriptions = subscriptions
+        self.session = session
+        subscriptions.freeze(session.clock.now_ms())
+        self.pull_client = PullClient(session, options.group)
         self.buffer = PollBuffer()
         self.offsets = _offsets(session, options)
-        self._stats = ConsumeStats(clock)
-        self.rebalance = LitePullRebalance(session, options, subscriptions, self.offsets, None)
-        pulls = LitePullLoop(
-            session, options, subscriptions, self.offsets, self.buffer, self.rebalance, self._stats
+        self._stats = ConsumeStats(session.clock)
+        problems = ProblemLog(options.group)
+        self.assignment = QueueAssignment(options, self.offsets, None, session.background, problems)
+        self.rebalance = LitePullRebalance(
+            session, options, subscriptions, self.assignment, problems
         )
-        pulls.cached_max = lite.cached_max
-        self.rebalance.connect(self.buffer, pulls)
-        self._inbound = BrokerRequests(
-            session, options, subscriptions, self.rebalance, self._stats, self.buffer.running_info
+        pull_loop = LitePullLoop(
+            session,
+            options,
+            subscriptions,
+            self.offsets,
+            self.buffer,
+            self.assignment,
+            self._stats,
+            lite.cached_max,
+        )
+        self.assignment.connect(self.buffer, pull_loop)
+        self._broker_requests = BrokerRequests(
+            session,
+            options,
+            subscriptions,
+            self.rebalance,
+            self.assignment,
+            self._stats,
+            self.buffer.running_info,
         )
         self._rounds = Background(f"{session.client_id} rebalance")
         self._commit_at = asyncio.get_running_loop().time() + lite.auto_commit_s
@@ -81,7 +100,7 @@ class LitePullEngine:
         """Join the group; the first round of rebalance follows at once."""
         session = self.session
         session.register_consumer(self._consumer_data)
-        self._inbound.register()
+        self._broker_requests.register()
         del session.request_handlers[RequestCode.CONSUME_MESSAGE_DIRECTLY]  # there is no handler
         await session.heartbeat()
         session.start()
@@ -98,7 +117,7 @@ class LitePullEngine:
         self.buffer.close()
         try:
             await self._rounds.stop()
-            await self.rebalance.stop()
+            await self.assignment.stop()
         finally:
             await self.session.stop()
 
@@ -113,7 +132,7 @@ class LitePullEngine:
 
     def mark_all_consumed(self) -> None:
         """Take everything that was handed out for done."""
-        for queue, assigned in self.rebalance.table.items():
+        for queue, assigned in self.assignment.table.items():
             if not assigned.is_dropped:
                 self.offsets.set_consumed(queue, assigned.window.commit_offset)
 
@@ -135,7 +154,7 @@ class LitePullEngine:
 
     def assigned(self, queue: MessageQueue) -> AssignedQueue:
         """A queue in work. Raises ClientError for another."""
-        found = self.rebalance.table.get(queue)
+        found = self.assignment.table.get(queue)
         if found is None:
             raise ClientError(f"{queue} is not assigned to this consumer now")
         return found
@@ -144,7 +163,7 @@ class LitePullEngine:
         """A queue that was assigned by hand may not be in work yet: wait until it is."""
         if self._subscriptions.queues is not None and queue in self._subscriptions.queues:
             deadline = asyncio.get_running_loop().time() + _BEGIN_S
-            while queue not in self.rebalance.table:
+            while queue not in self.assignment.table:
                 if asyncio.get_running_loop().time() > deadline:
                     raise ClientError(f"{queue} could not be begun within {_BEGIN_S:g} s")
                 await asyncio.sleep(0.01)
@@ -153,10 +172,10 @@ class LitePullEngine:
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at an offset, and forget what was pulled of the queue."""
         assigned = await self.wait_until_assigned(queue)
-        self.rebalance.restart_queue(assigned)
+        self.assignment.restart_queue(assigned)
         self.offsets.reset(queue, offset)
         deadline = asyncio.get_running_loop().time() + _BEGIN_S
-        while self.rebalance.table.get(queue) in (None, assigned):
+        while self.assignment.table.get(queue) in (None, assigned):
             if self.is_stopped or asyncio.get_running_loop().time() > deadline:
                 raise ClientError(f"{queue} could not be begun anew at {offset}")
             await asyncio.sleep(0.002)
@@ -165,7 +184,7 @@ class LitePullEngine:
         """Commit the offsets given, or all positions, and wait until they are kept."""
         if offsets is None:
             self.mark_all_consumed()
-            table = self.rebalance.table
+            table = self.assignment.table
             offsets = {q: at for q in table if (at := self.offsets.consumed_offset(q)) is not None}
         for queue, offset in offsets.items():
             self.offsets.set_consumed(queue, offset)
@@ -202,7 +221,7 @@ class LitePullEngine:
         return OffsetResponseHeader.decode(answer.ext).offset
 
     def _persist(self) -> None:
-        self.offsets.persist(self.rebalance.table)
+        self.offsets.persist(self.assignment.table)
 
     def _consumer_data(self) -> ConsumerData:
         broadcasting = self._options.broadcasting

@@ -1,0 +1,84 @@
+"""Pulled messages that wait until somebody polls: what a polling consumer has instead of handlers.
+
+Offers an engine what a `ConsumeStrategy` offers. Invariant: a message leaves the window when it is
+handed out, so the window's commit offset is the position of the queue.
+Java: AssignedMessageQueue, DefaultLitePullConsumerImpl.poll
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cometmq.client.consumer.assigned_queue import AssignedQueue
+    from cometmq.model.message import MessageExt
+    from cometmq.model.queue import MessageQueue
+    from cometmq.model.results import BlockedQueue
+
+
+class PollBuffer:
+    """Pulled batches, the oldest first. One loop owns it."""
+
+    overlap_count = 0
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        """Set when there may be something to poll, or the consumer stops."""
+        self.paused: set[MessageQueue] = set()
+        self.message_count = 0
+        """Messages in it."""
+        self._batches: deque[tuple[AssignedQueue, deque[MessageExt]]] = deque()
+
+    def start_queue(self, assigned: AssignedQueue) -> None:
+        """Keep a queue paused that was paused before it was restarted."""
+        assigned.is_paused = assigned.queue in self.paused
+
+    def add_messages(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
+        """Append newly pulled messages."""
+        if messages:
+            assigned.window.take(len(messages))
+            self._batches.append((assigned, deque(messages)))
+            self.message_count += len(messages)
+            self.changed.set()
+
+    def take(self, count: int) -> list[MessageExt]:
+        """Hand out up to `count` messages of one queue, the oldest batch first."""
+        for _ in range(len(self._batches)):
+            assigned, waiting = self._batches[0]
+            if assigned.is_dropped:
+                self.message_count -= len(waiting)
+                self._batches.popleft()
+                continue
+            if assigned.is_paused:
+                self._batches.rotate(-1)
+                continue
+            if count < len(waiting):
+                found = [waiting.popleft() for _ in range(count)]
+            else:
+                found = list(waiting)
+                self._batches.popleft()
+            self.message_count -= len(found)
+            assert self.message_count >= 0, "more was handed out than was pulled"
+            assigned.window.finish(found)
+            return found
+        return []
+
+    async def drain_queue(self, assigned: AssignedQueue, timeout_s: float) -> bool:
+        """True: no handler has messages."""
+        del assigned, timeout_s
+        return True
+
+    def blocked_queues(self) -> list[BlockedQueue]:
+        """No queue is ever blocked: there is no handler that fails."""
+        return []
+
+    def running_info(self) -> dict[str, str]:
+        """That this consumer polls."""
+        return {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"}
+
+    def close(self) -> None:
+        """Wake up whoever polls: nothing will come any more."""
+        self._batches.clear()
+        self.changed.set()
