@@ -6,7 +6,7 @@ import pytest
 
 from house.tree import HOT, MODULES, Module
 
-GROUND = {"errors", "model", "rules", "settings", "wire"}
+GROUND = {"errors", "metrics", "model", "rules", "settings", "wire"}
 ROLES = {"store", "net", "namesrv", "broker", "client"}
 
 CLOCKS = {

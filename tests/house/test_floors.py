@@ -9,7 +9,7 @@ import cometmq
 from house.tree import ROOT, SOURCE
 
 STANDARD_LIBRARY_ONLY = (
-    *("errors", "model", "rules", "settings", "wire", "runtime"),
+    *("errors", "metrics", "model", "rules", "settings", "wire", "runtime"),
     *("store", "net", "broker", "client", "namesrv", "testing", "compat"),
 )
 

@@ -23,7 +23,7 @@ from cometmq.broker.requests.cold_read_handler import ColdReadHandler
 from cometmq.broker.requests.durable_handler import DurableHandler
 from cometmq.broker.requests.unsupported import unsupported
 from cometmq.broker.state import BrokerEnvironment, BrokerState
-from cometmq.broker.stats import SAMPLE_S
+from cometmq.metrics.traffic import SAMPLE_S
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.dispatcher import RequestDispatcher
@@ -307,8 +307,8 @@ class Broker:
 
     def _begin_connection(self, connection: Connection) -> FastPath:
         stats = self.state.stats
-        stats.channel("CONNECT")
-        connection.on_close(lambda _connection: stats.channel("CLOSE"))
+        stats.count_connection("CONNECT")
+        connection.on_close(lambda _connection: stats.count_connection("CLOSE"))
         return self._handlers.fast_path(connection)
 
     def _close_silent_clients(self) -> None:

@@ -209,7 +209,7 @@ class BrokerHandlers:
             self._store,
             state.delayed_messages,
             state.stats,
+            state.metrics,
             environment.root,
-            environment.files,
             environment.clock.now_ms,
         )

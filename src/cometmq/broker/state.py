@@ -19,7 +19,9 @@ from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
 from cometmq.broker.groups.queue_locks import QueueLocks
 from cometmq.broker.messages.consumer_filters import ConsumerFilters
 from cometmq.broker.messages.held_requests import HeldRequests
-from cometmq.broker.stats import Stats
+from cometmq.broker.metrics.broker_stats import BrokerStats
+from cometmq.broker.metrics.gauges import register_store, register_tables
+from cometmq.metrics.registry import Registry
 from cometmq.rules import bloom_filter
 from cometmq.store.json_file import JsonFile
 
@@ -91,13 +93,17 @@ class BrokerState:
             ),
         )
         self.held_requests = HeldRequests(settings.parked_pulls_max)
-        self.stats = Stats(
+        self.stats = BrokerStats(
             now_ms,
             environment.clock.local_hour,
             self.topics.is_system,
             settings.broker_cluster_name,
         )
-        self.delayed_messages.on_delivered = self.stats.delivered
+        self.metrics = Registry()
+        self.stats.register(self.metrics)
+        register_store(self.metrics, store, environment.files, environment.root)
+        register_tables(self.metrics, self.topics, self.groups, self.held_requests)
+        self.delayed_messages.on_delivered = self.stats.count_due
         self.dead_letters = DeadLetterQueues(
             store, self.topics, self.stats, deduplicate=settings.dead_letter_deduplicate
         )

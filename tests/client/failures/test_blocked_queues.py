@@ -227,7 +227,7 @@ def test_a_limit_for_the_topic_holds_the_pulls_of_its_queues(peer):
 
 def test_the_running_info_tells_rates_of_what_was_pulled_done_and_failed(peer, monkeypatch):
     monkeypatch.setattr("cometmq.client.consumer.push_engine.SAMPLE_S", 0.1)
-    monkeypatch.setattr("cometmq.rules.stat_window.MINUTE_SAMPLE_MS", 100)
+    monkeypatch.setattr("cometmq.metrics.sampled_series.MINUTE_SAMPLE_MS", 100)
     holding(peer, 20)
     calls = []
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
-    from cometmq.broker.stats import Stats
+    from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.net.connection import Connection
     from cometmq.wire.command import Command
@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 class GroupRequests:
     """Answers requests about consumer groups."""
 
-    def __init__(self, groups: ConsumerGroups, offsets: ConsumerOffsets, stats: Stats) -> None:
+    def __init__(
+        self, groups: ConsumerGroups, offsets: ConsumerOffsets, stats: BrokerStats
+    ) -> None:
         self._groups, self._offsets, self._stats = groups, offsets, stats
 
     def endpoints(self) -> tuple[Endpoint, ...]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
-    from cometmq.broker.stats import Stats
+    from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
@@ -49,7 +49,7 @@ class ProgressRequests:
         clients: ClientRegistry,
         offsets: ConsumerOffsets,
         delayed_messages: DelayedMessages,
-        stats: Stats,
+        stats: BrokerStats,
         now_ms: Callable[[], int],
         broker_name: str,
         address: Callable[[], str],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from cometmq.broker.metrics import catalog
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.handler import Reply
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
-    from cometmq.broker.stats import Stats, Total
+    from cometmq.broker.metrics.broker_stats import BrokerStats
+    from cometmq.metrics.registry import Metric, Registry
+    from cometmq.metrics.traffic import TrafficTotal
     from cometmq.net.connection import Connection
-    from cometmq.runtime.ports import Files
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 
@@ -84,13 +86,16 @@ class RuntimeRequests:
         self,
         store: MessageStore,
         delayed_messages: DelayedMessages,
-        stats: Stats,
+        stats: BrokerStats,
+        metrics: Registry,
         store_root: Path,
-        files: Files,
         now_ms: Callable[[], int],
     ) -> None:
-        self._store, self._delayed_messages, self._stats = store, delayed_messages, stats
-        self._root, self._files = store_root, files
+        self._store = store
+        self._delayed_messages = delayed_messages
+        self._stats = stats
+        self._metrics = metrics
+        self._root = store_root
         self._now_ms = now_ms
 
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -118,10 +123,10 @@ class RuntimeRequests:
             "getTransferredTps": get_rates,
             "getTransferedTps": get_rates,
             "getFoundTps": _rates(stats.found_pulls),
-            "getMissTps": _rates(stats.missed_pulls),
-            "getTotalTps": _rates(stats.found_pulls, stats.missed_pulls),
-            "getMessageEntireTimeMax": str(stats.longest_get_ms),
-            "dispatchBehindBytes": str(self._store.lookup.behind_bytes),
+            "getMissTps": _rates(stats.empty_pulls),
+            "getTotalTps": _rates(stats.found_pulls, stats.empty_pulls),
+            "getMessageEntireTimeMax": str(self._whole(catalog.READ_LONGEST_MS)),
+            "dispatchBehindBytes": str(self._whole(catalog.DISPATCH_BEHIND)),
             "putMessageTimesTotal": str(puts.count),
             "putMessageSizeTotal": str(puts.bytes),
             "putMessageAverageSize": str(puts.bytes / puts.count if puts.count else 0.0),
@@ -137,28 +142,29 @@ class RuntimeRequests:
         times, now_s = self._store.put_times, asyncio.get_running_loop().time()
         classes = zip(_DELAYS, times.classes(now_s), strict=True)
         return {
-            "putMessageFailedTimes": str(times.failed),
-            "putMessageEntireTimeMax": str(int(times.longest_s * 1000)),
+            "putMessageFailedTimes": str(self._whole(catalog.PUTS_FAILED)),
+            "putMessageEntireTimeMax": str(int(self._metrics.value(catalog.PUT_LONGEST_S) * 1000)),
             "putMessageDistributeTime": " ".join(f"[{name}]:{count}" for name, count in classes),
             "putLatency99": f"{times.percentile(0.99, now_s) * 1000:.2f}",
             "putLatency999": f"{times.percentile(0.999, now_s) * 1000:.2f}",
         }
 
     def _disk(self) -> dict[str, str]:
-        space = self._files.space(self._root)
-        used = space.used / space.total if space.total else 0.0
-        free = _size(space.total - space.used)
-        store = self._store
+        used = self._metrics.value(catalog.DISK_USED_RATIO)
+        total = self._metrics.value(catalog.DISK_TOTAL)
         return {
             "commitLogDiskRatio": str(round(used, 4)),
             f"commitLogDiskRatio_{self._root / 'commitlog'}": str(round(used, 4)),
             "consumeQueueDiskRatio": str(round(used, 4)),
-            "commitLogDirCapacity": f"Total : {_size(space.total)}, Free : {free}.",
-            "commitLogMinOffset": str(store.min_phy_offset),
-            "commitLogMaxOffset": str(store.max_phy_offset),
+            "commitLogDirCapacity": f"Total : {_size(total)}, Free : {_size(total * (1 - used))}.",
+            "commitLogMinOffset": str(self._whole(catalog.LOG_MIN_OFFSET)),
+            "commitLogMaxOffset": str(self._whole(catalog.LOG_MAX_OFFSET)),
             "earliestMessageTimeStamp": str(self._earliest_ms()),
-            "remainHowManyDataToFlush": _size(store.unflushed_bytes),
+            "remainHowManyDataToFlush": _size(self._whole(catalog.FLUSH_BEHIND)),
         }
+
+    def _whole(self, metric: Metric) -> int:
+        return int(self._metrics.value(metric))
 
     def _schedule(self) -> dict[str, str]:
         """Of each delay level how far it is delivered, and how far it is filled."""
@@ -174,7 +180,7 @@ class RuntimeRequests:
         return int.from_bytes(record[56:64], "big") if record and not record[39] & 0x10 else -1
 
 
-def _rates(*totals: Total) -> str:
+def _rates(*totals: TrafficTotal) -> str:
     """The sum of the totals a second, over ten seconds, a minute and ten minutes."""
     return " ".join(str(sum(each.rate(seconds) for each in totals)) for seconds in (10, 60, 600))
 

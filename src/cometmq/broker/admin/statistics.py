@@ -28,7 +28,7 @@ from cometmq.wire.headers.admin import (
 if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.client_registry import ClientRegistry
-    from cometmq.broker.stats import Stats
+    from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -41,7 +41,7 @@ class StatisticsRequests:
     """Answers requests about figures and queues."""
 
     def __init__(
-        self, store: MessageStore, topics: Topics, clients: ClientRegistry, stats: Stats
+        self, store: MessageStore, topics: Topics, clients: ClientRegistry, stats: BrokerStats
     ) -> None:
         self._store, self._topics, self._clients = store, topics, clients
         self._stats = stats

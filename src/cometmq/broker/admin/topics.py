@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.registration import NamesrvRegistration
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
-    from cometmq.broker.stats import Stats
+    from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -66,7 +66,7 @@ class TopicRequests:
         topics: Topics,
         offsets: ConsumerOffsets,
         store: MessageStore,
-        stats: Stats,
+        stats: BrokerStats,
         registration: NamesrvRegistration,
         global_order: GlobalOrderCheck,
         *,

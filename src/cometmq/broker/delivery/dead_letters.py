@@ -24,7 +24,7 @@ from cometmq.wire import properties
 
 if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.stats import Stats
+    from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.store.message_store import MessageStore
     from cometmq.store.results import Draft, Got
 
@@ -45,7 +45,7 @@ class DeadLetterQueues:
     """Stores dead letters. Belongs to the broker's loop."""
 
     def __init__(
-        self, store: MessageStore, topics: Topics, stats: Stats, *, deduplicate: bool
+        self, store: MessageStore, topics: Topics, stats: BrokerStats, *, deduplicate: bool
     ) -> None:
         self._store, self._topics, self._stats = store, topics, stats
         self._deduplicate = deduplicate
@@ -86,7 +86,7 @@ class DeadLetterQueues:
     def _put(self, group: str, draft: Draft) -> Placed:
         placed = self._store.put(draft)
         if placed.status is PutStatus.PUT_OK:
-            self._stats.buried(group, draft.topic)
+            self._stats.count_dead_letter(group, draft.topic)
         return placed
 
     def _known(self, topic: str) -> dict[bytes, Placed]:

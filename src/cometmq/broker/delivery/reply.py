@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.messages.send import SendHandler
-    from cometmq.broker.stats import Stats
+    from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
@@ -53,7 +53,7 @@ class ReplyHandler:
         store: MessageStore,
         clients: ClientRegistry,
         send: SendHandler,
-        stats: Stats,
+        stats: BrokerStats,
         settings: BrokerSettings,
         address: Callable[[], str],
         now_ms: Callable[[], int],
@@ -181,7 +181,7 @@ class ReplyHandler:
         if placed.status is not PutStatus.PUT_OK:
             log.warning("a reply in %s is not stored: %s", header.topic, placed.status.name)
             return
-        self._stats.put(header.topic, 1, placed.size)
+        self._stats.count_put(header.topic, 1, placed.size)
         place = message_id.offset_id(self._send.store_host, placed.phy_offset)
         answer.header = SendMessageResponseHeader(
             msg_id=place, queue_id=queue_id, queue_offset=placed.queue_offset

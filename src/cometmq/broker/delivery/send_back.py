@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cometmq.broker.delivery.dead_letters import DeadLetterQueues
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
-    from cometmq.broker.stats import Stats
+    from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
@@ -64,7 +64,7 @@ class SendBackHandler:
         groups: ConsumerGroups,
         delayed_messages: DelayedMessages,
         dead_letters: DeadLetterQueues,
-        stats: Stats,
+        stats: BrokerStats,
         settings: BrokerSettings,
         now_ms: Callable[[], int],
     ) -> None:
@@ -134,7 +134,7 @@ class SendBackHandler:
             placed = self._store.put(draft)
         if placed.status is not PutStatus.PUT_OK:
             raise Reject(ResponseCode.SYSTEM_ERROR, placed.status.name)
-        self._stats.sent_back(header.group, record.topic)
+        self._stats.count_sent_back(header.group, record.topic)
         return Reply(durable=True)
 
     def _level_of(self, group: SubscriptionGroupConfig, asked: int, times: int) -> int:

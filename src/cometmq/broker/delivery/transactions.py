@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
-    from cometmq.broker.stats import Stats
+    from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
@@ -70,7 +70,7 @@ class Transactions:
         self,
         store: MessageStore,
         delayed_messages: DelayedMessages,
-        stats: Stats,
+        stats: BrokerStats,
         settings: BrokerSettings,
         now_ms: Callable[[], int],
     ) -> None:
@@ -194,7 +194,7 @@ class Transactions:
         code = _END_STATUS_CODES[placed.status]
         if code:
             raise Reject(code, PUT_STATUS_REMARKS[placed.status])
-        self._stats.put(topic, 1, placed.size)
+        self._stats.count_put(topic, 1, placed.size)
 
     def _note_end(self, half: Stored) -> None:
         """Put the op message that names all copies of the half message."""

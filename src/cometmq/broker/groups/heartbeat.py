@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.messages.consumer_filters import ConsumerFilters
-    from cometmq.broker.stats import Stats
+    from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.model.subscription import ConsumerData, HeartbeatData
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
@@ -103,7 +103,7 @@ class HeartbeatHandler:
         topics: Topics,
         groups: ConsumerGroups,
         filters: ConsumerFilters,
-        stats: Stats,
+        stats: BrokerStats,
         settings: BrokerSettings,
         now_ms: Callable[[], int],
     ) -> None:
@@ -184,12 +184,12 @@ class HeartbeatHandler:
             )
             if not is_light:
                 self._filters.register(consumer.group_name, consumer.subscriptions)
-            self._stats.registered(is_producer=False, spent_ms=self._now_ms() - began)
+            self._stats.count_registration(is_producer=False, spent_ms=self._now_ms() - began)
             yield is_new
         for group in beat.producer_groups:
             began = self._now_ms()
             self._clients.add_producer(group, beat.client_id, connection)
-            self._stats.registered(is_producer=True, spent_ms=self._now_ms() - began)
+            self._stats.count_registration(is_producer=True, spent_ms=self._now_ms() - began)
             yield False
 
     def unregister(self, request: Command, connection: Connection) -> Reply:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.messages.consumer_filters import ConsumerFilters
     from cometmq.broker.messages.held_requests import HeldRequests
-    from cometmq.broker.stats import Stats
+    from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.model.subscription import SubscriptionData
     from cometmq.model.topic import TopicConfig
@@ -96,7 +96,7 @@ class PullHandler:
         filters: ConsumerFilters,
         offsets: ConsumerOffsets,
         held_requests: HeldRequests,
-        stats: Stats,
+        stats: BrokerStats,
         settings: BrokerSettings,
         now_ms: Callable[[], int],
     ) -> None:
@@ -189,14 +189,14 @@ class PullHandler:
         status = got.status
         code = GET_STATUS_CODES[status]
         if status is not GetStatus.FOUND:
-            self._stats.missed_pulls.count += 1
+            self._stats.empty_pulls.count += 1
         if status is GetStatus.NO_MESSAGE_IN_QUEUE and offset != 0:
             code = _MOVED
         if code == _NOT_FOUND and may_hold and header.sys_flag & bits.SUSPEND:
             return self._hold(header, request, connection, message_filter)
         if status is GetStatus.FOUND:
             spent_ms = self._now_ms() - begun_ms
-            self._stats.got(
+            self._stats.count_get(
                 header.consumer_group, name, queue_id, got.count, len(got.body), spent_ms
             )
         self._offsets.note_pull(header.consumer_group, name, queue_id, got.next_offset)
@@ -227,7 +227,7 @@ class PullHandler:
             return None
         if header.sys_flag & bits.COMMIT_OFFSET:
             self._offsets.commit(group, name, queue_id, header.commit_offset)
-        self._stats.got(group, name, queue_id, count, len(body), self._now_ms() - begun_ms)
+        self._stats.count_get(group, name, queue_id, count, len(body), self._now_ms() - begun_ms)
         self._offsets.note_pull(group, name, queue_id, next_offset)
         ends = next_offset, min_offset, max_offset
         return _encode(opaque, 0, b"FOUND", ends, topic, config, body)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cometmq.broker.delivery.transactions import Transactions
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.queue_locks import QueueLocks
-    from cometmq.broker.stats import Stats
+    from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
@@ -76,7 +76,7 @@ class SendHandler:
         delayed_messages: DelayedMessages,
         dead_letters: DeadLetterQueues,
         transactions: Transactions,
-        stats: Stats,
+        stats: BrokerStats,
         settings: BrokerSettings,
         next_key: Callable[[], str],
         store_host: bytes,
@@ -223,9 +223,9 @@ class SendHandler:
             self._delayed_messages.schedule(draft)
         placed = self._store.put(draft)
         if placed.status is PutStatus.PUT_OK:
-            self._stats.put(draft.topic, 1, placed.size)
+            self._stats.count_put(draft.topic, 1, placed.size)
             if draft.topic == names.SCHEDULE_TOPIC:
-                self._stats.held_back(draft.topic, draft.queue_id, placed.size)
+                self._stats.count_delayed(draft.topic, draft.queue_id, placed.size)
         return self._answer(placed.status, [placed], queue_id, raw)
 
     def _send_batch(
@@ -255,13 +255,13 @@ class SendHandler:
         raw = (header.properties or "").encode()
         places = self._put_plain(header, queue_id, flags, body, items, connection)
         if places is not None:
-            self._stats.put(header.topic, len(items), places.size)
+            self._stats.count_put(header.topic, len(items), places.size)
             return self._stored(places.phy_offsets, places.queue_offsets[0], queue_id, raw)
         drafts = self._drafts(header, queue_id, flags, items, connection)
         placed = self._store.put_batch(drafts)
         status = placed[0].status
         if status is PutStatus.PUT_OK:
-            self._stats.put(header.topic, len(placed), sum(place.size for place in placed))
+            self._stats.count_put(header.topic, len(placed), sum(place.size for place in placed))
         return self._answer(status, placed, queue_id, raw)
 
     def _drafts(

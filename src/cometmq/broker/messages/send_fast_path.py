@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.messages.pull import PullHandler
     from cometmq.broker.messages.send import SendHandler
-    from cometmq.broker.stats import Counter, Stats
+    from cometmq.broker.metrics.broker_stats import BrokerStats
+    from cometmq.metrics.traffic import TrafficCounter
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.log.record_template import Places
@@ -72,7 +73,7 @@ class Plan:
 
     __slots__ = ("answer", "code", "counter", "put", "put_run", "queue_count", "raw", "unique_at")
 
-    def __init__(self, queue_count: int, counter: Counter) -> None:
+    def __init__(self, queue_count: int, counter: TrafficCounter) -> None:
         self.queue_count, self.counter = queue_count, counter
         self.put: Put | None = None
         self.put_run: PutRun | None = None
@@ -215,7 +216,7 @@ class FastSend:
         topics: Topics,
         send: SendHandler,
         pulls: PullHandler,
-        stats: Stats,
+        stats: BrokerStats,
         settings: BrokerSettings,
     ) -> None:
         self.store, self._topics, self._send, self._stats = store, topics, send, stats

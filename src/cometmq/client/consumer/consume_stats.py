@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.metrics.sampled_series import SampledSeries
 from cometmq.model.stats import ConsumeStatus
-from cometmq.rules.stat_window import Series
 
 if TYPE_CHECKING:
     from cometmq.runtime.ports import Clock
@@ -24,8 +24,12 @@ class _Topic:
     __slots__ = ("failed", "ok", "pull_ms", "pulled", "run_ms")
 
     def __init__(self, now_ms: int) -> None:
-        self.pull_ms, self.pulled = Series(now_ms), Series(now_ms)
-        self.run_ms, self.ok, self.failed = Series(now_ms), Series(now_ms), Series(now_ms)
+        self.pull_ms, self.pulled = SampledSeries(now_ms), SampledSeries(now_ms)
+        self.run_ms, self.ok, self.failed = (
+            SampledSeries(now_ms),
+            SampledSeries(now_ms),
+            SampledSeries(now_ms),
+        )
 
     def sample(self, now_ms: int) -> None:
         for series in (self.pull_ms, self.pulled, self.run_ms, self.ok, self.failed):

@@ -8,7 +8,7 @@ Java: StoreStatsService.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from cometmq.metrics.instruments import Histogram
 
 MINUTE_S = 60.0
 CLASSES_S = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0)
@@ -22,25 +22,29 @@ _ENDS = tuple(_STEPS.index(each) + 1 for each in CLASSES_S)
 class PutTimes:
     """Counts of one store. Belongs to its loop; all times are the loop's own, in seconds."""
 
-    __slots__ = ("_counts", "_last", "_until_s", "failed", "longest_s")
+    __slots__ = ("_at_begin", "_last", "_until_s", "failed", "histogram")
 
     def __init__(self) -> None:
         self.failed = 0
         """Puts that were refused, or whose message could not be kept."""
-        self.longest_s = 0.0
-        self._counts = [0] * (len(_STEPS) + 1)
+        self.histogram = Histogram(_STEPS)
+        """All puts since the start."""
+        self._at_begin = self.histogram.counts[:]
+        """What the histogram held when the minute began that is counted."""
         self._last: list[int] | None = None
         self._until_s = 0.0
         """When the minute ends that is counted; 0 before the first put."""
+
+    @property
+    def longest_s(self) -> float:
+        """The longest put since the start."""
+        return self.histogram.longest
 
     def add(self, count: int, begun_s: float, now_s: float) -> None:
         """Count puts that are as safe as promised now."""
         if now_s >= self._until_s:
             self._begin_minute(now_s)
-        spent_s = now_s - begun_s
-        if spent_s > self.longest_s:
-            self.longest_s = spent_s
-        self._counts[bisect_right(_STEPS, spent_s)] += count
+        self.histogram.observe(now_s - begun_s, count)
 
     def classes(self, now_s: float) -> list[int]:
         """How many puts of the last minute took how long, by `CLASSES_S`.
@@ -69,14 +73,20 @@ class PutTimes:
     def _minute(self, now_s: float) -> list[int]:
         if self._until_s and now_s >= self._until_s:
             self._begin_minute(now_s)
-        return self._counts if self._last is None else self._last
+        return self._counted() if self._last is None else self._last
+
+    def _counted(self) -> list[int]:
+        """What was counted within the minute that is not over."""
+        now, before = self.histogram.counts, self._at_begin
+        return [count - begun for count, begun in zip(now, before, strict=True)]
 
     def _begin_minute(self, now_s: float) -> None:
         """End the minute that was counted; also those that went by meanwhile without a put."""
-        nothing = [0] * len(self._counts)
         if not self._until_s:
             self._until_s = now_s + MINUTE_S
             return
         over = int((now_s - self._until_s) // MINUTE_S)
-        self._last, self._counts = nothing[:] if over else self._counts, nothing
+        counted = self._counted()
+        self._last = [0] * len(counted) if over else counted
+        self._at_begin = self.histogram.counts[:]
         self._until_s += MINUTE_S * (over + 1)

@@ -14,7 +14,7 @@ MINUTE_SAMPLE_MS, HOUR_SAMPLE_MS = 10_000, 600_000
 _SAMPLES = 7
 
 
-class Window(NamedTuple):
+class WindowRate(NamedTuple):
     """What a window saw: `total` in all, so much a second, so much each time."""
 
     total: float
@@ -22,10 +22,10 @@ class Window(NamedTuple):
     mean: float
 
 
-_NOTHING = Window(0.0, 0.0, 0.0)
+_NOTHING = WindowRate(0.0, 0.0, 0.0)
 
 
-class Series:
+class SampledSeries:
     """One thing that is counted. `value` and `times` only grow."""
 
     __slots__ = ("_hour", "_minute", "times", "value")
@@ -47,18 +47,18 @@ class Series:
             if now_ms - window[-1][0] >= every_ms:
                 window.append((now_ms, self.value, self.times))
 
-    def minute(self) -> Window:
+    def minute(self) -> WindowRate:
         """The last minute, as far as it was sampled."""
         return _over(self._minute)
 
-    def hour(self) -> Window:
+    def hour(self) -> WindowRate:
         """The last hour, as far as it was sampled."""
         return _over(self._hour)
 
 
-def _over(samples: deque[tuple[int, float, int]]) -> Window:
+def _over(samples: deque[tuple[int, float, int]]) -> WindowRate:
     (first_ms, first, before), (last_ms, last, after) = samples[0], samples[-1]
     if last_ms <= first_ms:
         return _NOTHING
     total, times = last - first, after - before
-    return Window(total, total * 1000 / (last_ms - first_ms), total / times if times else 0.0)
+    return WindowRate(total, total * 1000 / (last_ms - first_ms), total / times if times else 0.0)

@@ -1,0 +1,48 @@
+"""What is read when somebody asks: the store, its disk, and the sizes of the broker's tables.
+
+Owns the registration only. Refuses to keep anything: each value is asked of its owner.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.broker.metrics import catalog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.broker.cluster.topics import Topics
+    from cometmq.broker.groups.consumer_groups import ConsumerGroups
+    from cometmq.broker.messages.held_requests import HeldRequests
+    from cometmq.metrics.registry import Registry
+    from cometmq.runtime.ports import Files
+    from cometmq.store.message_store import MessageStore
+
+
+def register_store(registry: Registry, store: MessageStore, files: Files, root: Path) -> None:
+    """Register what the store and its disk tell of themselves."""
+    times = store.put_times
+    registry.histogram(catalog.PUT_SECONDS, times.histogram)
+    registry.callback(catalog.PUT_LONGEST_S, lambda: times.longest_s)
+    registry.callback(catalog.PUTS_FAILED, lambda: times.failed)
+    registry.callback(catalog.FLUSH_BEHIND, lambda: store.unflushed_bytes)
+    registry.callback(catalog.DISPATCH_BEHIND, lambda: store.lookup.behind_bytes)
+    registry.callback(catalog.LOG_MIN_OFFSET, lambda: store.min_phy_offset)
+    registry.callback(catalog.LOG_MAX_OFFSET, lambda: store.max_phy_offset)
+    registry.callback(catalog.DISK_TOTAL, lambda: files.space(root).total)
+    registry.callback(catalog.DISK_USED_RATIO, lambda: _used_ratio(files, root))
+
+
+def register_tables(
+    registry: Registry, topics: Topics, groups: ConsumerGroups, held: HeldRequests
+) -> None:
+    """Register how many topics, groups and held requests there are."""
+    registry.callback(catalog.TOPICS, lambda: len(topics.table))
+    registry.callback(catalog.GROUPS, lambda: len(groups.table))
+    registry.callback(catalog.HELD_REQUESTS, lambda: held.count)
+
+
+def _used_ratio(files: Files, root: Path) -> float:
+    space = files.space(root)
+    return space.used / space.total if space.total else 0.0
