@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.commands import Harness, properties_of
+from broker.delivery.test_delayed_messages import received
 from broker.harness import SMALL_STORE
 from broker.sockets import new_broker, run
-from broker.test_delay import received
 from cometmq.broker.app import Broker
 from cometmq.runtime.system import SystemFiles
 from cometmq.settings.broker import BrokerSettings

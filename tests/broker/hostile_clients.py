@@ -1,4 +1,4 @@
-"""Attackers, one mode each, run as a process of their own: python hostile.py MODE PORT SECONDS."""
+"""Attackers, a mode each, in a process of their own: hostile_clients.py MODE PORT SECONDS."""
 
 from __future__ import annotations
 

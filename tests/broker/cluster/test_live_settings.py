@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.messages.test_held_requests import parked, pulls
 from broker.sockets import run, running
-from broker.test_long_polling import parked, pulls
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.codes import ResponseCode
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.commands import TIMEOUT_S, Client, send_header
+from broker.delivery.test_delayed_messages import received
 from broker.sockets import run
-from broker.test_delay import received
 from cometmq.errors import RemotingError
 from cometmq.net.channel import connect
 from cometmq.wire.codes import RequestCode

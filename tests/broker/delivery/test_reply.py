@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker.commands import Client, properties_of, send_header
+from broker.delivery.test_transactions import produce
 from broker.harness import run, running
-from broker.test_transactions import produce
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, response
 from cometmq.wire.headers.send import ReplyMessageRequestHeader, SendMessageRequestHeader

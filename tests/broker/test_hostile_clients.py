@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.commands import pull_header, send_header
-from broker.hostile import MODES
+from broker.hostile_clients import MODES
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.codes import RequestCode
@@ -44,7 +44,7 @@ def served(channel: BlockingChannel, offset: int) -> float:
 
 def p99_beside(mode: str, port: int) -> float:
     """The 99th percentile of a neighbour's round trips while an attacker is at work, seconds."""
-    script = Path(__file__).parent / "hostile.py"
+    script = Path(__file__).parent / "hostile_clients.py"
     command = [sys.executable, str(script), mode, str(port), str(ATTACK_S)]
     with BlockingChannel(f"127.0.0.1:{port}", 10.0) as channel:
         first = channel.call(RequestCode.SEND_MESSAGE_V2, send_header("Good"), b"first")

@@ -12,7 +12,7 @@ import pytest
 
 from broker.commands import Client, Harness
 from broker.sockets import new_broker, run
-from broker.test_crash import Process, client_of
+from broker.test_kill import Process, client_of
 from cometmq.errors import RemotingError
 from cometmq.runtime.system import SystemFiles
 from cometmq.settings.store import StoreSettings

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.commands import Client, Harness, properties_of, records
+from broker.delivery.test_delayed_messages import received
 from broker.harness import new_disk, run, running
-from broker.test_delay import received
 from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
 from cometmq.store.results import Draft
@@ -324,7 +324,7 @@ def test_a_retry_topic_of_an_unknown_group_is_refused() -> None:
     run(scenario())
 
 
-async def put(harness: Harness, client: Client, keys: str) -> None:
+async def use_up_attempts(harness: Harness, client: Client, keys: str) -> None:
     for key in keys:
         extra = {"UNIQ_KEY": key, "RETRY_TOPIC": "T"}
         answer = await client.send(
@@ -343,10 +343,10 @@ def test_whether_a_message_dies_once_or_each_time_is_a_setting(once: bool, lie: 
         async with running(disk=disk, **settings) as harness:
             client = await harness.client()
             await client.beat("CG", "T")
-            await put(harness, client, "ABA")
+            await use_up_attempts(harness, client, "ABA")
         async with running(disk=disk, **settings) as harness:
             client = await harness.client()
-            await put(harness, client, "A")
+            await use_up_attempts(harness, client, "A")
             dead = await client.drain(DEAD)
             assert "".join(properties_of(record)["UNIQ_KEY"] for record in dead) == lie
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.commands import Client
+from broker.delivery.test_transactions import COMMIT, HALF, ROLLBACK, end, half, produce
 from broker.sockets import run
-from broker.test_crash import Process
-from broker.test_transactions import COMMIT, HALF, ROLLBACK, end, half, produce
+from broker.test_kill import Process
 from cometmq.errors import RemotingError
 from cometmq.net.channel import Channel, connect
 from cometmq.runtime.system import SystemClock
