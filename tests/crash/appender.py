@@ -14,7 +14,7 @@ from random import Random
 
 from cometmq.runtime.system import SystemClock, SystemFiles
 from cometmq.settings.store import StoreSettings
-from cometmq.store.message_store import Draft, MessageStore, PutStatus
+from cometmq.store.message_store import MessageDraft, MessageStore, PutStatus
 
 
 def settings(flush: str) -> StoreSettings:
@@ -56,11 +56,11 @@ async def append_for_ever(root: Path, flush: str, seed: int) -> None:
             number += 1
             topic, queue_id = rng.choice("AB"), rng.randint(0, 3)
             keys = b"KEYS\x01k%d all\x02" % number
-            placed = store.put(Draft(topic, queue_id, body_of(number), keys))
+            placed = store.put(MessageDraft(topic, queue_id, body_of(number), keys))
             placed_all.append(placed.status)
             lines.append(b"%s %d %d %d\n" % (topic.encode(), queue_id, placed.queue_offset, number))
         answer: asyncio.Future[PutStatus] = loop.create_future()
-        store.settle(answer.set_result)
+        store.on_durable(answer.set_result)
         if await answer is PutStatus.PUT_OK and set(placed_all) == {PutStatus.PUT_OK}:
             os.write(1, b"".join(lines))
 

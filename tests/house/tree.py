@@ -20,6 +20,7 @@ HOT = (
     "wire/command.py",
     "wire/log_record.py",
     "wire/log_record_run.py",
+    "store/message_appender.py",
     "store/log/commit_log.py",
     "store/queues/consume_queue.py",
     "net/server.py",

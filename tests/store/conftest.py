@@ -12,7 +12,7 @@ import pytest
 
 from cometmq.runtime.system import SystemFiles, ThreadWorker
 from cometmq.settings.store import StoreSettings
-from cometmq.store.message_store import Draft, GetStatus, MessageStore, Placed, PutStatus
+from cometmq.store.message_store import GetStatus, MessageDraft, MessageStore, PutResult, PutStatus
 from cometmq.testing.sim_files import SimClock, SimFiles
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
@@ -49,14 +49,14 @@ class Shop:
         )
         return self.store
 
-    async def put(self, body: bytes = b"x", topic: str = "T", queue_id: int = 0) -> Placed:
-        placed = self.store.put(Draft(topic, queue_id, body, b"TAGS\x01a\x02", born_ms=1))
-        assert await self.settled() is PutStatus.PUT_OK
+    async def put(self, body: bytes = b"x", topic: str = "T", queue_id: int = 0) -> PutResult:
+        placed = self.store.put(MessageDraft(topic, queue_id, body, b"TAGS\x01a\x02", born_ms=1))
+        assert await self.wait_until_durable() is PutStatus.PUT_OK
         return placed
 
-    async def settled(self) -> PutStatus:
+    async def wait_until_durable(self) -> PutStatus:
         answer: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
-        self.store.settle(answer.set_result)
+        self.store.on_durable(answer.set_result)
         return await asyncio.wait_for(answer, 10)
 
     def bodies(self, topic: str = "T", queue_id: int = 0, offset: int | None = None) -> list[bytes]:
@@ -71,9 +71,9 @@ class Shop:
     async def crash(self) -> None:
         """Leave the store as a killed process does: what was not written is gone."""
         store = self.store
-        await store._upkeep.stop()
-        store._end_tick = lambda: None  # type: ignore[method-assign]
-        store._close()
+        await store._maintenance.stop()
+        store._appender._end_batch = lambda: None  # type: ignore[method-assign]
+        store._parts.close()
         store._is_stopped = True
 
     async def stop(self) -> None:

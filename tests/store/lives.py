@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from cometmq.settings.store import StoreSettings
-from cometmq.store.message_store import Draft, GetStatus, MessageStore, PutStatus
+from cometmq.store.message_store import GetStatus, MessageDraft, MessageStore, PutStatus
 from cometmq.testing.sim_files import SimClock, SimFiles, SimWorker
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
@@ -69,7 +69,7 @@ class Life:
             filling = bytes((self._number % 251 + 1,))
             body = b"%d:" % self._number + filling * rng.choice((0, 5, 90, 700, 1500))
             keys = b"KEYS\x01k%d all\x02TAGS\x01a\x02" % self._number
-            drafts.append(Draft(*queue, body, keys, born_ms=1))
+            drafts.append(MessageDraft(*queue, body, keys, born_ms=1))
         placed = self.store.put_batch(drafts) if len(drafts) > 1 else [self.store.put(drafts[0])]
         for draft, place in zip(drafts, placed, strict=True):
             if place.status is PutStatus.PUT_OK:
@@ -83,7 +83,7 @@ class Life:
                     self.acked.setdefault(queue, {})[place.queue_offset] = draft.body
 
         if placed[0].status is PutStatus.PUT_OK:
-            self.store.settle(done)
+            self.store.on_durable(done)
 
     async def act(self, steps: int) -> None:
         rng = self.rng
@@ -93,13 +93,13 @@ class Life:
                 self.put()
             self.clock.ms += rng.choice((0, 1, 400, 20_000))
             if rng.random() < 0.2:
-                self.store._upkeep.flush_if_due()
+                self.store._maintenance.flush_if_due()
             if rng.random() < 0.5:
-                self.store._upkeep.next_file.make_if_due()
+                self.store._maintenance.preallocator.preallocate_if_due()
             if rng.random() < 0.4:
-                await self.store.lookup.keep_up()
+                await self.store.lookup.follow_log()
             if rng.random() < 0.3 and all(chore.done() for chore in chores):
-                chores.append(asyncio.create_task(self.store._upkeep.write_queues()))
+                chores.append(asyncio.create_task(self.store._maintenance.write_queues()))
             for _ in range(rng.randint(0, 4)):
                 await asyncio.sleep(0)
         for chore in chores:
@@ -111,7 +111,7 @@ class Life:
         for worker in self.workers:
             worker.is_dead = True
         self.workers.clear()
-        self.store._end_tick = lambda: None  # type: ignore[method-assign]
+        self.store._appender._end_batch = lambda: None  # type: ignore[method-assign]
 
     async def end(self) -> str:
         how = self.rng.choice(("cut", "cut", "cut", "kill", "stop", "stop and cut"))

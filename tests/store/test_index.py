@@ -11,8 +11,8 @@ import pytest
 
 from cometmq.store.index import key_index as index
 from cometmq.store.index import key_lookup as lookup
-from cometmq.store.index.index_file import Shape
-from cometmq.store.message_store import Draft, PutStatus
+from cometmq.store.index.index_file import IndexFileLayout
+from cometmq.store.message_store import MessageDraft, PutStatus
 from cometmq.testing.sim_files import SimFiles
 from cometmq.wire import index_file_layout
 from cometmq.wire import log_record as stored
@@ -25,9 +25,9 @@ SLOTS, ENTRIES = 1500, 60
 
 async def put(shop, body=b"x", topic="T", queue_id=0, **pairs):
     raw = "".join(f"{key}\x01{value}\x02" for key, value in pairs.items()).encode()
-    placed = shop.store.put(Draft(topic, queue_id, body, raw, born_ms=1))
+    placed = shop.store.put(MessageDraft(topic, queue_id, body, raw, born_ms=1))
     assert placed.status is PutStatus.PUT_OK
-    assert await shop.settled() is PutStatus.PUT_OK
+    assert await shop.wait_until_durable() is PutStatus.PUT_OK
     return placed
 
 
@@ -46,7 +46,7 @@ async def reopen(shop, how, change=lambda: None):
     if how == "stop":
         await shop.stop()
     else:
-        await shop.store._upkeep.vouch()
+        await shop.store._maintenance.checkpoint_queues()
         await shop.crash()
     change()
     shop.open()
@@ -63,7 +63,7 @@ def java_chain(raw, hashed, slots=SLOTS):
 
 
 def test_a_file_has_rocketmqs_size_and_keys_rocketmqs_hashes():
-    assert Shape(5_000_000, 20_000_000).file_bytes == 420_000_040
+    assert IndexFileLayout(5_000_000, 20_000_000).file_bytes == 420_000_040
     assert key_hash("TopicTest", "k1") == 2746024
     assert key_hash("TopicTest", "7F00000100002A9F1C1C0000") == 394788178
     assert index_file_layout.stored_hash(0x80000000) == 0
@@ -98,7 +98,7 @@ def test_a_java_reader_finds_the_same_in_the_bytes_on_disk(tell):
         await shop.stop()
         (path,) = index_files(shop)
         assert len(path.name) == 17
-        assert path.stat().st_size == Shape(SLOTS, ENTRIES).file_bytes
+        assert path.stat().st_size == IndexFileLayout(SLOTS, ENTRIES).file_bytes
         raw = path.read_bytes()
         assert HEADER.unpack_from(raw)[:4] == (start, start + 11 * 700, places[0], places[11])
         assert HEADER.unpack_from(raw)[5] == 1 + 24
@@ -131,7 +131,7 @@ def test_letters_beyond_ascii_hash_by_utf_16_units(tell):
         for key in ("ключ-\U0001f680", "größe", "\U0001f680"):
             assert await find(shop, key) == [b"1"]
         assert await find(shop, "größe", is_tag=True) == [b"1"]
-        file = shop.store._index._index_files[-1]
+        file = shop.store._parts.index._index_files[-1]
         assert file.entry(1)[0] == key_hash("T", "ключ-\U0001f680")
 
     tell(story)
@@ -184,8 +184,10 @@ def test_half_messages_are_indexed_and_rollbacks_are_not(tell):
     async def story(shop):
         shop.open()
         for sys_flag, name in ((0x4, "half"), (0x8, "whole"), (0xC, "gone")):
-            shop.store.put(Draft("T", 0, name.encode(), b"KEYS\x01tx\x02", sys_flag=sys_flag))
-        await shop.settled()
+            shop.store.put(
+                MessageDraft("T", 0, name.encode(), b"KEYS\x01tx\x02", sys_flag=sys_flag)
+            )
+        await shop.wait_until_durable()
         assert await find(shop, "tx") == [b"half", b"whole"]
 
     tell(story)
@@ -204,7 +206,7 @@ def test_what_was_indexed_is_found_after_a_stop_of_any_kind_and_filed_once(tell,
         for n in range(enough):
             assert await find(shop, f"k{n}") == [b"%d" % n]
         assert await find(shop, "more") == [b"more"]
-        assert shop.store._index.position == shop.store.max_phy_offset
+        assert shop.store._parts.index.position == shop.store.max_phy_offset
         await shop.stop()
         entries = sum(decode_header(path.read_bytes()).number - 1 for path in index_files(shop))
         assert entries == 2 * enough + 1
@@ -218,11 +220,11 @@ def test_what_a_killed_broker_had_not_vouched_for_is_filed_again_once(tell):
         for n in range(20):
             await put(shop, b"%d" % n, KEYS="k")
         await shop.store.lookup.catch_up()
-        await shop.store._upkeep.vouch()
+        await shop.store._maintenance.checkpoint_queues()
         for n in range(20, 30):
             await put(shop, b"%d" % n, KEYS="k")
         await shop.store.lookup.catch_up()
-        shop.store._index.flush_now()  # in the file, and the checkpoint does not know
+        shop.store._parts.index.flush_now()  # in the file, and the checkpoint does not know
         await shop.crash()
         shop.open()
         assert await find(shop, "k") == [b"%d" % n for n in range(30)]
@@ -239,7 +241,7 @@ def test_a_kill_right_after_a_file_was_begun_costs_nothing_of_the_one_before(tel
         for n in range(50):
             await put(shop, b"%d" % n, KEYS="k")
         await shop.store.lookup.catch_up()
-        await shop.store._upkeep.vouch()
+        await shop.store._maintenance.checkpoint_queues()
         (first,) = index_files(shop)
         made = first.stat().st_ino
         for n in range(50, 70):
@@ -248,7 +250,7 @@ def test_a_kill_right_after_a_file_was_begun_costs_nothing_of_the_one_before(tel
         assert len(index_files(shop)) == 2
         await shop.crash()
         shop.open()
-        assert shop.store._index.position > 0, "it goes on where it was vouched for"
+        assert shop.store._parts.index.position > 0, "it goes on where it was vouched for"
         assert first.stat().st_ino == made
         assert len(await find(shop, "k")) == 64
         assert await find(shop, "k", count=1) == [b"69"]
@@ -338,13 +340,13 @@ def test_index_files_go_when_the_log_they_speak_of_has_gone(tell):
         for _ in range(100):
             await put(shop, bytes(2000), KEYS="k")
         await shop.store.lookup.catch_up()
-        await shop.store._upkeep.vouch()
+        await shop.store._maintenance.checkpoint_queues()
         shop.clock.ms += 80 * 3_600_000
         for path in shop.log_files():
             os.utime(path, (1, 1))
         shop.clock.hour = 4
         before = index_files(shop)
-        await shop.store._upkeep.clean()
+        await shop.store._maintenance.clean()
         first = shop.store.min_phy_offset
         assert first > 0
         gone = set(before) - set(index_files(shop))
@@ -393,7 +395,7 @@ def test_the_index_keeps_up_by_itself(tell):
         for n in range(40):
             await put(shop, b"%d" % n, KEYS=f"k{n}")
         async with asyncio.timeout(10):
-            while shop.store._index.position < shop.store.max_phy_offset:
+            while shop.store._parts.index.position < shop.store.max_phy_offset:
                 await asyncio.sleep(0.01)
 
     tell(story)
@@ -416,10 +418,10 @@ def test_the_index_lets_fast_messages_go_first_up_to_a_bound(tell, monkeypatch, 
 
     async def story(shop):
         store = shop.open()
-        count = 3 * index.HELPING
+        count = 3 * index.BATCH_RECORDS
         for n in range(count):
             await put(shop, b"%d" % n, KEYS="k")
-        keeping_up = asyncio.ensure_future(store.lookup.keep_up())
+        keeping_up = asyncio.ensure_future(store.lookup.follow_log())
         await asyncio.wait([keeping_up], timeout=0.2 if bound else 5)
         assert keeping_up.done() is (bound == 0)
         keeping_up.cancel()
@@ -437,19 +439,19 @@ def test_a_disk_too_full_for_the_index_refuses_sends_until_there_is_room(tell, s
         store = shop.open()
         for n in range(10):
             await put(shop, b"%d" % n, KEYS=f"k{n}")
-        await store._upkeep.write_queues()
+        await store._maintenance.write_queues()
         for n in range(10, 100):
             await put(shop, b"%d" % n, KEYS=f"k{n}")
         await store.lookup.catch_up()
-        await store._queues.spill()
+        await store._queues.write_pending()
         disk.room = 100
         shop.clock.ms += shop.settings.flush_consume_queue_thorough_interval_ms
-        await store._upkeep.write_queues()
-        assert store.put(Draft("T", 0, b"x")).status is PutStatus.SERVICE_NOT_AVAILABLE
+        await store._maintenance.write_queues()
+        assert store.put(MessageDraft("T", 0, b"x")).status is PutStatus.SERVICE_NOT_AVAILABLE
         assert await find(shop, "k55") == [b"55"]
         disk.room = None
         shop.clock.ms += shop.settings.flush_consume_queue_thorough_interval_ms
-        await store._upkeep.write_queues()
+        await store._maintenance.write_queues()
         await put(shop, b"after", KEYS="after")
         await shop.crash()
         disk.kill()

@@ -8,7 +8,7 @@ import pytest
 from cometmq.cli.main import run
 from cometmq.errors import NotAStore
 from cometmq.runtime.system import SystemFiles
-from cometmq.store.index.index_file import Shape
+from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.store.recovery.inspection import Inspection
 
 
@@ -18,7 +18,7 @@ def fingerprint(root):
 
 def verify(shop):
     before = fingerprint(shop.root)
-    with Inspection(shop.root, SystemFiles(), Shape(1500, 60)) as inspection:
+    with Inspection(shop.root, SystemFiles(), IndexFileLayout(1500, 60)) as inspection:
         report = inspection.verify()
     assert fingerprint(shop.root) == before
     return report
@@ -28,7 +28,7 @@ async def fill(shop):
     shop.open(commit_log_file_bytes=4096)
     for number in range(50):
         await shop.put(b"%d" % number, "T" if number % 5 else "U", number % 2)
-    await shop.store._upkeep.write_queues()
+    await shop.store._maintenance.write_queues()
 
 
 @pytest.mark.parametrize("how", ["stop", "crash"])
@@ -46,7 +46,7 @@ def test_a_whole_store_is_called_whole(tell, how):
 
 
 def _no_entry(raw):
-    at = Shape(1500, 60).entries_at + 7 * 20
+    at = IndexFileLayout(1500, 60).entries_at + 7 * 20
     raw[at : at + 20] = bytes(20)
 
 
@@ -107,8 +107,8 @@ def test_the_commands_print_and_exit_as_they_should(tell, capsys):
         await shop.stop()
         assert run(["store", "verify", root]) == 0
         assert "unless the broker's maxHashSlotNum" in capsys.readouterr().out
-        shape = ["--index-slots", "1500", "--index-entries", "60"]
-        assert run(["store", "verify", root, *shape]) == 0
+        file_layout = ["--index-slots", "1500", "--index-entries", "60"]
+        assert run(["store", "verify", root, *file_layout]) == 0
         out = capsys.readouterr().out
         assert out.endswith("whole\n")
         assert "index" not in out

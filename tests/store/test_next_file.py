@@ -6,7 +6,7 @@ import logging
 import threading
 
 from cometmq.runtime.system import SystemFiles
-from cometmq.store.index.index_file import Shape
+from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.store.recovery.inspection import Inspection
 
 FILE, FULL = 16384, 30
@@ -57,7 +57,7 @@ def test_the_loop_makes_no_file_but_the_first(tell):
     async def story(shop):
         store = await begin(shop)
         await until(lambda: len(shop.log_files()) == 2)
-        await until(lambda: store._row.spare is not None)
+        await until(lambda: store._parts.mapped_files.preallocated is not None)
         assert shop.log_files()[1].stat().st_size == FILE
         assert not any(shop.log_files()[1].read_bytes())
         await roll(shop)
@@ -71,12 +71,12 @@ def test_the_loop_makes_no_file_but_the_first(tell):
 def test_an_empty_file_ahead_is_no_part_of_the_store(tell):
     async def story(shop):
         store = await begin(shop)
-        await until(lambda: store._row.spare is not None)
+        await until(lambda: store._parts.mapped_files.preallocated is not None)
         end = store.max_phy_offset
         await store.clean()
         assert len(shop.log_files()) == 2
         await shop.crash()
-        with Inspection(shop.root, SystemFiles(), Shape(1500, 60)) as inspection:
+        with Inspection(shop.root, SystemFiles(), IndexFileLayout(1500, 60)) as inspection:
             report = inspection.verify()
         assert (report.records, report.end, report.damage) == (FULL, end, [])
         store = shop.open()
@@ -84,7 +84,7 @@ def test_an_empty_file_ahead_is_no_part_of_the_store(tell):
         assert shop.bodies() == [BODY] * FULL
         assert len(shop.log_files()) == 1
         await store.start()
-        await until(lambda: store._row.spare is not None)
+        await until(lambda: store._parts.mapped_files.preallocated is not None)
         await shop.stop()
         assert len(shop.log_files()) == 1, "a store that is stopped ends with its log"
 
@@ -99,7 +99,7 @@ def test_a_file_that_is_not_ready_in_time_is_made_by_the_log_itself(tell):
         await store.start()
         for _ in range(FULL):
             await shop.put(BODY)
-        await until(lambda: store._row.spare_base == FILE)
+        await until(lambda: store._parts.mapped_files.preallocated_base == FILE)
         await roll(shop)
         shop.files.go_on.set()
         await until(lambda: (FILE, "worker") in shop.files.opened)
@@ -119,7 +119,7 @@ def test_a_disk_that_makes_no_file_ahead_holds_nobody_up(tell, caplog):
         store = await begin(shop, files)
         with caplog.at_level(logging.INFO):
             await until(lambda: "could not be made ahead" in caplog.text)
-        assert store._row.spare is None
+        assert store._parts.mapped_files.preallocated is None
         await roll(shop)
         assert (FILE, "loop") in files.opened
         assert shop.bodies() == [BODY] * 2 * FULL

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from cometmq.settings.store import StoreSettings
-from cometmq.store.message_store import Draft, GetStatus, PutStatus
+from cometmq.store.message_store import GetStatus, MessageDraft, PutStatus
 from cometmq.wire import log_record as stored
 
 A, B = ord("a"), ord("b")
 
 
 def draft(body=b"x", tag=b"a", queue_id=0, **more):
-    return Draft("T", queue_id, body, b"TAGS\x01%s\x02" % tag, **more)
+    return MessageDraft("T", queue_id, body, b"TAGS\x01%s\x02" % tag, **more)
 
 
 def test_a_message_comes_back_with_all_its_fields(tell):
@@ -20,7 +20,7 @@ def test_a_message_comes_back_with_all_its_fields(tell):
         store = shop.open()
         born = bytes((10, 0, 0, 1, 0, 0, 19, 136))
         placed = store.put(
-            Draft(
+            MessageDraft(
                 "T",
                 3,
                 b"hello",
@@ -33,7 +33,7 @@ def test_a_message_comes_back_with_all_its_fields(tell):
                 prepared_offset=5,
             )
         )
-        assert await shop.settled() is PutStatus.PUT_OK
+        assert await shop.wait_until_durable() is PutStatus.PUT_OK
         record = stored.decode(store.record_at(placed.phy_offset))
         assert (record.body, record.topic, record.queue_id, record.flag) == (b"hello", "T", 3, 9)
         assert (record.sys_flag, record.born_ms, record.born_host) == (1, 17, born)
@@ -49,7 +49,7 @@ def test_ipv6_hosts_set_their_bit_and_the_store_host_too(tell):
     async def story(shop):
         store = shop.open()
         placed = store.put(draft(born_host=bytes(20)))
-        await shop.settled()
+        await shop.wait_until_durable()
         record = stored.decode(store.record_at(placed.phy_offset))
         assert record.sys_flag == 0x10
         assert store.store_time("T", 0, 0) == record.store_ms
@@ -66,7 +66,7 @@ def test_nothing_is_seen_before_it_is_written(tell):
         assert store.max_offset("T", 0) == 0
         assert store.record_at(placed.phy_offset) is None
         assert not arrived
-        await shop.settled()
+        await shop.wait_until_durable()
         assert store.max_offset("T", 0) == 1
         assert arrived == [("T", 0, 1, A)]
 
@@ -77,13 +77,13 @@ def test_under_sync_flush_nothing_is_seen_before_it_is_on_disk(tell):
     async def story(shop):
         store = shop.open(flush_disk_type="SYNC_FLUSH")
         placed, seen = store.put(draft()), []
-        store.settle(lambda status: seen.append((status, store.max_offset("T", 0))))
+        store.on_durable(lambda status: seen.append((status, store.max_offset("T", 0))))
         await asyncio.sleep(0)
         assert store._log.written > 0
         if not seen:  # the flush is still under way
             assert store.max_offset("T", 0) == 0
             assert store.record_at(placed.phy_offset) is None
-        await shop.settled()
+        await shop.wait_until_durable()
         assert seen == [(PutStatus.PUT_OK, 1)]
         assert store.record_at(placed.phy_offset)
 
@@ -94,12 +94,12 @@ def test_all_askers_of_a_turn_share_one_write_and_one_flush(tell):
     async def story(shop):
         store = shop.open(flush_disk_type="SYNC_FLUSH")
         flushes = []
-        submit = store._workers[0].submit
-        store._workers[0].submit = lambda job, done: (flushes.append(1), submit(job, done))
+        submit = store._parts.flush_worker.submit
+        store._parts.flush_worker.submit = lambda job, done: (flushes.append(1), submit(job, done))
         answers = []
         for _ in range(20):
             store.put(draft())
-            store.settle(answers.append)
+            store.on_durable(answers.append)
         while len(answers) < 20:
             await asyncio.sleep(0.001)
         assert flushes == [1]
@@ -145,7 +145,7 @@ def test_a_filter_sees_tags_codes_and_skips_what_does_not_match(tell):
         store = shop.open()
         for tag in b"abbab":
             store.put(draft(bytes((tag,)), bytes((tag,))))
-        await shop.settled()
+        await shop.wait_until_durable()
         got = store.get("T", 0, 0, 32, 1 << 20, lambda code: code == B)
         assert [r.body for r in stored.iterate(got.body)] == [b"b", b"b", b"b"]
         assert (got.next_offset, got.count) == (5, 3)
@@ -161,7 +161,7 @@ def test_a_pull_looks_at_so_many_entries_and_no_more(tell):
         for _ in range(900):
             store.put(draft(b"", b"a"))
         store.put(draft(b"", b"b"))
-        await shop.settled()
+        await shop.wait_until_durable()
         first = store.get("T", 0, 0, 32, 1 << 20, lambda code: code == B)
         assert (first.status, first.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 800)
         second = store.get("T", 0, 800, 32, 1 << 20, lambda code: code == B)
@@ -175,10 +175,10 @@ def test_fresh_messages_come_32_at_a_time_and_old_ones_8(tell):
         store = shop.open(commit_log_file_bytes=1 << 20)
         for _ in range(100):
             store.put(draft(bytes(100)))
-        await shop.settled()
+        await shop.wait_until_durable()
         assert store.get("T", 0, 0, 100, 1 << 20).count == 32
         assert store.get("T", 0, 0, 10, 1 << 20).count == 10
-        store._fetch._fresh_bytes = 1_000
+        store._queue_reader._fresh_bytes = 1_000
         assert store.get("T", 0, 0, 32, 1 << 20).count == 8
 
     tell(story)
@@ -189,7 +189,7 @@ def test_one_pull_brings_messages_whose_entries_are_written_and_those_that_wait(
         store = shop.open()
         for number in range(3):
             await shop.put(b"%d" % number)
-        store._queues.spill_all()
+        store._queues.write_all_pending()
         for number in range(3, 7):
             await shop.put(b"%d" % number)
         for match in (None, lambda _code: True):
@@ -206,10 +206,10 @@ def test_bytes_are_limited_but_the_first_message_always_comes(tell):
         store = shop.open(commit_log_file_bytes=4 << 20)
         for size in (400_000, 100_000, 100_000, 100_000):
             store.put(draft(bytes(size)))
-        await shop.settled()
+        await shop.wait_until_durable()
         assert store.get("T", 0, 0, 32, 10).count == 1
         assert store.get("T", 0, 1, 32, 1 << 30).count == 2  # 256 KiB and no more
-        store._fetch._fresh_bytes = 0
+        store._queue_reader._fresh_bytes = 0
         assert store.get("T", 0, 1, 32, 1 << 30).count == 1
 
     tell(story)
@@ -220,7 +220,7 @@ def test_messages_of_several_queues_come_back_unmixed(tell):
         store = shop.open(commit_log_file_bytes=1 << 20)
         for number in range(60):
             store.put(draft(b"%d" % number, queue_id=number % 3))
-        await shop.settled()
+        await shop.wait_until_durable()
         for queue_id in range(3):
             want = [b"%d" % n for n in range(queue_id, 60, 3)]
             assert shop.bodies("T", queue_id) == want
@@ -255,7 +255,7 @@ def test_a_batch_lies_side_by_side_in_one_file_or_nowhere(tell):
         assert placed[2].phy_offset == 4096 + 2 * placed[0].size
         too_much = store.put_batch([draft(bytes(1500)) for _ in range(3)])
         assert {p.status for p in too_much} == {PutStatus.MESSAGE_ILLEGAL}
-        assert await shop.settled() is PutStatus.PUT_OK
+        assert await shop.wait_until_durable() is PutStatus.PUT_OK
         assert len(shop.bodies()) == 4
 
     tell(story)
@@ -264,11 +264,11 @@ def test_a_batch_lies_side_by_side_in_one_file_or_nowhere(tell):
 @pytest.mark.parametrize(
     ("bad", "status"),
     [
-        (Draft("T", 0, bytes(1001)), PutStatus.MESSAGE_ILLEGAL),
-        (Draft("", 0, b"x"), PutStatus.MESSAGE_ILLEGAL),
-        (Draft("t" * 128, 0, b"x"), PutStatus.MESSAGE_ILLEGAL),
-        (Draft("%RETRY%" + "t" * 249, 0, b"x"), PutStatus.MESSAGE_ILLEGAL),
-        (Draft("T", 0, b"x", b"k\x01" + b"v" * 32746), PutStatus.PROPERTIES_SIZE_EXCEEDED),
+        (MessageDraft("T", 0, bytes(1001)), PutStatus.MESSAGE_ILLEGAL),
+        (MessageDraft("", 0, b"x"), PutStatus.MESSAGE_ILLEGAL),
+        (MessageDraft("t" * 128, 0, b"x"), PutStatus.MESSAGE_ILLEGAL),
+        (MessageDraft("%RETRY%" + "t" * 249, 0, b"x"), PutStatus.MESSAGE_ILLEGAL),
+        (MessageDraft("T", 0, b"x", b"k\x01" + b"v" * 32746), PutStatus.PROPERTIES_SIZE_EXCEEDED),
     ],
 )
 def test_what_no_record_can_hold_is_refused_and_leaves_no_trace(tell, bad, status):
@@ -285,8 +285,8 @@ def test_a_long_retry_topic_makes_a_record_of_version_2(tell):
     async def story(shop):
         store = shop.open()
         topic = "%RETRY%" + "g" * 200
-        placed = store.put(Draft(topic, 0, b"x"))
-        await shop.settled()
+        placed = store.put(MessageDraft(topic, 0, b"x"))
+        await shop.wait_until_durable()
         record = stored.decode(store.record_at(placed.phy_offset))
         assert (record.magic, record.topic) == (stored.MAGIC_V2, topic)
         assert shop.bodies(topic) == [b"x"]
@@ -297,8 +297,10 @@ def test_a_long_retry_topic_makes_a_record_of_version_2(tell):
 def test_a_checksum_that_a_client_sent_is_replaced_by_ours(tell):
     async def story(shop):
         store = shop.open()
-        placed = store.put(Draft("T", 0, b"x", b"a\x01b\x02__CRC32#\x010000000000\x02c\x01d"))
-        await shop.settled()
+        placed = store.put(
+            MessageDraft("T", 0, b"x", b"a\x01b\x02__CRC32#\x010000000000\x02c\x01d")
+        )
+        await shop.wait_until_durable()
         raw = store.record_at(placed.phy_offset)
         record = stored.decode(raw)
         assert record.properties.count(b"__CRC32#") == 1
@@ -313,7 +315,7 @@ def test_half_and_rolled_back_messages_are_in_the_log_and_in_no_queue(tell):
         store = shop.open()
         for sys_flag in (0, 4, 8, 12):
             store.put(draft(b"%d" % sys_flag, sys_flag=sys_flag))
-        await shop.settled()
+        await shop.wait_until_durable()
         assert shop.bodies() == [b"0", b"8"]
 
     tell(story)
@@ -341,7 +343,7 @@ def test_offsets_are_found_by_time(tell, ms, lower, upper):
         for time in (1000, 2000, 2000, 2000, 3000):
             shop.clock.ms = time
             await shop.put()
-        await store._upkeep.write_queues()
+        await store._maintenance.write_queues()
         assert store.offset_by_time("T", 0, ms) == lower
         assert store.offset_by_time("T", 0, ms, upper=True) == upper
 
@@ -364,7 +366,7 @@ def test_messages_are_read_from_memory_and_from_files_alike(tell):
         for number in range(50):
             await shop.put(b"%d" % number)
             if number in (10, 33):
-                await store._upkeep.write_queues()
+                await store._maintenance.write_queues()
         assert shop.bodies() == [b"%d" % n for n in range(50)]
         assert shop.bodies(offset=20) == [b"%d" % n for n in range(20, 50)]
 
@@ -376,7 +378,7 @@ def test_so_much_unwritten_that_memory_is_at_risk_is_refused_as_busy(tell):
         store = shop.open(unwritten_bytes_max=1000)
         statuses = [store.put(draft(bytes(300))).status for _ in range(5)]
         assert statuses[-1] is PutStatus.OS_PAGE_CACHE_BUSY
-        assert await shop.settled() is PutStatus.PUT_OK
+        assert await shop.wait_until_durable() is PutStatus.PUT_OK
         assert store.put(draft()).status is PutStatus.PUT_OK
 
     tell(story)
@@ -397,10 +399,10 @@ def test_background_work_flushes_and_writes_queues_by_itself(tell):
         await store.start()
         await shop.put()
         for _ in range(1000):
-            if store._checkpoint.dispatched == store.max_phy_offset:
+            if store._parts.checkpoint.dispatched == store.max_phy_offset:
                 break
             await asyncio.sleep(0.005)
-        assert store._log.flushed == store.max_phy_offset == store._checkpoint.dispatched
+        assert store._log.flushed == store.max_phy_offset == store._parts.checkpoint.dispatched
         assert (shop.root / "consumequeue/T/0" / ("0" * 20)).stat().st_size == 400
 
     tell(story)

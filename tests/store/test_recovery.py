@@ -8,7 +8,7 @@ from struct import Struct
 
 import pytest
 
-from cometmq.store.message_store import Draft, PutStatus
+from cometmq.store.message_store import MessageDraft, PutStatus
 from cometmq.testing.sim_files import SimFiles
 from cometmq.wire import log_record as stored
 
@@ -64,7 +64,7 @@ def test_missing_queues_are_built_again_from_the_log(tell, how):
         shop.open()
         await fill(shop)
         await fill(shop, 9, "U")
-        await shop.store._upkeep.write_queues()
+        await shop.store._maintenance.write_queues()
         await leave(shop, how)
         shutil.rmtree(shop.root / "consumequeue")
         shop.open()
@@ -80,7 +80,7 @@ def test_one_missing_queue_is_built_again(tell, how):
         shop.open()
         await fill(shop, 9, "U")
         await fill(shop)
-        await shop.store._upkeep.write_queues()
+        await shop.store._maintenance.write_queues()
         await leave(shop, how)
         shutil.rmtree(shop.root / "consumequeue" / "U" / "1")
         shop.open()
@@ -115,7 +115,7 @@ def test_a_checkpoint_written_by_java_counts_for_what_it_says_itself(tell):
         raw[:16] = Struct(">qq").pack(shop.clock.ms, shop.clock.ms)
         (shop.root / CHECKPOINT).write_bytes(raw)
         shop.open()
-        assert shop.store._checkpoint.dispatched == shop.store.max_phy_offset
+        assert shop.store._parts.checkpoint.dispatched == shop.store.max_phy_offset
         assert shop.bodies("T", 1) == want(queue_id=1)
 
     tell(story)
@@ -169,7 +169,7 @@ def test_a_last_file_of_zeros_or_nothing_is_no_damage(tell, size, how):
         shop.open()
         await fill(shop, 300, queues=1)
         await leave(shop, how)
-        following = shop.store._row.end
+        following = shop.store._parts.mapped_files.end
         with (shop.root / "commitlog" / f"{following:020d}").open("wb") as file:
             file.truncate(size)
         shop.open()
@@ -244,7 +244,7 @@ def test_garbage_beyond_the_end_of_a_queue_is_wiped(tell):
     async def story(shop):
         shop.open()
         await fill(shop, 5, queues=1)
-        await shop.store._upkeep.write_queues()
+        await shop.store._maintenance.write_queues()
         await shop.crash()
         path = shop.root / "consumequeue/T/0" / ("0" * 20)
         with path.open("r+b") as file:
@@ -278,13 +278,13 @@ def test_a_topic_deleted_under_messages_on_their_way_leaves_no_files(tell):
     async def story(shop):
         store = shop.open(flush_disk_type="SYNC_FLUSH")
         await fill(shop, 3, "U", queues=1)
-        store.put(Draft("T", 0, b"on its way"))
+        store.put(MessageDraft("T", 0, b"on its way"))
         await asyncio.sleep(0)
         store.delete_topic("T")
-        await shop.settled()
-        await store._upkeep.write_queues()
+        await shop.wait_until_durable()
+        await store._maintenance.write_queues()
         assert not (shop.root / "consumequeue" / "T").exists()
-        assert store._checkpoint.entries == 3
+        assert store._parts.checkpoint.entries == 3
         await shop.crash()
         shop.open()
         assert shop.store.queues() == [("U", 0)]
@@ -297,9 +297,9 @@ def test_a_deleted_topic_stays_deleted_over_a_crash(tell):
         store = shop.open()
         await fill(shop, 7, queues=1)
         await fill(shop, 7, "U", queues=1)
-        await store._upkeep.write_queues()
+        await store._maintenance.write_queues()
         store.delete_topic("T")
-        await store._upkeep.write_queues()
+        await store._maintenance.write_queues()
         await shop.crash()
         shop.open()
         assert shop.store.queues() == [("U", 0)]
@@ -318,7 +318,7 @@ def test_a_crash_right_after_a_deletion_undoes_nothing_and_touches_no_other_topi
         store = shop.open()
         await fill(shop, 7)
         await fill(shop, 7, "U")
-        await store._upkeep.write_queues()
+        await store._maintenance.write_queues()
         await fill(shop, 5)
         left = {
             path: path.read_bytes() for path in (shop.root / "consumequeue" / "T").rglob("000*")
@@ -350,15 +350,17 @@ def test_a_topic_deleted_while_the_checkpoint_moves_stays_deleted_over_a_crash(t
         store = shop.open()
         await shop.put(b"old")
         await shop.put(b"stays", "U")
-        await store._upkeep.write_queues()
+        await store._maintenance.write_queues()
         await shop.put(b"newer", "U")
-        turn = asyncio.create_task(store._upkeep.vouch())
+        turn = asyncio.create_task(store._maintenance.checkpoint_queues())
         await asyncio.sleep(0)
         assert not turn.done()
         store.delete_topic("T")
         await turn
-        assert store._checkpoint.dispatched < store._upkeep.shown.end, "what it counted is gone"
-        await store._upkeep.write_queues()
+        assert store._parts.checkpoint.dispatched < store._parts.publisher.newest_visible.end, (
+            "what it counted is gone"
+        )
+        await store._maintenance.write_queues()
         await shop.crash()
         caplog.clear()
         shop.open()
@@ -377,13 +379,13 @@ def test_a_checkpoint_that_had_no_room_is_written_later(tell, shop):
         store = shop.open()
         await shop.put(b"old")
         await shop.put(b"stays", "U")
-        await store._upkeep.write_queues()
+        await store._maintenance.write_queues()
         disk.room = 0
         store.delete_topic("T")
-        await store._upkeep.write_queues()
+        await store._maintenance.write_queues()
         disk.room = None
         shop.clock.ms += shop.settings.flush_consume_queue_thorough_interval_ms
-        await store._upkeep.write_queues()
+        await store._maintenance.write_queues()
         await shop.crash()
         disk.kill()
         shop.open()
@@ -446,7 +448,7 @@ def test_a_recovered_store_is_not_read_again_by_the_next_start(tell):
         shop.open()
         await shop.crash()
         shop.open()
-        assert shop.store._checkpoint.dispatched == shop.store.max_phy_offset
+        assert shop.store._parts.checkpoint.dispatched == shop.store.max_phy_offset
 
     tell(story)
 
@@ -455,8 +457,8 @@ def test_unqueued_records_at_the_end_survive_a_clean_stop(tell):
     async def story(shop):
         store = shop.open()
         await shop.put(b"seen")
-        half = store.put(Draft("H", 0, b"half", sys_flag=4))
-        assert await shop.settled() is PutStatus.PUT_OK
+        half = store.put(MessageDraft("H", 0, b"half", sys_flag=4))
+        assert await shop.wait_until_durable() is PutStatus.PUT_OK
         await shop.stop()
         store = shop.open()
         assert stored.decode(store.record_at(half.phy_offset)).body == b"half"
@@ -471,8 +473,8 @@ def test_stopping_twice_and_stopping_under_load_is_fine(tell):
         await store.start()
         answers = []
         for _ in range(10):
-            store.put(Draft("T", 0, b"x"))
-            store.settle(answers.append)
+            store.put(MessageDraft("T", 0, b"x"))
+            store.on_durable(answers.append)
         await store.stop()
         await store.stop()
         assert answers == [PutStatus.PUT_OK] * 10

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from cometmq.runtime.system import SystemFiles, ThreadWorker
-from cometmq.store.log.mapped_file_queue import FileRow, OpenFiles, pin_all
-from cometmq.store.message_store import Draft, PutStatus
+from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles, pin_segments
+from cometmq.store.message_store import MessageDraft, PutStatus
 
 
 class Gate:
@@ -29,7 +29,7 @@ class Gate:
     def worker(self, name):
         gate = self
 
-        class Held(ThreadWorker):
+        class HeldLock(ThreadWorker):
             def submit(self, job, done):
                 def held():
                     gate.begun.set()
@@ -38,7 +38,7 @@ class Gate:
 
                 super().submit(held, done)
 
-        return Held(name)
+        return HeldLock(name)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ async def begun(gate):
 
 async def status_of(store):
     answer = asyncio.get_running_loop().create_future()
-    store.settle(answer.set_result)
+    store.on_durable(answer.set_result)
     return await asyncio.wait_for(answer, 10)
 
 
@@ -66,8 +66,8 @@ def test_a_topic_deleted_while_its_queues_are_flushed_holds_nobody_up(tell, gate
         await shop.put(b"x", "T")
         await shop.put(b"y", "U")
         gate.shut()
-        store._upkeep.vouch_soon()
-        turn = asyncio.create_task(store._upkeep.write_queues())
+        store._maintenance.checkpoint_soon()
+        turn = asyncio.create_task(store._maintenance.write_queues())
         await begun(gate)  # the log is flushed first, the queues after it
         gate.open()
         while not store._queues._unflushed:
@@ -77,7 +77,7 @@ def test_a_topic_deleted_while_its_queues_are_flushed_holds_nobody_up(tell, gate
         store.delete_topic("T")
         gate.open()
         await turn
-        assert not store._upkeep.is_full
+        assert not store._maintenance.is_queue_write_failing
         assert shop.bodies("U") == [b"y"]
         assert (await shop.put(b"z", "T")).queue_offset == 0
 
@@ -104,13 +104,13 @@ def test_a_topic_deleted_while_its_directories_are_made_durable_holds_nobody_up(
         shop.files = slow = Slow(shop.root / "consumequeue" / "T" / "0")
         store = shop.open()
         await shop.put(b"x", "T")
-        turn = asyncio.create_task(store._upkeep.write_queues())
+        turn = asyncio.create_task(store._maintenance.write_queues())
         while not slow.reached.is_set():
             await asyncio.sleep(0.001)
         store.delete_topic("T")
         slow.go_on.set()
         await turn
-        assert not store._upkeep.is_full
+        assert not store._maintenance.is_queue_write_failing
         assert (await shop.put(b"y", "U")).status is PutStatus.PUT_OK
 
     tell(story)
@@ -130,14 +130,14 @@ class Exhausted(SystemFiles):
 
 def test_a_flush_that_cannot_open_all_its_files_leaves_none_pinned(tmp_path):
     files, opened = Exhausted(), OpenFiles(8)
-    row = FileRow(files, tmp_path, 400, opened)
-    segments = [row.segment(0), row.segment(400)]
-    opened.forget(segments[1])
+    mapped_files = MappedFileQueue(files, tmp_path, 400, opened)
+    segments = [mapped_files.segment(0), mapped_files.segment(400)]
+    opened.remove(segments[1])
     files.is_exhausted = True
     with pytest.raises(OSError, match="Too many open files"):
-        pin_all(segments)
+        pin_segments(segments)
     assert [segment.pins for segment in segments] == [0, 0]
-    row.close()
+    mapped_files.close()
     assert segments[0].file is None
 
 
@@ -148,12 +148,14 @@ def test_who_waits_for_a_flush_hears_of_it_although_the_next_one_cannot_begin(te
         gate.shut()
         first = asyncio.create_task(shop.put(b"x"))
         await begun(gate)
-        store.put(Draft("T", 0, bytes(15_000)))
-        store.put(Draft("T", 0, bytes(15_000)))  # begins another file
+        store.put(MessageDraft("T", 0, bytes(15_000)))
+        store.put(MessageDraft("T", 0, bytes(15_000)))  # begins another file
         second = asyncio.create_task(status_of(store))
-        while len(store._row.bases) < 2 or store._flush._next is None:
+        while len(store._parts.mapped_files.bases) < 2 or store._parts.flusher._next is None:
             await asyncio.sleep(0.001)
-        store._row.open_files.forget(store._row.segments[store._row.bases[-1]])
+        store._parts.mapped_files.open_files.remove(
+            store._parts.mapped_files.segments[store._parts.mapped_files.bases[-1]]
+        )
         shop.files.is_exhausted = True
         gate.open()
         await first  # is told PUT_OK: it is on the disk
@@ -170,11 +172,11 @@ def test_a_file_of_the_log_may_go_while_it_is_flushed(tell, gate):
         gate.shut()
         asked = []
         for _ in range(8):  # two files and a bit
-            store.put(Draft("T", 0, bytes(5000)))
+            store.put(MessageDraft("T", 0, bytes(5000)))
             asked.append(asyncio.create_task(status_of(store)))
             await asyncio.sleep(0)
         await begun(gate)
-        store._row.remove(store._row.first)
+        store._parts.mapped_files.remove(store._parts.mapped_files.first)
         gate.open()
         assert set(await asyncio.gather(*asked)) == {PutStatus.PUT_OK}
         assert (await shop.put(b"more")).status is PutStatus.PUT_OK
@@ -188,9 +190,9 @@ def test_whoever_joins_a_flush_that_nobody_asked_for_hears_in_time(tell, gate):
         gate.shut()
         first = asyncio.create_task(shop.put(b"x"))
         await begun(gate)
-        store.put(Draft("T", 0, b"nobody asks"))
+        store.put(MessageDraft("T", 0, b"nobody asks"))
         await asyncio.sleep(0.001)
-        store.put(Draft("T", 0, b"somebody asks"))
+        store.put(MessageDraft("T", 0, b"somebody asks"))
         assert await status_of(store) is PutStatus.FLUSH_DISK_TIMEOUT
         gate.open()
         with pytest.raises(AssertionError):  # it was told of the delay, too
@@ -203,7 +205,7 @@ def test_durable_puts_take_as_long_as_their_flush(tell, gate):
     async def story(shop):
         store = shop.open(flush_disk_type="SYNC_FLUSH")
         gate.shut()
-        store.put(Draft("T", 0, b"x"))
+        store.put(MessageDraft("T", 0, b"x"))
         asyncio.get_running_loop().call_later(0.06, gate.open)
         assert await status_of(store) is PutStatus.PUT_OK
         classes = store.put_times.classes(asyncio.get_running_loop().time())

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from cometmq.errors import NotAStore, StoreCorrupt, StoreError, StoreFull, StoreLocked
-from cometmq.store.message_store import Draft, PutStatus
+from cometmq.store.message_store import MessageDraft, PutStatus
 
 REFUSED = PutStatus.SERVICE_NOT_AVAILABLE
 
 
 async def ask(shop, body=b"x", queue_id=0):
     """Put and settle; both statuses."""
-    placed = shop.store.put(Draft("T", queue_id, body))
-    return placed.status, await shop.settled()
+    placed = shop.store.put(MessageDraft("T", queue_id, body))
+    return placed.status, await shop.wait_until_durable()
 
 
 def test_a_full_disk_refuses_and_takes_again_when_there_is_room(tell, disk):
@@ -41,9 +41,9 @@ def test_what_a_full_disk_refused_does_not_come_back_after_a_crash(tell, disk):
         await shop.put(b"before")
         size = shop.store.max_phy_offset
         for _ in range(3):
-            shop.store.put(Draft("T", 0, b"lost!!", b"TAGS\x01a\x02"))
+            shop.store.put(MessageDraft("T", 0, b"lost!!", b"TAGS\x01a\x02"))
         disk.room = 2 * size + 50
-        assert await shop.settled() is REFUSED
+        assert await shop.wait_until_durable() is REFUSED
         disk.room = None
         await shop.put(b"after!")
         await shop.crash()
@@ -59,9 +59,9 @@ def test_a_full_disk_at_the_end_of_a_log_file_takes_the_blank_back_too(tell, dis
         await shop.put(bytes(3000))
         for _ in range(2):
             disk.room = 500
-            shop.store.put(Draft("T", 0, bytes(100)))
-            shop.store.put(Draft("T", 0, bytes(2000)))
-            assert await shop.settled() is REFUSED
+            shop.store.put(MessageDraft("T", 0, bytes(100)))
+            shop.store.put(MessageDraft("T", 0, bytes(2000)))
+            assert await shop.wait_until_durable() is REFUSED
         disk.room = None
         await shop.put(b"fits still")
         await shop.put(bytes(2000))
@@ -78,11 +78,11 @@ def test_a_disk_too_full_for_queue_entries_refuses_sends_until_they_are_written(
         shop.open()
         await shop.put(b"one")
         disk.room = 0
-        await shop.store._upkeep.write_queues()
+        await shop.store._maintenance.write_queues()
         assert await ask(shop) == (REFUSED, PutStatus.PUT_OK)
         assert shop.bodies() == [b"one"]
         disk.room = None
-        await shop.store._upkeep.write_queues()
+        await shop.store._maintenance.write_queues()
         assert await ask(shop, b"two") == (PutStatus.PUT_OK, PutStatus.PUT_OK)
         await shop.crash()
         shop.open()
@@ -96,7 +96,7 @@ def test_a_disk_above_its_watermark_refuses_sends_until_it_is_below(tell, disk):
         shop.open()
         for used, status in ((89, PutStatus.PUT_OK), (91, REFUSED), (90, PutStatus.PUT_OK)):
             disk.used = disk.total * used // 100
-            await shop.store._upkeep.clean()
+            await shop.store._maintenance.clean()
             assert (await ask(shop))[0] is status
 
     tell(story)
@@ -126,10 +126,10 @@ def test_a_failed_flush_is_told_when_it_fails_and_at_the_stop(tell, disk, caplog
         await shop.put(b"safe")
         disk.sync_error = OSError(errno.EIO, "broken disk")
         for _ in range(2):
-            shop.store.put(Draft("T", 0, b"unsure"))
-            await shop.settled()
-            shop.store._flush.join([], [], 0)
-            await shop.store._flush.idle()
+            shop.store.put(MessageDraft("T", 0, b"unsure"))
+            await shop.wait_until_durable()
+            shop.store._parts.flusher.request([], [], 0)
+            await shop.store._parts.flusher.wait_until_idle()
         await shop.stop()
 
     tell(story)
@@ -145,7 +145,7 @@ def test_a_slow_flush_is_answered_late_and_the_message_is_there_later(tell):
     async def story(shop):
         store = shop.open(flush_disk_type="SYNC_FLUSH", sync_flush_timeout_ms=20)
         go_on = asyncio.Event()
-        submit = store._workers[0].submit
+        submit = store._parts.flush_worker.submit
 
         def slow(job, done):
             async def later():
@@ -155,9 +155,9 @@ def test_a_slow_flush_is_answered_late_and_the_message_is_there_later(tell):
             tasks.append(asyncio.create_task(later()))
 
         tasks = []
-        store._workers[0].submit = slow
-        placed = store.put(Draft("T", 0, b"x"))
-        assert await shop.settled() is PutStatus.FLUSH_DISK_TIMEOUT
+        store._parts.flush_worker.submit = slow
+        placed = store.put(MessageDraft("T", 0, b"x"))
+        assert await shop.wait_until_durable() is PutStatus.FLUSH_DISK_TIMEOUT
         assert store.record_at(placed.phy_offset) is None
         go_on.set()
         while store.max_offset("T", 0) == 0:
@@ -273,7 +273,7 @@ def test_files_are_full_size_and_sparse(tell):
     async def story(shop):
         shop.open(commit_log_file_bytes=1 << 30, consume_queue_file_bytes=6_000_000)
         await shop.put()
-        await shop.store._upkeep.write_queues()
+        await shop.store._maintenance.write_queues()
         (log,) = shop.log_files()
         queue = shop.root / "consumequeue" / "T" / "0" / ("0" * 20)
         assert (log.name, log.stat().st_size) == ("0" * 20, 1 << 30)
@@ -292,9 +292,9 @@ def test_ten_thousand_queues_live_under_a_small_limit_of_open_files(tell):
         shop.open(open_files_max=50, commit_log_file_bytes=1 << 22)
         for turn in range(2):
             for number in range(10_000):
-                shop.store.put(Draft(f"T{number % 100}", number // 100, b"%d" % turn))
-            assert await shop.settled() is PutStatus.PUT_OK
-            await shop.store._upkeep.write_queues()
+                shop.store.put(MessageDraft(f"T{number % 100}", number // 100, b"%d" % turn))
+            assert await shop.wait_until_durable() is PutStatus.PUT_OK
+            await shop.store._maintenance.write_queues()
             assert open_fds() < 150
         for number in range(0, 10_000, 7):
             assert shop.bodies(f"T{number % 100}", number // 100) == [b"0", b"1"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from cometmq.store.message_store import Draft, GetStatus, MessageStore, PutStatus
+from cometmq.store.message_store import GetStatus, MessageDraft, MessageStore, PutStatus
 from cometmq.testing.memory_store import memory_store
 from cometmq.testing.sim_files import SimFiles
 from cometmq.wire import log_record as stored
 
 
 async def put(store: MessageStore, body: bytes) -> PutStatus:
-    placed = store.put(Draft("T", 0, body, b"TAGS\x01a\x02KEYS\x01k\x02"))
+    placed = store.put(MessageDraft("T", 0, body, b"TAGS\x01a\x02KEYS\x01k\x02"))
     assert placed.status is PutStatus.PUT_OK
     answer: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
-    store.settle(answer.set_result)
+    store.on_durable(answer.set_result)
     return await answer
 
 
@@ -39,7 +39,7 @@ def test_settings_are_those_of_a_store() -> None:
     async def scenario() -> None:
         store = memory_store(flush_disk_type="SYNC_FLUSH", max_message_bytes=3)
         assert store.is_sync
-        assert store.put(Draft("T", 0, b"four")).status is PutStatus.MESSAGE_ILLEGAL
+        assert store.put(MessageDraft("T", 0, b"four")).status is PutStatus.MESSAGE_ILLEGAL
         await store.stop()
 
     asyncio.run(scenario())

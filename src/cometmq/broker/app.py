@@ -136,13 +136,13 @@ class Broker:
                 handler,
                 self.state.topics,
                 self.state.groups,
-                self.store.aside,
+                self.store.cold_reader,
                 self._registration,
                 partial(_on_durable, self.store),
                 _failure_answer,
             )
         if Effect.COLD_READS in effects:
-            handler = ColdReadHandler(handler, self.store.aside)
+            handler = ColdReadHandler(handler, self.store.cold_reader)
         return replace(endpoint, handler=handler)
 
     def _connect_events(self) -> None:
@@ -231,7 +231,7 @@ class Broker:
         if settings.listen_port > VIP_BELOW:  # a port that the system chose has no neighbours
             await self._server.start_second(settings.bind_address, self.port - VIP_BELOW)
         host = packed_address(advertised_host(settings), self.port)
-        self.store.move_to(host)
+        self.store.set_store_host(host)
         self._handlers.send.store_host = host
         self._registration.set_address(self.address)
 
@@ -268,7 +268,7 @@ class Broker:
         await self.state.delayed_messages.written()
         self.state.delayed_messages.save()
         safe = asyncio.get_running_loop().create_future()
-        self.store.settle(safe.set_result)
+        self.store.on_durable(safe.set_result)
         await safe
         self.state.offsets.save()
 
@@ -317,7 +317,7 @@ class Broker:
 
 
 def _on_durable(store: MessageStore, done: Callable[[Any], None]) -> None:
-    store.settle(lambda status: done(None if status is PutStatus.PUT_OK else status))
+    store.on_durable(lambda status: done(None if status is PutStatus.PUT_OK else status))
 
 
 def _failure_answer(status: PutStatus) -> tuple[int, str]:

@@ -16,9 +16,9 @@ import click
 
 from cometmq.model.message import Property
 from cometmq.runtime.system import SystemFiles
-from cometmq.store.index.index_check import DEFAULT_SHAPE
-from cometmq.store.index.index_file import Shape
-from cometmq.store.recovery.inspection import Inspection, Report
+from cometmq.store.index.index_check import DEFAULT_INDEX_LAYOUT
+from cometmq.store.index.index_file import IndexFileLayout
+from cometmq.store.recovery.inspection import Inspection, InspectionReport
 from cometmq.wire import log_record as stored
 from cometmq.wire.message_id import offset_id
 
@@ -39,18 +39,22 @@ def store() -> None:
 
 @store.command()
 @_directory
-@click.option("--index-slots", default=DEFAULT_SHAPE.slots, help="maxHashSlotNum of the store.")
-@click.option("--index-entries", default=DEFAULT_SHAPE.entries, help="maxIndexNum of the store.")
+@click.option(
+    "--index-slots", default=DEFAULT_INDEX_LAYOUT.slots, help="maxHashSlotNum of the store."
+)
+@click.option(
+    "--index-entries", default=DEFAULT_INDEX_LAYOUT.entries, help="maxIndexNum of the store."
+)
 def verify(directory: Path, index_slots: int, index_entries: int) -> int:
     """Read a whole store, every checksum included, and say what is whole and what is not."""
-    shape = Shape(index_slots, index_entries)
+    shape = IndexFileLayout(index_slots, index_entries)
     with Inspection(directory, SystemFiles(), shape) as inspection:
         report = inspection.verify()
     _print(report)
     return 1 if report.damage else 0
 
 
-def _print(report: Report) -> None:
+def _print(report: InspectionReport) -> None:
     click.echo(
         f"{report.records} records of {len(report.topics)} topics in {report.queues} queues, "
         f"bytes {report.first} to {report.end}"

@@ -41,7 +41,7 @@ class OpenFile(Protocol):
         """Copy pieces out, side by side; `places` count from `base` bytes before the file."""
         ...
 
-    def read_now(self, at: int, length: int) -> bytes | None:
+    def read_cached(self, at: int, length: int) -> bytes | None:
         """Do as `read` if the bytes are in memory; None when the disk would have to be waited for.
 
         May say None of bytes that are in memory.
@@ -69,7 +69,7 @@ class OpenFile(Protocol):
         ...
 
 
-class Held(Protocol):
+class HeldLock(Protocol):
     """A lock on a file, held until it is released or the process dies."""
 
     def release(self) -> None:
@@ -140,7 +140,7 @@ class Files(Protocol):
         """Make all bytes and names written so far durable; cheaper than many a single sync."""
         ...
 
-    def lock(self, path: Path) -> Held | None:
+    def lock(self, path: Path) -> HeldLock | None:
         """Take the lock on byte 0 of a file, made when missing; None when somebody has it."""
         ...
 

@@ -62,7 +62,7 @@ class PlainFile:
             if os.fstat(self._fd).st_size < size:
                 os.ftruncate(self._fd, size)
             if _RANDOM is not None:
-                # Else `read_now` begins to read ahead, megabytes at a time, while the loop waits.
+                # Else `read_cached` would read megabytes ahead while the loop waits.
                 os.posix_fadvise(self._fd, 0, 0, _RANDOM)
         except OSError:
             os.close(self._fd)
@@ -78,7 +78,7 @@ class PlainFile:
             [self.read(at - base, size) for at, size in zip(places, sizes, strict=True)]
         )
 
-    def read_now(self, at: int, length: int) -> bytes | None:
+    def read_cached(self, at: int, length: int) -> bytes | None:
         """Do as `read` if the bytes are in memory; None when the disk must be waited for."""
         if not _NOWAIT:
             return self.fetch(at, length)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cometmq.runtime.ports import Worker
     from cometmq.store.log.mapped_file_queue import OpenFiles
 
-ASK_MAX = 200
+READS_MAX = 200
 """How often a question is asked: a search over time meets a new place with each step."""
 _AHEAD_BYTES, _RUN_BYTES = 128 * 1024, 1024 * 1024
 """Read at least, for a few messages or a long run: who reads old ones goes on behind them."""
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 _K = TypeVar("_K")
 
 
-class Aside:
+class ColdReader:
     """The threads that wait for the disk. Belongs to the store's loop."""
 
     def __init__(self, open_files: OpenFiles, workers: list[Worker]) -> None:
@@ -41,7 +41,7 @@ class Aside:
         self._given = 0
         self._is_closed = False
 
-    def at_once(self, ask: Callable[[], _T]) -> _T:
+    def read_cached(self, ask: Callable[[], _T]) -> _T:
         """Ask without waiting for the disk; NotInMemory says what is to be fetched first."""
         self._open_files.may_wait = False
         try:
@@ -49,32 +49,32 @@ class Aside:
         finally:
             self._open_files.may_wait = True
 
-    async def ask(self, ask: Callable[[], _T]) -> _T:
+    async def read(self, ask: Callable[[], _T]) -> _T:
         """Ask, and have fetched what the answer needs. `ask` must change nothing."""
-        for _ in range(ASK_MAX):
+        for _ in range(READS_MAX):
             try:
-                return self.at_once(ask)
+                return self.read_cached(ask)
             except NotInMemory as missing:
                 await self.fetch(missing)
         return ask()
 
-    async def again(self, act: Callable[[], _T]) -> _T:
-        """Do what looks by `at_once` before it changes anything, once all it needs is there.
+    async def run_when_cached(self, act: Callable[[], _T]) -> _T:
+        """Do what looks by `read_cached` before it changes anything, once all it needs is there.
 
         Raises StoreError when memory loses it again and again.
         """
-        for _ in range(ASK_MAX):
+        for _ in range(READS_MAX):
             try:
                 return act()
             except NotInMemory as missing:
                 await self.fetch(missing)
-        raise StoreError(f"{ASK_MAX} reads in a row were not in memory; give the machine more")
+        raise StoreError(f"{READS_MAX} reads in a row were not in memory; give the machine more")
 
-    async def ask_each(self, keys: Iterable[_K], ask: Callable[[_K], _T]) -> list[_T]:
+    async def read_each(self, keys: Iterable[_K], ask: Callable[[_K], _T]) -> list[_T]:
         """Ask about each key in turn; the loop gets its turns between them."""
         answers = []
         for index, key in enumerate(keys, 1):
-            answers.append(await self.ask(partial(ask, key)))
+            answers.append(await self.read(partial(ask, key)))
             if index % _SLICE == 0:
                 await asyncio.sleep(0)
         return answers
@@ -84,12 +84,12 @@ class Aside:
         segment = missing.segment
         if segment is None:
             await missing.made()
-        elif segment.is_there and not self._is_closed:
+        elif segment.exists and not self._is_closed:
             length = _RUN_BYTES if missing.length >= _LONG_BYTES else _AHEAD_BYTES
             file, length = segment.pin(), max(missing.length, length)
-            await self.run(lambda: _drop(file.fetch(missing.at, length)), segment.unpin)
+            await self.run_in_thread(lambda: _drop(file.fetch(missing.at, length)), segment.unpin)
 
-    async def run(self, job: Callable[[], None], after: Callable[[], None]) -> None:
+    async def run_in_thread(self, job: Callable[[], None], after: Callable[[], None]) -> None:
         """Do a job that reads in a thread and wait for it; OSError when it failed."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -13,10 +13,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from cometmq.runtime.background import Background
-from cometmq.store.log.next_file import NextFile
+from cometmq.store.log.file_preallocation import FilePreallocator
 from cometmq.store.queues.consume_queues import run
-from cometmq.store.queues.deleted_topics import Deletion
-from cometmq.store.recovery.recovery import NOTHING, Last
+from cometmq.store.queues.deleted_topics import DeletedTopic
+from cometmq.store.recovery.recovery import NO_RECORD, LastRecord
 from cometmq.store.results import PutStatus
 
 if TYPE_CHECKING:
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
     from cometmq.runtime.ports import Clock, Worker
     from cometmq.settings.store import StoreSettings
-    from cometmq.store.index.key_index import KeyIndex, Mark
+    from cometmq.store.index.key_index import IndexPosition, KeyIndex
     from cometmq.store.log.commit_log import CommitLog
-    from cometmq.store.log.log_flush import LogFlush
+    from cometmq.store.log.log_flush import LogFlusher
     from cometmq.store.log.retention import Retention
-    from cometmq.store.queues.consume_queues import Queues
+    from cometmq.store.message_publisher import MessagePublisher
+    from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.store.recovery.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ _INDEX_S = 0.05
 _NEXT_FILE_S = 0.25
 
 
-class Upkeep:
+class Maintenance:
     """The background work of one store. Belongs to the store's loop."""
 
     def __init__(
@@ -45,68 +46,76 @@ class Upkeep:
         settings: StoreSettings,
         clock: Clock,
         commit_log: CommitLog,
-        queues: Queues,
+        queues: ConsumeQueues,
         checkpoint: Checkpoint,
-        flush: LogFlush,
+        flusher: LogFlusher,
+        publisher: MessagePublisher,
         retention: Retention,
         index: KeyIndex,
         worker: Worker,
     ) -> None:
-        self._settings, self._clock, self._index = settings, clock, index
-        self._log, self._queues, self._checkpoint = commit_log, queues, checkpoint
-        self._flush, self._retention, self._worker = flush, retention, worker
+        self._settings = settings
+        self._clock = clock
+        self._log = commit_log
+        self._queues = queues
+        self._checkpoint = checkpoint
+        self._flusher = flusher
+        self._publisher = publisher
+        self._retention = retention
+        self._index = index
+        self._worker = worker
         self._background = Background("store")
-        self.next_file = NextFile(commit_log, worker)
+        self.preallocator = FilePreallocator(commit_log, worker)
         """Makes the log's next file before it is needed."""
-        self._flush_due_ms = self._vouch_due_ms = 0
-        self._deletions = self._vouched_deletions = 0
-        self._promised: Counter[str] = Counter()
-        self.shown: Last = NOTHING
-        """The newest record that readers may see."""
-        self.is_full = False
+        self._flush_due_ms = self._checkpoint_due_ms = 0
+        self._deletions = self._checkpointed_deletions = 0
+        self._checkpointed_entries: Counter[str] = Counter()
+        self.is_queue_write_failing = False
         """Whether queue entries could not be written; they wait in memory."""
 
-    def start(self, keep_up: Callable[[], Awaitable[None]]) -> None:
-        """Begin the periodic work on the running loop; `keep_up` fills the key index."""
+    def start(self, follow_log: Callable[[], Awaitable[None]]) -> None:
+        """Begin the periodic work on the running loop; `follow_log` fills the key index."""
         settings, every = self._settings, self._background.every
         if not settings.is_sync_flush:
             every(settings.flush_interval_ms / 1000, self.flush_if_due, name="flush")
         every(settings.flush_interval_consume_queue_ms / 1000, self.write_queues, name="queues")
-        every(_NEXT_FILE_S, self.next_file.make_if_due, name="next log file")
+        every(_NEXT_FILE_S, self.preallocator.preallocate_if_due, name="next log file")
         every(settings.clean_interval_ms / 1000, self.clean, name="clean")
         if settings.message_index_enable:
-            every(_INDEX_S, keep_up, name="key index")
+            every(_INDEX_S, follow_log, name="key index")
 
     async def stop(self) -> None:
         """End the periodic work."""
         await self._background.stop()
-        await self.next_file.drop()
+        await self.preallocator.discard()
 
     def flush_if_due(self) -> None:
         """Start a flush of the log when enough was written, or long ago."""
         written, now = self._log.written - self._log.flushed, self._clock.now_ms()
         is_due = now >= self._flush_due_ms
         if written >= self._settings.flush_least_pages * _PAGE or (written and is_due):
-            self._flush.join([], [], self.shown.store_ms)
+            self._flusher.request([], [], self._publisher.newest_visible.store_ms)
             self._flush_due_ms = now + self._settings.flush_thorough_interval_ms
 
     async def write_queues(self) -> None:
         """Write waiting queue entries; now and then make them durable and say so."""
         try:
             if self._queues.has_unwritten:
-                await self._queues.spill()
-            if self.is_full:
+                await self._queues.write_pending()
+            if self.is_queue_write_failing:
                 log.warning("queue entries are written again")
-            self.is_full = False
+            self.is_queue_write_failing = False
             await self._write_deletions()
             now = self._clock.now_ms()
-            if now >= self._vouch_due_ms or self._index.is_full_of_news:
-                self._vouch_due_ms = now + self._settings.flush_consume_queue_thorough_interval_ms
-                await self.vouch()
+            if now >= self._checkpoint_due_ms or self._index.is_write_due:
+                self._checkpoint_due_ms = (
+                    now + self._settings.flush_consume_queue_thorough_interval_ms
+                )
+                await self.checkpoint_queues()
         except OSError as problem:
-            if not self.is_full:
+            if not self.is_queue_write_failing:
                 log.warning("queue entries cannot be written, sends are refused: %s", problem)
-            self.is_full = True
+            self.is_queue_write_failing = True
 
     async def _write_deletions(self) -> None:
         deletions = self._queues.deletions
@@ -119,65 +128,71 @@ class Upkeep:
             finally:
                 deletions.is_stale = deletions.is_stale or not is_on
 
-    def deletion_of(self, topic: str) -> Deletion:
+    def deletion_mark(self, topic: str) -> DeletedTopic:
         """What recovery must know of a topic that is deleted now."""
-        return Deletion(self._log.tail, self._promised[topic], self._checkpoint.dispatched)
+        return DeletedTopic(
+            self._log.tail, self._checkpointed_entries[topic], self._checkpoint.dispatched
+        )
 
-    def vouch_soon(self) -> None:
+    def checkpoint_soon(self) -> None:
         """Move the checkpoint at the next turn: queues were deleted."""
-        self._vouch_due_ms = 0
+        self._checkpoint_due_ms = 0
         self._deletions += 1
 
-    async def vouch(self) -> None:
+    async def checkpoint_queues(self) -> None:
         """Make all that readers see now durable, entries included, and move the checkpoint."""
-        shown, entries = self.shown, self._queues.entries()
+        newest_visible, entries = self._publisher.newest_visible, self._queues.entries()
         deletions, checkpoint = self._deletions, self._checkpoint
         is_news = (
-            shown.end > checkpoint.dispatched
-            or deletions > self._vouched_deletions
+            newest_visible.end > checkpoint.dispatched
+            or deletions > self._checkpointed_deletions
             or self._index.is_ahead_of(checkpoint.index_mark)
         )
-        if shown is NOTHING or not is_news:
+        if newest_visible is NO_RECORD or not is_news:
             return
         self._index.is_paused = True  # what is indexed by now will be written, after the log
         try:
-            if not await self._is_flushed(shown):
+            if not await self._is_flushed(newest_visible):
                 return
-            mark, cargos = self._index.mark(), self._index.cargos()
+            mark, writes = self._index.mark(), self._index.begin_writes()
         finally:
             self._index.is_paused = False
         is_on = False
         try:
-            await self._queues.spill()
+            await self._queues.write_pending()
             await self._queues.flush(self._worker)
             is_on = True
         finally:
             if not is_on:
-                self._index.take_back(cargos)
-        await self._index.flush(cargos, self._worker)
+                self._index.cancel_writes(writes)
+        await self._index.flush(writes, self._worker)
         if deletions != self._deletions:
             return  # queues were deleted meanwhile: what was counted is no longer so
-        self._promise(shown, entries, mark)
+        self._record_checkpoint(newest_visible, entries, mark)
         await run(self._worker, checkpoint.save)
-        self._vouched_deletions = deletions
+        self._checkpointed_deletions = deletions
 
-    def vouch_now(self) -> None:
+    def checkpoint_now(self) -> None:
         """Write and flush the queues and move the checkpoint here and now; the log is flushed."""
         if self._queues.deletions.is_stale:  # else a topic that was to stay goes at the next start
             self._queues.deletions.writing()()
             self._queues.deletions.is_stale = False
-        self._queues.spill_all()
+        self._queues.write_all_pending()
         self._queues.flush_all()
         self._index.flush_now()
-        if self.shown is not NOTHING:
-            self._promise(self.shown, self._queues.entries(), self._index.mark())
+        if self._publisher.newest_visible is not NO_RECORD:
+            self._record_checkpoint(
+                self._publisher.newest_visible, self._queues.entries(), self._index.mark()
+            )
         self._checkpoint.save()
 
-    def _promise(self, shown: Last, entries: Counter[str], mark: Mark) -> None:
+    def _record_checkpoint(
+        self, newest_visible: LastRecord, entries: Counter[str], mark: IndexPosition
+    ) -> None:
         checkpoint = self._checkpoint
-        self._promised, checkpoint.entries = entries, entries.total()
-        checkpoint.dispatched, checkpoint.newest = shown.end, shown.phy_offset
-        checkpoint.log_ms = checkpoint.queues_ms = shown.store_ms
+        self._checkpointed_entries, checkpoint.entries = entries, entries.total()
+        checkpoint.dispatched, checkpoint.newest = newest_visible.end, newest_visible.phy_offset
+        checkpoint.log_ms = checkpoint.queues_ms = newest_visible.store_ms
         if self._index.is_enabled:
             checkpoint.index_mark = mark.name, mark.number, mark.position
             checkpoint.index_ms = mark.end_ms
@@ -189,9 +204,9 @@ class Upkeep:
         except OSError as problem:
             log.warning("old files cannot be deleted: %s", problem)
 
-    async def _is_flushed(self, shown: Last) -> bool:
+    async def _is_flushed(self, newest_visible: LastRecord) -> bool:
         """Wait until the log is durable up to here; False when it did not get there in time."""
-        if self._log.flushed >= shown.end:
+        if self._log.flushed >= newest_visible.end:
             return True
         answer: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
 
@@ -199,5 +214,5 @@ class Upkeep:
             if not answer.done():
                 answer.set_result(status)
 
-        self._flush.join([], [done], shown.store_ms)
+        self._flusher.request([], [done], newest_visible.store_ms)
         return await answer is PutStatus.PUT_OK

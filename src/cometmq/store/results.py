@@ -39,7 +39,7 @@ class GetStatus(Enum):
     NO_MESSAGE_IN_QUEUE = 7
 
 
-class Judge(NamedTuple):
+class PropertyFilter(NamedTuple):
     """Says by a message's raw properties whether a reader wants it.
 
     `scan_max` bounds how many messages one read asks about. With `may_stop` a read ends before the
@@ -51,7 +51,7 @@ class Judge(NamedTuple):
     may_stop: bool = False
 
 
-class Draft:
+class MessageDraft:
     """A message on its way into the log: all its fields but those the store gives it.
 
     `born_host` is the packed IP and its port as i32, 8 or 20 bytes. `properties` are raw. The IPv6
@@ -101,7 +101,7 @@ class Draft:
         self.was_stored = was_stored
 
     @classmethod
-    def again(cls, record: Stored, topic: str, queue_id: int, properties: bytes) -> Draft:
+    def again(cls, record: Stored, topic: str, queue_id: int, properties: bytes) -> MessageDraft:
         """A stored message on its way into another queue, with other properties."""
         return cls(
             topic,
@@ -117,7 +117,7 @@ class Draft:
         )
 
 
-class Placed(NamedTuple):
+class PutResult(NamedTuple):
     """Where a message went. Offsets are -1 when `status` says that it was refused."""
 
     status: PutStatus
@@ -127,7 +127,7 @@ class Placed(NamedTuple):
     store_ms: int
 
 
-class Got(NamedTuple):
+class GetResult(NamedTuple):
     """One pull's worth: `body` holds `count` stored records, one after the other."""
 
     status: GetStatus
@@ -138,7 +138,7 @@ class Got(NamedTuple):
     count: int  # type: ignore[assignment]  # the field's word; nobody counts in this tuple
 
 
-class Found(NamedTuple):
+class QueryResult(NamedTuple):
     """What a lookup by key found: records, and store time and place the index reaches to."""
 
     records: list[bytes]

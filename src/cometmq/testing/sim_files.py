@@ -144,7 +144,7 @@ class SimFile:
             [self.read(at - base, size) for at, size in zip(places, sizes, strict=True)]
         )
 
-    def read_now(self, at: int, length: int) -> bytes | None:
+    def read_cached(self, at: int, length: int) -> bytes | None:
         """Do as `read` unless the disk is asleep and these bytes were not fetched before."""
         self._check()
         if self._disk.is_asleep and (self._inode, at) not in self._disk.fetched:

@@ -112,11 +112,11 @@ def test_how_far_the_key_index_is_behind_the_log_is_told() -> None:
             await client.send("T")
             await store.lookup.catch_up()
             assert await behind() == 0
-            store._index.is_paused = True
+            store._parts.index.is_paused = True
             start = store.max_phy_offset
             await client.send("T")
             assert await behind() == store.max_phy_offset - start > 0
-            store._index.is_paused = False
+            store._parts.index.is_paused = False
             await store.lookup.catch_up()
             assert await behind() == 0
 
@@ -430,7 +430,9 @@ def test_many_questions_to_the_store_leave_the_loop_its_turns() -> None:
                     await asyncio.sleep(0)
 
             counting = asyncio.create_task(count())
-            answers = await harness.broker.store.aside.ask_each(range(300), lambda number: -number)
+            answers = await harness.broker.store.cold_reader.read_each(
+                range(300), lambda number: -number
+            )
             counting.cancel()
             assert answers == [-number for number in range(300)]
             assert turns == 300 // 64

@@ -120,7 +120,7 @@ def test_a_kill_at_any_step_of_a_deletion_leaves_all_of_the_topic_or_nothing(
         client = await harness.client()
         await fill(client, "T")
         await fill(client, "U")
-        await harness.broker.store._upkeep.write_queues()
+        await harness.broker.store._maintenance.write_queues()
         files.before = freeze
         assert (await delete(client, "T")).code == 0
         files.before = lambda _step, _path: None
@@ -176,7 +176,7 @@ def test_a_deletion_that_the_disk_refuses_leaves_the_topic_as_it_was(
         files.before = lambda _step, _path: None
         assert await bodies(client, "T") == BODIES
         assert (await client.send("T", b"more")).code == 0
-        await harness.broker.store._upkeep.write_queues()
+        await harness.broker.store._maintenance.write_queues()
         harness.close_clients()
         await harness.broker.stop()
         harness = await start(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 from broker.commands import Client, Harness, properties_of, records
 from broker.harness import CONFIG, SMALL_STORE, new_disk, now_ms, run, running, stored_table
-from cometmq.store.results import Draft
+from cometmq.store.results import MessageDraft
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
 from cometmq.wire.codes import ResponseCode
@@ -258,7 +258,7 @@ def test_what_may_not_be_delivered_holds_up_nothing(caplog: pytest.LogCaptureFix
         async with running(**SHORT) as harness:
             client = await harness.client()
             raw = properties.encode({"DELAY": "1", "REAL_TOPIC": "t" * 128, "REAL_QID": "0"})
-            harness.broker.store.put(Draft("SCHEDULE_TOPIC_XXXX", 0, b"nowhere", raw))
+            harness.broker.store.put(MessageDraft("SCHEDULE_TOPIC_XXXX", 0, b"nowhere", raw))
             await delayed(client, 1)
             assert [record.body for record in await received(client, 1)] == [b"later"]
             assert [line.levelname for line in caplog.records] == ["ERROR"]

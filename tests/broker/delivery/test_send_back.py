@@ -13,7 +13,7 @@ from broker.delivery.test_delayed_messages import received
 from broker.harness import new_disk, run, running
 from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
-from cometmq.store.results import Draft
+from cometmq.store.results import MessageDraft
 from cometmq.wire.bodies.lock import LockRequest, encode_lock_request
 from cometmq.wire.codes import RequestCode, ResponseCode
 
@@ -381,8 +381,8 @@ def test_one_message_may_die_in_two_groups() -> None:
 
 
 def test_of_many_dead_letters_the_old_ones_are_read_back_behind_the_start() -> None:
-    def letter(number: int) -> Draft:
-        return Draft("T", 0, b"x", b"UNIQ_KEY\x01id-%d\x02" % number)
+    def letter(number: int) -> MessageDraft:
+        return MessageDraft("T", 0, b"x", b"UNIQ_KEY\x01id-%d\x02" % number)
 
     async def scenario() -> None:
         disk = new_disk()

@@ -11,7 +11,7 @@ import pytest
 from broker.commands import Client, Harness, properties_of
 from broker.harness import SMALL_STORE, STORE, new_disk, now_ms, run, running, stored_table
 from cometmq.model.subscription import HeartbeatData
-from cometmq.store.results import Draft
+from cometmq.store.results import MessageDraft
 from cometmq.wire import log_record as stored
 from cometmq.wire import message_id, properties
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
@@ -445,8 +445,8 @@ def test_op_messages_of_another_broker_are_understood() -> None:
                 await half(client, f"H{number}")
             raw, store = properties.encode({"TAGS": "d"}), harness.broker.store
             for body in (b"0,2,", b"3"):
-                store.put(Draft(OP, 0, body, raw))
-            store.put(Draft(OP, 0, b"1,", properties.encode({"TAGS": "x"})))
+                store.put(MessageDraft(OP, 0, body, raw))
+            store.put(MessageDraft(OP, 0, b"1,", properties.encode({"TAGS": "x"})))
             await asyncio.sleep(0.01)
             await round_of(harness)
             assert (await client.asked_next()).ext["msgId"] == "H1"
@@ -520,11 +520,11 @@ def test_an_end_whose_message_cannot_be_stored_is_no_end() -> None:
             client = await harness.client()
             await produce(client)
             answer = await half(client)
-            harness.broker.store._retention.is_disk_full = True
+            harness.broker.store._parts.retention.is_disk_full = True
             assert (await end(client, answer, COMMIT)).code == ResponseCode.SERVICE_NOT_AVAILABLE
             await round_of(harness)
             assert client.asked.empty()
-            harness.broker.store._retention.is_disk_full = False
+            harness.broker.store._parts.retention.is_disk_full = False
             await round_of(harness)
             await answer_question(client, COMMIT)
             assert len(await client.drain("T")) == 1

@@ -17,7 +17,7 @@ from cometmq.rules.sql92_parser import LENGTH_MAX, Sql92Filter, parse
 from cometmq.runtime.system import SystemFiles
 from cometmq.store.json_file import JsonFile
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import Judge
+from cometmq.store.results import PropertyFilter
 from cometmq.wire.bodies.heartbeat import CheckClient, encode_check_client, encode_heartbeat
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, request
@@ -182,11 +182,15 @@ def test_a_filter_stops_before_what_is_not_in_memory_when_it_may() -> None:
                 return b"n\x011" in raw
 
             for may_stop, start, count, end in ((True, 0, 1, 3), (True, 2, 0, 3)):
-                got = store.get("T", 0, start, 32, 9_999, None, Judge(accepts, 800, may_stop))
+                got = store.get(
+                    "T", 0, start, 32, 9_999, None, PropertyFilter(accepts, 800, may_stop)
+                )
                 assert (got.count, got.next_offset) == (count, end)
             for may_stop, start in ((False, 0), (True, 3)):
                 with pytest.raises(NotInMemory):
-                    store.get("T", 0, start, 32, 9_999, None, Judge(accepts, 800, may_stop))
+                    store.get(
+                        "T", 0, start, 32, 9_999, None, PropertyFilter(accepts, 800, may_stop)
+                    )
 
     run(scenario())
 

@@ -184,7 +184,7 @@ def test_a_reset_moves_a_consumer_whose_pulls_are_known() -> None:
 def test_what_is_not_in_memory_is_fetched_before_the_answer(monkeypatch) -> None:
     async def scenario() -> None:
         async with filled() as harness:
-            client, row = await consumer(harness), harness.broker.store._row
+            client, row = await consumer(harness), harness.broker.store._parts.mapped_files
             said, fetched = watch(monkeypatch), []
             gather = harness.broker.store._log.gather
 
@@ -197,7 +197,7 @@ def test_what_is_not_in_memory_is_fetched_before_the_answer(monkeypatch) -> None
                 fetched.append(True)
 
             monkeypatch.setattr(type(harness.broker.store._log), "gather", lambda _, *p: cold(*p))
-            monkeypatch.setattr(harness.broker.store.aside, "fetch", fetch)
+            monkeypatch.setattr(harness.broker.store.cold_reader, "fetch", fetch)
             assert len(records(await client.pull("T"))) == 32
             assert (said, fetched) == ([False], [True])
             assert row.open_files.may_wait

@@ -10,7 +10,7 @@ import pytest
 from broker.commands import Harness, send_header
 from broker.harness import run, running
 from cometmq.settings.store import StoreSettings
-from cometmq.store.log.record_template import Lane
+from cometmq.store.log.record_template import RecordTemplate
 from cometmq.wire import log_record as stored
 from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode
@@ -24,14 +24,14 @@ FILE_BYTES = 1 << 16
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each batch was stored together; `[True]` as the last one sends them the long way."""
     together: list[bool] = []
-    put_batch = Lane.put_batch
+    put_batch = RecordTemplate.put_batch
 
     def watched(self, *args):
         places = None if together[-1:] == [None] else put_batch(self, *args)
         together.append(places is not None)
         return places
 
-    monkeypatch.setattr(Lane, "put_batch", watched)
+    monkeypatch.setattr(RecordTemplate, "put_batch", watched)
     return together
 
 

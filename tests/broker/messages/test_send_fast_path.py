@@ -189,12 +189,12 @@ def test_a_store_that_takes_nothing_is_answered_as_by_the_long_way() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await learned(harness)
-            harness.broker.store._flush.broken = OSError("no space left")
+            harness.broker.store._parts.flusher.failure = OSError("no space left")
             short = await client.send("T")
             long = await (await harness.client()).send("T")
             assert short.code == long.code == 14
             assert short.remark == long.remark
-            harness.broker.store._flush.broken = None
+            harness.broker.store._parts.flusher.failure = None
 
     run(scenario())
 

@@ -12,7 +12,7 @@ import pytest
 from broker.commands import Harness, send_header
 from broker.harness import new_disk, run, running
 from cometmq.settings.store import StoreSettings
-from cometmq.store.log.record_template import Lane
+from cometmq.store.log.record_template import RecordTemplate
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
 from cometmq.wire.codes import RequestCode
@@ -74,14 +74,14 @@ def frame(number: int, body: bytes = b"hello", **more: object) -> bytes:
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many each run put."""
     counts: list[int] = []
-    put_run = Lane.put_run
+    put_run = RecordTemplate.put_run
 
     def watched(self, *args):
         places = put_run(self, *args)
         counts.append(len(places.phy_offsets))
         return places
 
-    monkeypatch.setattr(Lane, "put_run", watched)
+    monkeypatch.setattr(RecordTemplate, "put_run", watched)
     return counts
 
 

@@ -45,13 +45,13 @@ async def asleep(disk: SimFiles) -> AsyncIterator[Harness]:
 
 
 def count_misses(harness: Harness, misses: list[int]) -> None:
-    fetch = harness.broker.store.aside.fetch
+    fetch = harness.broker.store.cold_reader.fetch
 
     async def counted(missing: NotInMemory) -> None:
         misses.append(missing.length)
         await fetch(missing)
 
-    harness.broker.store.aside.fetch = counted  # type: ignore[method-assign]
+    harness.broker.store.cold_reader.fetch = counted  # type: ignore[method-assign]
 
 
 def test_a_pull_of_old_messages_gets_them_once_a_thread_has_fetched_them(disk: SimFiles) -> None:
@@ -75,13 +75,13 @@ def test_sends_are_answered_while_a_pull_waits_for_the_disk(disk: SimFiles) -> N
     async def scenario() -> None:
         async with asleep(disk) as harness:
             go_on = asyncio.Event()
-            fetch = harness.broker.store.aside.fetch
+            fetch = harness.broker.store.cold_reader.fetch
 
             async def slow(missing: NotInMemory) -> None:
                 await go_on.wait()
                 await fetch(missing)
 
-            harness.broker.store.aside.fetch = slow  # type: ignore[method-assign]
+            harness.broker.store.cold_reader.fetch = slow  # type: ignore[method-assign]
             reader, sender = await harness.client(), await harness.client()
             pull = asyncio.ensure_future(reader.pull("T"))
             for _ in range(3):
@@ -99,7 +99,7 @@ def test_nothing_more_is_read_for_a_pull_whose_connection_has_closed(disk: SimFi
             store, reads = harness.broker.store, []
             get = store.get
             store.get = lambda *asked: reads.append(asked) or get(*asked)  # type: ignore[method-assign,func-returns-value]
-            fetch, fetches = store.aside.fetch, []
+            fetch, fetches = store.cold_reader.fetch, []
 
             async def slow(missing: NotInMemory) -> None:
                 fetches.append(missing)
@@ -108,7 +108,7 @@ def test_nothing_more_is_read_for_a_pull_whose_connection_has_closed(disk: SimFi
                 await fetch(missing)
                 asyncio.get_running_loop().call_later(0.05, is_over.set)
 
-            store.aside.fetch = slow  # type: ignore[method-assign]
+            store.cold_reader.fetch = slow  # type: ignore[method-assign]
             is_over, reader = asyncio.Event(), await harness.client()
             pull = asyncio.ensure_future(reader.pull("T"))
             while not fetches:
@@ -127,13 +127,13 @@ def test_a_commit_that_came_with_a_pull_is_made_once(disk: SimFiles) -> None:
         async with asleep(disk) as harness:
             client = await harness.client()
             offsets = harness.broker.state.offsets
-            fetch = harness.broker.store.aside.fetch
+            fetch = harness.broker.store.cold_reader.fetch
 
             async def meanwhile(missing: NotInMemory) -> None:
                 offsets.commit("G", "T", 0, 50)
                 await fetch(missing)
 
-            harness.broker.store.aside.fetch = meanwhile  # type: ignore[method-assign]
+            harness.broker.store.cold_reader.fetch = meanwhile  # type: ignore[method-assign]
             await client.pull("T", consumer_group="G", sys_flag=5, commit_offset=7)
             assert offsets.committed("G", "T", 0) == 50
 

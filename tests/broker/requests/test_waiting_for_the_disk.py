@@ -14,7 +14,7 @@ import pytest
 from broker.commands import properties_of
 from broker.sockets import run, running
 from cometmq.settings.store import StoreSettings
-from cometmq.store.log.mapped_file_queue import FileRow
+from cometmq.store.log.mapped_file_queue import MappedFileQueue
 from cometmq.testing.sim_files import SimFiles
 from cometmq.wire import log_record as stored
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -37,15 +37,15 @@ class Cold:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.files = SimFiles(Random(1))
         self.waits: list[str] = []
-        read = FileRow.read
+        read = MappedFileQueue.read
 
-        def watched(row: FileRow, at: int, length: int) -> bytes:
-            is_cold = row.open_files.may_wait and at < row.sure_from and at < row.end
+        def watched(row: MappedFileQueue, at: int, length: int) -> bytes:
+            is_cold = row.open_files.may_wait and at < row.resident_from and at < row.end
             if self.files.is_asleep and is_cold:
                 self.waits.append(f"{row.directory} {at}")
             return read(row, at, length)
 
-        monkeypatch.setattr(FileRow, "read", watched)
+        monkeypatch.setattr(MappedFileQueue, "read", watched)
 
     @asynccontextmanager
     async def broker(self, *, asleep: bool = False, **settings: Any) -> AsyncIterator[Harness]:
@@ -140,16 +140,20 @@ def test_a_level_whose_disk_fails_does_not_hold_up_the_others(
             for number in range(640):
                 await client.send("T", b"%d" % number, properties={"DELAY": "2"})
         async with cold.broker(asleep=True, message_delay_level="1s 1s") as harness:
-            fetch, refused = harness.broker.store.aside.fetch, []
+            fetch, refused = harness.broker.store.cold_reader.fetch, []
 
             async def failing(missing: NotInMemory) -> None:
                 segment = missing.segment
-                if segment and "commitlog" in str(segment.row.directory) and not segment.base:
+                if (
+                    segment
+                    and "commitlog" in str(segment.mapped_files.directory)
+                    and not segment.base
+                ):
                     refused.append(missing)
                     raise OSError("bad sector")
                 await fetch(missing)
 
-            harness.broker.store.aside.fetch = failing  # type: ignore[method-assign]
+            harness.broker.store.cold_reader.fetch = failing  # type: ignore[method-assign]
             still.undo()
             harness.broker.state.delayed_messages._is_moved.set()
             async with asyncio.timeout(50):  # ten bursts of 64, none of them after a rest

@@ -139,7 +139,7 @@ class OffsetResetRequests:
             raise missing(group)
         if header.queue_id >= 0 and header.offset is not None and header.offset != -1:
             check = partial(self._checked, topic, header.queue_id, header.offset)
-            targets = {header.queue_id: await self._store.aside.ask(check)}
+            targets = {header.queue_id: await self._store.cold_reader.read(check)}
         else:
             queues = range(config.read_queue_nums) if header.queue_id < 0 else [header.queue_id]
             targets = await self._at_time(queues, header)
@@ -214,4 +214,4 @@ class OffsetResetRequests:
                 return store.max_offset(topic, queue_id)
             return store.offset_by_time(topic, queue_id, at_ms)
 
-        return dict(zip(queues, await store.aside.ask_each(queues, look), strict=True))
+        return dict(zip(queues, await store.cold_reader.read_each(queues, look), strict=True))

@@ -77,7 +77,7 @@ class ProgressRequests:
         topic = headers.GetTopicStatsInfoRequestHeader.decode(request.ext).topic
         config = self._topic(topic)
         queues = range(max(config.read_queue_nums, config.write_queue_nums))
-        held = await self._store.aside.ask_each(queues, partial(self._holds_of, topic))
+        held = await self._store.cold_reader.read_each(queues, partial(self._holds_of, topic))
         table = {self._queue(topic, queue_id): held[queue_id] for queue_id in queues}
         return Reply(body=encode_topic_stats(table, self._stats.topic_rate(topic)))
 
@@ -135,7 +135,7 @@ class ProgressRequests:
         header = headers.QueryConsumeTimeSpanRequestHeader.decode(request.ext)
         config = self._topic(header.topic)
         look = partial(self._span, header.group, header.topic)
-        spans = await self._store.aside.ask_each(range(config.write_queue_nums), look)
+        spans = await self._store.cold_reader.read_each(range(config.write_queue_nums), look)
         return Reply(body=encode_time_spans(spans, _shown))
 
     def all_offsets(self, _request: Command, _connection: Connection) -> Reply:
@@ -170,7 +170,9 @@ class ProgressRequests:
         self, group: str, topic: str, queue_count: int
     ) -> dict[MessageQueue, OffsetWrapper]:
         queues = range(queue_count)
-        found = await self._store.aside.ask_each(queues, partial(self._progress, group, topic))
+        found = await self._store.cold_reader.read_each(
+            queues, partial(self._progress, group, topic)
+        )
         return {self._queue(topic, queue_id): found[queue_id] for queue_id in queues}
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:

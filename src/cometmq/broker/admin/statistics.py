@@ -73,7 +73,7 @@ class StatisticsRequests:
         header = QueryConsumeQueueRequestHeader.decode(request.ext)
         topic, queue_id, index = header.topic, header.queue_id, header.index
         store, group = self._store, header.consumer_group
-        first = await store.aside.ask(lambda: store.min_offset(topic, queue_id))
+        first = await store.cold_reader.read(lambda: store.min_offset(topic, queue_id))
         end = store.max_offset(topic, queue_id)
         if not end:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
@@ -81,7 +81,7 @@ class StatisticsRequests:
             return Reply(remark=f"Index {index} of {queue_id}@{topic} is not exist!")
         stop = min(end, index + min(header.count, ENTRIES_MAX))
         look = partial(store.entry, topic, queue_id)
-        entries = await store.aside.ask_each(range(index, stop), look)
+        entries = await store.cold_reader.read_each(range(index, stop), look)
         found = QueueContents([entry for entry in entries if entry], first, end)
         if group is not None:
             consumers = self._clients.consumers.get(group)

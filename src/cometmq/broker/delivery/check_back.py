@@ -23,7 +23,7 @@ from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from cometmq.rules.half_message import CheckDecision, EndedOffsets, decide_check, parse_op_body
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import Draft, GetStatus, PutStatus
+from cometmq.store.results import GetStatus, MessageDraft, PutStatus
 from cometmq.wire import log_record as stored
 from cometmq.wire import message_id, properties
 from cometmq.wire.codes import RequestCode
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.results import Placed
+    from cometmq.store.results import PutResult
     from cometmq.wire.log_record import Stored
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class CopiedHalfMessage(NamedTuple):
 
     half: Stored
     raw: bytes
-    placed: Placed
+    placed: PutResult
     is_asked: bool
 
 
@@ -131,7 +131,7 @@ class CheckBack:
     async def check(self) -> None:
         """Do one round: over all half messages that are old enough, in small steps."""
         asked, discarded = self.asked, self.discarded
-        await self._store.aside.ask(self._catch_up)
+        await self._store.cold_reader.read(self._catch_up)
         end = self._store.max_offset(HALF_TOPIC, 0)
         loop = asyncio.get_running_loop()
         until = loop.time() + ROUND_S
@@ -140,7 +140,7 @@ class CheckBack:
             try:
                 is_going = self._step(end)
             except NotInMemory as missing:
-                await self._store.aside.fetch(missing)
+                await self._store.cold_reader.fetch(missing)
             await asyncio.sleep(0)
         if self._has_copied:
             await self._save()
@@ -157,7 +157,7 @@ class CheckBack:
         """Write the offsets: after a kill the same messages would be checked twice."""
         self._has_copied = False
         safe = asyncio.get_running_loop().create_future()
-        self._store.settle(safe.set_result)
+        self._store.on_durable(safe.set_result)
         await asyncio.shield(safe)  # the store answers it, also when the broker stops meanwhile
         await self._offsets.save_in_thread()
 
@@ -201,7 +201,7 @@ class CheckBack:
         if len(self._highest) >= OPS_MAX:
             return False
         read = partial(self._store.get, OP_HALF_TOPIC, 0, self._ops_read, _PULL_COUNT, _PULL_BYTES)
-        got = self._store.aside.at_once(read)
+        got = self._store.cold_reader.read_cached(read)
         if got.status is not GetStatus.FOUND or got.next_offset <= self._ops_read:
             return False
         for record in stored.iterate(got.body):
@@ -227,7 +227,7 @@ class CheckBack:
         """Check an open half message; False where the round must stop before it."""
         if offset in self._transactions.ending:
             return False
-        ask = self._store.aside.at_once
+        ask = self._store.cold_reader.read_cached
         entry = ask(partial(self._store.entry, HALF_TOPIC, 0, offset))
         if entry is None:
             return False
@@ -262,7 +262,12 @@ class CheckBack:
         return self._store_copy(half, copy_of(half, _ORIGINAL, b"%d" % first), copies, ask=False)
 
     def _store_copy(
-        self, half: Stored, draft: Draft, copies: list[CopiedHalfMessage], *, ask: bool = True
+        self,
+        half: Stored,
+        draft: MessageDraft,
+        copies: list[CopiedHalfMessage],
+        *,
+        ask: bool = True,
     ) -> bool:
         placed = self._store.put(draft)
         if placed.status in _NEVER_ACCEPTED:
@@ -276,7 +281,7 @@ class CheckBack:
     def _discard(self, half: Stored) -> bool:
         self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1)
         raw = fit_properties(stored.shown_properties(half.properties))[0]
-        draft = Draft.again(half, CHECK_MAX_TIME_TOPIC, 0, raw)
+        draft = MessageDraft.again(half, CHECK_MAX_TIME_TOPIC, 0, raw)
         status = self._store.put(draft).status
         if status in _NEVER_ACCEPTED:
             log.error("the half message at byte %d is lost: %s", half.phy_offset, status)
@@ -294,9 +299,9 @@ class CheckBack:
         place = self.half_offset, self.op_offset
         if place != self._committed:
             self._committed = place
-            self._store.settle(partial(self._settled, place, copies))
+            self._store.on_durable(partial(self._on_durable_done, place, copies))
 
-    def _settled(
+    def _on_durable_done(
         self, place: tuple[int, int], copies: list[CopiedHalfMessage], status: PutStatus
     ) -> None:
         if status is PutStatus.SERVICE_NOT_AVAILABLE:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.messages.property_limit import fit_properties
 from cometmq.model.topic import dlq_topic_of, is_dlq_topic
-from cometmq.store.results import GetStatus, Placed, PutStatus
+from cometmq.store.results import GetStatus, PutResult, PutStatus
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.results import Draft, Got
+    from cometmq.store.results import GetResult, MessageDraft
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +49,11 @@ class DeadLetterQueues:
     ) -> None:
         self._store, self._topics, self._stats = store, topics, stats
         self._deduplicate = deduplicate
-        self._origins: dict[str, dict[bytes, Placed]] = {}
+        self._origins: dict[str, dict[bytes, PutResult]] = {}
         self._unread: dict[str, range] = {}
         self._has_begun = False
 
-    def put(self, group: str, draft: Draft) -> Placed:
+    def put(self, group: str, draft: MessageDraft) -> PutResult:
         """Put the message into the group's dead-letter queue, or return where it lies already.
 
         Fills in DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID; `draft.topic` is what is used as the
@@ -80,16 +80,16 @@ class DeadLetterQueues:
             placed = self._put(group, draft)
             if placed.status is PutStatus.PUT_OK:
                 _remember(known, origin, placed)
-                self._store.settle(partial(_forget_unsafe, known, origin))
+                self._store.on_durable(partial(_forget_unsafe, known, origin))
         return placed
 
-    def _put(self, group: str, draft: Draft) -> Placed:
+    def _put(self, group: str, draft: MessageDraft) -> PutResult:
         placed = self._store.put(draft)
         if placed.status is PutStatus.PUT_OK:
             self._stats.count_dead_letter(group, draft.topic)
         return placed
 
-    def _known(self, topic: str) -> dict[bytes, Placed]:
+    def _known(self, topic: str) -> dict[bytes, PutResult]:
         known = self._origins.pop(topic, None)
         if known is None:
             known = self._begin(topic)
@@ -98,13 +98,13 @@ class DeadLetterQueues:
         self._origins[topic] = known
         return known
 
-    def _begin(self, topic: str) -> dict[bytes, Placed]:
+    def _begin(self, topic: str) -> dict[bytes, PutResult]:
         """Read the newest letters of a queue; the others will be read in the background."""
-        ask = self._store.aside.at_once
+        ask = self._store.cold_reader.read_cached
         end = self._store.max_offset(topic, 0)
         first = max(ask(partial(self._store.min_offset, topic, 0)), end - ORIGINS_MAX)
         start = offset = max(first, end - _AT_ONCE)
-        known: dict[bytes, Placed] = {}
+        known: dict[bytes, PutResult] = {}
         while offset < end:
             got = ask(partial(self._store.get, topic, 0, offset, _PULL_COUNT, _PULL_BYTES))
             offset = _learn(known, got, offset, end)
@@ -118,15 +118,15 @@ class DeadLetterQueues:
             self._has_begun = True
             dead = [name for name in self._topics.table if is_dlq_topic(name)]
             for topic in dead[-GROUPS_MAX:] if self._deduplicate else ():
-                await self._store.aside.again(partial(self._known, topic))
+                await self._store.cold_reader.run_when_cached(partial(self._known, topic))
                 await asyncio.sleep(0)
         while self._unread:
             topic, span = self._unread.popitem()
-            older: dict[bytes, Placed] = {}
+            older: dict[bytes, PutResult] = {}
             offset = span.start
             while offset < span.stop:
                 ask = partial(self._store.get, topic, 0, offset, _PULL_COUNT, _PULL_BYTES)
-                got = await self._store.aside.ask(ask)
+                got = await self._store.cold_reader.read(ask)
                 offset = _learn(older, got, offset, span.stop)
                 await asyncio.sleep(0)
             if (known := self._origins.get(topic)) is not None:
@@ -135,14 +135,14 @@ class DeadLetterQueues:
                 known.update(both[-ORIGINS_MAX:])
 
 
-def _learn(known: dict[bytes, Placed], got: Got, offset: int, end: int) -> int:
+def _learn(known: dict[bytes, PutResult], got: GetResult, offset: int, end: int) -> int:
     """Remember the letters of one pull; where to go on."""
     if got.status is GetStatus.FOUND:
         for record in stored.iterate(got.body):
             origin = properties.find(record.properties, b"DLQ_ORIGIN_MESSAGE_ID")
             if origin and record.queue_offset < end:
                 place = record.phy_offset, record.size, record.queue_offset, record.store_ms
-                _remember(known, origin, Placed(PutStatus.PUT_OK, *place))
+                _remember(known, origin, PutResult(PutStatus.PUT_OK, *place))
     return got.next_offset if got.next_offset > offset else end
 
 
@@ -151,13 +151,13 @@ def origin_of(raw: bytes) -> bytes:
     return properties.find(raw, b"UNIQ_KEY") or properties.find(raw, b"ORIGIN_MESSAGE_ID") or b""
 
 
-def _forget_unsafe(known: dict[bytes, Placed], origin: bytes, status: PutStatus) -> None:
+def _forget_unsafe(known: dict[bytes, PutResult], origin: bytes, status: PutStatus) -> None:
     """Forget the origin of a message that could not be made durable."""
     if status is PutStatus.SERVICE_NOT_AVAILABLE:
         known.pop(origin, None)
 
 
-def _remember(known: dict[bytes, Placed], origin: bytes, placed: Placed) -> None:
+def _remember(known: dict[bytes, PutResult], origin: bytes, placed: PutResult) -> None:
     known[origin] = placed
     if len(known) > ORIGINS_MAX:
         del known[next(iter(known))]

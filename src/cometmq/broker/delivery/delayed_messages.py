@@ -28,7 +28,7 @@ from cometmq.broker.messages.tag_codes import delay_level
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import SCHEDULE_TOPIC, DataVersion
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import Draft, PutStatus
+from cometmq.store.results import MessageDraft, PutStatus
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
 from cometmq.wire.bodies.topic import version_fields, version_of
@@ -87,7 +87,7 @@ class DelayedMessages:
         """Messages found delivered at the start, though their offsets had not been saved."""
         self._update_offsets()
 
-    def schedule(self, draft: Draft) -> None:
+    def schedule(self, draft: MessageDraft) -> None:
         """Redirect a message with a delay level to that level's queue; leave others as they are.
 
         Java: HookUtils.transformDelayLevelMessage.
@@ -128,7 +128,7 @@ class DelayedMessages:
         missing, self._missing = self._missing, {}
         for level, what in missing.items():
             try:
-                await self._store.aside.fetch(what)
+                await self._store.cold_reader.fetch(what)
             except OSError as error:
                 self._failed(level, error)
 
@@ -142,10 +142,12 @@ class DelayedMessages:
         self._next_due_ms = self._now_ms() + int(wait_s * 1000)
         self._update_offsets()
         if self.delivered != delivered:
-            self._store.settle(partial(self._settled, before))
+            self._store.on_durable(partial(self._on_durable_done, before))
         return wait_s
 
-    def _settled(self, before: list[tuple[int, BacklogRange, int]], status: PutStatus) -> None:
+    def _on_durable_done(
+        self, before: list[tuple[int, BacklogRange, int]], status: PutStatus
+    ) -> None:
         """Go back to the cursors before a batch whose messages could not be made durable."""
         if status is PutStatus.SERVICE_NOT_AVAILABLE:
             self._ranges = {level: [] for level in self._ranges}
@@ -173,7 +175,7 @@ class DelayedMessages:
             if status is PutStatus.PUT_OK:
                 self._write(places)
 
-        self._store.settle(write)
+        self._store.on_durable(write)
 
     async def save_in_thread(self) -> None:
         """Do as `save`, with the writing in a thread."""
@@ -181,7 +183,7 @@ class DelayedMessages:
         if places == self._saved:
             return
         safe: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
-        self._store.settle(lambda status: None if safe.done() else safe.set_result(status))
+        self._store.on_durable(lambda status: None if safe.done() else safe.set_result(status))
         if await safe is PutStatus.PUT_OK:
             self.version = self.version.next(self._now_ms())
             content = {"dataVersion": version_fields(self.version), **places}
@@ -224,7 +226,7 @@ class DelayedMessages:
         """Deliver a level; when the disk fails, log that and try again after a pause."""
         if (pause_s := self._paused_until.get(level, 0.0) - time.monotonic()) > 0:
             return pause_s
-        ask = self._store.aside.at_once
+        ask = self._store.cold_reader.read_cached
         try:
             wait_s = min(
                 [ask(partial(self._deliver_range, level, part)) for part in self._ranges[level]]
@@ -256,7 +258,9 @@ class DelayedMessages:
             if entry is None:
                 return LONGEST_SLEEP_S
             phy_offset, _, due_ms = entry
-            wait_ms = due_ms - (store.turn_ms or self._now_ms())  # neither by clock nor store time
+            wait_ms = due_ms - (
+                store.batch_store_ms or self._now_ms()
+            )  # neither by clock nor store time
             if wait_ms > 0 and not self._is_clock_back(level, offset, wait_ms):
                 return wait_ms / 1000
             record = store.record_at(phy_offset)
@@ -280,7 +284,7 @@ class DelayedMessages:
         except ProtocolError as error:
             log.error("the delayed message at byte %d is not delivered: %s", phy_offset, error)
             return True
-        draft = Draft.again(found, topic, queue_id, fit_properties(raw)[0])
+        draft = MessageDraft.again(found, topic, queue_id, fit_properties(raw)[0])
         draft.prepared_offset = found.prepared_offset
         placed = self._store.put(draft)
         status = placed.status

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import Reject, RemotingError
 from cometmq.net.endpoint import Effect, Endpoint, header_resources
 from cometmq.net.handler import Reply
-from cometmq.store.results import Draft, PutStatus
+from cometmq.store.results import MessageDraft, PutStatus
 from cometmq.wire import message_id, properties, sysflag
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request as new_request
@@ -166,7 +166,7 @@ class ReplyHandler:
         answer: Reply,
     ) -> None:
         """Store the reply as well; a failure to store it does not fail the reply."""
-        draft = Draft(
+        draft = MessageDraft(
             header.topic,
             queue_id,
             body,

@@ -27,7 +27,7 @@ from cometmq.rules.retry_policy import (
     policy_delay_ms,
     retry_delay_level,
 )
-from cometmq.store.results import Draft, PutStatus
+from cometmq.store.results import MessageDraft, PutStatus
 from cometmq.wire import log_record as stored
 from cometmq.wire import message_id, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.results import Placed
+    from cometmq.store.results import PutResult
     from cometmq.wire.command import Command
     from cometmq.wire.log_record import Stored
 
@@ -146,7 +146,7 @@ class SendBackHandler:
 
     def _record(self, phy_offset: int) -> Stored:
         read = partial(self._store.record_at, phy_offset)
-        record = self._store.aside.at_once(read) if phy_offset >= 0 else None
+        record = self._store.cold_reader.read_cached(read) if phy_offset >= 0 else None
         if record is None:
             raise Reject(
                 ResponseCode.SYSTEM_ERROR, f"no message lies at {phy_offset}; it may be deleted"
@@ -155,7 +155,7 @@ class SendBackHandler:
 
     def _next_attempt(
         self, record: Stored, header: ConsumerSendMsgBackRequestHeader, reason: str | None
-    ) -> Draft:
+    ) -> MessageDraft:
         raw = stored.shown_properties(record.properties)
         raw = _with_property(raw, b"WAIT", b"false")
         if properties.find(raw, b"RETRY_TOPIC") is None:
@@ -165,11 +165,11 @@ class SendBackHandler:
             raw = properties.append(raw, b"ORIGIN_MESSAGE_ID", origin.encode())
         if reason:
             raw = _with_property(raw, b"DLQ_REASON", _reason_property(reason))
-        draft = Draft.again(record, names.retry_topic_of(header.group), 0, raw)
+        draft = MessageDraft.again(record, names.retry_topic_of(header.group), 0, raw)
         draft.reconsume_times += 1
         return draft
 
-    def _put_dead_letter(self, group: str, record: Stored, draft: Draft) -> Placed:
+    def _put_dead_letter(self, group: str, record: Stored, draft: MessageDraft) -> PutResult:
         added = {b"DELAY": 0, b"DLQ_ATTEMPTS": record.reconsume_times + 1}
         added[b"DLQ_FAILED_AT"] = self._now_ms()
         origin = self._origin(record)
@@ -189,7 +189,7 @@ class SendBackHandler:
         try:
             host, phy_offset = message_id.parse_offset_id(first.decode("ascii", "replace"))
             read = partial(self._store.record_at, phy_offset)
-            found = self._store.aside.at_once(read) if phy_offset >= 0 else None
+            found = self._store.cold_reader.read_cached(read) if phy_offset >= 0 else None
             origin = stored.decode(found) if found else None
         except ProtocolError:
             return None

@@ -20,7 +20,7 @@ from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.handler import Reply
 from cometmq.rules.half_message import encode_op_body, is_end_too_late
-from cometmq.store.results import Draft, PutStatus
+from cometmq.store.results import MessageDraft, PutStatus
 from cometmq.wire import log_record as stored
 from cometmq.wire import message_id, properties, sysflag
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -100,7 +100,7 @@ class Transactions:
         """Work with these settings from now on."""
         self._settings = settings
 
-    def make_half(self, draft: Draft) -> None:
+    def make_half(self, draft: MessageDraft) -> None:
         """Redirect a message to the half queue, with its own topic in its properties.
 
         Java: TransactionalMessageBridge.parseHalfMessageInner.
@@ -186,7 +186,7 @@ class Transactions:
         raw = stored.shown_properties(half.properties)
         for key in (b"REAL_TOPIC", b"REAL_QID"):
             raw = properties.remove(raw, key)
-        draft = Draft.again(half, topic, queue_id, raw)
+        draft = MessageDraft.again(half, topic, queue_id, raw)
         draft.sys_flag = half.sys_flag & ~sysflag.TRANSACTION_MASK | sysflag.TRANSACTION_COMMIT
         draft.prepared_offset = half.phy_offset
         self._delayed_messages.schedule(draft)
@@ -203,7 +203,7 @@ class Transactions:
             offsets.append(copy)
         now_ms = self._now_ms()
         raw = properties.append(b"", b"TAGS", b"d")
-        op = Draft(
+        op = MessageDraft(
             OP_HALF_TOPIC,
             0,
             encode_op_body(offsets),
@@ -218,16 +218,16 @@ class Transactions:
         self._ended.update(dict.fromkeys(offsets))
         while len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
-        self._store.settle(partial(self._settled, offsets))
+        self._store.on_durable(partial(self._on_durable_done, offsets))
 
-    def _settled(self, offsets: list[int], status: PutStatus) -> None:
+    def _on_durable_done(self, offsets: list[int], status: PutStatus) -> None:
         self.ending.difference_update(offsets)
         if status is PutStatus.SERVICE_NOT_AVAILABLE:  # nothing was kept: it may be ended again
             for offset in offsets:
                 self._ended.pop(offset, None)
 
 
-def is_half_message(draft: Draft) -> bool:
+def is_half_message(draft: MessageDraft) -> bool:
     """Whether a message is a half message; one that is sent back for a retry is not."""
     if (properties.find(draft.properties, b"TRAN_MSG") or b"").lower() != b"true":
         return False
@@ -243,10 +243,10 @@ def destination_of(half: Stored) -> tuple[str, int]:
     return topic.decode("utf-8", "replace"), int(queue_id)
 
 
-def copy_of(half: Stored, key: bytes, value: bytes) -> Draft:
+def copy_of(half: Stored, key: bytes, value: bytes) -> MessageDraft:
     """A copy of a half message for the same queue, with one property set."""
     raw = properties.remove(stored.shown_properties(half.properties), key)
-    return Draft.again(half, HALF_TOPIC, 0, properties.append(raw, key, value))
+    return MessageDraft.again(half, HALF_TOPIC, 0, properties.append(raw, key, value))
 
 
 def _wrong(remark: str) -> Reject:

@@ -20,7 +20,7 @@ from cometmq.model.subscription import SQL92
 from cometmq.rules import bloom_filter, tag_expressions
 from cometmq.rules.sql92_parser import LENGTH_MAX, Sql92Filter, parse
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import Judge
+from cometmq.store.results import PropertyFilter
 from cometmq.wire import properties
 
 if TYPE_CHECKING:
@@ -157,16 +157,16 @@ class ConsumerFilters:
             return None
         return self._cache.require(expression)
 
-    def judge(self, expression: str, expression_type: str | None) -> Judge:
+    def judge(self, expression: str, expression_type: str | None) -> PropertyFilter:
         """The property filter of an expression; an invalid one matches nothing."""
         known = expression if expression_type == SQL92 else ""
         found = self._cache.find(known) if known else None
         if found is None:
-            return Judge(lambda _raw: False, SCAN_MAX)
+            return PropertyFilter(lambda _raw: False, SCAN_MAX)
         matches = found.matches
-        return Judge(lambda raw: matches(_property_of(raw)), _scan_max(found))
+        return PropertyFilter(lambda raw: matches(_property_of(raw)), _scan_max(found))
 
-    def judge_of_retries(self, group: str) -> Judge:
+    def judge_of_retries(self, group: str) -> PropertyFilter:
         """The filter of a group's retries: each is checked by the filter on its original topic."""
 
         def accepts(raw: bytes) -> bool:
@@ -177,7 +177,7 @@ class ConsumerFilters:
             found = self._cache.find(entry.expression)
             return found is None or found.matches(_property_of(raw))
 
-        return Judge(accepts, COSTLY_SCAN_MAX)
+        return PropertyFilter(accepts, COSTLY_SCAN_MAX)
 
     def get(self, topic: str, group: str) -> GroupFilter | None:
         """The group's filter on the topic; None when there is none, or it is invalid.

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cometmq.rules.tag_expressions import TagMatcher
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.results import Got, Judge
+    from cometmq.store.results import GetResult, PropertyFilter
     from cometmq.wire.command import Command
 
 SUSPEND_MS_MAX = 5 * 60_000
@@ -78,7 +78,7 @@ class MessageFilter(NamedTuple):
     """
 
     match: TagMatcher | None = None
-    judge: Callable[[], Judge] | None = None
+    judge: Callable[[], PropertyFilter] | None = None
 
 
 _EVERYTHING = MessageFilter()
@@ -141,7 +141,7 @@ class PullHandler:
         missing: NotInMemory,
     ) -> HandlerResult:
         for _ in range(_FETCHES_MAX):
-            await self._store.aside.fetch(missing)
+            await self._store.cold_reader.fetch(missing)
             if connection.is_closed:
                 return Reply()  # to nobody, and nothing more is read for it
             try:
@@ -185,7 +185,7 @@ class PullHandler:
         if judge and may_stop:
             judge = judge._replace(may_stop=True)
         read = self._reading(header, message_filter, judge)
-        got = self._store.aside.at_once(read) if may_hold or may_stop else read()
+        got = self._store.cold_reader.read_cached(read) if may_hold or may_stop else read()
         status = got.status
         code = GET_STATUS_CODES[status]
         if status is not GetStatus.FOUND:
@@ -220,7 +220,9 @@ class PullHandler:
             if message_filter.judge is not None:
                 return None
             read = self._reading(header, message_filter, None)
-            status, next_offset, min_offset, max_offset, body, count = store.aside.at_once(read)
+            status, next_offset, min_offset, max_offset, body, count = (
+                store.cold_reader.read_cached(read)
+            )
         except (Reject, NotInMemory, OSError):
             return None
         if status is not GetStatus.FOUND:
@@ -233,8 +235,11 @@ class PullHandler:
         return _encode(opaque, 0, b"FOUND", ends, topic, config, body)
 
     def _reading(
-        self, header: PullMessageRequestHeader, message_filter: MessageFilter, judge: Judge | None
-    ) -> Callable[[], Got]:
+        self,
+        header: PullMessageRequestHeader,
+        message_filter: MessageFilter,
+        judge: PropertyFilter | None,
+    ) -> Callable[[], GetResult]:
         return partial(
             self._store.get,
             header.topic,
@@ -384,7 +389,10 @@ class ArrivalFilter:
     __slots__ = ("_judge", "_queue_id", "_seen", "_store", "_topic")
 
     def __init__(
-        self, store: MessageStore, header: PullMessageRequestHeader, judge: Callable[[], Judge]
+        self,
+        store: MessageStore,
+        header: PullMessageRequestHeader,
+        judge: Callable[[], PropertyFilter],
     ) -> None:
         self._store, self._judge = store, judge
         self._topic, self._queue_id = header.topic, header.queue_id

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from cometmq.metrics.traffic import TrafficCounter
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
-    from cometmq.store.log.record_template import Places
+    from cometmq.store.log.record_template import RecordPositions
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.send_run import SendRun
     from cometmq.wire.send_template import SendLayout
 
-    PutRun = Callable[[list[int], list[int], Sequence[bytes], list[bytes], int], Places]
+    PutRun = Callable[[list[int], list[int], Sequence[bytes], list[bytes], int], RecordPositions]
     Put = Callable[[int, int, bytes, bytes, int], tuple[int, int, int] | None]
 
 QUEUES_MAX = 1024
@@ -82,7 +82,7 @@ class Plan:
         """The properties as they are stored and the answer, both to be filled in by `%`."""
         self.code, self.unique_at = 0, -1
 
-    def answers(self, run: SendRun, places: Places) -> list[bytes]:
+    def answers(self, run: SendRun, places: RecordPositions) -> list[bytes]:
         """The answers to as many sends of a run as were put.
 
         Measured: one `%` for all of them gains nothing, its arguments must be laid out first.
@@ -120,7 +120,7 @@ class Sender:
             self._generation = shared.generation
             self._templates.forget()
         body_max, match_at = shared.body_max, self._templates.match_at
-        answers = self._answers if shared.store.turn == self._turn else None
+        answers = self._answers if shared.store.batch_number == self._turn else None
         at, size, may_run = 0, len(data), True
         while size - at >= 8:
             total, length = _unpack_head(data, at)  # a length below 2^24 says JSON as well
@@ -202,7 +202,7 @@ class Sender:
         connection, shared = self._connection, self._shared
         if shared.is_sync and connection.is_full:  # else no answer outlives the turn
             return None
-        self._turn, self._answers = shared.store.turn, []
+        self._turn, self._answers = shared.store.batch_number, []
         shared.join(connection, self._answers)
         return self._answers
 
@@ -242,16 +242,18 @@ class FastSend:
     def join(self, connection: Connection, answers: list[bytes]) -> None:
         """Have the answers, which grow until the turn ends, delivered once the sends are safe."""
         store = self.store
-        if store.turn != self._turn:
-            self._turn, self._group = store.turn, []
-            store.settle(partial(self._settled, self._group))
+        if store.batch_number != self._turn:
+            self._turn, self._group = store.batch_number, []
+            store.on_durable(partial(self._on_durable_done, self._group))
         self._group.append((connection, answers))
 
     def forget(self) -> None:
         """Decide everything anew: a topic changed, or is on disk now."""
         self.generation += 1
 
-    def _settled(self, group: list[tuple[Connection, list[bytes]]], status: PutStatus) -> None:
+    def _on_durable_done(
+        self, group: list[tuple[Connection, list[bytes]]], status: PutStatus
+    ) -> None:
         """All sends of a turn are as safe as promised, or none is: answer."""
         if status is not PutStatus.PUT_OK:
             group = [
@@ -328,7 +330,7 @@ class FastSend:
             return long_way
         host = self._send.store_host.hex().upper().encode()
         plan.answer = _ANSWER % (host, self._region, VERSION)
-        lane = self.store.lane(
+        lane = self.store.record_template(
             topic,
             queue_count,
             flag=header.flag,

@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
     from cometmq.net.connection import Connection
     from cometmq.net.handler import Handler, HandlerResult
-    from cometmq.store.cold_reads import Aside
+    from cometmq.store.cold_reads import ColdReader
     from cometmq.wire.command import Command
 
 
 class ColdReadHandler:
     """Such a handler: the loop does not wait for the disk with it."""
 
-    __slots__ = ("_aside", "_handler")
+    __slots__ = ("_cold_reader", "_handler")
 
-    def __init__(self, handler: Handler, aside: Aside) -> None:
-        self._handler, self._aside = handler, aside
+    def __init__(self, handler: Handler, cold_reader: ColdReader) -> None:
+        self._handler, self._cold_reader = handler, cold_reader
 
     def __call__(
         self, request: Command, connection: Connection
     ) -> HandlerResult | Awaitable[HandlerResult]:
         """Answer as the handler does."""
         try:
-            return self._aside.at_once(lambda: self._handler(request, connection))
+            return self._cold_reader.read_cached(lambda: self._handler(request, connection))
         except NotInMemory:
             return self._later(request, connection)
 
     async def _later(self, request: Command, connection: Connection) -> HandlerResult:
-        answer = await self._aside.ask(lambda: self._handler(request, connection))
+        answer = await self._cold_reader.read(lambda: self._handler(request, connection))
         return answer if isinstance(answer, Answer | Held) else await answer

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import FailureAnswer, OnDurable
     from cometmq.net.handler import Handler, HandlerResult
-    from cometmq.store.cold_reads import Aside
+    from cometmq.store.cold_reads import ColdReader
     from cometmq.wire.command import Command
 
 
@@ -36,7 +36,7 @@ class DurableHandler:
     """
 
     __slots__ = (
-        "_aside",
+        "_cold_reader",
         "_failure_answer",
         "_groups",
         "_handler",
@@ -50,7 +50,7 @@ class DurableHandler:
         handler: Handler,
         topics: Topics,
         groups: ConsumerGroups,
-        aside: Aside,
+        cold_reader: ColdReader,
         registration: NamesrvRegistration,
         on_durable: OnDurable,
         failure_answer: FailureAnswer,
@@ -58,7 +58,7 @@ class DurableHandler:
         self._handler = handler
         self._topics = topics
         self._groups = groups
-        self._aside = aside
+        self._cold_reader = cold_reader
         self._registration = registration
         self._on_durable = on_durable
         self._failure_answer = failure_answer
@@ -94,7 +94,7 @@ class DurableHandler:
         return self._when_flushed(result, log_flushed, is_registered=is_registered)
 
     async def _call_again(self, request: Command, connection: Connection) -> HandlerResult:
-        result = await self._aside.again(lambda: self._handler(request, connection))
+        result = await self._cold_reader.run_when_cached(lambda: self._handler(request, connection))
         return await result if isinstance(result, Awaitable) else result
 
     def _may_be_pending(self, request: Command) -> bool:

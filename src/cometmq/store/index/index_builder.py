@@ -36,7 +36,7 @@ _find = properties.find
 _K = TypeVar("_K")
 
 
-class Keyed(NamedTuple):
+class KeyedRecord(NamedTuple):
     """A record as the index sees it. `hashes` in the order in which they are put."""
 
     phy_offset: int
@@ -80,20 +80,20 @@ class KeyHashes:
         return stored_hash(_run(value, unique[_ID_HEAD:]))
 
 
-class IndexFeed:
+class KeyedRecordReader:
     """Reads the log onwards from where it stands. Belongs to the store's loop."""
 
     def __init__(self, log: CommitLog, file_bytes: int) -> None:
         self._log, self._file_bytes = log, file_bytes
         self._hashes = KeyHashes().of
 
-    def read(self, at: int, end: int, count: int) -> tuple[list[Keyed], int]:
+    def read(self, at: int, end: int, count: int) -> tuple[list[KeyedRecord], int]:
         """Up to `count` records of [at, end) and where to go on.
 
         Damage is passed over to the next file. May raise NotInMemory.
         """
         at = max(at, self._log.first)
-        found: list[Keyed] = []
+        found: list[KeyedRecord] = []
         if at >= end:
             return found, at
         room = self._file_bytes - at % self._file_bytes
@@ -112,20 +112,20 @@ class IndexFeed:
             index += size
         return found, at + index
 
-    def _large(self, at: int, size: int) -> Keyed:
+    def _large(self, at: int, size: int) -> KeyedRecord:
         """A record longer than a chunk: its head and its end are read, not its body."""
         head = self._log.read(at, min(_HEAD_BYTES, size))
         skipped = max(0, size - _HEAD_BYTES - _TAIL_BYTES)
         rest = self._log.read(at + len(head) + skipped, size - len(head) - skipped)
         return self._keyed(at, size, head + rest, skipped)
 
-    def _keyed(self, at: int, size: int, raw: bytes, skipped: int) -> Keyed:
+    def _keyed(self, at: int, size: int, raw: bytes, skipped: int) -> KeyedRecord:
         """What of a record is indexed; `skipped` bytes of its body are not in `raw`."""
         try:
             (flag,) = _flag_of(raw, 36)
             (store_ms,) = _time_of(raw, 68 if flag & _BORN_V6 else 56)
             if flag & _ROLLBACK == _ROLLBACK:
-                return Keyed(at, size, store_ms, [])
+                return KeyedRecord(at, size, store_ms, [])
             body_at = stored.head_of(flag).size
             topic_at = body_at + _flag_of(raw, body_at - 4)[0] - skipped
             start = topic_at + 1
@@ -135,8 +135,8 @@ class IndexFeed:
                 topic_end = start + _short_of(raw, topic_at)[0]
             hashes = self._hashes(raw[start:topic_end], raw[topic_end + 2 :])
         except (error, IndexError, UnicodeDecodeError):
-            return Keyed(at, size, 0, [])  # damaged: readers will not get it either
-        return Keyed(at, size, store_ms, hashes)
+            return KeyedRecord(at, size, 0, [])  # damaged: readers will not get it either
+        return KeyedRecord(at, size, store_ms, hashes)
 
 
 def _run(value: int, data: bytes) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.store.index.index_builder import KeyHashes
-from cometmq.store.index.index_file import Shape
+from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.wire import sysflag
 from cometmq.wire.index_file_layout import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT, decode_header
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cometmq.runtime.ports import Files, OpenFile
     from cometmq.wire.log_record import Stored
 
-DEFAULT_SHAPE = Shape(5_000_000, 20_000_000)
+DEFAULT_INDEX_LAYOUT = IndexFileLayout(5_000_000, 20_000_000)
 _SLOTS_BYTES = 1 << 20
 _ENTRIES_AT_ONCE = 4096
 _HOW = "delete index/ and it is built anew from the log"
@@ -30,8 +30,8 @@ _HOW = "delete index/ and it is built anew from the log"
 class IndexCheck:
     """The index of one stopped store. Opens its files one at a time and changes nothing."""
 
-    def __init__(self, files: Files, directory: Path, shape: Shape) -> None:
-        self._files, self._shape = files, shape
+    def __init__(self, files: Files, directory: Path, file_layout: IndexFileLayout) -> None:
+        self._files, self._file_layout = files, file_layout
         names = [name for name in files.names(directory) if name.isdecimal()]
         self._paths = [directory / name for name in names]
         self.notes: list[str] = []
@@ -66,11 +66,12 @@ class IndexCheck:
         """(phy_offset, hash) of every entry of every file that can be read."""
         for path in self._paths:
             stat = self._files.stat(path)
-            if stat is None or stat.size != self._shape.file_bytes:
+            if stat is None or stat.size != self._file_layout.file_bytes:
                 size = -1 if stat is None else stat.size
+                layout = self._file_layout
                 self.notes.append(
-                    f"{path} has {size} bytes, not {self._shape.file_bytes} as with "
-                    f"{self._shape.slots} slots and {self._shape.entries} entries; unless the "
+                    f"{path} has {size} bytes, not {layout.file_bytes} as with "
+                    f"{layout.slots} slots and {layout.entries} entries; unless the "
                     f"broker's maxHashSlotNum and maxIndexNum are others, {_HOW}"
                 )
                 continue
@@ -82,7 +83,7 @@ class IndexCheck:
 
     def _walk_file(self, path: Path, file: OpenFile) -> Iterator[tuple[int, int]]:
         head = decode_header(file.read(0, HEADER_BYTES))
-        if head.number > self._shape.entries:
+        if head.number > self._file_layout.entries:
             self.notes.append(f"{path} says it has {head.number} entries; {_HOW}")
             return
         if bad := self._bad_slots(file, head.number):
@@ -90,15 +91,15 @@ class IndexCheck:
         number = 1
         while number < head.number:
             count = min(_ENTRIES_AT_ONCE, head.number - number)
-            at = self._shape.entries_at + number * ENTRY_BYTES
+            at = self._file_layout.entries_at + number * ENTRY_BYTES
             for hashed, phy_offset, _, _ in ENTRY.iter_unpack(file.read(at, count * ENTRY_BYTES)):
                 yield phy_offset, hashed
             number += count
 
     def _bad_slots(self, file: OpenFile, end: int) -> int:
         bad, at = 0, HEADER_BYTES
-        while at < self._shape.entries_at:
-            raw = file.read(at, min(_SLOTS_BYTES, self._shape.entries_at - at))
+        while at < self._file_layout.entries_at:
+            raw = file.read(at, min(_SLOTS_BYTES, self._file_layout.entries_at - at))
             if raw.count(0) != len(raw):
                 bad += sum(1 for (number,) in SLOT.iter_unpack(raw) if not 0 <= number < end)
             at += len(raw)

@@ -1,10 +1,10 @@
 """Hot. One file of the key index: entries chained by hash, the newest first.
 
-Entries and slots that are new stay in memory until `cargo` is written: the entries first, flushed,
-then the slots and the head that speak of them. So whatever a crash cuts short, a slot leads to an
-entry that is whole. Refuses to know messages and keys. Invariants: entries below `written` and
-their slots are in the file or on their way there; `pages` and `flying` hold each part of the slots
-in which something is newer than in the file.
+New entries and slots stay in memory until `begin_write` hands them out as an `IndexWrite`. First
+the entries are written and flushed, then the slots and the head that refer to them. So whatever a
+crash cuts short, a slot leads to a whole entry. Knows nothing of messages and keys.
+Invariants: entries below `written` and their slots are in the file or being written; `_pages` and
+`_writing` hold each page of slots that is newer than in the file.
 Layout: `wire/index_file_layout.py`. Java: IndexFile.
 """
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from cometmq.wire.index_file_layout import IndexFileHeader
 
 _PAGE = 4096
-_MENDED_BYTES = 1 << 18
+_REPAIR_BYTES = 1 << 18
 _pack, _unpack = ENTRY.pack, ENTRY.unpack_from
 _slot, _slot_at = SLOT.pack_into, SLOT.unpack_from
 
 
-class Shape(NamedTuple):
+class IndexFileLayout(NamedTuple):
     """How many slots and entries each file of an index has."""
 
     slots: int
@@ -50,7 +50,7 @@ class Shape(NamedTuple):
         return self.entries_at + self.entries * ENTRY_BYTES
 
 
-class Cargo(NamedTuple):
+class IndexWrite(NamedTuple):
     """What is to be written to one file, and what the file then holds."""
 
     entries_at: int
@@ -83,9 +83,9 @@ class IndexFile:
 
     __slots__ = (
         "_entries",
-        "_flying",
+        "_file_layout",
         "_pages",
-        "_shape",
+        "_writing",
         "begin_ms",
         "begin_phy",
         "count",
@@ -97,8 +97,10 @@ class IndexFile:
         "written",
     )
 
-    def __init__(self, segment: Segment, shape: Shape, head: IndexFileHeader) -> None:
-        self.segment, self._shape = segment, shape
+    def __init__(
+        self, segment: Segment, file_layout: IndexFileLayout, head: IndexFileHeader
+    ) -> None:
+        self.segment, self._file_layout = segment, file_layout
         self.begin_ms, self.end_ms, self.begin_phy, self.end_phy, self.used, self.count = head
         self.written = self.count
         """Entries below this number are in the file."""
@@ -106,7 +108,7 @@ class IndexFile:
         """Whether the file's name is durable."""
         self._entries = bytearray()
         self._pages: dict[int, bytearray] = {}
-        self._flying: dict[int, bytearray] = {}
+        self._writing: dict[int, bytearray] = {}
 
     @property
     def name(self) -> int:
@@ -116,7 +118,7 @@ class IndexFile:
     @property
     def is_full(self) -> bool:
         """Whether no entry more goes in."""
-        return self.count >= self._shape.entries
+        return self.count >= self._file_layout.entries
 
     @property
     def waiting(self) -> int:
@@ -129,7 +131,7 @@ class IndexFile:
 
     def put(self, hashed: int, phy_offset: int, store_ms: int) -> None:
         """Add an entry; the file must not be full."""
-        at = HEADER_BYTES + hashed % self._shape.slots * 4
+        at = HEADER_BYTES + hashed % self._file_layout.slots * 4
         page = self._pages.get(at >> 12) or self._page(at >> 12)
         number = self.count
         (before,) = _slot_at(page, at & 4095)
@@ -151,20 +153,20 @@ class IndexFile:
 
     def _page(self, number: int) -> bytearray:
         """A part of the slots, from now on in memory until it is written."""
-        page = bytearray(self._flying.get(number, b"")) or self._read_page(number)
+        page = bytearray(self._writing.get(number, b"")) or self._read_page(number)
         self._pages[number] = page
         return page
 
     def _read_page(self, number: int) -> bytearray:
         start = number * _PAGE
-        length = min(_PAGE, self._shape.entries_at - start)
-        page = bytearray(self.segment.wake().read(start, length))
+        length = min(_PAGE, self._file_layout.entries_at - start)
+        page = bytearray(self.segment.open().read(start, length))
         return page.ljust(length, b"\0")
 
     def head_of(self, hashed: int) -> int:
         """The newest entry of a hash's slot; -1 when only the file knows."""
-        at = HEADER_BYTES + hashed % self._shape.slots * 4
-        page = self._pages.get(at >> 12) or self._flying.get(at >> 12)
+        at = HEADER_BYTES + hashed % self._file_layout.slots * 4
+        page = self._pages.get(at >> 12) or self._writing.get(at >> 12)
         if page is None:
             return -1
         return self._checked(int(_slot_at(page, at & 4095)[0]))
@@ -178,12 +180,12 @@ class IndexFile:
 
     def read_slot(self, file: OpenFile, hashed: int) -> int:
         """The newest entry of a hash's slot as the file has it."""
-        raw = file.fetch(HEADER_BYTES + hashed % self._shape.slots * 4, 4)
+        raw = file.fetch(HEADER_BYTES + hashed % self._file_layout.slots * 4, 4)
         return self._checked(int(_slot_at(raw)[0])) if len(raw) == 4 else 0
 
     def read_entry(self, file: OpenFile, number: int) -> tuple[int, int, int, int]:
         """An entry as the file has it; all zero past its end."""
-        raw = file.fetch(self._shape.entries_at + number * ENTRY_BYTES, ENTRY_BYTES)
+        raw = file.fetch(self._file_layout.entries_at + number * ENTRY_BYTES, ENTRY_BYTES)
         found: tuple[int, int, int, int] = _unpack(raw.ljust(ENTRY_BYTES, b"\0"))
         return found
 
@@ -192,45 +194,48 @@ class IndexFile:
 
     # ---- writing
 
-    def cargo(self) -> Cargo | None:
-        """All that is newer here than in the file; `landed` must follow. None: nothing is."""
+    def begin_write(self) -> IndexWrite | None:
+        """What is newer in memory than in the file, None when nothing is.
+
+        `commit_write` or `cancel_write` must follow.
+        """
         if not self._entries and not self._pages:
             return None
         first = self._pages.get(0) or self._page(0)
         head = self.begin_ms, self.end_ms, self.begin_phy, self.end_phy, self.used, self.count
         HEADER.pack_into(first, 0, *head)
-        self._flying, self._pages = self._pages, {}
-        at = self._shape.entries_at + self.written * ENTRY_BYTES
-        return Cargo(at, bytes(self._entries), self._flying, self.count)
+        self._writing, self._pages = self._pages, {}
+        at = self._file_layout.entries_at + self.written * ENTRY_BYTES
+        return IndexWrite(at, bytes(self._entries), self._writing, self.count)
 
-    def landed(self, cargo: Cargo) -> None:
-        """The cargo is in the file, durably."""
-        self._flying = {}
+    def commit_write(self, write: IndexWrite) -> None:
+        """The write is in the file, durably."""
+        self._writing = {}
         self.is_known = True
-        self.written = cargo.number
-        del self._entries[: len(cargo.entries)]
+        self.written = write.number
+        del self._entries[: len(write.entries)]
 
-    def lost(self) -> None:
-        """The cargo could not be written: its entries and slots wait again."""
-        self._pages = self._flying | self._pages
-        self._flying = {}
+    def cancel_write(self) -> None:
+        """The write failed: its entries and slots wait to be written again."""
+        self._pages = self._writing | self._pages
+        self._writing = {}
 
-    def mend(self, count: int) -> None:
+    def repair(self, count: int) -> None:
         """Make the file end at entry `count`, whatever a crash left beyond; reads all slots."""
-        file = self.segment.wake()
+        file = self.segment.open()
         self.count = self.written = count
         self.used = 0
-        at, end = HEADER_BYTES, self._shape.entries_at
+        at, end = HEADER_BYTES, self._file_layout.entries_at
         while at < end:
-            raw = file.read(at, min(_MENDED_BYTES, end - at))
+            raw = file.read(at, min(_REPAIR_BYTES, end - at))
             if raw.count(0) != len(raw):
-                self._mend_slots(file, at, raw)
+                self._repair_slots(file, at, raw)
             at += len(raw)
         self._take_end(file)
         if 0 not in self._pages:
             self._page(0)  # the head is to be written again
 
-    def _mend_slots(self, file: OpenFile, at: int, raw: bytes) -> None:
+    def _repair_slots(self, file: OpenFile, at: int, raw: bytes) -> None:
         count = self.count
         for index, (number,) in enumerate(SLOT.iter_unpack(raw)):
             if number <= 0:

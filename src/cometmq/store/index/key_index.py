@@ -13,9 +13,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.store.index.index_builder import IndexFeed
-from cometmq.store.index.index_file import IndexFile, Shape
-from cometmq.store.log.mapped_file_queue import FileRow, pin_all
+from cometmq.store.index.index_builder import KeyedRecordReader
+from cometmq.store.index.index_file import IndexFile, IndexFileLayout
+from cometmq.store.log.mapped_file_queue import MappedFileQueue, pin_segments
 from cometmq.store.queues.consume_queues import run
 from cometmq.wire import index_file_layout
 from cometmq.wire.index_file_layout import HEADER_BYTES, IndexFileHeader, decode_header
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
     from cometmq.runtime.ports import Clock, Files, OpenFile, Worker
     from cometmq.settings.store import StoreSettings
-    from cometmq.store.cold_reads import Aside
-    from cometmq.store.index.index_builder import Keyed
-    from cometmq.store.index.index_file import Cargo
+    from cometmq.store.cold_reads import ColdReader
+    from cometmq.store.index.index_builder import KeyedRecord
+    from cometmq.store.index.index_file import IndexWrite
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.mapped_file_queue import OpenFiles
     from cometmq.store.recovery.checkpoint import Checkpoint
 
-    Cargos = list[tuple[IndexFile, Cargo]]
+    IndexWrites = list[tuple[IndexFile, IndexWrite]]
 
 log = logging.getLogger(__name__)
-HELPING = 32
+BATCH_RECORDS = 32
 """Records indexed in one turn of the loop: 0.3 ms, so nobody waits for it long."""
 LAG_BYTES_MAX = 256 << 20
 """How far the index falls behind the log while messages come fast, before it takes its share."""
-_HELPING_MAX = 512
+_BATCH_RECORDS_MAX = 512
 """The share of a turn then: more than one puts."""
 WAITING_MAX = 262_144
 """Entries in memory at which the index waits for its writes to end."""
@@ -51,7 +51,7 @@ _STEPS_MAX = 1_000_000
 _STEPS_A_TURN = 1_000
 
 
-class IndexRow(FileRow):
+class IndexFileQueue(MappedFileQueue):
     """The files of an index: named by the local time at which they were made."""
 
     __slots__ = ()
@@ -67,7 +67,7 @@ class IndexRow(FileRow):
         return self.directory / f"{base:017d}"
 
 
-class Mark(NamedTuple):
+class IndexPosition(NamedTuple):
     """How far the index has come: its newest file, that file's next entry, and the log's byte."""
 
     name: int
@@ -90,11 +90,13 @@ class KeyIndex:
     ) -> None:
         self._files, self._clock, self._log = files, clock, commit_log
         self.is_enabled = settings.message_index_enable
-        self._shape = Shape(settings.max_hash_slot_num, settings.max_index_num)
+        self._file_layout = IndexFileLayout(settings.max_hash_slot_num, settings.max_index_num)
         self._waiting_max = min(WAITING_MAX, _FILES_WAITING_MAX * settings.max_index_num)
         self._write_at = min(WRITE_AT, self._waiting_max // 2)
-        self._row = IndexRow(files, directory, self._shape.file_bytes, open_files)
-        self._feed = IndexFeed(commit_log, settings.commit_log_file_bytes)
+        self._mapped_files = IndexFileQueue(
+            files, directory, self._file_layout.file_bytes, open_files
+        )
+        self._record_reader = KeyedRecordReader(commit_log, settings.commit_log_file_bytes)
         self._index_files: list[IndexFile] = []
         self._resumed_at = -1
         self.waiting = 0
@@ -110,13 +112,13 @@ class KeyIndex:
         """Find out what the files hold, drop what cannot be trusted, and where to go on."""
         if not self.is_enabled:
             return
-        self._row.load()
+        self._mapped_files.load()
         mark = checkpoint.index_mark
         is_ours = mark is not None and mark[2] <= log_end
         if is_ours and mark is not None:
             self._drop_newer(mark[0])
-        for base in list(self._row.bases):
-            if not self._take(base, is_last=base == self._row.bases[-1], log_end=log_end):
+        for base in list(self._mapped_files.bases):
+            if not self._take(base, is_last=base == self._mapped_files.bases[-1], log_end=log_end):
                 self._drop_from(base, "is broken")
                 break
             if self._is_gap_before_last(log_end):
@@ -132,17 +134,17 @@ class KeyIndex:
 
     def _take(self, base: int, *, is_last: bool, log_end: int) -> bool:
         """Believe in a file if its size and head can be true."""
-        stat = self._files.stat(self._row.path_of(base))
-        if stat is None or stat.size != self._row.file_bytes:
+        stat = self._files.stat(self._mapped_files.path_of(base))
+        if stat is None or stat.size != self._mapped_files.file_bytes:
             return False
-        segment = self._row.segments[base]
-        head = decode_header(segment.wake().read(0, HEADER_BYTES))
-        is_sound = 1 <= head.number <= self._shape.entries and head.begin_phy <= head.end_phy
-        if not is_sound or not (is_last or head.number == self._shape.entries):
+        segment = self._mapped_files.segments[base]
+        head = decode_header(segment.open().read(0, HEADER_BYTES))
+        is_sound = 1 <= head.number <= self._file_layout.entries and head.begin_phy <= head.end_phy
+        if not is_sound or not (is_last or head.number == self._file_layout.entries):
             return False
         if head.number > 1 and (head.end_phy >= log_end or head.begin_ms <= 0):
             return False
-        self._index_files.append(IndexFile(segment, self._shape, head))
+        self._index_files.append(IndexFile(segment, self._file_layout, head))
         return True
 
     def _is_gap_before_last(self, log_end: int) -> bool:
@@ -151,7 +153,7 @@ class KeyIndex:
         start = before[0].end_phy if before else self._log.first
         if file.count <= 1 or file.begin_phy <= start:
             return False
-        records, _ = self._feed.read(start, log_end, HELPING)
+        records, _ = self._record_reader.read(start, log_end, BATCH_RECORDS)
         first = next(
             (r for r in records if r.hashes and not (before and r.phy_offset == start)), None
         )
@@ -159,16 +161,18 @@ class KeyIndex:
 
     def _drop_from(self, base: int, why: str) -> None:
         """Delete a file and those after it; they are built anew from the log."""
-        for later in [later for later in self._row.bases if later >= base]:
-            log.warning("the index file %s %s: building it anew", self._row.path_of(later), why)
-            self._row.remove(later)
+        for later in [later for later in self._mapped_files.bases if later >= base]:
+            log.warning(
+                "the index file %s %s: building it anew", self._mapped_files.path_of(later), why
+            )
+            self._mapped_files.remove(later)
         self._index_files = [file for file in self._index_files if file.name < base]
 
     def _drop_newer(self, name: int) -> None:
         """Delete files that a crash left before they were vouched for."""
-        for later in [later for later in self._row.bases if later > name]:
-            log.info("the index file %s was not vouched for yet", self._row.path_of(later))
-            self._row.remove(later)
+        for later in [later for later in self._mapped_files.bases if later > name]:
+            log.info("the index file %s was not vouched for yet", self._mapped_files.path_of(later))
+            self._mapped_files.remove(later)
 
     def _drop_unsafe(self, index_ms: int) -> None:
         """After another broker's crash: what it had not declared safe may be anything."""
@@ -185,7 +189,7 @@ class KeyIndex:
             return
         self.position = position
         if last and not (was_stopped and last.count == count):
-            last.mend(count)
+            last.repair(count)
             last.end_ms = max(last.end_ms, self._log.store_time(last.end_phy))
 
     def _resume_after_last(self) -> None:
@@ -193,19 +197,19 @@ class KeyIndex:
         last = next((file for file in reversed(self._index_files) if file.count > 1), None)
         self.position = self._resumed_at = last.end_phy if last else 0
 
-    async def warm(self, aside: Aside) -> None:
+    async def warm(self, cold_reader: ColdReader) -> None:
         """Bring the slots of the newest file into memory: new entries fall anywhere in them."""
         if self._index_files and not self._index_files[-1].is_full:
             segment = self._index_files[-1].segment
-            opened, length = segment.pin(), self._shape.entries_at
-            await aside.run(
+            opened, length = segment.pin(), self._file_layout.entries_at
+            await cold_reader.run_in_thread(
                 lambda: _warm(opened, length),
                 segment.unpin,
             )
 
     # ---- filling
 
-    def is_late(self, end: int) -> bool:
+    def is_far_behind(self, end: int) -> bool:
         """Whether the index has fallen too far behind the log, which ends at `end`."""
         return end - self.position >= LAG_BYTES_MAX
 
@@ -218,15 +222,15 @@ class KeyIndex:
             return False
         if self.position >= end or self.waiting > self._waiting_max:
             return False
-        helping = _HELPING_MAX if self.is_late(end) else HELPING
-        records, position = self._feed.read(self.position, end, helping)
+        batch_records = _BATCH_RECORDS_MAX if self.is_far_behind(end) else BATCH_RECORDS
+        records, position = self._record_reader.read(self.position, end, batch_records)
         for record in records:
             if record.hashes:
                 self._put(record)
         self.position = position
         return position < end
 
-    def _put(self, record: Keyed) -> None:
+    def _put(self, record: KeyedRecord) -> None:
         hashes = record.hashes
         if record.phy_offset == self._resumed_at:
             hashes = hashes[self._already(record.phy_offset) :]
@@ -241,7 +245,7 @@ class KeyIndex:
         """How many of a record's entries another life has left."""
         found = 0
         for file in reversed(self._index_files):
-            opened = file.segment.wake()
+            opened = file.segment.open()
             for number in range(file.written - 1, 0, -1):
                 if file.read_entry(opened, number)[1] != phy_offset:
                     return found
@@ -254,48 +258,46 @@ class KeyIndex:
         name = int(self._clock.local_stamp())
         if last is not None:
             name = max(name, last.name + 1)
-        head = (
-            IndexFileHeader(last.end_ms, last.end_ms, last.end_phy, last.end_phy, 0, 1)
-            if last
-            else None
-        )
-        file = IndexFile(
-            self._row.segment(name), self._shape, head or IndexFileHeader(0, 0, 0, 0, 0, 1)
-        )
+        head = IndexFileHeader(0, 0, 0, 0, 0, 1)
+        if last is not None:
+            head = IndexFileHeader(last.end_ms, last.end_ms, last.end_phy, last.end_phy, 0, 1)
+        file = IndexFile(self._mapped_files.segment(name), self._file_layout, head)
         self._index_files.append(file)
         return file
 
     # ---- writing
 
     @property
-    def is_full_of_news(self) -> bool:
+    def is_write_due(self) -> bool:
         """Whether so much waits in memory that it is to be written before its time."""
         return self.waiting > self._write_at
 
-    def mark(self) -> Mark:
+    def mark(self) -> IndexPosition:
         """How far the index has come now."""
         last = self._index_files[-1] if self._index_files else None
         if last is None:
-            return Mark(0, 1, self.position, 0)
-        return Mark(last.name, last.count, self.position, last.end_ms)
+            return IndexPosition(0, 1, self.position, 0)
+        return IndexPosition(last.name, last.count, self.position, last.end_ms)
 
-    def cargos(self) -> Cargos:
+    def begin_writes(self) -> IndexWrites:
         """All that is to be written now; `flush` must follow."""
-        return [(file, cargo) for file in self._index_files if (cargo := file.cargo()) is not None]
+        return [
+            (file, write) for file in self._index_files if (write := file.begin_write()) is not None
+        ]
 
-    async def flush(self, cargos: Cargos, worker: Worker) -> None:
-        """Write cargos and make them durable, in the worker. OSError: they wait again."""
+    async def flush(self, writes: IndexWrites, worker: Worker) -> None:
+        """Write them durably, in the worker. OSError: what they hold waits to be written again."""
         is_done = False
         try:
-            opened = pin_all([file.segment for file, _ in cargos])
-            await run(worker, lambda: self._write(cargos, opened), lambda: _unpin(cargos))
+            opened = pin_segments([file.segment for file, _ in writes])
+            await run(worker, lambda: self._write(writes, opened), lambda: _unpin(writes))
             is_done = True
         finally:
-            self._settle(cargos, is_done=is_done)
+            self._end_writes(writes, is_done=is_done)
 
-    def take_back(self, cargos: Cargos) -> None:
-        """Cargos will not be written after all: they wait again."""
-        self._settle(cargos, is_done=False)
+    def cancel_writes(self, writes: IndexWrites) -> None:
+        """Give up writes that were begun: what they hold waits to be written again."""
+        self._end_writes(writes, is_done=False)
 
     def is_ahead_of(self, saved: tuple[int, int, int] | None) -> bool:
         """Whether more is indexed than a mark that was saved says."""
@@ -303,46 +305,46 @@ class KeyIndex:
 
     def flush_now(self) -> None:
         """Do as `flush`, here and now, with all there is."""
-        cargos = self.cargos()
+        writes = self.begin_writes()
         is_done = False
         try:
-            opened = pin_all([file.segment for file, _ in cargos])
+            opened = pin_segments([file.segment for file, _ in writes])
             try:
-                self._write(cargos, opened)
+                self._write(writes, opened)
             finally:
-                _unpin(cargos)
+                _unpin(writes)
             is_done = True
         finally:
-            self._settle(cargos, is_done=is_done)
+            self._end_writes(writes, is_done=is_done)
 
-    def _write(self, cargos: Cargos, opened: list[OpenFile]) -> None:
-        if any(not file.is_known for file, _ in cargos):
-            self._files.sync_dir(self._row.directory)
-            self._files.sync_dir(self._row.directory.parent)
-        for (_, cargo), file in zip(cargos, opened, strict=True):
-            cargo.write_entries(file)
-        for (_, cargo), file in zip(cargos, opened, strict=True):
-            cargo.write_slots(file)
+    def _write(self, writes: IndexWrites, opened: list[OpenFile]) -> None:
+        if any(not file.is_known for file, _ in writes):
+            self._files.sync_dir(self._mapped_files.directory)
+            self._files.sync_dir(self._mapped_files.directory.parent)
+        for (_, write), file in zip(writes, opened, strict=True):
+            write.write_entries(file)
+        for (_, write), file in zip(writes, opened, strict=True):
+            write.write_slots(file)
 
-    def _settle(self, cargos: Cargos, *, is_done: bool) -> None:
-        for file, cargo in cargos:
+    def _end_writes(self, writes: IndexWrites, *, is_done: bool) -> None:
+        for file, write in writes:
             if is_done:
-                file.landed(cargo)
+                file.commit_write(write)
             else:
-                file.lost()
+                file.cancel_write()
         self.waiting = sum([file.waiting for file in self._index_files])
 
     # ---- asking
 
     async def find(
-        self, aside: Aside, topic: str, key: str, count: int, begin_ms: int, end_ms: int
+        self, cold_reader: ColdReader, topic: str, key: str, count: int, begin_ms: int, end_ms: int
     ) -> list[int]:
         """Where records lie whose key has this key's hash, newest first, at most `count`."""
         hashed = index_file_layout.key_hash(topic, key)
         found: list[int] = []
         for file in self._index_files[::-1] if count > 0 else ():
             if file.overlaps(begin_ms, end_ms):
-                await _Search(file, hashed, begin_ms, end_ms, count, found).run(aside)
+                await _Search(file, hashed, begin_ms, end_ms, count, found).run(cold_reader)
             if file.begin_ms < begin_ms or len(found) >= count:
                 break
         return found
@@ -367,11 +369,11 @@ class KeyIndex:
     def forget(self, file: IndexFile) -> Path:
         """Take a file out; what is left to do is to delete this path."""
         self._index_files.remove(file)
-        return self._row.release(file.name)
+        return self._mapped_files.release(file.name)
 
     def close(self) -> None:
         """Close all files."""
-        self._row.close()
+        self._mapped_files.close()
 
 
 def _warm(opened: OpenFile, length: int) -> None:
@@ -380,8 +382,8 @@ def _warm(opened: OpenFile, length: int) -> None:
         opened.fetch(at, min(_WARM_BYTES, length - at))
 
 
-def _unpin(cargos: Cargos) -> None:
-    for file, _ in cargos:
+def _unpin(writes: IndexWrites) -> None:
+    for file, _ in writes:
         file.segment.unpin()
 
 
@@ -402,16 +404,16 @@ class _Search:
         self._number = file.head_of(hashed)
         self._steps = 0
 
-    async def run(self, aside: Aside) -> None:
+    async def run(self, cold_reader: ColdReader) -> None:
         """Collect the offsets that match."""
         file = self._file
         while self._number >= file.written and self._steps < _STEPS_MAX:
             self._step(*file.entry(self._number))
             if not self._steps % _STEPS_A_TURN:
                 await asyncio.sleep(0)
-        if self._number and file.segment.is_there:
+        if self._number and file.segment.exists:
             opened = file.segment.pin()
-            await aside.run(lambda: self._walk(opened), file.segment.unpin)
+            await cold_reader.run_in_thread(lambda: self._walk(opened), file.segment.unpin)
 
     def _walk(self, opened: OpenFile) -> None:
         """In a thread: the part of the chain that is in the file."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import Found
+from cometmq.store.results import QueryResult
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
 from cometmq.wire.index_file_layout import tag_key
@@ -20,8 +20,9 @@ from cometmq.wire.index_file_layout import tag_key
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.store.cold_reads import Aside
+    from cometmq.store.cold_reads import ColdReader
     from cometmq.store.index.key_index import KeyIndex
+    from cometmq.store.message_publisher import MessagePublisher
 
 _CATCH_UP_MS = 1_000
 _PAUSE_S = 0.002
@@ -47,28 +48,31 @@ class _Rush:
         return self._is_on
 
 
-class Lookup:
+class KeyLookup:
     """Keeps the index up with the log and answers from it. Belongs to the store's loop."""
 
     def __init__(
         self,
         index: KeyIndex,
-        aside: Aside,
-        shown_end: Callable[[], int],
+        cold_reader: ColdReader,
+        publisher: MessagePublisher,
         record_at: Callable[[int], bytes | None],
         now_ms: Callable[[], int],
     ) -> None:
-        """`shown_end`: the byte after the newest record that readers may see."""
-        self._index, self._aside, self._record_at = index, aside, record_at
-        self._shown_end, self._now_ms = shown_end, now_ms
+        self._index, self._cold_reader, self._record_at = index, cold_reader, record_at
+        self._publisher, self._now_ms = publisher, now_ms
         self._is_warm = False
 
     @property
     def behind_bytes(self) -> int:
         """How much of the log readers may see and the index has not taken in yet."""
-        return max(0, self._shown_end() - self._index.position) if self._index.is_enabled else 0
+        return (
+            max(0, self._publisher.newest_visible.end - self._index.position)
+            if self._index.is_enabled
+            else 0
+        )
 
-    async def keep_up(self) -> None:
+    async def follow_log(self) -> None:
         """Index what readers may see, a helping each turn of the loop; one who calls is enough.
 
         While messages come fast they go first, until the index is late.
@@ -77,32 +81,34 @@ class Lookup:
         clock = asyncio.get_running_loop().time
         if not self._is_warm:
             self._is_warm = True
-            await index.warm(self._aside)
+            await index.warm(self._cold_reader)
         while more:
-            end = self._shown_end()
-            if rush.is_on(end, clock()) and not index.is_late(end):
+            end = self._publisher.newest_visible.end
+            if rush.is_on(end, clock()) and not index.is_far_behind(end):
                 await asyncio.sleep(_LOOK_S)
                 continue
             try:
-                more = self._aside.at_once(lambda: index.advance(self._shown_end()))
+                more = self._cold_reader.read_cached(
+                    lambda: index.advance(self._publisher.newest_visible.end)
+                )
             except NotInMemory as missing:
-                await self._aside.fetch(missing)
+                await self._cold_reader.fetch(missing)
             await asyncio.sleep(0)
 
     async def catch_up(self, within_ms: int = _CATCH_UP_MS) -> None:
         """Wait until all that is visible now is indexed, or the time is over."""
-        end, until = self._shown_end(), self._now_ms() + within_ms
+        end, until = self._publisher.newest_visible.end, self._now_ms() + within_ms
         while self._index.is_enabled and self._index.position < end and self._now_ms() < until:
             try:
-                is_going = self._aside.at_once(lambda: self._index.advance(end))
+                is_going = self._cold_reader.read_cached(lambda: self._index.advance(end))
             except NotInMemory as missing:
-                await self._aside.fetch(missing)
+                await self._cold_reader.fetch(missing)
             else:
                 await asyncio.sleep(0 if is_going else _PAUSE_S)
 
     async def query(
         self, topic: str, key: str, count: int, begin_ms: int, end_ms: int, *, is_tag: bool = False
-    ) -> Found:
+    ) -> QueryResult:
         """Records of a topic with this key (or tag), stored in this time, in the log's order.
 
         The newest `count` of them; times count by the second. What was visible before the call is
@@ -110,13 +116,13 @@ class Lookup:
         """
         await self.catch_up()
         filed = tag_key(key) if is_tag else key
-        offsets = await self._index.find(self._aside, topic, filed, count, begin_ms, end_ms)
+        offsets = await self._index.find(self._cold_reader, topic, filed, count, begin_ms, end_ms)
         records = []
         for offset in sorted(offsets):
-            record = await self._aside.ask(partial(self._record_at, offset))
+            record = await self._cold_reader.read(partial(self._record_at, offset))
             if record is not None and _has_key(record, topic, key.encode(), is_tag=is_tag):
                 records.append(record)
-        return Found(records, *(self._index.last_update if offsets else (0, 0)))
+        return QueryResult(records, *(self._index.last_update if offsets else (0, 0)))
 
 
 def _has_key(raw: bytes, topic: str, key: bytes, *, is_tag: bool) -> bool:

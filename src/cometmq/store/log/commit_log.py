@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cometmq.store.log.mapped_file_queue import FileRow, Segment
-    from cometmq.store.results import Draft
+    from cometmq.store.log.mapped_file_queue import MappedFileQueue, Segment
+    from cometmq.store.results import MessageDraft
 
 _encode = stored.encode
 _HEAD_BYTES = 56
@@ -27,7 +27,7 @@ _PREFIX = Struct(">iI")
 _OFFSETS = Struct(">qqi")
 _TIME = Struct(">q")
 SMALL_BYTES = 1024
-SURE_BYTES_MIN = 64 * 1024 * 1024
+RESIDENT_BYTES_MIN = 64 * 1024 * 1024
 """How much of what was written last is taken to be in memory without asking, at least."""
 _SPAN_BYTES = 65_536
 _MAGICS = (stored.MAGIC_V1, stored.MAGIC_V2)
@@ -38,11 +38,11 @@ class CommitLog:
 
     __slots__ = (
         "_file_bytes",
+        "_is_torn",
         "_life_start",
-        "_row",
-        "_sure_bytes",
-        "_sure_next",
-        "_torn",
+        "_mapped_files",
+        "_resident_bytes",
+        "_resident_update_at",
         "_with_crc",
         "flushed",
         "pending",
@@ -52,36 +52,38 @@ class CommitLog:
         "written",
     )
 
-    def __init__(self, row: FileRow, store_host: bytes, ram_bytes: int, *, with_crc: bool) -> None:
-        self._row = row
-        self._sure_bytes = max(ram_bytes >> 5, SURE_BYTES_MIN)
-        self._file_bytes = row.file_bytes
+    def __init__(
+        self, mapped_files: MappedFileQueue, store_host: bytes, ram_bytes: int, *, with_crc: bool
+    ) -> None:
+        self._mapped_files = mapped_files
+        self._resident_bytes = max(ram_bytes >> 5, RESIDENT_BYTES_MIN)
+        self._file_bytes = mapped_files.file_bytes
         self.store_host = store_host
         self._with_crc = with_crc
         self.pending: list[bytes] = []
-        self._torn = False
-        self.begin_at(row.first)
+        self._is_torn = False
+        self.begin_at(mapped_files.first)
 
     def begin_at(self, tail: int) -> None:
         """Take `tail` as the end of what is in the files and durable."""
         self.tail = self.written = self.flushed = tail
-        self._life_start = self._sure_next = tail
+        self._life_start = self._resident_update_at = tail
         self.room = self._file_bytes - tail % self._file_bytes
 
     @property
-    def row(self) -> FileRow:
+    def mapped_files(self) -> MappedFileQueue:
         """The files."""
-        return self._row
+        return self._mapped_files
 
     @property
     def directory(self) -> Path:
         """Where the files are."""
-        return self._row.directory
+        return self._mapped_files.directory
 
     @property
     def first(self) -> int:
         """The offset of the oldest byte still there."""
-        return self._row.first
+        return self._mapped_files.first
 
     def fits(self, size: int) -> bool:
         """Whether so many bytes of records can lie in one file."""
@@ -95,7 +97,7 @@ class CommitLog:
             self.room = self._file_bytes
 
     def place(
-        self, draft: Draft, properties: bytes, sys_flag: int, queue_offset: int, now_ms: int
+        self, draft: MessageDraft, properties: bytes, sys_flag: int, queue_offset: int, now_ms: int
     ) -> tuple[int, int]:
         """Put a record at the tail, still in memory; its phy_offset and size come back.
 
@@ -133,27 +135,27 @@ class CommitLog:
         self.pending = []
         start, end = self.written, self.tail
         try:
-            if self._torn:
-                self._mend(start)
+            if self._is_torn:
+                self._repair(start)
             if start // self._file_bytes == (end - 1) // self._file_bytes:
-                self._row.write(start, b"".join(pending))
+                self._mapped_files.write(start, b"".join(pending))
             else:
                 self._write_over_files(pending)
         except OSError:
             self.tail = start
             self.room = self._file_bytes - start % self._file_bytes
-            self._torn = True
-            self._mend(start)
+            self._is_torn = True
+            self._repair(start)
             raise
         self.written = end
-        if end > self._sure_next:
-            self._sure_next = end + (self._sure_bytes >> 3)
-            self._row.sure_from = max(self._life_start, end - self._sure_bytes)
+        if end > self._resident_update_at:
+            self._resident_update_at = end + (self._resident_bytes >> 3)
+            self._mapped_files.resident_from = max(self._life_start, end - self._resident_bytes)
 
-    def _mend(self, start: int) -> None:
+    def _repair(self, start: int) -> None:
         """Wipe out what a failed write left behind; tried again before the next write."""
-        self._row.cut(start)
-        self._torn = False
+        self._mapped_files.cut(start)
+        self._is_torn = False
 
     def _write_over_files(self, pending: list[bytes]) -> None:
         """Write pieces that reach over a file's end: the blank is the last piece of each."""
@@ -161,29 +163,32 @@ class CommitLog:
         room = self._file_bytes - at % self._file_bytes
         for index, piece in enumerate(pending):
             if len(piece) == 8:
-                self._row.write(at, b"".join(pending[first : index + 1]))
+                self._mapped_files.write(at, b"".join(pending[first : index + 1]))
                 at += room
                 first, room = index + 1, self._file_bytes
         if first < len(pending):
-            self._row.write(at, b"".join(pending[first:]))
+            self._mapped_files.write(at, b"".join(pending[first:]))
 
     def read(self, at: int, length: int) -> bytes:
         """Copy bytes of one file out."""
-        return self._row.read(at, length)
+        return self._mapped_files.read(at, length)
 
     def read_runs(self, runs: list[tuple[int, int]]) -> bytes:
         """Copy several stretches out, each given by its begin and end within one file."""
         parts: list[bytes] = []
         base = end = -1
-        if not self._row.open_files.may_wait and runs[0][0] < self._row.sure_from:
-            return b"".join([self._row.read(start, end - start) for start, end in runs])
+        if (
+            not self._mapped_files.open_files.may_wait
+            and runs[0][0] < self._mapped_files.resident_from
+        ):
+            return b"".join([self._mapped_files.read(start, end - start) for start, end in runs])
         for run_start, run_end in runs:
             if not base <= run_start < end:
-                base = self._row.base_of(run_start)
-                if (segment := self._row.segments.get(base)) is None:
+                base = self._mapped_files.base_of(run_start)
+                if (segment := self._mapped_files.segments.get(base)) is None:
                     continue
                 end = base + self._file_bytes
-                read = segment.wake().read
+                read = segment.open().read
             parts.append(read(run_start - base, run_end - run_start))
         return b"".join(parts)
 
@@ -192,7 +197,7 @@ class CommitLog:
 
         A record of up to `SMALL_BYTES` is copied whole, which is one read instead of two.
         """
-        read = self._row.read
+        read = self._mapped_files.read
         head = read(phy_offset, size if size <= SMALL_BYTES else stored.HEAD_BYTES_MAX)
         magic, body_end = stored.body_end(head)
         if not 0 < body_end < size:
@@ -204,24 +209,24 @@ class CommitLog:
     def gather(self, places: Sequence[int], sizes: Sequence[int], total: int) -> bytes | None:
         """Copy records out, side by side, in the order of their places; None: not in one file."""
         first, end = places[0], places[-1] + sizes[-1]
-        base = self._row.base_of(first)
-        segment = self._row.segments.get(base)
+        base = self._mapped_files.base_of(first)
+        segment = self._mapped_files.segments.get(base)
         if segment is None or end > base + self._file_bytes:
             return None
-        if first < self._row.sure_from and not self._row.open_files.may_wait:
-            return self._gather_now(places, sizes, end, total)
+        if first < self._mapped_files.resident_from and not self._mapped_files.open_files.may_wait:
+            return self._gather_cached(places, sizes, end, total)
         if end - first == total:
-            return segment.wake().read(first - base, total)
-        return segment.wake().gather(base, places, sizes)
+            return segment.open().read(first - base, total)
+        return segment.open().gather(base, places, sizes)
 
-    def _gather_now(
+    def _gather_cached(
         self, places: Sequence[int], sizes: Sequence[int], end: int, total: int
     ) -> bytes | None:
         """Do as `gather` with what may not be in memory: in one read, unless it lies far apart."""
         first = places[0]
         if end - first > 4 * total + _SPAN_BYTES:
             return None
-        raw = self._row.read(first, end - first)
+        raw = self._mapped_files.read(first, end - first)
         if end - first == total:
             return raw
         pairs = zip(places, sizes, strict=True)
@@ -230,13 +235,13 @@ class CommitLog:
     def record_at(self, phy_offset: int) -> bytes | None:
         """The record that begins there; None when none does."""
         size = self.size_at(phy_offset)
-        return self._row.read(phy_offset, size) if size else None
+        return self._mapped_files.read(phy_offset, size) if size else None
 
     def size_at(self, phy_offset: int) -> int:
         """The size of the record that begins there; 0 when none does."""
-        if not self._row.first <= phy_offset < self.written:
+        if not self._mapped_files.first <= phy_offset < self.written:
             return 0
-        head = self._row.read(phy_offset, _HEAD_BYTES)
+        head = self._mapped_files.read(phy_offset, _HEAD_BYTES)
         if len(head) < _HEAD_BYTES:
             return 0
         size, magic = _PREFIX.unpack_from(head)
@@ -250,10 +255,10 @@ class CommitLog:
         """When the record that begins there was stored, ms; -1 when none does."""
         if not self.size_at(phy_offset):
             return -1
-        head = self._row.read(phy_offset, 76)
+        head = self._mapped_files.read(phy_offset, 76)
         is_v6 = _OFFSETS.unpack_from(head, 20)[2] & 0x10
         return int(_TIME.unpack_from(head, 68 if is_v6 else 56)[0])
 
     def segments(self, start: int, end: int) -> list[Segment]:
         """The files that hold bytes of [start, end)."""
-        return self._row.between(start, end)
+        return self._mapped_files.between(start, end)

@@ -1,9 +1,9 @@
-"""Making the log durable: one flush at a time, off the loop, for all who wait meanwhile.
+"""Flushing the log to disk: one flush at a time, off the loop, for all who wait meanwhile.
 
-Whoever joins while a flush is under way is in the next one. A failed flush fails its group and
-stops the log, because nobody can say any more what the disk holds.
-Invariant: bytes of a group are in the files before its flush begins; `log.flushed` grows only when
-one has succeeded. Java: GroupCommitService, FlushRealTimeService.
+What is requested while a flush runs goes into the next one (group commit). A failed flush fails its
+batch and stops the log, because nobody can say any more what the disk holds.
+Invariant: the bytes of a batch are in the files before its flush begins; `log.flushed` grows only
+when a flush has succeeded. Java: GroupCommitService, FlushRealTimeService.
 """
 
 from __future__ import annotations
@@ -12,150 +12,156 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.store.log.mapped_file_queue import pin_all
-from cometmq.store.log.put_times import PutTimes
+from cometmq.store.log.mapped_file_queue import pin_segments
 from cometmq.store.results import PutStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.runtime.ports import Worker
+    from cometmq.settings.store import StoreSettings
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.mapped_file_queue import Segment
+    from cometmq.store.log.put_times import PutTimes
     from cometmq.store.queues.consume_queue import ConsumeQueue
 
-    Entry = tuple[ConsumeQueue, int, int, int]
-    Done = Callable[[PutStatus], None]
+    QueueEntry = tuple[ConsumeQueue, int, int, int]
+    DurableCallback = Callable[[PutStatus], None]
 
 log = logging.getLogger(__name__)
 
 
-class Group:
-    """Messages and askers of one flush."""
+class FlushBatch:
+    """The messages of one flush and the callbacks that wait for it."""
 
-    __slots__ = ("asked", "begun", "entries", "store_ms", "timer", "upto")
+    __slots__ = ("callbacks", "end", "entries", "put_counts", "store_ms", "timer")
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self.begun: list[tuple[int, float]] = []
-        """Of each turn how many of the entries are its, and when it began by the loop's clock."""
-        self.asked: list[Done] = []
-        self.upto = 0
+        self.entries: list[QueueEntry] = []
+        self.put_counts: list[tuple[int, float]] = []
+        """For each loop batch in it: its number of entries and its start, loop time in seconds."""
+        self.callbacks: list[DurableCallback] = []
+        self.end = 0
         self.store_ms = 0
         self.timer: asyncio.TimerHandle | None = None
 
-    def take(self, entries: list[Entry], asked: list[Done], begun_s: float) -> None:
-        """Add what a turn put and who asked in it."""
+    def add(
+        self, entries: list[QueueEntry], callbacks: list[DurableCallback], started_s: float
+    ) -> None:
+        """Add the messages and callbacks of one loop batch."""
         if entries:
             self.entries += entries
-            self.begun.append((len(entries), begun_s))
-        self.asked += asked
+            self.put_counts.append((len(entries), started_s))
+        self.callbacks += callbacks
 
-    def settle(self, status: PutStatus) -> None:
-        """Tell all who asked and have not been told."""
-        asked, self.asked = self.asked, []
-        for done in asked:
+    def complete(self, status: PutStatus) -> None:
+        """Call all callbacks that have not been called yet."""
+        callbacks, self.callbacks = self.callbacks, []
+        for done in callbacks:
             done(status)
 
 
-class LogFlush:
-    """Flushes the log in groups. Belongs to the store's loop."""
+class LogFlusher:
+    """Flushes the log in batches. Belongs to the store's loop."""
 
     def __init__(
         self,
         log: CommitLog,
         worker: Worker,
-        timeout_ms: int,
-        flushed: Callable[[Group], None],
+        settings: StoreSettings,
+        flushed: Callable[[FlushBatch], None],
+        put_times: PutTimes,
     ) -> None:
-        """`flushed`: called with each group that is durable, before its askers are told."""
-        self._log, self._worker, self._timeout_s = log, worker, timeout_ms / 1000
+        """`flushed`: called with each batch that became durable, before its callbacks."""
+        self._log = log
+        self._worker = worker
+        self._timeout_s = settings.sync_flush_timeout_ms / 1000
         self._flushed = flushed
-        self.times = PutTimes()
-        self._next: Group | None = None
-        self._busy = False
-        self._idle: list[asyncio.Future[None]] = []
-        self.broken: OSError | None = None
+        self.put_times = put_times
+        self._next: FlushBatch | None = None
+        self._is_busy = False
+        self._idle_waiters: list[asyncio.Future[None]] = []
+        self.failure: OSError | None = None
         """The error that stopped the log, if one did."""
 
-    def join(
-        self, entries: list[Entry], asked: list[Done], store_ms: int, begun_s: float = 0.0
+    def request(
+        self,
+        entries: list[QueueEntry],
+        callbacks: list[DurableCallback],
+        store_ms: int,
+        started_s: float = 0.0,
     ) -> None:
-        """Flush what has been written so far; then show `entries` and answer `asked`."""
-        group = self._next
-        if group is None:
-            group = self._next = Group()
-        if asked and group.timer is None:
+        """Flush what was written so far; then make `entries` visible and call `callbacks`."""
+        batch = self._next
+        if batch is None:
+            batch = self._next = FlushBatch()
+        if callbacks and batch.timer is None:
             loop = asyncio.get_running_loop()
-            group.timer = loop.call_later(self._timeout_s, self._late, group)
-        group.take(entries, asked, begun_s)
-        group.upto = self._log.written
-        group.store_ms = store_ms
-        if not self._busy:
-            self._start()
+            batch.timer = loop.call_later(self._timeout_s, self._time_out, batch)
+        batch.add(entries, callbacks, started_s)
+        batch.end = self._log.written
+        batch.store_ms = store_ms
+        if not self._is_busy:
+            self._start_next()
 
-    def count(self, group: Group) -> None:
-        """Count how long the puts of a group took that is shown now."""
-        now_s = asyncio.get_running_loop().time()
-        for count, begun_s in group.begun:
-            self.times.add(count, begun_s, now_s)
-
-    async def idle(self) -> None:
-        """Wait until nothing is under way."""
-        if self._busy:
+    async def wait_until_idle(self) -> None:
+        """Wait until no flush is running."""
+        if self._is_busy:
             ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._idle.append(ended)
+            self._idle_waiters.append(ended)
             await ended
 
-    def _late(self, group: Group) -> None:
-        group.settle(PutStatus.FLUSH_DISK_TIMEOUT)
+    def _time_out(self, batch: FlushBatch) -> None:
+        batch.complete(PutStatus.FLUSH_DISK_TIMEOUT)
 
-    def _start(self) -> None:
-        group, self._next = self._next, None
-        if group is None:
+    def _start_next(self) -> None:
+        batch, self._next = self._next, None
+        if batch is None:
             return
-        self._busy = True
-        segments = self._log.segments(self._log.flushed, group.upto)
+        self._is_busy = True
+        segments = self._log.segments(self._log.flushed, batch.end)
         try:
-            files = pin_all(segments)
+            files = pin_segments(segments)
         except OSError as problem:
-            # A file cannot be opened, so nothing can be promised any more.
-            self._ended(group, [], problem)
+            # Without the file nothing can be flushed any more.
+            self._flush_ended(batch, [], problem)
             return
 
         def job() -> None:
             for file in files:
                 file.sync()
 
-        self._worker.submit(job, lambda problem: self._ended(group, segments, problem))
+        self._worker.submit(job, lambda problem: self._flush_ended(batch, segments, problem))
 
-    def _ended(self, group: Group, segments: list[Segment], problem: OSError | None) -> None:
+    def _flush_ended(
+        self, batch: FlushBatch, segments: list[Segment], problem: OSError | None
+    ) -> None:
         for segment in segments:
             segment.unpin()
-        if group.timer is not None:
-            group.timer.cancel()
-        self._busy = False
-        is_durable = problem is None and self.broken is None
+        if batch.timer is not None:
+            batch.timer.cancel()
+        self._is_busy = False
+        is_durable = problem is None and self.failure is None
         if is_durable:
-            self._log.flushed = group.upto
+            self._log.flushed = batch.end
         else:
-            if self.broken is None:
+            if self.failure is None:
                 log.error(
                     "the log %s cannot be flushed, sends are refused until a restart: %s",
                     self._log.directory,
                     problem,
                 )
-            self.broken = self.broken or problem
-            self.times.failed += len(group.entries)
-            group.settle(PutStatus.SERVICE_NOT_AVAILABLE)
-        # The next flight leaves before the answers of this one are written; should that break the
-        # log, this one is on the disk all the same.
-        self._start()
+            self.failure = self.failure or problem
+            self.put_times.failed += len(batch.entries)
+            batch.complete(PutStatus.SERVICE_NOT_AVAILABLE)
+        # The next flush starts before the responses of this one are written. Should it fail at
+        # once, this batch is durable all the same.
+        self._start_next()
         if is_durable:
-            self._flushed(group)
-            group.settle(PutStatus.PUT_OK)
-        if not self._busy:
-            idle, self._idle = self._idle, []
+            self._flushed(batch)
+            batch.complete(PutStatus.PUT_OK)
+        if not self._is_busy:
+            idle, self._idle_waiters = self._idle_waiters, []
             for ended in idle:
                 if not ended.done():
                     ended.set_result(None)

@@ -12,7 +12,7 @@ from cometmq.errors import ProtocolError
 from cometmq.wire import log_record as stored
 
 if TYPE_CHECKING:
-    from cometmq.store.log.mapped_file_queue import FileRow
+    from cometmq.store.log.mapped_file_queue import MappedFileQueue
     from cometmq.wire.log_record import Stored
 
 _CHUNK = 1 << 20
@@ -21,8 +21,8 @@ _CHUNK = 1 << 20
 class LogReader:
     """Verified records by their offsets; quick when the offsets go up."""
 
-    def __init__(self, row: FileRow, *, check_crc: bool) -> None:
-        self._row, self._check_crc = row, check_crc
+    def __init__(self, mapped_files: MappedFileQueue, *, check_crc: bool) -> None:
+        self._mapped_files, self._check_crc = mapped_files, check_crc
         self._chunk, self._chunk_at = b"", 0
 
     def at(self, phy_offset: int) -> Stored | None:
@@ -47,12 +47,12 @@ class LogReader:
 
     def next_file(self, phy_offset: int) -> int:
         """Where the next file begins when a blank stands at this offset; else -1."""
-        raw = self._row.read(phy_offset, stored.BLANK_SIZE)
-        room = self._row.file_bytes - phy_offset % self._row.file_bytes
+        raw = self._mapped_files.read(phy_offset, stored.BLANK_SIZE)
+        room = self._mapped_files.file_bytes - phy_offset % self._mapped_files.file_bytes
         if raw == stored.BLANK.pack(room, stored.MAGIC_BLANK):
             return phy_offset + room
         return -1
 
     def _load(self, phy_offset: int, length: int) -> bytes:
-        self._chunk, self._chunk_at = self._row.read(phy_offset, length), phy_offset
+        self._chunk, self._chunk_at = self._mapped_files.read(phy_offset, length), phy_offset
         return self._chunk

@@ -58,14 +58,14 @@ class OpenFiles:
                 oldest.used = False
                 ring.append(oldest)
             else:
-                oldest.sleep()
+                oldest.close()
         ring.append(segment)
 
-    def forget(self, segment: Segment) -> None:
+    def remove(self, segment: Segment) -> None:
         """Count a segment no longer and close it, once nobody has it pinned."""
         if segment.file is not None:
             self._ring.remove(segment)
-            segment.sleep()
+            segment.close()
 
     def __len__(self) -> int:
         """How many files are open."""
@@ -75,34 +75,36 @@ class OpenFiles:
 class Segment:
     """One file of a row, open or not."""
 
-    __slots__ = ("ahead", "ahead_at", "base", "file", "is_leaving", "pins", "row", "used")
+    __slots__ = ("ahead", "ahead_at", "base", "file", "is_leaving", "mapped_files", "pins", "used")
 
-    def __init__(self, row: FileRow, base: int) -> None:
-        self.row, self.base = row, base
+    def __init__(self, mapped_files: MappedFileQueue, base: int) -> None:
+        self.mapped_files, self.base = mapped_files, base
         self.ahead, self.ahead_at = b"", 0
         """What `read_ahead` read last, while the file is open and nothing is written to it."""
         self.file: OpenFile | None = None
         self.used = self.is_leaving = False
         self.pins = 0
 
-    def wake(self) -> OpenFile:
+    def open(self) -> OpenFile:
         """The open file, opened now if it is not."""
         if self.file is None:
-            row = self.row
-            size = row.file_bytes if row.may_grow else 0
-            self.file = row.files.open(row.path_of(self.base), size, mapped=row.mapped)
-            row.open_files.add(self)
+            mapped_files = self.mapped_files
+            size = mapped_files.file_bytes if mapped_files.may_grow else 0
+            self.file = mapped_files.files.open(
+                mapped_files.path_of(self.base), size, mapped=mapped_files.mapped
+            )
+            mapped_files.open_files.add(self)
         self.used = True
         return self.file
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the file still belongs to its row; a deleted one must not be opened again."""
-        return self.row.segments.get(self.base) is self
+        return self.mapped_files.segments.get(self.base) is self
 
     def pin(self) -> OpenFile:
         """Open the file and keep it open until `unpin`: another thread is about to use it."""
-        file = self.wake()
+        file = self.open()
         self.pins += 1
         return file
 
@@ -110,9 +112,9 @@ class Segment:
         """Allow the file to be closed again; it is now, if that was wanted meanwhile."""
         self.pins -= 1
         if self.is_leaving and not self.pins:
-            self.sleep()
+            self.close()
 
-    def sleep(self) -> None:
+    def close(self) -> None:
         """Close the file, now or with the last `unpin`; the next use opens it again."""
         self.is_leaving = self.pins > 0
         if self.file is not None and not self.is_leaving:
@@ -120,7 +122,7 @@ class Segment:
             self.file, self.ahead = None, b""
 
 
-def pin_all(segments: list[Segment]) -> list[OpenFile]:
+def pin_segments(segments: list[Segment]) -> list[OpenFile]:
     """Pin several files; OSError: one could not be opened, and none is pinned."""
     files: list[OpenFile] = []
     try:
@@ -133,7 +135,7 @@ def pin_all(segments: list[Segment]) -> list[OpenFile]:
     return files
 
 
-class FileRow:
+class MappedFileQueue:
     """All files of one directory, in the order of their offsets."""
 
     __slots__ = (
@@ -144,10 +146,10 @@ class FileRow:
         "mapped",
         "may_grow",
         "open_files",
+        "preallocated",
+        "preallocated_base",
+        "resident_from",
         "segments",
-        "spare",
-        "spare_base",
-        "sure_from",
     )
 
     def __init__(
@@ -165,11 +167,11 @@ class FileRow:
         self.open_files, self.mapped, self.may_grow = open_files, mapped, may_grow
         self.bases: list[int] = []
         self.segments: dict[int, Segment] = {}
-        self.spare_base = -1
+        self.preallocated_base = -1
         """The file that is made ahead for `segment`, if one is: where it begins."""
-        self.spare: OpenFile | None = None
+        self.preallocated: OpenFile | None = None
         """That file once it is durable; it belongs to the row only when it is asked for."""
-        self.sure_from = _NOWHERE
+        self.resident_from = _NOWHERE
         """Bytes from here on were written lately, so they are in memory."""
 
     def load(self) -> None:
@@ -227,9 +229,9 @@ class FileRow:
         segment = self.segments.get(at - file_offset)
         if segment is None:
             return b""
-        if self.open_files.may_wait or at >= self.sure_from:
-            return segment.wake().read(file_offset, length)
-        if (found := segment.wake().read_now(file_offset, length)) is None:
+        if self.open_files.may_wait or at >= self.resident_from:
+            return segment.open().read(file_offset, length)
+        if (found := segment.open().read_cached(file_offset, length)) is None:
             raise NotInMemory(segment, file_offset, length)
         return found
 
@@ -257,35 +259,35 @@ class FileRow:
         if segment is None:
             segment = Segment(self, base)
             self.files.make_dir(self.directory, durable=self.mapped)
-            spare = self._take_spare(base)
+            preallocated = self._take_preallocated(base)
             try:
-                if spare is not None:
-                    segment.file = spare
+                if preallocated is not None:
+                    segment.file = preallocated
                     self.open_files.add(segment)
-                file = segment.wake()
-                if self.mapped and spare is None:
+                file = segment.open()
+                if self.mapped and preallocated is None:
                     file.sync()
                     self.files.sync_dir(self.directory)
             except OSError:
-                self.open_files.forget(segment)
+                self.open_files.remove(segment)
                 self.files.delete(self.path_of(base))
                 raise
             insort(self.bases, base)
             self.segments[base] = segment
         return segment
 
-    def _take_spare(self, base: int) -> OpenFile | None:
+    def _take_preallocated(self, base: int) -> OpenFile | None:
         """The file made ahead for `base`; from now on what is made for it comes too late."""
-        if self.spare_base != base:
+        if self.preallocated_base != base:
             return None
-        spare, self.spare, self.spare_base = self.spare, None, -1
-        return spare
+        preallocated, self.preallocated, self.preallocated_base = self.preallocated, None, -1
+        return preallocated
 
-    def drop_spare(self) -> None:
+    def delete_preallocated(self) -> None:
         """Close and delete the file made ahead, if there is one."""
-        path = self.path_of(self.spare_base)
-        if spare := self._take_spare(self.spare_base):
-            spare.close()
+        path = self.path_of(self.preallocated_base)
+        if preallocated := self._take_preallocated(self.preallocated_base):
+            preallocated.close()
             self.files.delete(path)
 
     def write(self, at: int, data: bytes) -> None:
@@ -293,7 +295,7 @@ class FileRow:
         file_offset = at % self.file_bytes
         segment = self.segment(at - file_offset)
         segment.ahead = b""
-        segment.wake().write(file_offset, data)
+        segment.open().write(file_offset, data)
 
     def cut(self, at: int) -> None:
         """Drop everything from `at` on: zeros in its file, later files deleted, the last first."""
@@ -302,7 +304,7 @@ class FileRow:
         file_offset = at % self.file_bytes
         if file_offset and (segment := self.segments.get(at - file_offset)):
             segment.ahead = b""
-            segment.wake().cut(file_offset)
+            segment.open().cut(file_offset)
 
     def remove(self, base: int) -> None:
         """Delete one file; of a mapped row durably, lest it be back after a power cut."""
@@ -314,7 +316,7 @@ class FileRow:
         """Count a file no longer; the caller deletes what has this path."""
         segment = self.segments.pop(base)
         self.bases.remove(base)
-        self.open_files.forget(segment)
+        self.open_files.remove(segment)
         return self.path_of(base)
 
     def between(self, start: int, end: int) -> list[Segment]:
@@ -326,7 +328,7 @@ class FileRow:
 
     def close(self) -> None:
         """Close all files."""
-        if spare := self._take_spare(self.spare_base):
-            spare.close()
+        if preallocated := self._take_preallocated(self.preallocated_base):
+            preallocated.close()
         for segment in self.segments.values():
-            self.open_files.forget(segment)
+            self.open_files.remove(segment)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from cometmq.runtime.ports import Clock, Worker
     from cometmq.settings.store import StoreSettings
-    from cometmq.store.cold_reads import Aside
+    from cometmq.store.cold_reads import ColdReader
     from cometmq.store.index.key_index import KeyIndex
     from cometmq.store.log.commit_log import CommitLog
-    from cometmq.store.log.mapped_file_queue import FileRow
-    from cometmq.store.queues.consume_queues import Queues
+    from cometmq.store.log.mapped_file_queue import MappedFileQueue
+    from cometmq.store.queues.consume_queues import ConsumeQueues
 
 log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000
@@ -40,18 +40,18 @@ class Retention:
         self,
         settings: StoreSettings,
         clock: Clock,
-        row: FileRow,
+        mapped_files: MappedFileQueue,
         commit_log: CommitLog,
-        queues: Queues,
+        queues: ConsumeQueues,
         index: KeyIndex,
-        aside: Aside,
+        cold_reader: ColdReader,
         worker: Worker,
     ) -> None:
-        """`row`: the files of `commit_log`."""
-        self._index, self._aside, self._worker = index, aside, worker
-        self._settings, self._clock, self._files = settings, clock, row.files
-        self._row, self._log, self._queues = row, commit_log, queues
-        self._first = row.first
+        """`mapped_files`: the files of `commit_log`."""
+        self._index, self._cold_reader, self._worker = index, cold_reader, worker
+        self._settings, self._clock, self._files = settings, clock, mapped_files.files
+        self._mapped_files, self._log, self._queues = mapped_files, commit_log, queues
+        self._first = mapped_files.first
         self.is_disk_full = False
         """Whether the disk is used beyond diskSpaceWarningLevelRatio: sends are refused."""
 
@@ -70,35 +70,37 @@ class Retention:
         is_hour = any_hour or self._clock.local_hour() in settings.delete_hours
         if at_once or is_hour or used > settings.disk_used_percent_max:
             await self._delete(self._old_files(at_once=at_once))
-        if self._row.first != self._first:
-            self._first = self._row.first
+        if self._mapped_files.first != self._first:
+            self._first = self._mapped_files.first
             await self._follow(self._first)
 
     def _used_percent(self) -> int:
-        space = self._files.space(self._row.directory.parent)
+        space = self._files.space(self._mapped_files.directory.parent)
         return -(-100 * space.used // max(space.total, 1))
 
     def _old_files(self, *, at_once: bool) -> list[Path]:
         """Count out the files of the log that may go; their paths, the oldest first."""
         before = self._clock.now_ms() - self._settings.file_reserved_hours * _HOUR_MS
         gone = []
-        for base in self._row.bases[:-1][: self._settings.delete_file_batch_max]:
-            if base + self._row.file_bytes > self._log.flushed:
+        for base in self._mapped_files.bases[:-1][: self._settings.delete_file_batch_max]:
+            if base + self._mapped_files.file_bytes > self._log.flushed:
                 break  # senders still wait for it, and the worker may be flushing it
-            path = self._row.path_of(base)
+            path = self._mapped_files.path_of(base)
             stat = self._files.stat(path)
             if not at_once and stat is not None and stat.modified_ms > before:
                 break
             log.info("deleting %s: it is older than need be", path)
-            gone.append(self._row.release(base))
+            gone.append(self._mapped_files.release(base))
         return gone
 
     async def _follow(self, log_first: int) -> None:
         """Delete the files of queues and index that speak of nothing that is still there."""
         for number, queue in enumerate(self._queues):
-            if len(queue.row.bases) > 1:
-                bases = await self._aside.ask(partial(self._queues.expired, queue, log_first))
-                alive = [base for base in bases if base in queue.row.segments]
+            if len(queue.mapped_files.bases) > 1:
+                bases = await self._cold_reader.read(
+                    partial(self._queues.expired, queue, log_first)
+                )
+                alive = [base for base in bases if base in queue.mapped_files.segments]
                 await self._delete([self._queues.release(queue, base) for base in alive])
             elif number % _SLICE == 0:
                 await asyncio.sleep(0)

@@ -1,8 +1,8 @@
 """Hot. One queue of one topic: 20 bytes a message that say where in the log it lies.
 
-New entries stay in memory until `spill` writes them to the queue's files, in the background; the
-log holds all they say, so nothing is lost with them. Refuses to know tags and records.
-Invariants: next_offset counts what has been placed, max_offset what readers may see; entries
+New entries stay in memory until `write_pending` writes them to the queue's files, in the
+background; they can all be built again from the log. Knows nothing of tags and records.
+Invariants: next_offset counts the messages put, max_offset those that readers may see; entries
 [written_offset, max_offset) are in `tail`, those before in the files.
 Layout: `wire/consume_queue_entry.py`. Java: ConsumeQueue.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.wire import consume_queue_entry
 
 if TYPE_CHECKING:
-    from cometmq.store.log.mapped_file_queue import FileRow
+    from cometmq.store.log.mapped_file_queue import MappedFileQueue
 
 pack = consume_queue_entry.ENTRY.pack
 _unpack = consume_queue_entry.ENTRY.unpack
@@ -27,17 +27,17 @@ class ConsumeQueue:
     __slots__ = (
         "_min_for",
         "_min_offset",
+        "mapped_files",
         "max_offset",
         "next_offset",
         "queue_id",
-        "row",
         "tail",
         "topic",
         "written_offset",
     )
 
-    def __init__(self, topic: str, queue_id: int, row: FileRow) -> None:
-        self.topic, self.queue_id, self.row = topic, queue_id, row
+    def __init__(self, topic: str, queue_id: int, mapped_files: MappedFileQueue) -> None:
+        self.topic, self.queue_id, self.mapped_files = topic, queue_id, mapped_files
         self.tail = bytearray()
         self.next_offset = self.max_offset = self.written_offset = 0
         self._min_offset = 0
@@ -54,21 +54,21 @@ class ConsumeQueue:
         self.tail += pack(phy_offset, size, tags_code)
         self.max_offset += 1
 
-    def spill(self) -> list[int]:
+    def write_pending(self) -> list[int]:
         """Write the waiting entries; the bases of the files they went to. OSError: they still wait.
 
         What an unclean stop left beyond the last entry is overwritten by zeros when recovery calls
         `cut`, never here.
         """
         at, done = self.written_offset * SIZE, 0
-        row, tail, bases = self.row, self.tail, []
-        if not row.bases:
+        mapped_files, tail, bases = self.mapped_files, self.tail, []
+        if not mapped_files.bases:
             self._fill_before(at)
         while done < len(tail):
-            room = row.file_bytes - at % row.file_bytes
+            room = mapped_files.file_bytes - at % mapped_files.file_bytes
             piece = bytes(tail[done : done + room])
-            row.write(at, piece)
-            bases.append(row.base_of(at))
+            mapped_files.write(at, piece)
+            bases.append(mapped_files.base_of(at))
             at += len(piece)
             done += len(piece)
         self.written_offset = at // SIZE
@@ -77,8 +77,8 @@ class ConsumeQueue:
 
     def _fill_before(self, at: int) -> None:
         """Mark the places before a queue's first entry, where its file does not begin with it."""
-        if room := at % self.row.file_bytes:
-            self.row.write(at - room, consume_queue_entry.FILLER * (room // SIZE))
+        if room := at % self.mapped_files.file_bytes:
+            self.mapped_files.write(at - room, consume_queue_entry.FILLER * (room // SIZE))
 
     def read(self, queue_offset: int, count: int) -> bytes:
         """Up to `count` entries from `queue_offset` on; fewer where a file ends."""
@@ -87,13 +87,18 @@ class ConsumeQueue:
         if index >= 0:
             return bytes(self.tail[index * SIZE : (index + count) * SIZE])
         at = queue_offset * SIZE
-        row = self.row
-        room, written = row.file_bytes - at % row.file_bytes, -index * SIZE
+        mapped_files = self.mapped_files
+        room, written = mapped_files.file_bytes - at % mapped_files.file_bytes, -index * SIZE
         room = min(room, written)  # what lies beyond is not valid yet
-        found = row.read_ahead(at, min(count * SIZE, room), room)
+        found = mapped_files.read_ahead(at, min(count * SIZE, room), room)
         if len(found) == written < count * SIZE:  # go on with those that wait in memory
             found += bytes(self.tail[: count * SIZE - written])
         return found
+
+    def next_file_offset(self, queue_offset: int) -> int:
+        """The first offset of the file after the one that holds this offset."""
+        per_file = self.mapped_files.file_bytes // SIZE
+        return (queue_offset // per_file + 1) * per_file
 
     def entry(self, queue_offset: int) -> tuple[int, int, int]:
         """(phy_offset, size, tags_code) of one entry; sizes of 0 where there is none."""
@@ -104,8 +109,8 @@ class ConsumeQueue:
         """The first entry whose record is still in the log, which begins at `log_first`."""
         if self._min_for == log_first:
             return self._min_offset
-        low, high = self.row.first // SIZE, self.max_offset
-        if not self.row.bases:
+        low, high = self.mapped_files.first // SIZE, self.max_offset
+        if not self.mapped_files.bases:
             low = min(self.written_offset, high)
         while low < high:
             middle = (low + high) // 2

@@ -14,26 +14,26 @@ from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from cometmq.store.log.mapped_file_queue import FileRow, OpenFiles, Segment, pin_all
+from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles, Segment, pin_segments
 from cometmq.store.queues.consume_queue import ConsumeQueue, pack
-from cometmq.store.queues.deleted_topics import Deletions
+from cometmq.store.queues.deleted_topics import DeletedTopics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
     from pathlib import Path
 
     from cometmq.runtime.ports import Files, Worker
-    from cometmq.store.log.log_flush import Entry
-    from cometmq.store.queues.deleted_topics import Deletion
+    from cometmq.store.log.log_flush import QueueEntry
+    from cometmq.store.queues.deleted_topics import DeletedTopic
 
 _SLICE = 16
 """Queues written, or files flushed, between two turns of the loop."""
-_queue_and_code: Callable[[Entry], tuple[ConsumeQueue, int]] = itemgetter(0, 3)
+_queue_and_code: Callable[[QueueEntry], tuple[ConsumeQueue, int]] = itemgetter(0, 3)
 _MANY = 256
 """Files above which one sync of everything is cheaper than one of each."""
 
 
-class Queues:
+class ConsumeQueues:
     """The consume queues of one store."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Queues:
     ) -> None:
         self._files, self._directory = files, directory
         self._file_bytes, self._open_files = file_bytes, open_files
-        self.deletions = Deletions(files, directory.parent / "config")
+        self.deletions = DeletedTopics(files, directory.parent / "config")
         """Topics that were deleted."""
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._dirty: dict[ConsumeQueue, None] = {}
@@ -52,17 +52,17 @@ class Queues:
         """The queue, or None when nothing was ever put in it."""
         return self._queues.get((topic, queue_id))
 
-    def of(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, made when it is new; its directory comes with its first entry."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            row = FileRow(
+            mapped_files = MappedFileQueue(
                 self._files,
                 self._directory / topic / str(queue_id),
                 self._file_bytes,
                 self._open_files,
             )
-            queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, row)
+            queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, mapped_files)
         return queue
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -85,9 +85,9 @@ class Queues:
         for topic in self._files.names(self._directory):
             for name in self._files.names(self._directory / topic):
                 if name.isdecimal():
-                    self.of(topic, int(name)).row.load()
+                    self.get_or_create(topic, int(name)).mapped_files.load()
 
-    def append(self, entries: list[Entry]) -> set[tuple[ConsumeQueue, int]]:
+    def append(self, entries: list[QueueEntry]) -> set[tuple[ConsumeQueue, int]]:
         """Show messages to readers and remember the queues whose entries are to be written.
 
         Returns which queues got what tags codes.
@@ -106,30 +106,30 @@ class Queues:
         """Whether any queue has entries that are in memory only."""
         return bool(self._dirty)
 
-    def spill_all(self) -> None:
+    def write_all_pending(self) -> None:
         """Write all waiting entries now. OSError: those not written still wait."""
         for queue in list(self._dirty):
-            self._spill(queue)
+            self._write_pending(queue)
 
-    async def spill(self) -> None:
+    async def write_pending(self) -> None:
         """Write the entries that wait now, a few queues a turn of the loop."""
         for index, queue in enumerate(list(self._dirty)):
-            self._spill(queue)
+            self._write_pending(queue)
             if index % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
 
-    def _spill(self, queue: ConsumeQueue) -> None:
+    def _write_pending(self, queue: ConsumeQueue) -> None:
         if self._queues.get((queue.topic, queue.queue_id)) is not queue:
             self._dirty.pop(queue, None)  # its topic was deleted while messages were on their way
             return
-        before = len(queue.row.bases)
-        bases = queue.spill()
-        if len(queue.row.bases) > before:
-            directory = queue.row.directory
+        before = len(queue.mapped_files.bases)
+        bases = queue.write_pending()
+        if len(queue.mapped_files.bases) > before:
+            directory = queue.mapped_files.directory
             for path in (directory, directory.parent, self._directory, self._directory.parent):
                 self._new_names[path] = None
         for base in bases:
-            self._unflushed[queue.row.segments[base]] = None
+            self._unflushed[queue.mapped_files.segments[base]] = None
         self._dirty.pop(queue, None)
 
     def flush_all(self) -> None:
@@ -138,7 +138,7 @@ class Queues:
             self._files.sync_all()
         else:
             for segment in self._unflushed:
-                segment.wake().sync()
+                segment.open().sync()
             self._sync_names(list(self._new_names))
         self._unflushed.clear()
         self._new_names.clear()
@@ -149,19 +149,19 @@ class Queues:
         names, self._new_names = self._new_names, {}
         is_done = False
         try:
-            await self._flush(list(waiting), list(names), worker)
+            await self._flusher(list(waiting), list(names), worker)
             is_done = True
         finally:
             if not is_done:
-                self._unflushed = {s: None for s in waiting if s.is_there} | self._unflushed
+                self._unflushed = {s: None for s in waiting if s.exists} | self._unflushed
                 self._new_names = names | self._new_names
 
-    async def _flush(self, waiting: list[Segment], names: list[Path], worker: Worker) -> None:
+    async def _flusher(self, waiting: list[Segment], names: list[Path], worker: Worker) -> None:
         if len(waiting) > _MANY:
             await run(worker, self._files.sync_all)
             return
         for start in range(0, len(waiting), _SLICE):
-            await _sync([s for s in waiting[start : start + _SLICE] if s.is_there], worker)
+            await _sync([s for s in waiting[start : start + _SLICE] if s.exists], worker)
         if names:
             await run(worker, lambda: self._sync_names(names))
 
@@ -171,7 +171,7 @@ class Queues:
             with suppress(FileNotFoundError):
                 self._files.sync_dir(directory)
 
-    def delete_topic(self, topic: str, mark: Deletion) -> None:
+    def delete_topic(self, topic: str, mark: DeletedTopic) -> None:
         """Remove a topic's queues, so that no recovery brings them back."""
         self.deletions.note(topic, mark)
         self.remove_topics((topic,))
@@ -187,23 +187,25 @@ class Queues:
         self._queues.pop((queue.topic, queue.queue_id), None)
         self._dirty.pop(queue, None)
         self.cut(queue, 0)
-        self._files.delete(queue.row.directory)
+        self._files.delete(queue.mapped_files.directory)
 
     def cut(self, queue: ConsumeQueue, queue_offset: int) -> None:
         """Drop the entries from `queue_offset` on, on disk as well."""
-        queue.row.cut(queue_offset * 20)
+        queue.mapped_files.cut(queue_offset * 20)
         queue.begin_at(queue_offset)
         self._dirty.pop(queue, None)
-        alive = set(queue.row.segments.values())
-        for segment in [s for s in self._unflushed if s.row is queue.row and s not in alive]:
+        alive = set(queue.mapped_files.segments.values())
+        for segment in [
+            s for s in self._unflushed if s.mapped_files is queue.mapped_files and s not in alive
+        ]:
             del self._unflushed[segment]
 
     @staticmethod
     def expired(queue: ConsumeQueue, log_first: int) -> list[int]:
         """The files of a queue whose last entry's record has left the log, by their bases."""
-        row, gone = queue.row, []
-        for base in row.bases[:-1]:
-            last = (base + row.file_bytes) // 20 - 1
+        mapped_files, gone = queue.mapped_files, []
+        for base in mapped_files.bases[:-1]:
+            last = (base + mapped_files.file_bytes) // 20 - 1
             if last >= queue.written_offset or queue.entry(last)[0] >= log_first:
                 break
             gone.append(base)
@@ -211,18 +213,18 @@ class Queues:
 
     def release(self, queue: ConsumeQueue, base: int) -> Path:
         """Take a file out of its queue; the caller deletes what has this path."""
-        self._unflushed.pop(queue.row.segments[base], None)
-        return queue.row.release(base)
+        self._unflushed.pop(queue.mapped_files.segments[base], None)
+        return queue.mapped_files.release(base)
 
     def close(self) -> None:
         """Close all files."""
         for queue in self._queues.values():
-            queue.row.close()
+            queue.mapped_files.close()
 
 
 async def _sync(segments: list[Segment], worker: Worker) -> None:
     """Sync files in the worker and wait for it; OSError when one of them failed."""
-    opened = pin_all(segments)
+    opened = pin_segments(segments)
 
     def job() -> None:
         for file in opened:

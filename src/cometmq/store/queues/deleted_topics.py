@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Deletion(NamedTuple):
+class DeletedTopic(NamedTuple):
     """One topic: records below `end` are gone. The checkpoint of `dispatched` counts `entries`."""
 
     end: int
@@ -35,12 +35,12 @@ class Deletion(NamedTuple):
     """1 while the topic may still be known elsewhere."""
 
 
-class Deletions:
+class DeletedTopics:
     """The marks of one store."""
 
     def __init__(self, files: Files, config: Path) -> None:
         self._file = JsonFile(config / "deletedTopics.json", files)
-        self._marks: dict[str, Deletion] = {}
+        self._marks: dict[str, DeletedTopic] = {}
         self.is_stale = False
         """Whether the file lacks what a disk in trouble refused; to be written again."""
 
@@ -49,7 +49,7 @@ class Deletions:
         found = self._file.load()
         table = found.get("deletedTopics") if isinstance(found, dict) else None
         for topic, fields in (table or {}).items():
-            mark = Deletion(*(int(fields.get(name) or 0) for name in Deletion._fields))
+            mark = DeletedTopic(*(int(fields.get(name) or 0) for name in DeletedTopic._fields))
             if mark.end > log_first or mark.is_begun:
                 self._marks[topic] = mark
 
@@ -57,13 +57,13 @@ class Deletions:
         """The topics whose deletion a crash cut short, once the marks are loaded."""
         return [topic for topic, mark in self._marks.items() if mark.is_begun]
 
-    def set(self, topic: str, mark: Deletion | None) -> None:
+    def set(self, topic: str, mark: DeletedTopic | None) -> None:
         """Keep a mark in memory, or forget it; it is for the caller to write."""
         self._marks.pop(topic, None)
         if mark is not None:
             self._marks[topic] = mark
 
-    def note(self, topic: str, mark: Deletion) -> None:
+    def note(self, topic: str, mark: DeletedTopic) -> None:
         """Keep a mark, durably unless the disk refuses: then a crash may bring the topic back."""
         self.set(topic, mark)
         try:

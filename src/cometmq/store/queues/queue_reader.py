@@ -12,7 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import GetStatus, Got
+from cometmq.store.results import GetResult, GetStatus
 from cometmq.wire.consume_queue_entry import ENTRY, FILLER_SIZE
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cometmq.settings.store import StoreSettings
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.queues.consume_queue import ConsumeQueue
-    from cometmq.store.results import Judge
+    from cometmq.store.results import PropertyFilter
 
 _entries = ENTRY.iter_unpack
 
@@ -31,7 +31,7 @@ def _flat(count: int) -> Struct:
     return Struct(">" + "qi8x" * count)
 
 
-class Fetch:
+class QueueReader:
     """Reads queues for pulls. Belongs to the store's loop."""
 
     def __init__(self, log: CommitLog, settings: StoreSettings, ram_bytes: int) -> None:
@@ -52,11 +52,11 @@ class Fetch:
         max_count: int,
         max_bytes: int,
         match: Callable[[int], bool] | None,
-        judge: Judge | None = None,
-    ) -> Got:
+        judge: PropertyFilter | None = None,
+    ) -> GetResult:
         """Messages from `queue_offset` on that are wanted; see `MessageStore.get`."""
         if queue is None or queue.max_offset == 0:
-            return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, b"", 0)
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, b"", 0)
         low, high = queue.min_offset(self._log.first), queue.max_offset
         if low <= queue_offset < high:
             if match is None and judge is None:
@@ -65,14 +65,14 @@ class Fetch:
                     return got
             return self._scan(queue, queue_offset, max_count, max_bytes, match, judge, low)
         if queue_offset < low:
-            return Got(GetStatus.OFFSET_TOO_SMALL, low, low, high, b"", 0)
+            return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high, b"", 0)
         if queue_offset == high:
-            return Got(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high, b"", 0)
-        return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high, b"", 0)
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high, b"", 0)
+        return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high, b"", 0)
 
     def _all(
         self, queue: ConsumeQueue, queue_offset: int, max_count: int, max_bytes: int, low: int
-    ) -> Got | None:
+    ) -> GetResult | None:
         """Fresh records as they come, where there is nothing to choose: 14 us less for 32."""
         raw = queue.read(queue_offset, max(min(max_count, self._fresh[0]), 1))
         if not raw:
@@ -87,9 +87,11 @@ class Fetch:
         body = log.gather(places, sizes, total)
         if body is None:
             return None
-        return Got(GetStatus.FOUND, queue_offset + count, low, queue.max_offset, body, count)
+        return GetResult(GetStatus.FOUND, queue_offset + count, low, queue.max_offset, body, count)
 
-    def _asked(self, judge: Judge, phy_offset: int, size: int, scanned: int) -> bool | None:
+    def _asked(
+        self, judge: PropertyFilter, phy_offset: int, size: int, scanned: int
+    ) -> bool | None:
         """Whether the judge wants a record; None when the scan may end before it, and does."""
         try:
             return judge.accepts(self._log.properties_at(phy_offset, size))
@@ -105,9 +107,9 @@ class Fetch:
         max_count: int,
         max_bytes: int,
         match: Callable[[int], bool] | None,
-        judge: Judge | None,
+        judge: PropertyFilter | None,
         low: int,
-    ) -> Got:
+    ) -> GetResult:
         log, first, high = self._log, self._log.first, queue.max_offset
         count_max, bytes_max = min(max_count, self._fresh[0]), min(max_bytes, self._fresh[1])
         old_count_max, old_bytes_max = min(max_count, self._old[0]), min(max_bytes, self._old[1])
@@ -151,10 +153,9 @@ class Fetch:
         next_offset = queue_offset + scanned
         if count:
             runs.append((run_start, run_end))
-            return Got(GetStatus.FOUND, next_offset, low, high, log.read_runs(runs), count)
+            return GetResult(GetStatus.FOUND, next_offset, low, high, log.read_runs(runs), count)
         if not raw:
-            after = queue.row.base_of(queue_offset * ENTRY.size) + queue.row.file_bytes
-            beyond = min(after // ENTRY.size, high)
-            return Got(GetStatus.OFFSET_FOUND_NULL, beyond, low, high, b"", 0)
+            beyond = min(queue.next_file_offset(queue_offset), high)
+            return GetResult(GetStatus.OFFSET_FOUND_NULL, beyond, low, high, b"", 0)
         status = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
-        return Got(status, next_offset, low, high, b"", 0)
+        return GetResult(status, next_offset, low, high, b"", 0)

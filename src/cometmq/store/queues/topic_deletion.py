@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from cometmq.runtime.ports import Worker
-    from cometmq.store.maintenance import Upkeep
-    from cometmq.store.queues.consume_queues import Queues
+    from cometmq.store.maintenance import Maintenance
+    from cometmq.store.queues.consume_queues import ConsumeQueues
 
 
 class TopicDeletion:
     """The deletions of one store. Belongs to its loop; whoever uses it does one after the other."""
 
-    def __init__(self, queues: Queues, upkeep: Upkeep, worker: Worker) -> None:
-        self._queues, self._upkeep, self._worker = queues, upkeep, worker
+    def __init__(self, queues: ConsumeQueues, maintenance: Maintenance, worker: Worker) -> None:
+        self._queues, self._maintenance, self._worker = queues, maintenance, worker
 
     def topics(self) -> set[str]:
         """The topics that have queues, which are what there is to delete."""
@@ -39,7 +39,7 @@ class TopicDeletion:
         """Make it durable that these topics will go. OSError: they will not."""
         deletions = self._queues.deletions
         for topic in topics:
-            deletions.set(topic, self._upkeep.deletion_of(topic)._replace(is_begun=1))
+            deletions.set(topic, self._maintenance.deletion_mark(topic)._replace(is_begun=1))
         try:
             await run(self._worker, deletions.writing())
         except OSError:
@@ -63,9 +63,9 @@ class TopicDeletion:
         and come here again.
         """
         deletions = self._queues.deletions
-        marks = {topic: self._upkeep.deletion_of(topic) for topic in topics}
+        marks = {topic: self._maintenance.deletion_mark(topic) for topic in topics}
         self._queues.remove_topics(topics)
-        self._upkeep.vouch_soon()
+        self._maintenance.checkpoint_soon()
         for topic, mark in marks.items():
             deletions.set(topic, mark)
         try:

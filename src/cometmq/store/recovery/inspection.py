@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from cometmq.errors import NotAStore, StoreLocked
-from cometmq.store.index.index_check import DEFAULT_SHAPE, IndexCheck
+from cometmq.store.index.index_check import DEFAULT_INDEX_LAYOUT, IndexCheck
 from cometmq.store.log.log_reader import LogReader
-from cometmq.store.log.mapped_file_queue import FileRow, OpenFiles
+from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
 from cometmq.store.recovery.checkpoint import Checkpoint
-from cometmq.store.recovery.store_directory import Layout
+from cometmq.store.recovery.store_directory import StoreDirectory
 from cometmq.wire import sysflag
 from cometmq.wire.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cometmq.runtime.ports import Files, Held
-    from cometmq.store.index.index_file import Shape
+    from cometmq.runtime.ports import Files, HeldLock
+    from cometmq.store.index.index_file import IndexFileLayout
     from cometmq.wire.log_record import Stored
 
 _OPEN_FILES = 64
@@ -35,7 +35,7 @@ _QUEUE_BYTES = 6_000_000
 
 
 @dataclass
-class Report:
+class InspectionReport:
     """What an inspection found. `damage` is lost; `notes` is what the next start mends."""
 
     was_stopped: bool
@@ -51,19 +51,21 @@ class Report:
 class Inspection:
     """One stopped store, locked while it is looked at. A context manager."""
 
-    def __init__(self, root: Path, files: Files, index_shape: Shape = DEFAULT_SHAPE) -> None:
+    def __init__(
+        self, root: Path, files: Files, index_layout: IndexFileLayout = DEFAULT_INDEX_LAYOUT
+    ) -> None:
         """Raise NotAStore when there is no store, StoreLocked when a broker runs on it."""
-        self._index_shape = index_shape
+        self._index_layout = index_layout
         self._files = files
-        self._layout = Layout(files, root)
+        self._layout = StoreDirectory(files, root)
         self._layout.check()
         if not files.names(self._layout.commit_log):
             raise NotAStore(f"{root} holds no commit log")
         self._open_files = OpenFiles(_OPEN_FILES)
-        self._row = self._row_of(self._layout.commit_log, _LOG_BYTES)
-        self._reader = LogReader(self._row, check_crc=True)
-        self._queue_rows: dict[tuple[str, int], FileRow] = {}
-        self._held: Held | None = None
+        self._mapped_files = self._files_of(self._layout.commit_log, _LOG_BYTES)
+        self._reader = LogReader(self._mapped_files, check_crc=True)
+        self._queue_files: dict[tuple[str, int], MappedFileQueue] = {}
+        self._held: HeldLock | None = None
 
     def __enter__(self) -> Self:
         """Take the store's lock, if it has ever had one."""
@@ -76,15 +78,15 @@ class Inspection:
 
     def __exit__(self, *_: object) -> None:
         """Close the files and give the lock back."""
-        self._row.close()
-        for row in self._queue_rows.values():
-            row.close()
+        self._mapped_files.close()
+        for mapped_files in self._queue_files.values():
+            mapped_files.close()
         if self._held is not None:
             self._held.release()
 
     def records(self, start: int = -1) -> Iterator[Stored]:
         """The whole records from a byte of the log on (default: the first); ends at damage."""
-        at = self._row.first if start < 0 else start
+        at = self._mapped_files.first if start < 0 else start
         while True:
             record = self._reader.at(at)
             if record is not None:
@@ -93,13 +95,15 @@ class Inspection:
             elif (at := self._reader.next_file(at)) < 0:
                 return
 
-    def verify(self) -> Report:
+    def verify(self) -> InspectionReport:
         """Read everything and say what is whole."""
-        report = Report(self._layout.was_stopped, self._row.first, self._row.first)
+        report = InspectionReport(
+            self._layout.was_stopped, self._mapped_files.first, self._mapped_files.first
+        )
         ends: Counter[tuple[str, int]] = Counter()
         self._check_files(report)
         missing: Counter[tuple[str, int]] = Counter()
-        index = IndexCheck(self._files, self._layout.index, self._index_shape)
+        index = IndexCheck(self._files, self._layout.index, self._index_layout)
         for record in self.records():
             report.records += 1
             report.topics[record.topic] += 1
@@ -116,27 +120,29 @@ class Inspection:
         report.notes += index.finish()
         return report
 
-    def _check_files(self, report: Report) -> None:
-        if missing := self._row.missing():
+    def _check_files(self, report: InspectionReport) -> None:
+        if missing := self._mapped_files.missing():
             report.damage.append(f"{missing} is missing")
-        for base in self._row.bases:
-            path = self._row.path_of(base)
+        for base in self._mapped_files.bases:
+            path = self._mapped_files.path_of(base)
             stat = self._files.stat(path)
-            if stat is not None and stat.size != self._row.file_bytes:
-                report.notes.append(f"{path} has {stat.size} bytes, not {self._row.file_bytes}")
+            if stat is not None and stat.size != self._mapped_files.file_bytes:
+                report.notes.append(
+                    f"{path} has {stat.size} bytes, not {self._mapped_files.file_bytes}"
+                )
 
-    def _check_end(self, report: Report) -> None:
+    def _check_end(self, report: InspectionReport) -> None:
         """What follows the last whole record: zeros are well, the rest is not."""
         at = report.end
         if (following := self._reader.next_file(at)) >= 0:
             at = following
-        base = self._row.base_of(at)
-        if any(self._row.read(at, 1 << 16)):
-            path = self._row.path_of(base)
+        base = self._mapped_files.base_of(at)
+        if any(self._mapped_files.read(at, 1 << 16)):
+            path = self._mapped_files.path_of(base)
             report.damage.append(f"{path} holds no whole record at byte {at - base}")
-        for later in [later for later in self._row.bases if later > base]:
+        for later in [later for later in self._mapped_files.bases if later > base]:
             if self._reader.at(later) is not None:
-                path = self._row.path_of(later)
+                path = self._mapped_files.path_of(later)
                 report.damage.append(f"{path} holds records beyond the end of the log")
         checkpoint = Checkpoint(self._files, self._layout.checkpoint)
         checkpoint.load()
@@ -146,7 +152,7 @@ class Inspection:
 
     def _check_queues(
         self,
-        report: Report,
+        report: InspectionReport,
         ends: Counter[tuple[str, int]],
         missing: Counter[tuple[str, int]],
     ) -> None:
@@ -160,14 +166,14 @@ class Inspection:
                 )
 
     def _entry(self, queue: tuple[str, int], number: int) -> tuple[int, int, int]:
-        row = self._queue_rows.get(queue)
-        if row is None:
+        mapped_files = self._queue_files.get(queue)
+        if mapped_files is None:
             directory = self._layout.consume_queue / queue[0] / str(queue[1])
-            row = self._queue_rows[queue] = self._row_of(directory, _QUEUE_BYTES)
-        raw = row.read(number * SIZE, SIZE)
+            mapped_files = self._queue_files[queue] = self._files_of(directory, _QUEUE_BYTES)
+        raw = mapped_files.read(number * SIZE, SIZE)
         return ENTRY.unpack(raw) if len(raw) == SIZE else (0, 0, 0)
 
-    def _row_of(self, directory: Path, default_bytes: int) -> FileRow:
+    def _files_of(self, directory: Path, default_bytes: int) -> MappedFileQueue:
         """The files of a directory; their size is told by their names, or by the first file."""
         bases = sorted(int(n) for n in self._files.names(directory) if n.isdecimal())
         size = default_bytes
@@ -175,6 +181,8 @@ class Inspection:
             size = min(after - before for before, after in itertools.pairwise(bases))
         elif bases and (stat := self._files.stat(directory / f"{bases[0]:020d}")):
             size = max(stat.size, 1)
-        row = FileRow(self._files, directory, size, self._open_files, may_grow=False)
-        row.load()
-        return row
+        mapped_files = MappedFileQueue(
+            self._files, directory, size, self._open_files, may_grow=False
+        )
+        mapped_files.load()
+        return mapped_files

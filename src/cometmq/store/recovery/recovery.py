@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.store.log.commit_log import CommitLog
-    from cometmq.store.log.mapped_file_queue import FileRow
+    from cometmq.store.log.mapped_file_queue import MappedFileQueue
     from cometmq.store.queues.consume_queue import ConsumeQueue
-    from cometmq.store.queues.consume_queues import Queues
+    from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.store.recovery.checkpoint import Checkpoint
     from cometmq.wire.log_record import Stored
 
     TagsCode = Callable[[str, bytes, int], int]
 
 log = logging.getLogger(__name__)
-_SPILL_EVERY = 65_536
+_WRITE_EVERY = 65_536
 _GAP_MAX = 10_000_000
 """Messages of one queue that damage may have taken; a wider gap is a broken number."""
 
 
-class Last(NamedTuple):
+class LastRecord(NamedTuple):
     """The newest good record: where, how long, when stored."""
 
     phy_offset: int
@@ -50,14 +50,14 @@ class Last(NamedTuple):
         return self.phy_offset + self.size
 
 
-NOTHING = Last(-1, 0, 0)
+NO_RECORD = LastRecord(-1, 0, 0)
 
 
-class Recovered(NamedTuple):
+class RecoveryResult(NamedTuple):
     """What recovery did: how many records it read again, and the newest one."""
 
     records: int
-    last: Last
+    last: LastRecord
 
 
 class _GapInQueue(Exception):
@@ -69,72 +69,72 @@ class Recovery:
 
     def __init__(
         self,
-        row: FileRow,
+        mapped_files: MappedFileQueue,
         commit_log: CommitLog,
-        queues: Queues,
+        queues: ConsumeQueues,
         checkpoint: Checkpoint,
         tags_code: TagsCode,
         *,
         check_crc: bool,
     ) -> None:
-        self._row, self._log, self._queues = row, commit_log, queues
+        self._mapped_files, self._log, self._queues = mapped_files, commit_log, queues
         self._checkpoint, self._tags_code = checkpoint, tags_code
         self._deletions = queues.deletions
-        self._reader = LogReader(row, check_crc=check_crc)
-        self._met: set[ConsumeQueue] = set()
+        self._reader = LogReader(mapped_files, check_crc=check_crc)
+        self._resumed: set[ConsumeQueue] = set()
         self._from_first = False
         self._records = 0
-        self._last = NOTHING
-        self._trusted = 0
+        self._last = NO_RECORD
+        self._entry_count = 0
 
-    def run(self, *, was_stopped: bool) -> Recovered:
+    def run(self, *, was_stopped: bool) -> RecoveryResult:
         """Mend the store; afterwards log and queues begin where the last good record ends."""
-        self._deletions.load(self._row.first)
+        self._deletions.load(self._mapped_files.first)
         self._queues.load()
         self._drop_deleted()
         expected = self._checkpoint.entries - self._deletions.uncounted(self._checkpoint.dispatched)
         try:
-            start = self._vouched()
-            is_vouched = start >= 0
-            if not is_vouched:
+            start = self._checkpointed_end()
+            is_checkpointed = start >= 0
+            if not is_checkpointed:
                 start = self._end_of_queues() if was_stopped else self._start_by_time()
             end = self._replay(start)
-            self._meet_others(end)
-            if is_vouched and self._trusted != expected:
-                raise _GapInQueue(f"they have {self._trusted} entries, not {expected}")
+            self._resume_others(end)
+            if is_checkpointed and self._entry_count != expected:
+                raise _GapInQueue(f"they have {self._entry_count} entries, not {expected}")
         except _GapInQueue as gap:
             log.warning("building the queues anew from the whole log: %s", gap)
-            self._met.clear()
-            end = self._replay(self._row.first)
-            self._meet_others(end)
+            self._resumed.clear()
+            end = self._replay(self._mapped_files.first)
+            self._resume_others(end)
         self._finish(end, all_queues=not was_stopped or self._from_first)
-        return Recovered(self._records, self._last)
+        return RecoveryResult(self._records, self._last)
 
     def _drop_deleted(self) -> None:
         """Remove what a crash left of deleted topics' queues."""
         for queue in self._queues:
-            phy_offset, size, _ = _raw_entry(queue, queue.row.first // SIZE)
+            phy_offset, size, _ = _raw_entry(queue, queue.mapped_files.first // SIZE)
             if size > 0 and phy_offset < self._deletions.end_of(queue.topic):
                 self._queues.remove(queue)
 
-    def _vouched(self) -> int:
+    def _checkpointed_end(self) -> int:
         """The offset up to which the checkpoint vouches for log and queues; -1 when it cannot."""
         dispatched, newest = self._checkpoint.dispatched, self._checkpoint.newest
-        if dispatched >= self._row.first and newest >= 0:
+        if dispatched >= self._mapped_files.first and newest >= 0:
             record = self._reader.at(newest)
             if record is not None and newest + record.size <= dispatched:
-                self._last = Last(newest, record.size, record.store_ms)
+                self._last = LastRecord(newest, record.size, record.store_ms)
                 return dispatched
         return -1
 
     def _end_of_queues(self) -> int:
         """Where the newest queued record ends, after a clean stop of another broker."""
         for queue in self._queues:
-            self._meet_end(queue, self._row.end)
+            self._resume_at_end(queue, self._mapped_files.end)
         last = self._reader.at(self._last.phy_offset) if self._last.size else None
         if last is None:
-            self._met.clear()
-            self._last = NOTHING
+            self._resumed.clear()
+            self._last = NO_RECORD
             return self._start_by_time()
         self._last = self._last._replace(store_ms=last.store_ms)
         return self._last.end
@@ -142,15 +142,15 @@ class Recovery:
     def _start_by_time(self) -> int:
         """The first record of the newest file that the checkpoint's times vouch for."""
         safe_ms = self._checkpoint.safe_ms
-        for base in reversed(self._row.bases):
+        for base in reversed(self._mapped_files.bases):
             record = self._reader.at(base)
             if record is not None and record.store_ms <= safe_ms:
                 return base
-        return self._row.first
+        return self._mapped_files.first
 
     def _replay(self, start: int) -> int:
         """Read and dispatch records from `start` on; where the last good one ends."""
-        self._from_first = start == self._row.first
+        self._from_first = start == self._mapped_files.first
         at = start
         while True:
             record = self._reader.at(at)
@@ -167,22 +167,22 @@ class Recovery:
     def _following(self, at: int) -> int:
         """The next file's begin, where one file ended well or was damaged long ago; else -1."""
         following = self._reader.next_file(at)
-        if following >= 0 or not self._row.bases:
+        if following >= 0 or not self._mapped_files.bases:
             return following
-        base = self._row.base_of(at)
-        for later in self._row.bases:
+        base = self._mapped_files.base_of(at)
+        for later in self._mapped_files.bases:
             if later > base and (record := self._reader.at(later)) is not None:
                 if record.store_ms >= self._checkpoint.log_ms:
                     return -1
                 log.error(
                     "%s is damaged at byte %d; its messages from there on are lost, "
                     "those of %s are kept",
-                    self._row.path_of(base),
+                    self._mapped_files.path_of(base),
                     at - base,
-                    self._row.path_of(later),
+                    self._mapped_files.path_of(later),
                 )
-                room = self._row.file_bytes - (at - base)
-                self._row.write(at, stored.BLANK.pack(room, stored.MAGIC_BLANK))
+                room = self._mapped_files.file_bytes - (at - base)
+                self._mapped_files.write(at, stored.BLANK.pack(room, stored.MAGIC_BLANK))
                 return later
         return -1
 
@@ -190,10 +190,10 @@ class Recovery:
         """Give a record its queue entry; False when it is a left-over of an older life."""
         is_gone = record.phy_offset < self._deletions.end_of(record.topic)
         if sysflag.is_queued(record.sys_flag) and not is_gone:
-            queue = self._queues.of(record.topic, record.queue_id)
+            queue = self._queues.get_or_create(record.topic, record.queue_id)
             number = record.queue_offset
-            if queue not in self._met:
-                self._meet(queue, number)
+            if queue not in self._resumed:
+                self._resume_queue(queue, number)
             elif number < queue.next_offset:
                 if record.store_ms < self._last.store_ms:
                     return False
@@ -204,21 +204,21 @@ class Recovery:
                 self._append(queue, record.phy_offset, FILLER_SIZE, 0)
             code = self._tags_code(record.topic, record.properties, record.store_ms)
             self._append(queue, record.phy_offset, record.size, code)
-        self._last = Last(record.phy_offset, record.size, record.store_ms)
+        self._last = LastRecord(record.phy_offset, record.size, record.store_ms)
         self._records += 1
-        if not self._records % _SPILL_EVERY:
-            self._queues.spill_all()
+        if not self._records % _WRITE_EVERY:
+            self._queues.write_all_pending()
         return True
 
     def _append(self, queue: ConsumeQueue, phy_offset: int, size: int, code: int) -> None:
         self._queues.append([(queue, phy_offset, size, code)])
         queue.next_offset += 1
 
-    def _meet(self, queue: ConsumeQueue, number: int) -> None:
+    def _resume_queue(self, queue: ConsumeQueue, number: int) -> None:
         """Settle where a queue stands at its first record read again."""
-        self._met.add(queue)
-        self._trusted += number
-        if number == 0 or self._holds(queue, number - 1, self._row.end):
+        self._resumed.add(queue)
+        self._entry_count += number
+        if number == 0 or self._entry_matches_log(queue, number - 1, self._mapped_files.end):
             self._queues.cut(queue, number)
         elif self._from_first:
             self._queues.cut(queue, 0)
@@ -226,34 +226,34 @@ class Recovery:
         else:
             raise _GapInQueue(f"{queue.topic} queue {queue.queue_id} lacks entry {number - 1}")
 
-    def _meet_end(self, queue: ConsumeQueue, log_end: int) -> None:
+    def _resume_at_end(self, queue: ConsumeQueue, log_end: int) -> None:
         """Find the end of a queue none of whose records is read again."""
-        low, high = queue.row.first // SIZE, queue.row.end // SIZE
+        low, high = queue.mapped_files.first // SIZE, queue.mapped_files.end // SIZE
         while low < high:
             middle = (low + high) // 2
-            if self._holds(queue, middle, log_end):
+            if self._entry_matches_log(queue, middle, log_end):
                 low = middle + 1
             else:
                 high = middle
         queue.begin_at(low)
-        self._met.add(queue)
-        self._trusted += low
+        self._resumed.add(queue)
+        self._entry_count += low
         if low:
             phy_offset, size, _ = _raw_entry(queue, low - 1)
             if size != FILLER_SIZE and phy_offset + size > self._last.end:
-                self._last = Last(phy_offset, size, 0)
+                self._last = LastRecord(phy_offset, size, 0)
 
-    def _holds(self, queue: ConsumeQueue, number: int, log_end: int) -> bool:
+    def _entry_matches_log(self, queue: ConsumeQueue, number: int, log_end: int) -> bool:
         """Whether an entry is what the log says it must be, or older than the log."""
         phy_offset, size, _ = _raw_entry(queue, number)
         if size <= 0 or phy_offset < 0:
             return False
-        if size == FILLER_SIZE or phy_offset < self._row.first:
+        if size == FILLER_SIZE or phy_offset < self._mapped_files.first:
             return True
-        if phy_offset + size > log_end or size > self._row.file_bytes:
+        if phy_offset + size > log_end or size > self._mapped_files.file_bytes:
             return False
         try:
-            record = stored.decode(self._row.read(phy_offset, size))
+            record = stored.decode(self._mapped_files.read(phy_offset, size))
         except ProtocolError:
             return False
         return (record.phy_offset, record.queue_offset, record.queue_id, record.topic) == (
@@ -263,29 +263,29 @@ class Recovery:
             queue.topic,
         )
 
-    def _meet_others(self, end: int) -> None:
+    def _resume_others(self, end: int) -> None:
         """Settle where the queues stand none of whose records was read again."""
         for queue in self._queues:
-            if queue not in self._met:
-                self._meet_end(queue, end)
+            if queue not in self._resumed:
+                self._resume_at_end(queue, end)
 
     def _finish(self, end: int, *, all_queues: bool) -> None:
         """Cut log and queues at their ends and make everything durable."""
-        self._row.cut(end)
+        self._mapped_files.cut(end)
         self._log.begin_at(end)
         if self._records or all_queues:
-            for segment in self._row.segments.values():
-                segment.wake().sync()
-            self._queues.spill_all()
+            for segment in self._mapped_files.segments.values():
+                segment.open().sync()
+            self._queues.write_all_pending()
             for queue in self._queues:
-                queue.row.cut(queue.max_offset * SIZE)
+                queue.mapped_files.cut(queue.max_offset * SIZE)
             self._queues.flush_all()
-        if not self._row.bases:
+        if not self._mapped_files.bases:
             for queue in self._queues:
                 self._queues.remove(queue)
 
 
 def _raw_entry(queue: ConsumeQueue, number: int) -> tuple[int, int, int]:
     """An entry as the files have it, whatever the queue thinks of its end."""
-    raw = queue.row.read(number * SIZE, SIZE)
+    raw = queue.mapped_files.read(number * SIZE, SIZE)
     return ENTRY.unpack(raw) if len(raw) == SIZE else (0, 0, 0)

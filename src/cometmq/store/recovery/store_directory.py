@@ -15,8 +15,8 @@ from cometmq.errors import NotAStore, StoreCorrupt, StoreLocked
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cometmq.runtime.ports import Files, Held
-    from cometmq.store.log.mapped_file_queue import FileRow
+    from cometmq.runtime.ports import Files, HeldLock
+    from cometmq.store.log.mapped_file_queue import MappedFileQueue
 
 KNOWN = frozenset(
     [
@@ -41,7 +41,7 @@ KNOWN = frozenset(
 )
 
 
-class Layout:
+class StoreDirectory:
     """One store directory."""
 
     def __init__(self, files: Files, root: Path) -> None:
@@ -53,7 +53,7 @@ class Layout:
         self.config = root / "config"
         self.checkpoint = root / "checkpoint"
         self.abort = root / "abort"
-        self._lock: Held | None = None
+        self._lock: HeldLock | None = None
 
     def check(self) -> None:
         """NotAStore unless the directory is missing, empty or a store; changes nothing."""
@@ -102,8 +102,8 @@ class Layout:
         self._files.sync_dir(self.root)
 
 
-def check_files(row: FileRow) -> None:
+def check_files(mapped_files: MappedFileQueue) -> None:
     """NotAStore or StoreCorrupt unless the files of a log can be one; opens and changes none."""
-    row.load()
-    if missing := row.missing():
+    mapped_files.load()
+    if missing := mapped_files.missing():
         raise StoreCorrupt(f"{missing} is missing; bring it back, or move away the files before it")

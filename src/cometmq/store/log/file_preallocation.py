@@ -21,42 +21,46 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class NextFile:
+class FilePreallocator:
     """Makes the next file of one log. Belongs to the store's loop."""
 
     def __init__(self, commit_log: CommitLog, worker: Worker) -> None:
-        self._log, self._row, self._worker = commit_log, commit_log.row, worker
+        self._log, self._mapped_files, self._worker = commit_log, commit_log.mapped_files, worker
         self._asked = -1
 
-    def make_if_due(self) -> None:
+    def preallocate_if_due(self) -> None:
         """Have the next file made once half of the current one is written; once for each."""
-        row = self._row
-        base = row.base_of(self._log.written) + row.file_bytes
-        if base == self._asked or base - self._log.written > row.file_bytes // 2:
+        mapped_files = self._mapped_files
+        base = mapped_files.base_of(self._log.written) + mapped_files.file_bytes
+        if base == self._asked or base - self._log.written > mapped_files.file_bytes // 2:
             return
-        self._asked = row.spare_base = base
+        self._asked = mapped_files.preallocated_base = base
         made: list[OpenFile] = []
 
         def make() -> None:
-            made.append(row.files.open(row.path_of(base), row.file_bytes, mapped=row.mapped))
+            made.append(
+                mapped_files.files.open(
+                    mapped_files.path_of(base), mapped_files.file_bytes, mapped=mapped_files.mapped
+                )
+            )
             made[0].sync()
-            row.files.sync_dir(row.directory)
+            mapped_files.files.sync_dir(mapped_files.directory)
 
         def keep(problem: OSError | None) -> None:
             if problem is not None:
-                log.info("%s could not be made ahead: %s", row.path_of(base), problem)
-            if problem is None and row.spare_base == base:
-                row.spare = made[0]
+                log.info("%s could not be made ahead: %s", mapped_files.path_of(base), problem)
+            if problem is None and mapped_files.preallocated_base == base:
+                mapped_files.preallocated = made[0]
             else:
                 for file in made:
                     file.close()
 
         self._worker.submit(make, keep)
 
-    async def drop(self) -> None:
+    async def discard(self) -> None:
         """Delete what was made and is not needed: a store that is stopped ends with its log."""
         await run(self._worker, lambda: None)  # what is being made is there by then
         try:
-            self._row.drop_spare()
+            self._mapped_files.delete_preallocated()
         except OSError as problem:
             log.info("the empty file after the log stays until the next start: %s", problem)

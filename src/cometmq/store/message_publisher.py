@@ -1,0 +1,52 @@
+"""Making messages visible: their queue entries appear, waiting readers are notified.
+
+A message is published once its bytes are as safe as flushDiskType promises, in the order of the
+log. Owns which record is the newest visible one. Knows nothing of files and of how to flush.
+Java: ReputMessageService, MessageArrivingListener.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cometmq.store.recovery.recovery import NO_RECORD, LastRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.store.log.log_flush import FlushBatch
+    from cometmq.store.log.put_times import PutTimes
+    from cometmq.store.queues.consume_queues import ConsumeQueues
+
+
+def _ignore_arrival(topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+    """Nobody waits for arrivals yet."""
+
+
+class MessagePublisher:
+    """Publishes the messages of one store. Belongs to its loop."""
+
+    def __init__(self, queues: ConsumeQueues, put_times: PutTimes) -> None:
+        self._queues, self._put_times = queues, put_times
+        self.newest_visible: LastRecord = NO_RECORD
+        """The newest record that readers may see."""
+        self.on_arrival: Callable[[str, int, int, int], None] = _ignore_arrival
+        """Called with (topic, queue_id, new max offset, tags code) of messages that became visible:
+        once for all messages of one batch that share queue and code."""
+
+    def publish(self, batch: FlushBatch) -> None:
+        """Let readers see the messages of a batch, then notify who waits for them."""
+        entries = batch.entries
+        if not entries:
+            return
+        arrivals = self._queues.append(entries)
+        _, phy_offset, size, _ = entries[-1]
+        assert phy_offset + size > self.newest_visible.end, "messages are published in log order"
+        self.newest_visible = LastRecord(phy_offset, size, batch.store_ms)
+        on_arrival = self.on_arrival
+        for queue, code in arrivals:
+            on_arrival(queue.topic, queue.queue_id, queue.max_offset, code)
+        now_s = asyncio.get_running_loop().time()
+        for count, started_s in batch.put_counts:
+            self._put_times.add(count, started_s, now_s)

@@ -1,0 +1,200 @@
+"""Opening a store: locks the directory, builds the parts of a store, recovers what a crash left.
+
+The one place that knows how the parts depend on each other; `MessageStore` uses them.
+Invariant: a directory that is no store, or that cannot be opened, is left as it was found, and the
+lock is given back.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cometmq.errors import StoreError, StoreFull
+from cometmq.runtime.system import ram_bytes
+from cometmq.store.cold_reads import ColdReader
+from cometmq.store.index.key_index import KeyIndex
+from cometmq.store.log.commit_log import CommitLog
+from cometmq.store.log.log_flush import LogFlusher
+from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
+from cometmq.store.log.put_times import PutTimes
+from cometmq.store.log.retention import Retention
+from cometmq.store.maintenance import Maintenance
+from cometmq.store.message_publisher import MessagePublisher
+from cometmq.store.queues.consume_queues import ConsumeQueues
+from cometmq.store.queues.queue_reader import QueueReader
+from cometmq.store.recovery.checkpoint import Checkpoint
+from cometmq.store.recovery.recovery import Recovery
+from cometmq.store.recovery.store_directory import StoreDirectory, check_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cometmq.runtime.ports import Clock, Files, Worker
+    from cometmq.settings.store import StoreSettings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreParts:
+    """What one store consists of, in the order in which it is built."""
+
+    directory: StoreDirectory
+    clock: Clock
+    tags_code: Callable[[str, bytes, int], int]
+    mapped_files: MappedFileQueue
+    commit_log: CommitLog
+    queues: ConsumeQueues
+    checkpoint: Checkpoint
+    index: KeyIndex
+    put_times: PutTimes
+    publisher: MessagePublisher
+    flusher: LogFlusher
+    queue_reader: QueueReader
+    cold_reader: ColdReader
+    retention: Retention
+    maintenance: Maintenance
+    flush_worker: Worker
+    queue_worker: Worker
+
+    def close(self) -> None:
+        """Close all files, end the workers and give the directory back; nothing is flushed."""
+        self.cold_reader.close()
+        self.flush_worker.close()
+        self.queue_worker.close()
+        self.checkpoint.close()
+        self.index.close()
+        self.queues.close()
+        self.mapped_files.close()
+        self.directory.release()
+
+
+def open_parts(
+    root: Path,
+    settings: StoreSettings,
+    *,
+    clock: Clock,
+    files: Files,
+    tags_code: Callable[[str, bytes, int], int],
+    store_host: bytes,
+    worker: Callable[[str], Worker],
+    ram: int | None,
+) -> StoreParts:
+    """Do what `MessageStore.open` promises; its parts are recovered and nothing runs yet."""
+    directory = StoreDirectory(files, root)
+    try:
+        with ExitStack() as undo:
+            directory.check()
+            check_files(_log_files(files, directory, settings, OpenFiles(1)))
+            undo.callback(directory.release)
+            directory.take()
+            memory = ram_bytes() if ram is None else ram
+            parts = _build(directory, settings, clock, files, tags_code, store_host, worker, memory)
+            _recover(parts, settings)
+            undo.pop_all()
+    except OSError as problem:
+        kind = StoreFull if problem.errno == errno.ENOSPC else StoreError
+        raise kind(f"the store {root} cannot be opened: {problem}") from problem
+    return parts
+
+
+def _log_files(
+    files: Files, directory: StoreDirectory, settings: StoreSettings, open_files: OpenFiles
+) -> MappedFileQueue:
+    size = settings.commit_log_file_bytes
+    return MappedFileQueue(files, directory.commit_log, size, open_files, mapped=True)
+
+
+def _build(
+    directory: StoreDirectory,
+    settings: StoreSettings,
+    clock: Clock,
+    files: Files,
+    tags_code: Callable[[str, bytes, int], int],
+    store_host: bytes,
+    worker: Callable[[str], Worker],
+    ram: int,
+) -> StoreParts:
+    flush_worker = worker("store-flush")
+    queue_worker = worker("store-queues")
+    read_workers = [worker("store-reads") for _ in range(settings.read_threads)]
+    open_files = OpenFiles(settings.open_files_max)
+    mapped_files = _log_files(files, directory, settings, open_files)
+    mapped_files.load()
+    commit_log = CommitLog(mapped_files, store_host, ram, with_crc=settings.append_crc)
+    queues = ConsumeQueues(
+        files, directory.consume_queue, settings.consume_queue_file_bytes, open_files
+    )
+    checkpoint = Checkpoint(files, directory.checkpoint)
+    index = KeyIndex(files, clock, directory.index, settings, commit_log, open_files)
+    put_times = PutTimes()
+    publisher = MessagePublisher(queues, put_times)
+    flusher = LogFlusher(commit_log, flush_worker, settings, publisher.publish, put_times)
+    cold_reader = ColdReader(open_files, read_workers)
+    retention = Retention(
+        settings, clock, mapped_files, commit_log, queues, index, cold_reader, queue_worker
+    )
+    maintenance = Maintenance(
+        settings,
+        clock,
+        commit_log,
+        queues,
+        checkpoint,
+        flusher,
+        publisher,
+        retention,
+        index,
+        queue_worker,
+    )
+    return StoreParts(
+        directory=directory,
+        clock=clock,
+        tags_code=tags_code,
+        mapped_files=mapped_files,
+        commit_log=commit_log,
+        queues=queues,
+        checkpoint=checkpoint,
+        index=index,
+        put_times=put_times,
+        publisher=publisher,
+        flusher=flusher,
+        queue_reader=QueueReader(commit_log, settings, ram),
+        cold_reader=cold_reader,
+        retention=retention,
+        maintenance=maintenance,
+        flush_worker=flush_worker,
+        queue_worker=queue_worker,
+    )
+
+
+def _recover(parts: StoreParts, settings: StoreSettings) -> None:
+    checkpoint, commit_log, directory = parts.checkpoint, parts.commit_log, parts.directory
+    checkpoint.load()
+    was_stopped = directory.was_stopped
+    recovered = Recovery(
+        parts.mapped_files,
+        commit_log,
+        parts.queues,
+        checkpoint,
+        parts.tags_code,
+        check_crc=settings.check_crc_on_recover,
+    ).run(was_stopped=was_stopped)
+    assert commit_log.flushed == commit_log.written == commit_log.tail
+    assert recovered.last.end <= commit_log.tail, "a record reaches beyond the end of the log"
+    parts.index.load(checkpoint, commit_log.tail, was_stopped=was_stopped)
+    parts.publisher.newest_visible = recovered.last
+    parts.maintenance.checkpoint_now()
+    directory.mark_running(f"{os.getpid()}\n")
+    if not was_stopped:
+        log.warning(
+            "the store %s was not stopped in order: %d messages read again, up to byte %d",
+            directory.root,
+            recovered.records,
+            commit_log.tail,
+        )
