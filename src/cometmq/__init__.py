@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
     from cometmq.client.failures.table_sink import TableSink
     from cometmq.client.handling.handler_call import RetryLater
+    from cometmq.client.middleware.middleware import CallContext, Middleware
     from cometmq.client.polling.async_lite_pull_consumer import AsyncLitePullConsumer
     from cometmq.client.producer.async_producer import AsyncProducer
     from cometmq.client.producer.queue_selector import by_hash
@@ -61,6 +62,7 @@ __all__ = [
     "BlockedQueue",
     "BreakerLimits",
     "BrokerError",
+    "CallContext",
     "ClientError",
     "CometError",
     "ConsumeFrom",
@@ -73,6 +75,7 @@ __all__ = [
     "MessageExt",
     "MessageQueue",
     "MessageSelector",
+    "Middleware",
     "OnFailure",
     "PartlySent",
     "Producer",
@@ -101,6 +104,7 @@ _HOMES = {
     "BlockedQueue": "model.results",
     "BreakerLimits": "rules.circuit_breaker",
     "BrokerError": "errors",
+    "CallContext": "client.middleware.middleware",
     "ClientError": "errors",
     "CometError": "errors",
     "ConsumeFrom": "model.results",
@@ -113,6 +117,7 @@ _HOMES = {
     "MessageExt": "model.message",
     "MessageQueue": "model.queue",
     "MessageSelector": "model.selector",
+    "Middleware": "client.middleware.middleware",
     "OnFailure": "rules.failure_policy",
     "PartlySent": "errors",
     "Producer": "client.blocking.producer",

@@ -33,6 +33,8 @@ class CometError(Exception):
     """Whether the same call may succeed elsewhere or later."""
     stale_route = False
     """Whether the route that led here should be fetched again."""
+    msg_id = ""
+    """The id of the message whose send failed, if it had got one."""
 
 
 class SettingsError(CometError):

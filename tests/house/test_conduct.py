@@ -45,6 +45,9 @@ CODE = {"eval", "exec", "compile", "__import__", "input"}
 BROAD_EXCEPT = {
     "client/handling/handler_call.py": "a handler that raises: its messages come again",
     "client/handling/process_pool.py": "any error of a handler goes back to the process that asked",
+    "client/middleware/hook_calls.py": "a hook that only watches changes nothing by its errors",
+    "client/middleware/send_hooks.py": "each error of a send is reported to hooks, and raised on",
+    "client/middleware/handler_hooks.py": "each error of a handler likewise",
     "net/channel.py": "any error of whoever reads an answer is raised where it is waited for",
     "net/dispatcher.py": "any error of a handler becomes one SYSTEM_ERROR",
     "runtime/background.py": "a supervised task is logged and started again",

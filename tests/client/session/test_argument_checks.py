@@ -194,7 +194,7 @@ FREE = {
     FailurePolicy: (
         (),
         {
-            "ending": [None, 5, "SKIP"],
+            "action": [None, 5, "SKIP"],
             "after": NUMBER,
             "pause_ms": ["x", -1, 1.5],
             "pause_most_ms": ["x", -1, 1.5],
@@ -422,7 +422,7 @@ def test_the_asyncio_face_refuses_the_same(peer, kind, table, assigned):
     ],
 )
 def test_what_needs_no_client_refuses(peer, function, fitting, argument, value):
-    if function is FailurePolicy and argument != "ending":
+    if function is FailurePolicy and argument != "action":
         function = lambda **given: FailurePolicy(action=FailureAction.SKIP, **given)  # noqa: E731
         with pytest.raises((CometError, TypeError, ValueError)) as caught:
             function(**{argument: value})

@@ -36,7 +36,8 @@ class LitePullConsumer:
     then all that earlier polls gave counts as done, the messages of the last one do not. A stop
     commits them as well, unless the `with` block was left by an error. Delivery is at least once.
     `consume_from`, `consume_timestamp_ms`, `allocate`, `broadcasting` and `offsets_dir` are as for
-    PushConsumer. There is no retry topic and there are no dead letters.
+    PushConsumer. There is no retry topic and there are no dead letters. `middleware` is a list of
+    `Middleware`, whose `after_poll` sees what a poll returns.
     """
 
     def __init__(self, group: str, **settings: Unpack[LitePullSettings]) -> None:

@@ -45,7 +45,8 @@ class Producer:
     `access_key`, `secret_key` and `security_token` sign all requests, `tls` (True or an
     SSLContext) encrypts them, `namespace` or `namespace_v2` is the instance of a shared cluster,
     and `unit_name` a part of the client id. `trace`, True or a topic's name, tells RocketMQ's trace
-    topic of every message. Use it as a context manager, or call start and stop.
+    topic of every message. `middleware` is a list of `Middleware`, which are called before and
+    after each send. Use it as a context manager, or call start and stop.
     """
 
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:

@@ -11,7 +11,7 @@ import time
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, cast
 
-from cometmq.client.producer.message_checks import check_timeout
+from cometmq.client.producer.message_checks import check_kind, check_timeout
 from cometmq.client.producer.thread_sender import FailedSend
 from cometmq.client.producer.transactions import state_of
 from cometmq.client.session.argument_checks import check_function
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cometmq.client.blocking.bridge import BlockingBridge
     from cometmq.client.producer.async_producer import AsyncProducer
     from cometmq.client.producer.queue_selector import SelectQueue
+    from cometmq.client.producer.send_pipeline import SendPipeline
     from cometmq.client.session.client_options import TransactionVerdict
     from cometmq.model.message import Message
     from cometmq.model.queue import MessageQueue
@@ -36,18 +37,32 @@ def send(
     queue: MessageQueue | SelectQueue | None,
 ) -> SendResult:
     """Send on this thread's own connection where that is possible, else over the bridge."""
-    if queue is None and bridge.is_started:
-        begun = time.monotonic()
-        check_timeout(timeout_s)
-        pipeline = producer.pipeline
-        sent = pipeline.thread_sender.send(message, timeout_s)
-        if type(sent) is SendResult:
-            return sent
-        if type(sent) is FailedSend:
-            return bridge.call(pipeline.send_after_failure(message, sent, begun + timeout_s))
-        # the search for a connection may have taken some of the time
-        timeout_s = max(begun + timeout_s - time.monotonic(), 0.001)
-    return bridge.call(producer.send(message, timeout_s, queue=queue))
+    if queue is not None or not bridge.is_started:
+        return bridge.call(producer.send(message, timeout_s, queue=queue))
+    check_timeout(timeout_s)
+    deadline = time.monotonic() + timeout_s
+    hooks = producer.pipeline.hooks
+    if hooks is None:
+        return _send_in_thread(bridge, producer.pipeline, message, deadline)
+    if not hooks.are_plain:
+        return bridge.call(producer.send(message, timeout_s))
+    check_kind(message)
+    return hooks.around_in_thread(
+        message, lambda: _send_in_thread(bridge, producer.pipeline, message, deadline)
+    )
+
+
+def _send_in_thread(
+    bridge: BlockingBridge, pipeline: SendPipeline, message: Message, deadline: float
+) -> SendResult:
+    """Send on this thread's own connection, else over the bridge, by `deadline` (monotonic)."""
+    sent = pipeline.thread_sender.send(message, max(deadline - time.monotonic(), 0.001))
+    if type(sent) is SendResult:
+        return sent
+    if type(sent) is FailedSend:
+        return bridge.call(pipeline.send_after_failure(message, sent, deadline))
+    check_kind(message)
+    return bridge.call(pipeline.send(message, None, deadline))
 
 
 def send_in_transaction(

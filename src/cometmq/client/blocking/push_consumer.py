@@ -58,7 +58,8 @@ class PushConsumer:
     (~/.cometmq). `on_failure` says what becomes of failures (see `OnFailure`), `breaker` when they
     count as an outage (BreakerLimits; by key always, else where it is given).
     `workers="process"` runs plain handlers in `consume_threads` processes; they must be importable,
-    and a script needs `if __name__ == "__main__":`.
+    and a script needs `if __name__ == "__main__":`. `middleware` is a list of `Middleware`, which
+    are called before and after each call of a handler.
     """
 
     def __init__(self, group: str, **settings: Unpack[PushSettings]) -> None:

@@ -28,6 +28,7 @@ from cometmq.client.handling.consume_strategy import StrategyContext
 from cometmq.client.handling.orderly import OrderlyStrategy
 from cometmq.client.handling.process_pool import ProcessPool
 from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
+from cometmq.client.middleware.handler_hooks import HandlerHooks
 from cometmq.client.middleware.trace import Trace
 from cometmq.client.offsets.local_offset_store import LocalOffsetStore
 from cometmq.client.offsets.offset_store import OffsetStore
@@ -74,9 +75,13 @@ class PushEngine:
             subscriptions = copy(subscriptions)  # the consumer may be started again with its own
             subscriptions.replace_handlers(self._processes.handler_of)
         self._trace: Trace | None = None
+        middleware = [*session.options.middleware]
         if session.options.trace:
             self._trace = Trace(session, options.group, "CONSUME", asyncio.get_running_loop())
-            subscriptions = self._trace.over(subscriptions)
+            middleware.append(self._trace)
+        if middleware:
+            hooks = HandlerHooks(middleware, options.group)
+            subscriptions = hooks.wrap_subscriptions(subscriptions)
         namespace = Namespace(session.options.namespace)
         if namespace.is_set:
             subscriptions = namespace.wrap_subscriptions(subscriptions)

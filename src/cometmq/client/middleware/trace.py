@@ -1,8 +1,8 @@
-"""The message trace: tells a topic what became of each message, for those who ask later.
+"""The message trace: a middleware that records in a topic what became of each message.
 
-Owns the records that wait and their sending; refuses to know what is traced. Invariant: it is
-bounded (`WAITING_MAX` records, the rest is dropped and counted) and it never fails nor delays what
-it tells of. May be told from any thread; one loop sends.
+Owns the records and their sending; refuses to know how messages are sent and handled. Invariant: at
+most `WAITING_MAX` records wait, others are dropped and counted; it neither fails nor delays what it
+records. Its hooks may run on any thread; one loop sends.
 Java: AsyncTraceDispatcher, SendMessageTraceHookImpl, ConsumeMessageTraceHookImpl
 """
 
@@ -11,12 +11,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from copy import copy
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from cometmq.client.handling.handler_call import is_async
-from cometmq.client.producer.prepared_message import prepare
+from cometmq.client.middleware.middleware import Middleware
+from cometmq.client.producer.prepared_message import batch_item_bytes, prepare
 from cometmq.client.producer.queue_selector import QueueSelector
 from cometmq.client.producer.retrying_sender import RetryingSender
 from cometmq.client.session.client_options import ProducerOptions
@@ -29,11 +28,9 @@ from cometmq.wire.bodies.trace import Subject
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from cometmq.client.consumer.subscriptions import Subscriptions
-    from cometmq.client.handling.handler_call import AsyncHandler, Handler, SyncHandler
-    from cometmq.client.producer.prepared_message import PreparedBatch, PreparedMessage
+    from cometmq.client.middleware.middleware import CallContext
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
@@ -54,8 +51,8 @@ _STATES = {8: "COMMIT_MESSAGE", 12: "ROLLBACK_MESSAGE", 0: "UNKNOW"}
 _numbers = count(1)
 
 
-class Trace:
-    """Tells of one producer or consumer. `kind` is PRODUCE or CONSUME."""
+class Trace(Middleware):
+    """Records the calls of one producer or consumer. `kind` is PRODUCE or CONSUME."""
 
     def __init__(
         self, session: ClientSession, group: str, kind: str, loop: asyncio.AbstractEventLoop
@@ -73,34 +70,43 @@ class Trace:
         """Records that found no room, or that no broker took."""
         session.background.every(LOOK_S, self._look, name="trace")
 
-    def sent(
-        self, message: PreparedMessage, source: Message, result: SendResult, began: float
-    ) -> None:
-        """Tell of a message that was sent; `began` is the loop's time."""
-        if not result.trace_on:
+    def after_send(self, message: Message, context: CallContext, result: SendResult | None) -> None:
+        """Record a message that was stored."""
+        if result is None or not result.trace_on or context.kind == "batch":
             return
-        kind = trace.DELAY if source.delay_level else trace.NORMAL
-        if f"{Property.TRAN_MSG}\x01" in message.properties:
+        kind = trace.DELAY if message.delay_level else trace.NORMAL
+        if context.kind == "half":
             kind = trace.HALF
-        self._note_sent(
-            message, source, result.queue, began, kind, result.region_id, result.offset_msg_id
-        )
+        self._record_send(message, context, kind, result)
 
-    def sent_batch(self, sent: PreparedBatch, results: list[SendResult], began: float) -> None:
-        """Tell of a batch that was sent: one record, its ids joined, as Java's client does."""
+    def send_failed(self, message: Message, context: CallContext, error: BaseException) -> None:
+        """Record a message that was not sent, unless it was refused before it had an id."""
+        msg_id = error.msg_id if isinstance(error, CometError) else ""
+        if msg_id and context.kind != "batch":
+            self._record_send(message, context, trace.NORMAL, None, msg_id)
+
+    def after_batch(
+        self, messages: Sequence[Message], context: CallContext, results: Sequence[SendResult]
+    ) -> None:
+        """Record the messages of one request: one record, its ids joined, as Java's client does."""
         first = results[0]
         if not first.trace_on:
             return
-        subject = Subject(sent.topic, ",".join(sent.msg_ids))
-        cost_ms = int((self._loop.time() - began) * 1000)
-        self._note(
+        if len(messages) == 1:
+            kind = trace.DELAY if messages[0].delay_level else trace.NORMAL
+            self._record_send(messages[0], context, kind, first)
+            return
+        msg_ids = [result.msg_id for result in results]
+        subject = Subject(messages[0].topic, ",".join(msg_ids))
+        cost_ms = _cost_ms(context)
+        self._add(
             trace.sent(
                 subject,
                 at_ms=self._session.clock.now_ms() - cost_ms,
                 region=first.region_id,
                 group=self._group,
                 store_host=self._host(first.queue),
-                body_bytes=sent.body_bytes,
+                body_bytes=sum(map(batch_item_bytes, messages, msg_ids)),
                 cost_ms=cost_ms,
                 kind=trace.NORMAL,
                 offset_msg_id=",".join(result.offset_msg_id for result in results),
@@ -109,18 +115,10 @@ class Trace:
             subject,
         )
 
-    def failed(
-        self, message: PreparedMessage, source: Message, queue: MessageQueue | None, began: float
-    ) -> None:
-        """Tell of a message that was not sent."""
-        self._note_sent(message, source, queue, began, trace.NORMAL, "", None)
-
-    def ended(
-        self, topic: str, half: SendResult, state: TransactionState, *, from_check: bool
-    ) -> None:
-        """Tell of the end of a transaction."""
+    def transaction_ends(self, topic: str, half: SendResult, state: TransactionState) -> None:
+        """Record the end of a transaction."""
         subject = Subject(topic, half.msg_id)
-        self._note(
+        self._add(
             trace.ended(
                 subject,
                 at_ms=self._session.clock.now_ms(),
@@ -129,48 +127,41 @@ class Trace:
                 store_host=self._host(half.queue),
                 transaction_id=half.transaction_id or half.msg_id,
                 state=_STATES[state.value],
-                from_check=from_check,
+                from_check=False,
             ),
             subject,
         )
 
-    def over(self, subscriptions: Subscriptions) -> Subscriptions:
-        """The same subscriptions, each handler with a word before and after its calls."""
-        told = copy(subscriptions)
-        told.replace_handlers(
-            lambda topic: self.through(subscriptions.subscription_of(topic).handler)
-        )
-        return told
+    def before_handle(self, messages: list[MessageExt], context: CallContext) -> None:
+        """Record that messages are about to be handled."""
+        for one in _traced(messages):
+            subject = _subject(one)
+            self._add(
+                trace.before(
+                    subject,
+                    at_ms=self._session.clock.now_ms(),
+                    region=one.properties.get(Property.MSG_REGION, ""),
+                    group=self._group,
+                    request_id=self._request_id(context),
+                    retries=one.reconsume_times,
+                ),
+                subject,
+            )
 
-    def through(self, handler: Handler) -> Handler:
-        """The handler, with a word before and after each of its calls."""
-        if is_async(handler):
-            told = cast("AsyncHandler", handler)
+    def after_handle(
+        self, messages: list[MessageExt], context: CallContext, status: ConsumeStatus | None
+    ) -> None:
+        """Record what the handler returned."""
+        is_ok = not isinstance(status, ConsumeStatus) or status.is_done
+        code = trace.SUCCESS if is_ok else trace.FAILED
+        self._record_handled(messages, context, code, is_ok=is_ok)
 
-            async def traced(messages: list[MessageExt]) -> Any:
-                finish, verdict = self._begin(messages), None
-                is_raised = True
-                try:
-                    verdict = await told(messages)
-                    is_raised = False
-                finally:
-                    finish(verdict, is_raised)
-                return verdict
-
-            return traced
-        plain = cast("SyncHandler", handler)
-
-        def traced_plain(messages: list[MessageExt]) -> Any:
-            finish, verdict = self._begin(messages), None
-            is_raised = True
-            try:
-                verdict = plain(messages)
-                is_raised = False
-            finally:
-                finish(verdict, is_raised)
-            return verdict
-
-        return traced_plain
+    def handle_failed(
+        self, messages: list[MessageExt], context: CallContext, error: BaseException
+    ) -> None:
+        """Record that the handler raised."""
+        del error
+        self._record_handled(messages, context, trace.EXCEPTION, is_ok=False)
 
     async def flush(self) -> None:
         """Send all that waits; what no broker takes within `FLUSH_S` is dropped."""
@@ -182,74 +173,62 @@ class Trace:
                 return
             await self._send(self._next_batch(), deadline)
 
-    def _note_sent(
+    def _record_send(
         self,
-        message: PreparedMessage,
-        source: Message,
-        queue: MessageQueue | None,
-        began: float,
+        message: Message,
+        context: CallContext,
         kind: int,
-        region: str,
-        offset_msg_id: str | None,
+        result: SendResult | None,
+        msg_id: str = "",
     ) -> None:
-        subject = Subject(source.topic, message.msg_id, source.tags or "", source.keys or "")
-        cost_ms = int((self._loop.time() - began) * 1000)
-        self._note(
+        """Add the record of one message; without a result its send failed."""
+        queue = result.queue if result else context.queue
+        subject = Subject(
+            message.topic,
+            result.msg_id if result else msg_id,
+            message.tags or "",
+            message.keys or "",
+        )
+        cost_ms = _cost_ms(context)
+        self._add(
             trace.sent(
                 subject,
                 at_ms=self._session.clock.now_ms() - cost_ms,
-                region=region,
+                region=result.region_id if result else "",
                 group=self._group,
                 store_host=self._host(queue) if queue else "",
-                body_bytes=len(source.body),
+                body_bytes=len(message.body),
                 cost_ms=cost_ms,
                 kind=kind,
-                offset_msg_id=offset_msg_id or "",
-                is_ok=offset_msg_id is not None,
+                offset_msg_id=result.offset_msg_id if result else "",
+                is_ok=result is not None,
             ),
             subject,
         )
 
-    def _begin(self, messages: Sequence[MessageExt]) -> Callable[[object, bool], None]:
-        """Tell that messages are about to be handled; what to call when they were."""
-        told = [one for one in messages if one.properties.get(Property.TRACE_ON) != "false"]
-        began, request_id = time.monotonic(), f"{self._session.client_id}-{next(_numbers)}"
-        for one in told:
+    def _record_handled(
+        self, messages: list[MessageExt], context: CallContext, code: int, *, is_ok: bool
+    ) -> None:
+        cost_ms = int(_cost_ms(context) / max(1, len(messages)))
+        for one in _traced(messages):
             subject = _subject(one)
-            region = one.properties.get(Property.MSG_REGION, "")
-            self._note(
-                trace.before(
+            self._add(
+                trace.after(
                     subject,
                     at_ms=self._session.clock.now_ms(),
-                    region=region,
                     group=self._group,
-                    request_id=request_id,
-                    retries=one.reconsume_times,
+                    request_id=self._request_id(context),
+                    cost_ms=cost_ms,
+                    is_ok=is_ok,
+                    code=code,
                 ),
                 subject,
             )
 
-        def finish(verdict: object, is_raised: bool) -> None:
-            code, is_ok = _judged(verdict, is_raised)
-            cost_ms = int((time.monotonic() - began) * 1000 / max(1, len(messages)))
-            for one in told:
-                subject = _subject(one)
-                self._note(
-                    trace.after(
-                        subject,
-                        at_ms=self._session.clock.now_ms(),
-                        group=self._group,
-                        request_id=request_id,
-                        cost_ms=cost_ms,
-                        is_ok=is_ok,
-                        code=code,
-                    ),
-                    subject,
-                )
+    def _request_id(self, context: CallContext) -> str:
+        return f"{self._session.client_id}-{context.number}"
 
-        return finish
-
-    def _note(self, record: str, subject: Subject) -> None:
+    def _add(self, record: str, subject: Subject) -> None:
         if len(self._waiting) >= WAITING_MAX:
             self.dropped += 1
             return
@@ -310,9 +289,10 @@ def _subject(message: MessageExt) -> Subject:
     return Subject(message.topic, message.msg_id, message.tags or "", " ".join(message.keys))
 
 
-def _judged(verdict: object, is_raised: bool) -> tuple[int, bool]:
-    if is_raised:
-        return trace.EXCEPTION, False
-    if isinstance(verdict, ConsumeStatus) and not verdict.is_done:
-        return trace.FAILED, False
-    return trace.SUCCESS, True
+def _traced(messages: list[MessageExt]) -> list[MessageExt]:
+    """The messages that their broker wants traced."""
+    return [one for one in messages if one.properties.get(Property.TRACE_ON) != "false"]
+
+
+def _cost_ms(context: CallContext) -> int:
+    return int((time.monotonic() - context.began_s) * 1000)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from cometmq.client.consumer.pull_request import PullRequest, filter_of
 from cometmq.client.consumer.subscriptions import selector_of
+from cometmq.client.middleware.handler_hooks import HandlerHooks
 from cometmq.client.polling.lite_pull_engine import LitePullEngine
 from cometmq.client.polling.lite_pull_options import lite_options
 from cometmq.client.polling.lite_pull_subscriptions import LitePullSubscriptions
@@ -56,7 +57,8 @@ class AsyncLitePullConsumer:
     then all that earlier polls gave counts as done, the messages of the last one do not. A stop
     commits them as well, unless the `with` block was left by an error. Delivery is at least once.
     `consume_from`, `consume_timestamp_ms`, `allocate`, `broadcasting` and `offsets_dir` are as for
-    PushConsumer. There is no retry topic and there are no dead letters.
+    PushConsumer. There is no retry topic and there are no dead letters. `middleware` is a list of
+    `Middleware`, whose `after_poll` sees what a poll returns.
     """
 
     def __init__(self, group: str, **settings: Unpack[LitePullSettings]) -> None:
@@ -64,6 +66,8 @@ class AsyncLitePullConsumer:
         self._client_options, self._options, self._lite = options
         self._namespace = Namespace(self._client_options.namespace)
         self._subscriptions = LitePullSubscriptions(self._options.group)
+        middleware = self._client_options.middleware
+        self._hooks = HandlerHooks(middleware, self._options.group) if middleware else None
         self._engine: LitePullEngine | None = None
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
@@ -129,8 +133,8 @@ class AsyncLitePullConsumer:
     async def __anext__(self) -> MessageExt:
         """The next message, whenever it comes."""
         while (engine := self._engine) is not None:
-            if found := await engine.poll(60.0, 1):
-                return self._namespace.unwrap_message(found[0])
+            if found := await self._polled(await engine.poll(60.0, 1)):
+                return found[0]
         raise StopAsyncIteration
 
     async def poll(self, timeout_s: float = 5.0, max_count: int | None = None) -> list[MessageExt]:
@@ -143,7 +147,7 @@ class AsyncLitePullConsumer:
         count = self._options.pull_batch_size if max_count is None else max_count
         if type(count) is not int or count < 1:
             raise ClientError(f"max_count is {count!r}; it must be a whole number, 1 or more")
-        return self._namespace.unwrap_messages(await self._running().poll(timeout_s, count))
+        return await self._polled(await self._running().poll(timeout_s, count))
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Commit that everything handed out is done, or the offsets given; wait for the brokers.
@@ -268,6 +272,13 @@ class AsyncLitePullConsumer:
     def assigned(self) -> list[MessageQueue]:
         """The queues this consumer pulls now, in order."""
         return self._namespace.unwrap_queues(self._engine.assignment.table) if self._engine else []
+
+    async def _polled(self, messages: list[MessageExt]) -> list[MessageExt]:
+        """Messages as users get them, after the hooks of the middleware."""
+        messages = self._namespace.unwrap_messages(messages)
+        if messages and self._hooks is not None:
+            await self._hooks.polled(messages)
+        return messages
 
     def _queue(self, queue: MessageQueue) -> MessageQueue:
         """A queue that a user gave, checked, as brokers know it."""

@@ -57,7 +57,8 @@ class AsyncProducer:
     `access_key`, `secret_key` and `security_token` sign all requests, `tls` (True or an
     SSLContext) encrypts them, `namespace` or `namespace_v2` is the instance of a shared cluster,
     and `unit_name` a part of the client id. `trace`, True or a topic's name, tells RocketMQ's trace
-    topic of every message. Use it as a context manager, or call start and stop.
+    topic of every message. `middleware` is a list of `Middleware`, which are called before and
+    after each send. Use it as a context manager, or call start and stop.
     """
 
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
@@ -125,9 +126,13 @@ class AsyncProducer:
             require_started(self._session, "producer")
             checks.check_timeout(timeout_s)
         deadline = self._now() + timeout_s
+        pipeline = self.pipeline
+        if pipeline.hooks is not None:
+            return await pipeline.with_hooks(
+                "send", message, lambda: pipeline.send(message, queue, deadline), queue
+            )
         if type(message) is not Message:
             checks.check_kind(message)
-        pipeline = self.pipeline
         if queue is not None:
             return await pipeline.send_to(message, queue, deadline)
         if message.sharding_key is not None:
@@ -172,8 +177,12 @@ class AsyncProducer:
         """
         session = require_started(self._session, "producer")
         pipeline, now_ms = self.pipeline, session.clock.now_ms()
-        prepared = pipeline.prepare(message, session.uniq_keys.next_key(now_ms), now_ms)
-        await pipeline.send_oneway(prepared, message, queue)
+
+        async def send() -> None:
+            prepared = pipeline.prepare(message, session.uniq_keys.next_key(now_ms), now_ms)
+            await pipeline.send_oneway(prepared, message, queue)
+
+        await pipeline.with_hooks("oneway", message, send, queue)
 
     async def send_batch(
         self, messages: Iterable[Message], timeout_s: float = 3.0
@@ -188,17 +197,14 @@ class AsyncProducer:
             require_started(self._session, "producer")
             checks.check_timeout(timeout_s)
         found = messages if type(messages) is list else checks.message_list(messages)
-        deadline = self._now() + timeout_s
-        results = await self.pipeline.batch_sender.send_one_frame(
-            found, deadline, self._options.retries
-        )
-        if results is not None:
-            return results
+        deadline, retries = self._now() + timeout_s, self._options.retries
+        if self.pipeline.hooks is None:
+            results = await self.pipeline.batch_sender.send_one_frame(found, deadline, retries)
+            if results is not None:
+                return results
         found = checks.message_list(found)
         checks.check_batch(found)
-        return await self.pipeline.batch_sender.send(
-            found, timeout_s, self._options.retries, is_spread=False
-        )
+        return await self.pipeline.send_list(found, timeout_s, retries, is_spread=False)
 
     async def send_many(
         self, messages: Iterable[Message], timeout_s: float = 60.0
@@ -212,9 +218,7 @@ class AsyncProducer:
         require_started(self._session, "producer")
         checks.check_timeout(timeout_s)
         found = checks.message_list(messages)
-        return await self.pipeline.batch_sender.send(
-            found, timeout_s, UNTIL_DEADLINE, is_spread=True
-        )
+        return await self.pipeline.send_list(found, timeout_s, UNTIL_DEADLINE, is_spread=True)
 
     def transaction(self) -> AsyncTransaction:
         """A block whose messages are committed at its end and rolled back by an exception.

@@ -22,7 +22,7 @@ from cometmq.errors import CometError, PartlySent
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cometmq.client.middleware.trace import Trace
+    from cometmq.client.middleware.send_hooks import BatchStored
     from cometmq.client.producer.key_locks import KeyReservation
     from cometmq.client.producer.queue_selector import QueueSelector
     from cometmq.client.producer.retrying_sender import ChooseQueue, RetryingSender
@@ -47,6 +47,7 @@ class _QueueShare(NamedTuple):
     results: list[SendResult | None]
     retries: int
     deadline: float
+    stored: BatchStored | None
 
 
 class BatchSender:
@@ -68,7 +69,6 @@ class BatchSender:
         self._options = options
         self._queue_locks = KeyLocks()
         self._key_locks = key_locks
-        self.trace: Trace | None = None
 
     async def send_one_frame(
         self, messages: list[Message], deadline: float, retries: int
@@ -126,11 +126,18 @@ class BatchSender:
         )
 
     async def send(
-        self, messages: list[Message], timeout_s: float, retries: int, *, is_spread: bool
+        self,
+        messages: list[Message],
+        timeout_s: float,
+        retries: int,
+        *,
+        is_spread: bool,
+        stored: BatchStored | None = None,
     ) -> list[SendResult]:
         """Send all; one result each, in order. Raises PartlySent when some could not be sent.
 
         `is_spread`: messages without key are spread over the queues, else they share one queue.
+        `stored` is called for each frame that was stored.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
         for message in messages:
@@ -142,7 +149,7 @@ class BatchSender:
             errors = await asyncio.gather(
                 *(
                     self._send_share(
-                        _QueueShare(queue, at, messages, results, retries, deadline), keys
+                        _QueueShare(queue, at, messages, results, retries, deadline, stored), keys
                     )
                     for queue, at in plan.items()
                 )
@@ -211,7 +218,7 @@ class BatchSender:
 
     async def _send_frames(self, share: _QueueShare) -> None:
         """Send a share frame by frame; stops at the first error, which it raises."""
-        queue, indexes, messages, results, retries, deadline = share
+        queue, indexes, messages, results, retries, deadline, stored = share
         may_move = len(indexes) <= FRAME_MESSAGES_MAX and not any(
             messages[index].sharding_key for index in indexes
         )
@@ -228,6 +235,8 @@ class BatchSender:
             found = await self._send_frame(messages, part, choose, retries, deadline)
             for index, result in zip(part, found, strict=False):
                 results[index] = result
+            if stored is not None:
+                await stored(part[: len(found)], found)
             assert found, "a frame holds one message at least, or this would never end"
             at += len(found)
 
@@ -240,24 +249,13 @@ class BatchSender:
         deadline: float,
     ) -> list[SendResult]:
         """Send the first messages, as many as fit into one frame; their results."""
-        session, now_ms = self._session, self._session.clock.now_ms()
-        frame, began = (
-            self._fill_frame(messages, indexes, now_ms),
-            asyncio.get_running_loop().time(),
-        )
+        sender, now_ms = self._retrying_sender, self._session.clock.now_ms()
+        frame = self._fill_frame(messages, indexes, now_ms)
         if len(frame) > 1:
-            found = await self._retrying_sender.send_batch(
-                frame, choose, retries, deadline, _ATTEMPT_S
-            )
-            if self.trace is not None:
-                self.trace.sent_batch(frame, found, began)
-            return found
-        first = messages[indexes[0]]
-        alone = prepare(first, self._options, session.uniq_keys.next_key(now_ms), now_ms)
-        result = await self._retrying_sender.send(alone, choose, retries, deadline, _ATTEMPT_S)
-        if self.trace is not None:
-            self.trace.sent(alone, first, result, began)
-        return [result]
+            return await sender.send_batch(frame, choose, retries, deadline, _ATTEMPT_S)
+        msg_id = self._session.uniq_keys.next_key(now_ms)
+        alone = prepare(messages[indexes[0]], self._options, msg_id, now_ms)
+        return [await sender.send(alone, choose, retries, deadline, _ATTEMPT_S)]
 
     def _fill_frame(
         self, messages: list[Message], indexes: list[int], now_ms: int

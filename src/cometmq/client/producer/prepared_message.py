@@ -211,6 +211,12 @@ class PreparedBatch:
         ).decode()
 
 
+def batch_item_bytes(message: Message, msg_id: str) -> int:
+    """The bytes that a message takes in a batch."""
+    raw = properties.encode(properties_of(message, msg_id))
+    return BATCH_ITEM_BYTES + len(message.body) + len(raw)
+
+
 def batch_request(sent: PreparedBatch, options: ProducerOptions, queue: MessageQueue) -> Command:
     """The SEND_BATCH_MESSAGE request that puts the messages into the queue."""
     header = SendMessageRequestHeaderV2(

@@ -68,13 +68,17 @@ class RequestReply:
             Property.REPLY_TO_CLIENT: self._session.client_id,
             Property.TTL: str(max(1, int(timeout_s * 1000))),
         }
-        prepared = self._pipeline.prepare(message, msg_id, now_ms, extra)
+
+        async def send() -> SendResult:
+            prepared = self._pipeline.prepare(message, msg_id, now_ms, extra)
+            await self._announce(message.topic)
+            return await self._pipeline.send_prepared(prepared, message, deadline)
+
         reply: asyncio.Future[MessageExt] = loop.create_future()
         self._pending[correlation_id] = reply
         try:
             async with asyncio.timeout_at(deadline):
-                await self._announce(message.topic)
-                await self._pipeline.send_prepared(prepared, message, deadline)
+                await self._pipeline.with_hooks("request", message, send)
                 return await reply
         except TimeoutError as error:
             if isinstance(error, RemotingTimeout):
@@ -107,10 +111,14 @@ class RequestReply:
         message = Message(cluster + REPLY_TOPIC_SUFFIX, body)
         now_ms = self._session.clock.now_ms()
         msg_id = self._session.uniq_keys.next_key(now_ms)
-        prepared = self._pipeline.prepare(message, msg_id, now_ms, extra)
-        prepared = prepared._replace(code=RequestCode.SEND_REPLY_MESSAGE_V2)
-        queue = await self._queue_at(message.topic, asked.broker_name)
-        return await self._pipeline.deliver(prepared, message, queue, deadline)
+
+        async def send() -> SendResult:
+            prepared = self._pipeline.prepare(message, msg_id, now_ms, extra)
+            prepared = prepared._replace(code=RequestCode.SEND_REPLY_MESSAGE_V2)
+            queue = await self._queue_at(message.topic, asked.broker_name)
+            return await self._pipeline.deliver(prepared, message, queue, deadline)
+
+        return await self._pipeline.with_hooks("reply", message, send)
 
     async def _queue_at(self, topic: str, broker_name: str) -> MessageQueue | None:
         """A queue of the broker that the requesting client is connected to."""

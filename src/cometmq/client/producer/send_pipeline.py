@@ -13,6 +13,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
+from cometmq.client.middleware.send_hooks import SendHooks
 from cometmq.client.middleware.trace import Trace
 from cometmq.client.producer import message_checks as checks
 from cometmq.client.producer.batch_sender import BatchSender
@@ -28,7 +29,8 @@ from cometmq.errors import ClientError, CometError
 from cometmq.model.queue import MessageQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import TypeVar
 
     from cometmq.client.producer.queue_selector import SelectQueue
     from cometmq.client.producer.retrying_sender import FailedAttempt
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import Message
     from cometmq.model.results import SendResult
+
+    R = TypeVar("R", bound=SendResult | None)
 
 
 class SendPipeline:
@@ -57,9 +61,51 @@ class SendPipeline:
         self.batch_sender = BatchSender(session, sender, selector, fast_path, options, locks)
         self.thread_sender = ThreadSender(session, fast_path, first=os.getpid())
         self.trace: Trace | None = None
+        middleware = [*session.options.middleware]
         if session.options.trace:
             self.trace = Trace(session, options.group, "PRODUCE", asyncio.get_running_loop())
-            self.batch_sender.trace = self.trace
+            middleware.append(self.trace)
+        self.hooks = SendHooks(middleware, options.group) if middleware else None
+        """The hooks of the middleware; None where there is none."""
+
+    async def send(
+        self, message: Message, queue: MessageQueue | SelectQueue | None, deadline: float
+    ) -> SendResult:
+        """Send one message by the way it needs, without hooks."""
+        if queue is not None:
+            return await self.send_to(message, queue, deadline)
+        if message.sharding_key is not None:
+            return await self.send_in_key_order(message, deadline)
+        return await self._send_unordered(message, deadline)
+
+    async def with_hooks(
+        self,
+        kind: str,
+        message: Message,
+        send: Callable[[], Awaitable[R]],
+        queue: MessageQueue | SelectQueue | None = None,
+    ) -> R:
+        """Send one message by `send`, with the hooks of the middleware where there are any."""
+        checks.check_kind(message)
+        if self.hooks is None:
+            return await send()
+        return await self.hooks.around(
+            kind, message, send, queue if isinstance(queue, MessageQueue) else None
+        )
+
+    async def send_list(
+        self, messages: list[Message], timeout_s: float, retries: int, *, is_spread: bool
+    ) -> list[SendResult]:
+        """Send several messages, each with its hooks where there are any."""
+        sender = self.batch_sender
+        if self.hooks is None:
+            return await sender.send(messages, timeout_s, retries, is_spread=is_spread)
+        return await self.hooks.around_batch(
+            messages,
+            lambda stored: sender.send(
+                messages, timeout_s, retries, is_spread=is_spread, stored=stored
+            ),
+        )
 
     async def send_in_key_order(self, message: Message, deadline: float) -> SendResult:
         """Send a message with a sharding key after the earlier ones of its key."""
@@ -70,9 +116,9 @@ class SendPipeline:
         mine = self._key_locks.try_acquire(key)
         if mine is None:
             async with self._key_locks.acquire(key, deadline):
-                return await self._send_keyed(message, deadline)
+                return await self._send_unordered(message, deadline)
         try:
-            return await self._send_keyed(message, deadline)
+            return await self._send_unordered(message, deadline)
         finally:
             self._key_locks.release(key, mine)
 
@@ -186,18 +232,14 @@ class SendPipeline:
                 await self._publish_queues(message.topic)  # nothing was sent so far
             return queue
 
-        retries, began = self._options.retries, asyncio.get_running_loop().time()
-        result: SendResult | None = None
+        retries = self._options.retries
         try:
-            result = await self.retrying_sender.send(
+            return await self.retrying_sender.send(
                 prepared, choose, retries, deadline, failed=failed
             )
-        finally:
-            if self.trace is not None and result is None:
-                self.trace.failed(prepared, message, queue, began)
-        if self.trace is not None:
-            self.trace.sent(prepared, message, result, began)
-        return result
+        except CometError as error:
+            error.msg_id = prepared.msg_id
+            raise
 
     async def _publish_queues(self, topic: str) -> list[MessageQueue]:
         return await self.session.routes.publish_queues(topic, self._options.default_topic_queues)
@@ -209,7 +251,7 @@ class SendPipeline:
             queue = await self.choose_queue(message, None)
         await self.retrying_sender.send_oneway(prepared, await self.select_queue(message, queue))
 
-    async def _send_keyed(self, message: Message, deadline: float) -> SendResult:
+    async def _send_unordered(self, message: Message, deadline: float) -> SendResult:
         posted = self.fast_path.post(message, deadline)
         if posted is None:
             return await self.send_slow_path(message, None, deadline)

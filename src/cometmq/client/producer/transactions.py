@@ -17,7 +17,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Self
 
 from cometmq.client.consumer.message_decoder import decode_message
-from cometmq.client.producer.message_checks import check_kind, check_timeout
+from cometmq.client.producer.message_checks import check_timeout
 from cometmq.errors import (
     BrokerError,
     ClientError,
@@ -101,20 +101,23 @@ class Transactions:
     async def send_half(self, message: Message, timeout_s: float) -> SendResult:
         """Store a message that consumers see only after it is committed."""
         deadline = asyncio.get_running_loop().time() + timeout_s
-        check_kind(message)
-        if message.delay_level:
-            raise InvalidMessage("a transactional message cannot have a delay level")
         extra = {Property.TRAN_MSG: "true", Property.PGROUP: self._options.group}
         now_ms = self._session.clock.now_ms()
         msg_id = self._session.uniq_keys.next_key(now_ms)
         if len(self._open) >= ENDS_MAX:  # abandoned ones: the broker checks back on them
             del self._open[next(iter(self._open))]
         self._open[msg_id] = None
-        is_stored = False
-        try:
+
+        async def send() -> SendResult:
+            if message.delay_level:
+                raise InvalidMessage("a transactional message cannot have a delay level")
             half = self._pipeline.prepare(message, msg_id, now_ms, extra)
             half = half._replace(sys_flag=half.sys_flag | sysflag.TRANSACTION_PREPARED)
-            result = await self._pipeline.send_prepared(half, message, deadline)
+            return await self._pipeline.send_prepared(half, message, deadline)
+
+        is_stored = False
+        try:
+            result = await self._pipeline.with_hooks("half", message, send)
             is_stored = True
         finally:
             if not is_stored:  # the broker may have stored it all the same
@@ -157,8 +160,8 @@ class Transactions:
             transaction_id=half.transaction_id or half.msg_id,
             broker_name=half.queue.broker_name,
         )
-        if self._pipeline.trace is not None:
-            self._pipeline.trace.ended(topic, half, state, from_check=False)
+        if self._pipeline.hooks is not None:
+            self._pipeline.hooks.transaction_ends(topic, half, state)
         try:
             addr = self._session.routes.master_addr(half.queue.broker_name)
             await self._session.call_checked(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from cometmq.client.middleware.middleware import Middleware
 from cometmq.errors import SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import TransactionState
@@ -53,6 +54,7 @@ class ClientOptions:
     unit_name: str | None = None
     tls: ssl.SSLContext | None = None
     trace: str | None = None
+    middleware: tuple[Middleware, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -132,6 +134,7 @@ class ClientSettings(TypedDict, total=False):
     unit_name: str | None
     tls: ssl.SSLContext | bool | None
     trace: bool | str | None
+    middleware: Sequence[Middleware]
 
 
 def client_options(settings: Mapping[str, Any], environ: Mapping[str, str]) -> ClientOptions:
@@ -147,6 +150,8 @@ def client_options(settings: Mapping[str, Any], environ: Mapping[str, str]) -> C
         own["trace"] = _trace_topic(own["trace"])
     if "tls" in own:
         own["tls"] = _tls(own["tls"])
+    if "middleware" in own:
+        own["middleware"] = _middleware(own["middleware"])
     return ClientOptions(**own)
 
 
@@ -163,6 +168,13 @@ def _trace_topic(given: object) -> str | None:
     if problem:
         raise SettingsError(f"trace is {given!r}: {problem}")
     return str(topic)
+
+
+def _middleware(given: object) -> tuple[Middleware, ...]:
+    """The middleware of a client, in its order."""
+    if not isinstance(given, Sequence) or not all(isinstance(one, Middleware) for one in given):
+        raise SettingsError(f"middleware is {given!r:.80}; it must be a list of Middleware objects")
+    return tuple(given)
 
 
 def _tls(given: object) -> ssl.SSLContext | None:
