@@ -25,6 +25,8 @@ from cometmq.testing.sim_loop import LoopClock, SimLoop
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
+    from cometmq.net.admission import Admission
+
 SMALL_STORE = StoreSettings(
     commit_log_file_bytes=16 * 1024 * 1024, max_hash_slot_num=5_000, max_index_num=20_000
 )
@@ -73,21 +75,31 @@ def sim_worker(_name: str) -> SimWorker:
 
 
 def new_broker(
-    store: StoreSettings = SMALL_STORE, *, disk: SimFiles | None = None, **settings: Any
+    store: StoreSettings = SMALL_STORE,
+    *,
+    disk: SimFiles | None = None,
+    admission: Admission | None = None,
+    **settings: Any,
 ) -> Broker:
     """A broker on a disk in memory that does not run yet."""
     settings = {"broker_name": "b0", "listen_port": 0, **settings}
     mine = BrokerSettings(store_path_root_dir=str(STORE), **settings)
     disk = disk or new_disk()
-    return Broker.open(mine, store, clock=disk.clock, files=disk, worker=sim_worker)
+    return Broker.open(
+        mine, store, clock=disk.clock, files=disk, worker=sim_worker, admission=admission
+    )
 
 
 @asynccontextmanager
 async def running(
-    store: StoreSettings = SMALL_STORE, *, disk: SimFiles | None = None, **settings: Any
+    store: StoreSettings = SMALL_STORE,
+    *,
+    disk: SimFiles | None = None,
+    admission: Admission | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Harness]:
     """A broker that runs in memory."""
-    broker = new_broker(store, disk=disk, **settings)
+    broker = new_broker(store, disk=disk, admission=admission, **settings)
     await broker.start()
     harness = Harness(broker)
     try:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
+    from cometmq.net.admission import Admission
     from cometmq.net.connection import Connection
     from cometmq.runtime.ports import Clock, Files, Worker
 
@@ -102,7 +103,9 @@ class Broker:
             settings, environment.store_settings, net, conf, environment.clock.now_ms
         )
         self._follow(live)
-        self._dispatcher = self._make_dispatcher([*self._handlers.endpoints(), *live.endpoints()])
+        self._dispatcher = self._make_dispatcher(
+            [*self._handlers.endpoints(), *live.endpoints()], environment.admission
+        )
         self._server = RemotingServer(self._dispatcher, net, fast_path=self._begin_connection)
         self._background = Background("broker")
         self._started = AsyncExitStack()
@@ -120,12 +123,15 @@ class Broker:
         ]
         live.on_store += [self.store.adjust, state.check_back.adjust_store]
 
-    def _make_dispatcher(self, endpoints: Iterable[Endpoint]) -> RequestDispatcher:
+    def _make_dispatcher(
+        self, endpoints: Iterable[Endpoint], admission: Admission | None
+    ) -> RequestDispatcher:
         return RequestDispatcher(
             map(self._with_effects, endpoints),
             on_durable=partial(_on_durable, self.store),
             failure_answer=_failure_answer,
             fallback=unsupported,
+            admission=admission,
         )
 
     def _with_effects(self, endpoint: Endpoint) -> Endpoint:
@@ -164,16 +170,24 @@ class Broker:
         files: Files | None = None,
         worker: Callable[[str], Worker] = ThreadWorker,
         conf: Path | None = None,
+        admission: Admission | None = None,
     ) -> Broker:
         """Make a broker that does not listen yet; its store is open, locked and recovered.
 
         `conf` is the settings file, where changes made while the broker runs are written down.
+        `admission` is asked about every request before its handler is: the place for access
+        control and quotas.
         Raises SettingsError, StoreLocked, NotAStore or StoreCorrupt.
         """
         settings = settings or BrokerSettings()
         root = expand_user_path("storePathRootDir", settings.store_path_root_dir)
         environment = BrokerEnvironment(
-            settings, store or StoreSettings(), root, clock or SystemClock(), files or SystemFiles()
+            settings,
+            store or StoreSettings(),
+            root,
+            clock or SystemClock(),
+            files or SystemFiles(),
+            admission,
         )
         levels = DelayLevels.parse(settings.message_delay_level)
         opened = MessageStore.open(

@@ -25,6 +25,7 @@ from cometmq.broker.messages.message_lookup import MessageLookupHandler
 from cometmq.broker.messages.pull import PullHandler
 from cometmq.broker.messages.send import SendHandler
 from cometmq.broker.messages.send_fast_path import FastSend
+from cometmq.net.admission import FastPathAdmission
 from cometmq.runtime.system import ram_bytes
 from cometmq.wire.message_id import UniqKeyGenerator
 
@@ -61,9 +62,7 @@ class BrokerHandlers:
         self._address = address
         self.send = self._make_send(store_host)
         self.pull = self._make_pull()
-        self.fast_path = FastSend(
-            store, state.topics, self.send, self.pull, state.stats, environment.settings
-        )
+        self.fast_path = self._make_fast_path()
         self._heartbeat = HeartbeatHandler(
             state.clients,
             state.topics,
@@ -162,6 +161,25 @@ class BrokerHandlers:
             self._environment.settings,
             self._environment.clock.now_ms,
         )
+
+    def _make_fast_path(self) -> FastSend:
+        state, admission = self._state, self._environment.admission
+        gate = None
+        if admission is not None:
+            endpoints = [*self.send.endpoints(), *self.pull.endpoints()]
+            gate = FastPathAdmission(admission, endpoints)
+        made = FastSend(
+            self._store,
+            state.topics,
+            self.send,
+            self.pull,
+            state.stats,
+            self._environment.settings,
+            gate,
+        )
+        if admission is not None:
+            admission.on_change.append(made.forget)
+        return made
 
     def _make_send_back(self) -> SendBackHandler:
         state = self._state

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.model.topic import TopicConfig
+    from cometmq.net.admission import Admission
     from cometmq.rules.delay_levels import DelayLevels
     from cometmq.runtime.ports import Clock, Files
     from cometmq.settings.broker import BrokerSettings
@@ -46,12 +47,14 @@ class BrokerEnvironment:
         root: Path,
         clock: Clock,
         files: Files,
+        admission: Admission | None = None,
     ) -> None:
         self.settings = settings
         """As at the start; whoever works with a live setting hears of later ones."""
         self.store_settings = store_settings
         self.clock = clock
         self.files = files
+        self.admission = admission
         self.root = root
 
     def config_file(self, name: str) -> JsonFile:

@@ -27,6 +27,7 @@ from cometmq.settings.net import NetSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cometmq.net.admission import Admission
     from cometmq.runtime.ports import Clock, Files
     from cometmq.wire.command import Command
 
@@ -47,11 +48,12 @@ class NameServer:
         live: LiveSettings,
         clock: Clock,
         net: NetSettings,
+        admission: Admission | None = None,
     ) -> None:
         requests = Requests(routes, kv, live, clock, self._tell)
         self._requests, self._settings = requests, live.namesrv
         self._pool = ChannelPool()
-        self._dispatcher = RequestDispatcher(requests.endpoints())
+        self._dispatcher = RequestDispatcher(requests.endpoints(), admission=admission)
         self._server = RemotingServer(self._dispatcher, net)
         self._background = Background("name server")
         self.port = 0
@@ -66,10 +68,13 @@ class NameServer:
         clock: Clock | None = None,
         files: Files | None = None,
         conf: Path | None = None,
+        admission: Admission | None = None,
     ) -> NameServer:
         """Make a name server that does not listen yet.
 
         `conf` is the settings file, where changes made while it runs are written down.
+        `admission` is asked about every request before its handler is: the place for access
+        control and quotas.
         Raises SettingsError when the file at `kvConfigPath` cannot be read.
         """
         settings = settings or NamesrvSettings()
@@ -78,7 +83,7 @@ class NameServer:
         kv = _open_kv(settings.kv_config_path, files)
         net = net or NetSettings()
         live = LiveSettings(settings, net, TextFile(conf, files) if conf else None)
-        return cls(RouteRegistry(), kv, live, clock, net)
+        return cls(RouteRegistry(), kv, live, clock, net, admission)
 
     @property
     def address(self) -> str:

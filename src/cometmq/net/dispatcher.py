@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from cometmq.errors import ProtocolError, Reject
+from cometmq.net.admission import admitted
 from cometmq.net.endpoint import Effect, Endpoint, table_of
 from cometmq.net.handler import HELD, Answer, Handler, HandlerResult, Reply, SplitFrame
 from cometmq.net.rate_limited_log import RateLimitedLog
@@ -23,6 +24,7 @@ from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
 
 if TYPE_CHECKING:
+    from cometmq.net.admission import Admission
     from cometmq.net.connection import Connection
     from cometmq.wire.frame import Frame
     from cometmq.wire.headers.base import Header
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _RESPONSE, _ONEWAY = 1, 2
+_UNKNOWN = -1
+"""Stands for all codes that have no endpoint."""
 
 OnDurable = Callable[[Callable[[Any], None]], None]
 """The store's: calls back with a status, falsy when all that was put before is safe."""
@@ -55,15 +59,19 @@ class RequestDispatcher:
         on_durable: OnDurable | None = None,
         failure_answer: FailureAnswer = _flush_failure,
         fallback: Handler | None = None,
+        admission: Admission | None = None,
     ) -> None:
-        """`fallback` answers codes that have no endpoint; raises ValueError for a code with two."""
+        """`fallback` answers codes that have no endpoint; raises ValueError for a code with two.
+
+        `admission` is asked about every request before its handler is.
+        """
         table = table_of(endpoints)
-        self._handlers = {code: endpoint.handler for code, endpoint in table.items()}
+        self._handlers = {code: admitted(admission, each) for code, each in table.items()}
         self._unthrottled = _codes_with(Effect.UNTHROTTLED, table.values())
         self._durable = _codes_with(Effect.DURABLE, table.values())
         self._on_durable = on_durable
         self._failure_answer = failure_answer
-        self._fallback = fallback or _unsupported
+        self._fallback = admitted(admission, Endpoint(_UNKNOWN, fallback or _unsupported))
         self._warnings = RateLimitedLog(log)
         self._on_held_answer = self._answer_held
         self._tasks: set[asyncio.Future[None]] = set()

@@ -33,6 +33,11 @@ class Puller:
         self._templates = PullTemplates()
         self.see = self._templates.see
 
+    def forget(self) -> None:
+        """Learn all headers anew."""
+        self._templates = PullTemplates()
+        self.see = self._templates.see
+
     def take(self, data: bytes, at: int, length: int) -> bool:
         """Answer the pull whose header of `length` bytes stands at `at`; False: the long way."""
         found = self._templates.match_at(data, at, length)

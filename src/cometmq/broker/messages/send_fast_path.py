@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cometmq.broker.messages.send import SendHandler
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.metrics.traffic import TrafficCounter
+    from cometmq.net.admission import FastPathAdmission
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.log.record_template import RecordPositions
@@ -119,6 +120,8 @@ class Sender:
         if self._generation != shared.generation:
             self._generation = shared.generation
             self._templates.forget()
+            if shared.admission is not None:  # its rules may have changed
+                self._puller.forget()
         body_max, match_at = shared.body_max, self._templates.match_at
         answers = self._answers if shared.store.batch_number == self._turn else None
         at, size, may_run = 0, len(data), True
@@ -190,6 +193,9 @@ class Sender:
         A pull is only learned: had it been one to be taken, `chunk` would have.
         """
         kind, header, body = frame
+        admission = self._shared.admission
+        if admission is not None and not admission.may_learn(frame, self._connection):
+            return False
         if kind == JSON and not body:
             self._puller.see(header)
             return False
@@ -218,7 +224,10 @@ class FastSend:
         pulls: PullHandler,
         stats: BrokerStats,
         settings: BrokerSettings,
+        admission: FastPathAdmission | None = None,
     ) -> None:
+        self.admission = admission
+        """Asked before a header is learned; what was learned is admitted until `forget`."""
         self.store, self._topics, self._send, self._stats = store, topics, send, stats
         self.pulls = pulls
         self.is_sync = store.is_sync

@@ -1,0 +1,149 @@
+"""The one hook that decides which requests reach a handler: for access control and quotas.
+
+Owns what the hook is asked and when: once for each request, before its handler, whatever its code.
+Fast paths, which answer requests without a handler, learn only headers whose like is admitted in
+any case, and forget them when the rules change. Refuses to know any rule. Not asked about:
+responses, requests refused with SYSTEM_BUSY because too many are unanswered, and held requests
+when they are checked again.
+Java: RPCHook.doBeforeRequest, AuthenticationPipeline, AuthorizationPipeline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from cometmq.errors import ProtocolError
+from cometmq.wire.command import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cometmq.net.connection import Connection
+    from cometmq.net.endpoint import Effect, Endpoint, Resources
+    from cometmq.net.handler import Handler, HandlerResult
+    from cometmq.wire.frame import Frame
+
+
+class AdmissionRequest:
+    """What somebody wants. Who it is, the connection and `fields` say."""
+
+    __slots__ = ("_endpoint", "command")
+
+    def __init__(self, endpoint: Endpoint, command: Command) -> None:
+        self._endpoint = endpoint
+        self.command = command
+        """The request itself, with its body, which a signature may cover."""
+
+    @property
+    def code(self) -> int:
+        """The request code."""
+        return self.command.code
+
+    @property
+    def effects(self) -> Effect:
+        """What answering it does."""
+        return self._endpoint.effects
+
+    @property
+    def resources(self) -> Resources:
+        """The topics and groups it is about; raises ProtocolError where a broken body names them.
+
+        Found anew with each look, in the body of some requests.
+        """
+        return self._endpoint.resources(self.command)
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The header's fields, such as AccessKey and Signature."""
+        return self.command.ext
+
+    def __repr__(self) -> str:
+        """Return one line for logs and failing tests."""
+        return f"<admission of {self.command!r}>"
+
+
+class Admission(ABC):
+    """The hook; a subclass decides. Belongs to the loop of the one server that asks it."""
+
+    def __init__(self) -> None:
+        self.on_change: list[Callable[[], None]] = []
+        """Called by `rules_changed`; fast paths listen."""
+
+    @abstractmethod
+    def admit(self, request: AdmissionRequest, connection: Connection) -> Awaitable[None] | None:
+        """Admit a request: now (None), later (an awaitable that returns), or never.
+
+        Raises Reject, or returns an awaitable that does, with the code and remark of the refusal.
+        A one-way request that is refused vanishes. A delayed one counts as unanswered.
+        """
+
+    @abstractmethod
+    def always_admits(self, request: AdmissionRequest, connection: Connection) -> bool:
+        """Whether `admit` need not be asked about more of this kind until `rules_changed`.
+
+        That is requests of this connection with the same code and the same header but for queue,
+        offsets, times and properties; the body may differ. False sends each of them through
+        `admit`, and so keeps sends and pulls off their fast paths. Must not raise.
+        """
+
+    def rules_changed(self) -> None:
+        """Have every request asked about again, also those that fast paths have learned."""
+        for notify in self.on_change:
+            notify()
+
+
+class AdmittedHandler:
+    """A handler that is called once admission was given."""
+
+    __slots__ = ("_admission", "_endpoint")
+
+    def __init__(self, admission: Admission, endpoint: Endpoint) -> None:
+        self._admission = admission
+        self._endpoint = endpoint
+
+    def __call__(
+        self, request: Command, connection: Connection
+    ) -> HandlerResult | Awaitable[HandlerResult]:
+        """Answer as the handler does; raises Reject where admission is refused."""
+        delay = self._admission.admit(AdmissionRequest(self._endpoint, request), connection)
+        if delay is None:
+            return self._endpoint.handler(request, connection)
+        # a future at once: this coroutine may be closed before it begins
+        return self._after(asyncio.ensure_future(delay), request, connection)
+
+    async def _after(
+        self, delay: asyncio.Future[None], request: Command, connection: Connection
+    ) -> HandlerResult:
+        await delay
+        result = self._endpoint.handler(request, connection)
+        return await result if isinstance(result, Awaitable) else result
+
+
+class FastPathAdmission:
+    """What a fast path asks before it learns a header."""
+
+    __slots__ = ("_admission", "_endpoints")
+
+    def __init__(self, admission: Admission, endpoints: Iterable[Endpoint]) -> None:
+        """`endpoints` are those whose requests the fast path takes."""
+        self._admission = admission
+        self._endpoints = {int(endpoint.code): endpoint for endpoint in endpoints}
+
+    def may_learn(self, frame: Frame, connection: Connection) -> bool:
+        """Whether requests like this one are admitted in any case until the rules change."""
+        try:
+            command = Command.decode(frame)
+        except ProtocolError:
+            return False
+        endpoint = self._endpoints.get(command.code)
+        if endpoint is None:
+            return False
+        return self._admission.always_admits(AdmissionRequest(endpoint, command), connection)
+
+
+def admitted(admission: Admission | None, endpoint: Endpoint) -> Handler:
+    """Return the endpoint's handler, behind admission where there is any."""
+    return endpoint.handler if admission is None else AdmittedHandler(admission, endpoint)
