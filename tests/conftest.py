@@ -2,7 +2,8 @@
 
 Hypothesis judges what comes out, never how long an example took. Most tests wait rather than
 compute, so `-n auto` starts twice as many workers as there are cores; tests that start a Spark
-session take turns on one of them, for each brings a Java machine of its own.
+session take turns on one of them, for each brings a Java machine of its own, and the year of
+flights is read on one of them.
 """
 
 import os
@@ -26,3 +27,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif "whole_year" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("flights"))

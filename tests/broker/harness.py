@@ -23,9 +23,10 @@ from cometmq.testing.sim_files import SimFiles, SimWorker
 from cometmq.testing.sim_loop import LoopClock, SimLoop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
     from cometmq.net.admission import Admission
+    from cometmq.runtime.ports import Worker
 
 SMALL_STORE = StoreSettings(
     commit_log_file_bytes=16 * 1024 * 1024, max_hash_slot_num=5_000, max_index_num=20_000
@@ -48,12 +49,12 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 def now_ms() -> int:
     """The time of the brokers on this loop."""
-    return LoopClock(asyncio.get_running_loop()).now_ms()
+    return LoopClock().now_ms()
 
 
 def new_disk() -> SimFiles:
     """A disk in memory, for a scenario that starts a broker more than once."""
-    return SimFiles(Random(SEED), LoopClock(asyncio.get_running_loop()))
+    return SimFiles(Random(SEED), LoopClock())
 
 
 def stored_table(disk: SimFiles, name: str) -> Any:
@@ -78,28 +79,29 @@ def new_broker(
     store: StoreSettings = SMALL_STORE,
     *,
     disk: SimFiles | None = None,
+    conf: Path | None = None,
+    worker: Callable[[str], Worker] = sim_worker,
     admission: Admission | None = None,
     **settings: Any,
 ) -> Broker:
-    """A broker on a disk in memory that does not run yet."""
+    """A broker on a disk in memory that does not run yet; `conf`: its settings file there."""
     settings = {"broker_name": "b0", "listen_port": 0, **settings}
-    mine = BrokerSettings(store_path_root_dir=str(STORE), **settings)
-    disk = disk or new_disk()
+    mine, disk = BrokerSettings(store_path_root_dir=str(STORE), **settings), disk or new_disk()
     return Broker.open(
-        mine, store, clock=disk.clock, files=disk, worker=sim_worker, admission=admission
+        mine,
+        store,
+        clock=disk.clock,
+        files=disk,
+        worker=worker,
+        conf=conf,
+        admission=admission,
     )
 
 
 @asynccontextmanager
-async def running(
-    store: StoreSettings = SMALL_STORE,
-    *,
-    disk: SimFiles | None = None,
-    admission: Admission | None = None,
-    **settings: Any,
-) -> AsyncIterator[Harness]:
-    """A broker that runs in memory."""
-    broker = new_broker(store, disk=disk, admission=admission, **settings)
+async def running(store: StoreSettings = SMALL_STORE, **more: Any) -> AsyncIterator[Harness]:
+    """A broker that runs in memory; `more` as for `new_broker`."""
+    broker = new_broker(store, **more)
     await broker.start()
     harness = Harness(broker)
     try:

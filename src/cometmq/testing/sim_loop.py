@@ -109,15 +109,14 @@ class _Timers:
 
 
 class LoopClock(SimClock):
-    """A clock that goes with a SimLoop; `ms` is when that loop began, and may be moved."""
+    """A clock that goes with the running SimLoop; `ms` is when that began, and may be moved."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, ms: int = 1_700_000_000_123) -> None:
+    def __init__(self, ms: int = 1_700_000_000_123) -> None:
         super().__init__(ms)
-        self._loop = loop
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, UTC."""
-        return self.ms + int(self._loop.time() * 1000)
+        return self.ms + int(asyncio.get_running_loop().time() * 1000)
 
 
 class SimServer:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.harness import new_disk, run, running
 from broker.messages.test_held_requests import parked, pulls
-from broker.sockets import run, running
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from broker.commands import Client
     from cometmq.wire.command import Command
 
@@ -30,9 +29,9 @@ async def settings_of(client: Client) -> dict[str, str]:
     return dict(line.split("=", 1) for line in answer.body.decode().splitlines())
 
 
-def test_settings_are_told_as_a_properties_file(tmp_path: Path) -> None:
+def test_settings_are_told_as_a_properties_file() -> None:
     async def scenario() -> None:
-        async with running(tmp_path) as harness:
+        async with running() as harness:
             told = await settings_of(await harness.client())
             assert list(told) == sorted(told)
             assert told["brokerName"] == "b0"
@@ -52,10 +51,10 @@ def test_settings_are_told_as_a_properties_file(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_change_is_refused_and_nothing_changes(
-    tmp_path: Path, text: str, code: int, remark: str
+    text: str, code: int, remark: str
 ) -> None:
     async def scenario() -> None:
-        async with running(tmp_path) as harness:
+        async with running() as harness:
             client = await harness.client()
             before = await settings_of(client)
             answer = await change(client, f"longPollingEnable=false\n{text}\n")
@@ -66,12 +65,13 @@ def test_what_cannot_change_is_refused_and_nothing_changes(
     run(scenario())
 
 
-def test_a_change_is_written_into_the_settings_file_and_versions_grow(tmp_path: Path) -> None:
-    conf = tmp_path / "broker.conf"
-    conf.write_text("# mine\nbrokerName=b0\nlongPollingEnable=true\n")
+def test_a_change_is_written_into_the_settings_file_and_versions_grow() -> None:
+    conf, disk = Path("/etc/broker.conf"), new_disk()
 
     async def scenario() -> None:
-        async with running(tmp_path / "store", conf=conf) as harness:
+        disk.make_dir(conf.parent)
+        disk.write(conf, b"# mine\nbrokerName=b0\nlongPollingEnable=true\n")
+        async with running(disk=disk, conf=conf) as harness:
             client = await harness.client()
             answer = await change(client, "longPollingEnable=false\nfileReservedTime=48\n")
             assert (answer.code, answer.remark) == (0, None)
@@ -80,14 +80,14 @@ def test_a_change_is_written_into_the_settings_file_and_versions_grow(tmp_path: 
             assert version["counter"] == 1
 
     run(scenario())
-    assert conf.read_text() == (
-        "# mine\nbrokerName=b0\nlongPollingEnable=false\nfileReservedTime=48\n"
+    assert disk.read(conf) == (
+        b"# mine\nbrokerName=b0\nlongPollingEnable=false\nfileReservedTime=48\n"
     )
 
 
-def test_without_a_settings_file_the_answer_says_how_long_a_change_lasts(tmp_path: Path) -> None:
+def test_without_a_settings_file_the_answer_says_how_long_a_change_lasts() -> None:
     async def scenario() -> None:
-        async with running(tmp_path) as harness:
+        async with running() as harness:
             client = await harness.client()
             answer = await change(client, "longPollingEnable=false\nsendMessageThreadPoolNums=4\n")
             assert answer.code == 0
@@ -97,9 +97,9 @@ def test_without_a_settings_file_the_answer_says_how_long_a_change_lasts(tmp_pat
     run(scenario())
 
 
-def test_a_file_that_cannot_be_written_stops_the_change(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_stops_the_change() -> None:
     async def scenario() -> None:
-        async with running(tmp_path / "store", conf=tmp_path / "gone" / "broker.conf") as harness:
+        async with running(conf=Path("/gone/broker.conf")) as harness:
             client = await harness.client()
             answer = await change(client, "longPollingEnable=false\n")
             assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -108,9 +108,9 @@ def test_a_file_that_cannot_be_written_stops_the_change(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_the_brokers_permission_is_obeyed_at_once_and_told_to_name_servers(tmp_path: Path) -> None:
+def test_the_brokers_permission_is_obeyed_at_once_and_told_to_name_servers() -> None:
     async def scenario() -> None:
-        async with running(tmp_path) as harness:
+        async with running() as harness:
             client, broker = await harness.client(), harness.broker
             await client.send("T")
             version = broker.state.topics.version
@@ -125,9 +125,9 @@ def test_the_brokers_permission_is_obeyed_at_once_and_told_to_name_servers(tmp_p
     run(scenario())
 
 
-def test_sizes_and_creation_are_obeyed_by_the_next_request(tmp_path: Path) -> None:
+def test_sizes_and_creation_are_obeyed_by_the_next_request() -> None:
     async def scenario() -> None:
-        async with running(tmp_path) as harness:
+        async with running() as harness:
             client = await harness.client()
             for _ in range(4):  # the way of sends is known by now
                 assert (await client.send("T", b"x" * 200)).code == 0
@@ -146,9 +146,9 @@ def test_sizes_and_creation_are_obeyed_by_the_next_request(tmp_path: Path) -> No
     run(scenario())
 
 
-def test_pulls_obey_new_limits(tmp_path: Path) -> None:
+def test_pulls_obey_new_limits() -> None:
     async def scenario() -> None:
-        async with running(tmp_path) as harness:
+        async with running() as harness:
             client = await harness.client()
             for _ in range(5):
                 await client.send("T")

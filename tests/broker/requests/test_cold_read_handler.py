@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from broker.commands import records
-from broker.sockets import run, running
+from broker.harness import new_disk, run, running
 from cometmq.settings.store import StoreSettings
-from cometmq.testing.sim_files import SimFiles
 from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
@@ -21,25 +18,25 @@ if TYPE_CHECKING:
 
     from broker.commands import Harness
     from cometmq.store.log.mapped_file_queue import NotInMemory
+    from cometmq.testing.sim_files import SimFiles
 
 COUNT = 100
-ROOT = Path("/store")
 SMALL = StoreSettings(commit_log_file_bytes=1 << 17, max_hash_slot_num=1000, max_index_num=1000)
 
 
 @pytest.fixture
 def disk() -> SimFiles:
-    return SimFiles(Random(1))
+    return new_disk()
 
 
 @asynccontextmanager
 async def asleep(disk: SimFiles) -> AsyncIterator[Harness]:
     """A broker with old messages, none of which is in memory."""
-    async with running(ROOT, SMALL, files=disk) as harness:
+    async with running(SMALL, disk=disk) as harness:
         client = await harness.client()
         for n in range(COUNT):
             await client.send("T", b"%d" % n)
-    async with running(ROOT, SMALL, files=disk) as harness:
+    async with running(SMALL, disk=disk) as harness:
         disk.is_asleep = True
         yield harness
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import asynccontextmanager
-from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from broker.commands import properties_of
-from broker.sockets import run, running
+from broker.harness import new_disk, now_ms, run, running
 from cometmq.settings.store import StoreSettings
 from cometmq.store.log.mapped_file_queue import MappedFileQueue
-from cometmq.testing.sim_files import SimFiles
 from cometmq.wire import log_record as stored
 from cometmq.wire.codes import RequestCode, ResponseCode
 
@@ -25,7 +21,6 @@ if TYPE_CHECKING:
     from broker.commands import Client, Harness
     from cometmq.store.log.mapped_file_queue import NotInMemory
 
-ROOT = Path("/store")
 DELAYED = "cometmq.broker.delivery.delayed_messages"
 SMALL = StoreSettings(commit_log_file_bytes=1 << 18, max_hash_slot_num=1000, max_index_num=1000)
 HALF = {"TRAN_MSG": "true", "PGROUP": "PG"}
@@ -35,7 +30,7 @@ class Cold:
     """A disk whose files are not in memory once `sleep` was called; counts reads that waited."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.files = SimFiles(Random(1))
+        self.files = new_disk()
         self.waits: list[str] = []
         read = MappedFileQueue.read
 
@@ -49,7 +44,7 @@ class Cold:
 
     @asynccontextmanager
     async def broker(self, *, asleep: bool = False, **settings: Any) -> AsyncIterator[Harness]:
-        async with running(ROOT, SMALL, files=self.files, **settings) as harness:
+        async with running(SMALL, disk=self.files, **settings) as harness:
             self.files.fetched.clear()
             self.files.is_asleep = asleep
             yield harness
@@ -83,7 +78,7 @@ def test_old_half_messages_are_committed_and_asked_about(cold: Cold) -> None:
         }
         async with cold.broker(**settings) as harness:
             client = await harness.client()
-            now = {"properties": HALF, "born_timestamp": time.time_ns() // 1_000_000}
+            now = {"properties": HALF, "born_timestamp": now_ms()}
             halves = [await client.send("T", b"%d" % n, **now) for n in range(3)]
             assert await end(client, halves[0], "0") == 0
         async with cold.broker(asleep=True, **settings) as harness:
