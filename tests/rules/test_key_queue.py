@@ -67,65 +67,67 @@ class Member:
             self.written = set()
         self.journal = OffsetJournal("us", start, self.disk, is_reset=False)
         self.disk = self.journal.opening_records()
-        self.keys = KeyQueue(ProcessQueue(start), self.journal, CircuitBreaker(CALM))
-        self.told, self.turns = start, []
+        self.key_queue = KeyQueue(ProcessQueue(start), self.journal, CircuitBreaker(CALM))
+        self.broker_offset, self.in_flight = start, []
 
     def pull(self, span=SPAN, count=COUNT, number=PULL) -> None:
         """Fetch the next messages, unless there is enough."""
-        window = self.keys.window
+        window = self.key_queue.window
         at = window.next_offset
-        if at - self.told > span or window.count > count:
+        if at - self.broker_offset > span or window.count > count:
             return
         fresh = [Pulled(sent.queue_offset, sent) for sent in self.world.log[at : at + number]]
         window.put(fresh, at + len(fresh))
         window.take(len(fresh))
-        self.keys.add_messages((one.sent.key, one) for one in fresh)
+        self.key_queue.add_messages((one.sent.key, one) for one in fresh)
 
     def begin(self, most: int) -> None:
-        turn = self.keys.take_batch(most, self.world.now)
-        if turn is not None:
-            self.turns.append((turn, most))
+        taken = self.key_queue.take_batch(most, self.world.now)
+        if taken is not None:
+            self.in_flight.append((taken, most))
 
     def end(self, at: int, batch: int) -> None:
-        """Run a turn: batches one after the other, up to a failure."""
-        turn, most = self.turns.pop(at % len(self.turns))
+        """Run a taken: batches one after the other, up to a failure."""
+        taken, most = self.in_flight.pop(at % len(self.in_flight))
         left = most
-        while turn.messages and left > 0:
-            head = turn.messages[0]
-            size = 1 if head.queue_offset <= turn.lane.one_by_one_until else batch
-            own = turn.messages[:size]
+        while taken.messages and left > 0:
+            head = taken.messages[0]
+            size = 1 if head.queue_offset <= taken.lane.one_by_one_until else batch
+            own = taken.messages[:size]
             left -= size
             repeated = self.written.intersection(one.queue_offset for one in own)
             assert not repeated, "what the disk knows as finished was repeated"
             if self.world.call(own):
-                self.keys.record_success(turn, len(own), self.world.now)
+                self.key_queue.record_success(taken, len(own), self.world.now)
                 continue
             policy = own[0].sent.policy
-            verdict, _ = self.keys.record_failure(turn, len(own), policy, 1000, self.world.now)
-            if verdict.action is FailureAction.DEAD_LETTER:
+            decision, _ = self.key_queue.record_failure(
+                taken, len(own), policy, 1000, self.world.now
+            )
+            if decision.action is FailureAction.DEAD_LETTER:
                 assert len(own) == 1
                 assert own[0].reconsume_times + 1 == AFTER, "dead before its attempts were used"
                 own[0].sent.is_dead = own[0].sent.is_finished = True
-                self.keys.finish(turn, 1)
+                self.key_queue.finish(taken, 1)
                 continue
-            self.keys.release(turn, self.world.now + verdict.pause_ms / 1000)
+            self.key_queue.release(taken, self.world.now + decision.pause_ms / 1000)
             return
-        self.keys.release(turn)
+        self.key_queue.release(taken)
 
     def write(self) -> None:
-        fresh = set(self.keys._fresh)
-        self.disk += self.keys.take_journal_records()
+        fresh = set(self.key_queue._unwritten_finished)
+        self.disk += self.key_queue.take_journal_records()
         self.written |= fresh
 
-    def tell(self, *, arrives: bool, is_heard: bool) -> None:
+    def tell(self, *, arrives: bool, is_answered: bool) -> None:
         self.write()
-        offset = self.keys.window.commit_offset
+        offset = self.key_queue.window.commit_offset
         self.disk += self.journal.record_commit_begin(offset)
         if arrives:
             self.world.committed = offset
-            if is_heard:
+            if is_answered:
                 self.disk += self.journal.record_commit_done(offset)
-                self.told = offset
+                self.broker_offset = offset
 
 
 class Order(RuleBasedStateMachine):
@@ -143,7 +145,7 @@ class Order(RuleBasedStateMachine):
 
     def has_worked(self):
         """Whether enough was done in this life that a mishap may hurt."""
-        return self.holder.keys.window.next_offset > self.holder.journal.own_commits[0] + 3
+        return self.holder.key_queue.window.next_offset > self.holder.journal.own_commits[0] + 3
 
     @rule(
         key=st.sampled_from(["a", "b", "c", "d", "e", BARRIER]),
@@ -166,7 +168,7 @@ class Order(RuleBasedStateMachine):
     def begin(self, most):
         self.holder.begin(most)
 
-    @precondition(lambda self: self.holder and self.holder.turns)
+    @precondition(lambda self: self.holder and self.holder.in_flight)
     @rule(at=st.integers(0, 9), batch=st.integers(1, 3))
     def end(self, at, batch):
         self.holder.end(at, batch)
@@ -179,7 +181,7 @@ class Order(RuleBasedStateMachine):
             self.holder.pull()
             for _ in range(3):
                 self.holder.begin(most)
-            while self.holder.turns:
+            while self.holder.in_flight:
                 self.holder.end(0, 2)
             self.world.now += 1
             if writes:
@@ -195,9 +197,9 @@ class Order(RuleBasedStateMachine):
         self.holder.write()
 
     @precondition(lambda self: self.holder)
-    @rule(arrives=st.booleans(), is_heard=st.booleans())
-    def tell(self, arrives, is_heard):
-        self.holder.tell(arrives=arrives, is_heard=is_heard)
+    @rule(arrives=st.booleans(), is_answered=st.booleans())
+    def tell(self, arrives, is_answered):
+        self.holder.tell(arrives=arrives, is_answered=is_answered)
 
     @precondition(lambda self: self.has_worked())
     @rule(back=st.integers(0, 1), cut=st.none() | st.integers(0, 400))
@@ -213,11 +215,11 @@ class Order(RuleBasedStateMachine):
     @precondition(lambda self: self.has_worked())
     @rule()
     def hand_over(self):
-        """A clean move: what is in hand ends, all is written and told, the other begins."""
+        """A clean move: what is in flight ends, all is written and committed, the other begins."""
         leaver = self.holder
-        while leaver.turns:
+        while leaver.in_flight:
             leaver.end(0, 1)
-        leaver.tell(arrives=True, is_heard=True)
+        leaver.tell(arrives=True, is_answered=True)
         self.members[1 - self.members.index(leaver)].take()
 
     @precondition(lambda self: self.has_worked())
@@ -242,9 +244,9 @@ class Order(RuleBasedStateMachine):
     @invariant()
     def what_is_held_is_bounded(self):
         if self.holder:
-            window = self.holder.keys.window
+            window = self.holder.key_queue.window
             assert window.count <= COUNT + PULL
-            assert window.next_offset - self.holder.told <= SPAN + PULL
+            assert window.next_offset - self.holder.broker_offset <= SPAN + PULL
 
     def teardown(self):
         if self.holder is None:
@@ -254,9 +256,9 @@ class Order(RuleBasedStateMachine):
             member.pull()
             for _ in range(4):
                 member.begin(4)
-            while member.turns:
+            while member.in_flight:
                 member.end(0, 2)
-            member.tell(arrives=True, is_heard=True)
+            member.tell(arrives=True, is_answered=True)
             world.now += 31
             if world.committed == len(world.log):
                 break
@@ -281,14 +283,14 @@ def test_a_key_stuck_for_an_hour_holds_back_its_queue_at_the_span_and_no_further
     span, calls, largest = 2_000, 0, 0
     while world.now < hour:
         member.pull(span, 1000, 32)
-        while (turn := member.keys.take_batch(32, world.now)) is not None:
-            calls += turn.messages[0].queue_offset == 100
-            member.turns.append((turn, 32))
+        while (taken := member.key_queue.take_batch(32, world.now)) is not None:
+            calls += taken.messages[0].queue_offset == 100
+            member.in_flight.append((taken, 32))
             member.end(0, 1)
-        member.tell(arrives=True, is_heard=True)
-        largest = max(largest, member.keys.window.count)
+        member.tell(arrives=True, is_answered=True)
+        largest = max(largest, member.key_queue.window.count)
         world.now += 1
-    reached = member.keys.window.next_offset
+    reached = member.key_queue.window.next_offset
     assert calls > hour - 10, "an attempt a second, for the whole hour"
     assert world.committed == 100
     assert 100 + span < reached <= 100 + span + 32
@@ -298,10 +300,10 @@ def test_a_key_stuck_for_an_hour_holds_back_its_queue_at_the_span_and_no_further
     world.log[100].fails = 0
     while world.committed < len(world.log):
         member.pull(span, 1000, 32)
-        while (turn := member.keys.take_batch(32, world.now)) is not None:
-            member.turns.append((turn, 32))
+        while (taken := member.key_queue.take_batch(32, world.now)) is not None:
+            member.in_flight.append((taken, 32))
             member.end(0, 1)
-        member.tell(arrives=True, is_heard=True)
+        member.tell(arrives=True, is_answered=True)
         world.now += 1
     assert all(sent.is_finished and not sent.is_dead for sent in world.log)
 
@@ -315,10 +317,10 @@ def test_a_stuck_key_with_many_messages_of_its_own_holds_back_its_queue_at_the_c
     member.take()
     while world.now < 3600:
         member.pull(60_000, 500, 32)
-        while (turn := member.keys.take_batch(32, world.now)) is not None:
-            member.turns.append((turn, 32))
+        while (taken := member.key_queue.take_batch(32, world.now)) is not None:
+            member.in_flight.append((taken, 32))
             member.end(0, 1)
         world.now += 10
-    window = member.keys.window
+    window = member.key_queue.window
     assert 500 < window.count <= 532
     assert sum(sent.is_finished for sent in world.log) == window.next_offset // 2

@@ -120,76 +120,77 @@ class Member:
         """A process of this disk starts: it knows nothing but what lies there."""
         self.works: dict[int, KeyQueue] = {}
         self.journals: dict[int, OffsetJournal] = {}
-        self.told: dict[int, int] = {}
+        self.broker_offset: dict[int, int] = {}
         self.breaker, self.judge = CircuitBreaker(LIMITS), Judge()
-        self.turns: list[tuple[int, LaneBatch, int]] = []
+        self.in_flight: list[tuple[int, LaneBatch, int]] = []
         self.dying: list[tuple[int, LaneBatch]] = []  # whose head shall be a row, and is not yet
 
     def take(self, queue: int) -> None:
         """Begin with a queue at its committed offset."""
         start = self.world.committed[queue]
         found = decode_journal(self.disks[queue])
-        if (
-            found is None or start not in found.own_commits
-        ):  # somebody else told the offset: all is void
+        # an offset that is not ours was set by somebody else: then nothing of the journal counts
+        if found is None or start not in found.own_commits:
             self.charges[queue] = {}
         journal = OffsetJournal("us", start, self.disks[queue], is_reset=False)
         self.disks[queue] = journal.opening_records()
-        self.journals[queue], self.told[queue] = journal, start
+        self.journals[queue], self.broker_offset[queue] = journal, start
         self.works[queue] = KeyQueue(ProcessQueue(start), journal, self.breaker)
         for sent in self.world.logs[queue]:
             sent.charged = sent.noted = self.charges[queue].get(sent.queue_offset, 0)
 
     def pull(self) -> None:
         """Fetch the next messages of each queue that has not enough."""
-        for queue, keys in self.works.items():
-            window = keys.window
+        for queue, key_queue in self.works.items():
+            window = key_queue.window
             at = window.next_offset
-            if at - self.told[queue] > SPAN or window.count > COUNT:
+            if at - self.broker_offset[queue] > SPAN or window.count > COUNT:
                 continue
             log = self.world.logs[queue]
             fresh = [Pulled(sent.queue_offset, sent) for sent in log[at : at + PULL]]
             window.put(fresh, at + len(fresh))
             window.take(len(fresh))
-            keys.add_messages((one.sent.key, one) for one in fresh)
+            key_queue.add_messages((one.sent.key, one) for one in fresh)
 
     def begin(self, most: int) -> None:
-        """A turn of each queue, if one may begin."""
+        """Take a batch of each queue, if one may begin."""
         now = self.world.now
-        for queue, keys in sorted(self.works.items(), key=lambda one: one[1].probe_rank(now)):
-            turn = keys.take_batch(most, now)
-            if turn is None:
+        for queue, key_queue in sorted(self.works.items(), key=lambda one: one[1].probe_rank(now)):
+            taken = key_queue.take_batch(most, now)
+            if taken is None:
                 continue
-            assert turn.is_probe == self.judge.is_open, "what begins in an outage is a probe"
-            if turn.is_probe:
-                assert len(turn.messages) == 1
-                assert not any(other.is_probe for _, other, _ in self.turns), "two probes at once"
-            self.turns.append((queue, turn, most))
+            assert taken.is_probe == self.judge.is_open, "what begins in an outage is a probe"
+            if taken.is_probe:
+                assert len(taken.messages) == 1
+                assert not any(other.is_probe for _, other, _ in self.in_flight), (
+                    "two probes at once"
+                )
+            self.in_flight.append((queue, taken, most))
 
     def end(self, at: int, batch: int) -> None:
-        """Run a turn: batches one after the other, up to a failure."""
-        queue, turn, most = self.turns.pop(at % len(self.turns))
-        keys, left = self.works[queue], most
-        while turn.messages and left > 0:
-            head = turn.messages[0]
-            size = 1 if head.queue_offset <= turn.lane.one_by_one_until else batch
-            own = turn.messages[:size]
+        """Run a taken: batches one after the other, up to a failure."""
+        queue, taken, most = self.in_flight.pop(at % len(self.in_flight))
+        key_queue, left = self.works[queue], most
+        while taken.messages and left > 0:
+            head = taken.messages[0]
+            size = 1 if head.queue_offset <= taken.lane.one_by_one_until else batch
+            own = taken.messages[:size]
             left -= size
             policy = self.world.call(own)
             self.judge.note(
-                turn.key, self.world.now, is_done=policy is None, is_probe=turn.is_probe
+                taken.key, self.world.now, is_done=policy is None, is_probe=taken.is_probe
             )
             if policy is None:
-                keys.record_success(turn, len(own), self.world.now)
+                key_queue.record_success(taken, len(own), self.world.now)
                 assert self.breaker.is_open == self.judge.is_open
-            elif not self.failed(queue, turn, len(own), policy):
+            elif not self.failed(queue, taken, len(own), policy):
                 return
-        keys.release(turn)
+        key_queue.release(taken)
 
-    def failed(self, queue: int, turn: LaneBatch, number: int, policy: FailurePolicy) -> bool:
-        """Judge a failed call; whether the turn goes on. Here the policies are checked."""
-        keys, sent, world = self.works[queue], turn.messages[0].sent, self.world
-        verdict, _ = keys.record_failure(turn, number, policy, 1000, world.now)
+    def failed(self, queue: int, taken: LaneBatch, number: int, policy: FailurePolicy) -> bool:
+        """Judge a failed call; whether its batch goes on. Here the policies are checked."""
+        key_queue, sent, world = self.works[queue], taken.messages[0].sent, self.world
+        decision, _ = key_queue.record_failure(taken, number, policy, 1000, world.now)
         assert self.breaker.is_open == self.judge.is_open, "an outage is judged as described"
         if number == 1 and not self.judge.excuses(world.now):
             sent.charged += 1
@@ -197,36 +198,36 @@ class Member:
         else:
             is_due = False
         wanted = policy.action if is_due else FailureAction.NONE
-        assert verdict.action is wanted, f"{sent} met {verdict}, due was {wanted}"
+        assert decision.action is wanted, f"{sent} met {decision}, due was {wanted}"
         if wanted is FailureAction.NONE:
-            assert turn.messages[0].reconsume_times == sent.charged, "a failure was miscounted"
+            assert taken.messages[0].reconsume_times == sent.charged, "a failure was miscounted"
             sent.noted = sent.charged
-            keys.release(turn, world.now + verdict.pause_ms / 1000)
+            key_queue.release(taken, world.now + decision.pause_ms / 1000)
         elif wanted is FailureAction.STOP:
             sent.fails = 0  # somebody mends the handler, and starts it again
-            self.restart(queue, turn)
+            self.restart(queue, taken)
         elif wanted is FailureAction.STORE:
-            self.dying.append((queue, turn))
+            self.dying.append((queue, taken))
             self.store()
         else:
             sent.end, sent.end_charged, sent.is_finished = wanted, sent.charged, True
-            keys.finish(turn, 1)
+            key_queue.finish(taken, 1)
             return True
         return False
 
     def store(self) -> None:
         """Ask the sink again for those that shall be rows."""
         while self.dying and self.world.sink_works:
-            queue, turn = self.dying.pop()
-            sent = turn.messages[0].sent
+            queue, taken = self.dying.pop()
+            sent = taken.messages[0].sent
             sent.was_row = sent.is_finished = True
             sent.end, sent.end_charged = FailureAction.STORE, sent.charged
-            self.works[queue].finish(turn, 1)
-            self.works[queue].release(turn)
+            self.works[queue].finish(taken, 1)
+            self.works[queue].release(taken)
 
-    def restart(self, queue: int, turn: LaneBatch) -> None:
-        """Stop in peace and start again: what is in hand ends, all is told."""
-        self.works[queue].release(turn)
+    def restart(self, queue: int, taken: LaneBatch) -> None:
+        """Stop in peace and start again: what is in flight ends, all is committed."""
+        self.works[queue].release(taken)
         held = list(self.works)
         self.leave(held)
         self.begin_anew()
@@ -236,12 +237,12 @@ class Member:
     def leave(self, queues: list[int]) -> None:
         """Let what is in hand of these queues end, write, tell, and let go of them."""
         for queue in queues:
-            while any(of == queue for of, _, _ in self.turns):
-                self.end(next(at for at, one in enumerate(self.turns) if one[0] == queue), 1)
+            while any(of == queue for of, _, _ in self.in_flight):
+                self.end(next(at for at, one in enumerate(self.in_flight) if one[0] == queue), 1)
         for queue in queues:
             if queue in self.works:
                 self.write(queue)
-                self.tell(queue, arrives=True, is_heard=True)
+                self.tell(queue, arrives=True, is_answered=True)
                 self.dying = [one for one in self.dying if one[0] != queue]
                 del self.works[queue]
 
@@ -249,7 +250,7 @@ class Member:
         self.disks[queue] += self.works[queue].take_journal_records()
         self.charges[queue] = {one.queue_offset: one.noted for one in self.world.logs[queue]}
 
-    def tell(self, queue: int, *, arrives: bool, is_heard: bool) -> None:
+    def tell(self, queue: int, *, arrives: bool, is_answered: bool) -> None:
         self.write(queue)
         offset = self.works[queue].window.commit_offset
         log = self.world.logs[queue][:offset]
@@ -258,9 +259,9 @@ class Member:
         self.disks[queue] += self.journals[queue].record_commit_begin(offset)
         if arrives:
             self.world.committed[queue] = offset
-            if is_heard:
+            if is_answered:
                 self.disks[queue] += self.journals[queue].record_commit_done(offset)
-                self.told[queue] = offset
+                self.broker_offset[queue] = offset
 
 
 class OrderInOutages(RuleBasedStateMachine):
@@ -305,7 +306,7 @@ class OrderInOutages(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 1), at=st.integers(0, 9), batch=st.integers(1, 3))
     def end(self, who, at, batch):
-        if self.members[who].turns:
+        if self.members[who].in_flight:
             self.members[who].end(at, batch)
 
     @rule(rounds=st.integers(1, 4), most=st.integers(1, 4), passes=st.integers(0, 2))
@@ -314,7 +315,7 @@ class OrderInOutages(RuleBasedStateMachine):
             for member in self.members:
                 member.pull()
                 member.begin(most)
-                while member.turns:
+                while member.in_flight:
                     member.end(0, 2)
             self.world.now += passes
 
@@ -332,9 +333,9 @@ class OrderInOutages(RuleBasedStateMachine):
         for member in self.members:
             member.store()
 
-    @rule(queue=st.sampled_from(QUEUES), arrives=st.booleans(), is_heard=st.booleans())
-    def tell(self, queue, arrives, is_heard):
-        self.world.holders[queue].tell(queue, arrives=arrives, is_heard=is_heard)
+    @rule(queue=st.sampled_from(QUEUES), arrives=st.booleans(), is_answered=st.booleans())
+    def tell(self, queue, arrives, is_answered):
+        self.world.holders[queue].tell(queue, arrives=arrives, is_answered=is_answered)
 
     def has_worked(self):
         return sum(self.world.committed) + 6 < sum(map(len, self.world.logs))
@@ -375,10 +376,10 @@ class OrderInOutages(RuleBasedStateMachine):
                 member.store()
                 member.pull()
                 member.begin(4)
-                while member.turns:
+                while member.in_flight:
                     member.end(0, 2)
                 for queue in list(member.works):
-                    member.tell(queue, arrives=True, is_heard=True)
+                    member.tell(queue, arrives=True, is_answered=True)
             world.now += 31
             if world.committed == [len(log) for log in world.logs]:
                 break

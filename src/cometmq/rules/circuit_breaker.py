@@ -1,9 +1,9 @@
-"""Tells poison from outage: one key that fails is a bad message, many keys are a bad time.
+"""A circuit breaker that tells a bad message (one key fails) from an outage (many keys fail).
 
-Owns the judgement over the last results of one topic, the pause, and the probe; refuses to know
-what the calls do, and the clock (an argument, seconds). Invariants: while it is open at most one
+Owns the last results of one topic, the pause, and the probe; knows nothing of what the calls do;
+time is an argument, in seconds. Invariants: while it is open at most one
 call, the probe, is under way that began after it opened; failures of one key alone never open it;
-failures are excused as an outage's for a bounded time, so that none holds it open for ever.
+failures are excused for a bounded time, so that no message holds it open for ever.
 States: closed (all may begin), open (nobody until `next_probe`), probing (one is under way).
 Java: nothing alike
 """
@@ -68,7 +68,7 @@ def _check(name: str, value: object, kinds: tuple[type, ...], wanted: str) -> No
 
 
 class CircuitBreaker:
-    """The judgement of one topic. One owner: the client's loop."""
+    """The breaker of one topic. One owner: the client's loop."""
 
     __slots__ = (
         "_began_at",
@@ -83,9 +83,10 @@ class CircuitBreaker:
     def __init__(self, limits: BreakerLimits) -> None:
         self._limits = limits
         self._results: deque[tuple[float, Hashable, bool]] = deque(maxlen=limits.results)
-        self._openings = 0  # in a row, without a success between
+        self._openings = 0  # in a row, without a success in between
         self._is_probing = False
-        self._began_at, self._ended_at = 0.0, float("-inf")
+        self._began_at = 0.0
+        self._ended_at = float("-inf")
         self.next_probe_at: float | None = None
         """When the next probe may begin; None while closed."""
 
@@ -108,11 +109,11 @@ class CircuitBreaker:
         return True
 
     def cancel_probe(self) -> None:
-        """Note that a probe was not begun after all, or gave no result: another one may begin."""
+        """Note that a probe was not started after all, or had no result: another one may start."""
         self._is_probing = False
 
     def record_success(self, key: Hashable, now: float, *, is_probe: bool, calls: int = 1) -> bool:
-        """Note so many calls that went well; whether this ended an outage.
+        """Count so many calls that succeeded; whether this ended an outage.
 
         While open only the probe counts, not what had begun before.
         """
@@ -123,11 +124,13 @@ class CircuitBreaker:
             return False
         if is_probe:
             self._results.clear()
-            self.next_probe_at, self._is_probing, self._ended_at = None, False, now
+            self.next_probe_at = None
+            self._is_probing = False
+            self._ended_at = now
         return is_probe
 
     def record_failure(self, key: Hashable, now: float, *, is_probe: bool) -> bool:
-        """Note a call that failed; whether this began an outage."""
+        """Count a call that failed; whether this began an outage."""
         if self.next_probe_at is not None:
             if is_probe:
                 self._open(now)

@@ -1,11 +1,11 @@
 """What is finished above the committed offset, as runs; and the journal that keeps it on disk.
 
-Owns the set of offsets and its bytes; refuses to know files and brokers. Invariants: any number of
-whole records from the start of a journal tell the truth, only an older one, so a torn tail costs
+Owns the set of offsets and its encoding; knows nothing of files and brokers. Invariants: any whole
+records from the start of a journal are true, if only of an earlier time, so a torn tail costs
 repeats and loses nothing; a journal calls nothing finished that was stored after `top_store_ms`.
 Layout of a record: crc32 u32, length u16, then `length` bytes: kind u8 and varints. S starts anew,
-D adds finished runs, T names the offsets that brokers may have been told, A says how often an
-offset has failed, and when its message was stored. A run is the distance from the end of the one
+D adds finished runs, T names the offsets that brokers may have from us, A says how often an offset
+has failed, and when its message was stored. A run is the distance from the end of the one
 before (first: from the base) and its length.
 Java: nothing alike
 """
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     FailureCount = tuple[int, int]  # failures, and the store time of the message
 
 RUNS_MAX = 8192
-"""Runs a map keeps; the highest are forgotten first, and their messages come again."""
+"""Runs that are kept; the highest are forgotten first, and their messages come again."""
 FAILURES_MAX = 1024
-"""Messages whose failures are kept; of one more the oldest is dropped, and counts anew."""
+"""Messages whose failures are kept; the oldest of more is dropped and starts at 0 again."""
 _PENDING_MAX = 2
 _HEAD = Struct(">IH")
 _START, _FINISHED, _COMMITS, _FAILURE = b"S", b"D", b"T", b"A"
@@ -65,9 +65,12 @@ class CompletedOffsets:
         low, high = bisect_left(self._ends, start), bisect_right(self._starts, end)
         if low < high:
             start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
+        # runs neither touch nor overlap: those that do are replaced by their union
+        assert low <= high, "runs are sorted"
         self._starts[low:high] = [start]
         self._ends[low:high] = [end]
-        del self._starts[RUNS_MAX:], self._ends[RUNS_MAX:]
+        del self._starts[RUNS_MAX:]
+        del self._ends[RUNS_MAX:]
 
     def advance(self, base: int) -> None:
         """Note that all below `base` is finished; it never goes back."""
@@ -75,18 +78,20 @@ class CompletedOffsets:
             return
         self.base = base
         gone = bisect_right(self._ends, base)
-        del self._starts[:gone], self._ends[:gone]
+        del self._starts[:gone]
+        del self._ends[:gone]
         if self._starts and self._starts[0] < base:
             self._starts[0] = base
+        assert len(self._starts) == len(self._ends), "each run has a start and an end"
 
 
 class JournalState(NamedTuple):
     """What a journal says."""
 
     owner: str
-    """Whose offsets these are: group, name servers and queue."""
+    """Whose offsets these are: a digest of group, name servers and queue."""
     own_commits: tuple[int, ...]
-    """The committed offsets that come from this journal's writer, the last ones only."""
+    """The offsets that this journal's writer committed, or may have; only the last ones."""
     top_store_ms: int
     """The latest store time of what was finished."""
     completed: CompletedOffsets
@@ -95,7 +100,7 @@ class JournalState(NamedTuple):
 
 
 def start_record(saved: JournalState) -> bytes:
-    """The record that a journal begins with."""
+    """Encode the record that a journal starts with."""
     owner, done = saved.owner.encode(), saved.completed
     numbers = [saved.top_store_ms, done.base, len(saved.own_commits), *saved.own_commits]
     payload = _varints([len(owner)]) + owner + _varints(numbers) + _runs(done.base, done.runs)
@@ -103,24 +108,24 @@ def start_record(saved: JournalState) -> bytes:
 
 
 def finished_record(base: int, top_store_ms: int, runs: Sequence[Run]) -> bytes:
-    """The record of what was finished since the last one, and of the base that follows from it."""
+    """Encode what was finished since the last such record, and the base that follows from it."""
     first = runs[0][0] if runs else base
     known = runs[:RUNS_MAX]
     return _record(_FINISHED, _varints([top_store_ms, base, first]) + _runs(first, known))
 
 
 def commits_record(ours: Sequence[int]) -> bytes:
-    """The record that names the offsets a broker may have been told, last."""
+    """Encode the offsets that a broker may have from us."""
     return _record(_COMMITS, _varints([len(ours), *ours]))
 
 
 def failure_record(offset: int, failures: int, store_ms: int) -> bytes:
-    """The record that says how often a message has failed so far."""
+    """Encode how often a message has failed so far."""
     return _record(_FAILURE, _varints([offset, failures, store_ms]))
 
 
 def decode_journal(data: bytes) -> JournalState | None:
-    """What a journal says as far as it can be read; None when it does not begin as one."""
+    """Decode a journal as far as it can be read; None when it does not start as one."""
     saved: JournalState | None = None
     at = 0
     while (payload := _payload(data, at)) is not None:
@@ -143,10 +148,10 @@ def runs_of(offsets: Iterable[int]) -> list[Run]:
 
 
 class OffsetJournal:
-    """The journal of the one who works on a queue now: what was found, and what to write next.
+    """The journal of a queue in work: what was found on disk, and what to append next.
 
     What was found counts only if the offset to start from is one that its writer committed; any
-    other offset, and a reset, means that somebody decided otherwise.
+    other offset, or a reset, means that somebody else has moved the offset.
     """
 
     __slots__ = (
@@ -160,6 +165,7 @@ class OffsetJournal:
     )
 
     def __init__(self, owner: str, start: int, found: bytes | None, *, is_reset: bool) -> None:
+        assert start >= 0, "an offset is never negative"
         self.owner = owner
         self.own_commits: tuple[int, ...] = (start,)
         saved = decode_journal(found) if found and not is_reset else None
@@ -194,7 +200,7 @@ class OffsetJournal:
         return failure_record(offset, failures, store_ms)
 
     def opening_records(self) -> bytes:
-        """Return the records to begin a new file with."""
+        """Return the records that a new file starts with."""
         saved = JournalState(
             self.owner, self.own_commits, self.top_store_ms, self.completed, self.failures
         )
@@ -215,13 +221,15 @@ class OffsetJournal:
         return finished_record(base, self.top_store_ms, runs)
 
     def record_commit_begin(self, offset: int) -> bytes:
-        """Note that a broker is about to be told `offset`; return the record to append before."""
-        pending = self.own_commits[1:][-_PENDING_MAX:]  # told before, and not known to have arrived
+        """Note that `offset` is about to be committed; return the record to append before that."""
+        assert offset >= self.own_commits[0], "commits never go backwards"
+        pending = self.own_commits[1:][-_PENDING_MAX:]  # sent before, and not known to have arrived
         self.own_commits = (self.own_commits[0], *pending, offset)
         return commits_record(self.own_commits)
 
     def record_commit_done(self, offset: int) -> bytes:
         """Note that the broker has `offset` for certain; return the record to append."""
+        assert offset in self.own_commits, "a commit is done only after it began"
         self.own_commits = (offset,)
         return commits_record(self.own_commits)
 

@@ -1,9 +1,8 @@
-"""What becomes of a message that fails: again, or its end, by the kind of error and the topic.
+"""What is done with a message that fails: retried or given up, by type of error and topic.
 
-Owns the policies and their decisions; refuses to know who carries them out (a push consumer, a
+Owns the policies and their decisions; knows nothing of who carries them out (a push consumer, a
 Spark job), time and the network. Invariant: a decision depends on nothing but the policy, the
-error's type, the number of failures and what the handler asked for. Parking a key, and redriving it
-in order, would be one more `FailureAction`.
+error's type, the number of failures and what the handler asked for.
 Java: ConsumeConcurrentlyStatus, ConsumeOrderlyStatus (there the handler decides each time)
 """
 
@@ -30,7 +29,7 @@ def _check(name: str, value: Any, least: int, most: int) -> None:
 
 
 class FailureAction(Enum):
-    """What becomes of a message that has failed often enough."""
+    """What is done with a message that has failed often enough."""
 
     NONE = "never given up"
     DEAD_LETTER = "a dead letter of the group"
@@ -41,7 +40,7 @@ class FailureAction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePolicy:
-    """After how many failed calls a message meets which end; made by the functions below.
+    """After how many failed calls what is done with a message; made by the functions below.
 
     `pause_ms` lies between two attempts and doubles with each failure up to `pause_most_ms`; None
     is the consumer's `suspend_ms`, the same each time.
@@ -67,7 +66,7 @@ class FailurePolicy:
             )
 
     def pause_after(self, failures: int, default_ms: int) -> int:
-        """How long to wait after so many failures, within 10 ms and 30 s."""
+        """How long to pause after so many failures, within 10 ms and 30 s."""
         if self.pause_ms is None:
             return clamp_suspend_ms(default_ms)
         most_ms = SUSPEND_MS_MAX if self.pause_most_ms is None else self.pause_most_ms
@@ -75,7 +74,7 @@ class FailurePolicy:
 
 
 class FailureDecision(NamedTuple):
-    """What to do with a message now: rest so long and try it again, or carry out its end."""
+    """What to do with a message now: pause and try it again (NONE), or carry out the action."""
 
     action: FailureAction
     pause_ms: int = 0
@@ -181,8 +180,8 @@ def decide(
 ) -> FailureDecision:
     """What to do with a message that has failed `failures` times, the last one included.
 
-    `default_ms` is the rest that the handler or the consumer asks for. During an outage no message
-    meets its end, since it is not the message that is at fault.
+    `default_ms` is the pause that the handler or the consumer asks for. During an outage no message
+    is given up, since the fault is not the message's.
     """
     if policy.action is FailureAction.NONE or failures < policy.after or is_outage:
         return FailureDecision(FailureAction.NONE, policy.pause_after(failures, default_ms), policy)

@@ -1,6 +1,6 @@
-"""When a queue has enough: the limits that make a pull wait.
+"""Flow control of a consumer: the limits of a queue above which the next pull waits.
 
-Owns the comparison only; refuses to know who pulls and for how long to wait.
+Owns the comparison only; knows nothing of who pulls and for how long to wait.
 Java: the head of DefaultMQPushConsumerImpl.pullMessage
 """
 
@@ -27,7 +27,7 @@ class FlowLimits:
     topic_size_mib: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no limit; how large they may be is the consumer's to say."""
+        """Refuse what is no limit; the consumer checks how large they may be."""
         for name in ("count", "size_mib", "span", "topic_count", "topic_size_mib"):
             value = getattr(self, name)
             if value is None and name.startswith("topic_"):
@@ -54,6 +54,8 @@ class FlowLimits:
 
 def is_full(limits: FlowLimits, count: int, size_bytes: int, span: int, *, orderly: bool) -> bool:
     """Whether the next pull of the queue should wait."""
+    assert count >= 0, "a queue holds no fewer than no messages"
+    assert size_bytes >= 0, "a queue holds no fewer than no bytes"
     return (
         count > limits.count
         or size_bytes > limits.size_mib * 1_048_576

@@ -1,6 +1,6 @@
 """From a sharding key's hash code to a queue, the way every RocketMQ producer does it.
 
-Owns the arithmetic of Java's int (32-bit wrap, truncated remainder); refuses to know routes.
+Owns the arithmetic of Java's int (32-bit wrap, truncated remainder); knows nothing of routes.
 Invariant: a Java producer and ours choose the same queue for the same key and queue count.
 Java: org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash
 """
@@ -13,6 +13,8 @@ def queue_index(hash_code: int, queue_count: int) -> int:
 
     Java's remainder keeps the sign of the dividend, so its absolute value is that of |hash_code|.
     """
+    assert -0x80000000 <= hash_code <= 0x7FFFFFFF, "a hash code has 32 bits"
+    assert queue_count > 0, "a topic has queues"
     return abs(hash_code) % queue_count
 
 

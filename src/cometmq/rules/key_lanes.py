@@ -1,9 +1,9 @@
 """Lanes of one queue: each key goes in its own order, all keys side by side.
 
-Owns which message may be handled next; refuses to know handlers, offsets to commit, and time (an
-argument). Invariants: of one lane at most one turn is in hand; a message is finished only after all
-of its lane before it; a barrier is in hand alone, after all before it and before all behind it.
-A lane is idle (gone), ready, in hand, or resting until a time; parking a key would be one more.
+Owns which message may be handled next; knows nothing of handlers and offsets to commit; time is an
+argument. Invariants: at most one batch of a lane is in flight; a message is finished only after all
+of its lane before it; a barrier is in flight alone, after all before it and before all behind it.
+A lane is gone (empty), ready, in flight, or resting until a time.
 Java: nothing alike; ConsumeMessageOrderlyService has one lane a queue
 """
 
@@ -40,12 +40,12 @@ class KeyLane(Generic[M]):
     def __init__(self, key: Hashable) -> None:
         self.key = key
         self.waiting: deque[M] = deque()
-        """All that is not finished; what is in hand is its head."""
+        """All that is not finished; what is in flight is its head."""
         self.is_in_flight = False
         self.one_by_one_until = -1
         """Up to which offset messages are handled one at a time, since a batch has failed."""
         self.failure_reason = ""
-        """Why its head failed last, and since when (epoch ms) it fails: for people."""
+        """Why its head failed last; `failing_since_ms` (epoch) is since when: for operators."""
         self.failing_since_ms = 0
 
     @property
@@ -70,7 +70,7 @@ class KeyLanes(Generic[M]):
         self._numbers = count()  # two lanes that rest equally long are not compared
         self._held: deque[tuple[Hashable, M]] = deque()  # behind a barrier, or one themselves
         self._open = 0  # messages let in and not finished
-        self._is_barred = False  # the one message let in is a barrier
+        self._is_barred = False  # whether the one message let in is a barrier
 
     @property
     def lanes(self) -> Iterable[KeyLane[M]]:
@@ -90,9 +90,9 @@ class KeyLanes(Generic[M]):
             self._let_in(key, message)
 
     def take(self, now: float, *, is_probe: bool = False) -> KeyLane[M] | None:
-        """Take the lane in hand that has been ready longest; None when no lane is ready.
+        """Take the lane that has been ready longest; None when no lane is ready.
 
-        For a probe the first one whose head has not failed yet goes before all others.
+        For a probe a lane whose head has not failed yet goes before all others.
         """
         self._wake(now)
         ready = self._ready
@@ -101,24 +101,27 @@ class KeyLanes(Generic[M]):
         if is_probe:
             ready.rotate(-next((at for at, lane in enumerate(ready) if not lane.has_failed), 0))
         lane = ready.popleft()
+        assert lane.waiting, "a ready lane has messages"
+        assert not lane.is_in_flight, "a lane in flight is not ready"
         lane.is_in_flight = True
         return lane
 
     def finish(self, lane: KeyLane[M], number: int) -> None:
-        """Let go of the first `number` messages of a lane in hand; it stays in hand."""
-        assert lane.is_in_flight, "only what is in hand can be finished"
-        assert number <= len(lane.waiting), "more was finished than was there"
+        """Remove the first `number` messages of a lane in flight; it stays in flight."""
+        assert lane.is_in_flight, "only what is in flight can be finished"
+        assert 0 <= number <= len(lane.waiting), "more was finished than was there"
         for _ in range(number):
             lane.waiting.popleft()
         self._open -= number
+        assert self._open >= 0, "more was finished than was let in"
         if not self._open:
             self._is_barred = False
             if self._held:
                 self._let_held_in()
 
     def release(self, lane: KeyLane[M], rest_until: float | None = None) -> None:
-        """Give a lane out of hand: it is ready again, or rests; an empty one is gone."""
-        assert lane.is_in_flight, "only what is in hand can be put down"
+        """Release a lane in flight: it is ready again, or rests; an empty one is gone."""
+        assert lane.is_in_flight, "only what is in flight can be released"
         lane.is_in_flight = False
         if not lane.waiting:
             del self._lanes[lane.key]
@@ -141,16 +144,19 @@ class KeyLanes(Generic[M]):
             self._ready.append(heappop(self._resting)[2])
 
     def _let_in(self, key: Hashable, message: M) -> None:
+        assert not self._is_barred, "nothing passes a barrier"
+        assert key is not BARRIER or not self._open, "a barrier passes nothing"
         self._is_barred = key is BARRIER
         self._open += 1
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = KeyLane(key)
             self._ready.append(lane)
+        assert not lane.waiting or lane.waiting[-1].queue_offset < message.queue_offset
         lane.waiting.append(message)
 
     def _let_held_in(self) -> None:
-        """Let in what waited for the last message to finish: one barrier, or all up to the next."""
+        """Let in what waited for all others to finish: a barrier, or all up to the next one."""
         held = self._held
         self._let_in(*held.popleft())
         while held and not self._is_barred and held[0][0] is not BARRIER:

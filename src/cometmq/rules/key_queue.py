@@ -1,9 +1,9 @@
-"""One queue handled by key: its window, its lanes, its journal and its breaker, worked together.
+"""One queue handled by key: its window, its lanes, its journal and its circuit breaker together.
 
-Owns what happens to a message from pull to end; refuses to know handlers, files, brokers, and time
-(an argument, seconds). Invariants: a message leaves the window only when it is done or has met its
-end; what is written down as finished has left the window; a message is handled while all of its
-key before it is finished, and so is everything when it has no key (a barrier).
+Owns what happens to a message from pull to finish; knows nothing of handlers, files and brokers;
+time is an argument, in seconds. Invariants: a message leaves the window only when it is done or was
+given up by its policy; what the journal has as finished has left the window; a message is handled
+only after all of its key before it are finished; without a key (a barrier), after all before it.
 Java: nothing alike
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class KeyedMessage(QueuedMessage, Protocol):
-    """What is needed of a message."""
+    """What a key queue needs of a message."""
 
     store_ms: int
     reconsume_times: int
@@ -36,12 +36,14 @@ M = TypeVar("M", bound=KeyedMessage)
 
 
 class LaneBatch(Generic[M]):
-    """Messages of one lane in hand, oldest first."""
+    """Messages of one lane in flight, oldest first."""
 
     __slots__ = ("is_probe", "lane", "messages")
 
     def __init__(self, lane: KeyLane[M], messages: list[M], *, is_probe: bool) -> None:
-        self.lane, self.messages, self.is_probe = lane, messages, is_probe
+        self.lane = lane
+        self.messages = messages
+        self.is_probe = is_probe
 
     @property
     def key(self) -> Hashable:
@@ -53,12 +55,12 @@ class KeyQueue(Generic[M]):
     """The work on one queue. One owner: the client's loop."""
 
     __slots__ = (
-        "_fresh",
         "_journal",
         "_lanes",
         "_probed_at",
         "_top_ms",
-        "_tried",
+        "_unwritten_failures",
+        "_unwritten_finished",
         "breaker",
         "window",
     )
@@ -66,31 +68,33 @@ class KeyQueue(Generic[M]):
     def __init__(
         self, window: ProcessQueue[M], journal: OffsetJournal, breaker: CircuitBreaker
     ) -> None:
-        self.window, self._journal, self.breaker = window, journal, breaker
+        self.window = window
+        self._journal = journal
+        self.breaker = breaker
         self._lanes: KeyLanes[M] = KeyLanes()
-        self._fresh: list[int] = []  # finished, and not written down yet
+        self._unwritten_finished: list[int] = []  # finished, and not in the journal yet
         self._top_ms = 0
         self._probed_at = 0.0
-        self._tried: dict[int, M] = {}  # failed, and not written down yet
+        self._unwritten_failures: dict[int, M] = {}  # failed, and not in the journal yet
 
     def add_messages(self, messages: Iterable[tuple[Hashable, M]]) -> None:
-        """Take what was pulled, with its keys; what was finished before the start is done.
+        """Take what was pulled, with its keys; leave out what was finished before the start.
 
         What had failed before the start keeps the count of its failures.
         """
-        known, tried = [], self._journal.failures
+        known, had_failures = [], bool(self._journal.failures)
         for key, message in messages:
             if self._journal.was_finished(message.queue_offset, message.store_ms):
                 known.append(message)
             else:
-                if tried:
+                if had_failures:
                     failures = self._journal.failures_of(message.queue_offset, message.store_ms)
                     message.reconsume_times = max(message.reconsume_times, failures)
                 self._lanes.put(key, message)
         self.window.finish(known)
 
     def take_batch(self, most: int, now: float) -> LaneBatch[M] | None:
-        """Take up to `most` messages of the next lane in hand; None when none may begin now."""
+        """Take up to `most` messages of the next lane; None when none may be handled now."""
         breaker = self.breaker
         if not breaker.may_call(now):
             return None
@@ -106,21 +110,22 @@ class KeyQueue(Generic[M]):
         return LaneBatch(lane, lane.head(1 if is_alone else most), is_probe=is_probe)
 
     def probe_rank(self, now: float) -> tuple[bool, float]:
-        """Orders the queues under one breaker for its next probe, the best one first.
+        """Sort the queues under one breaker by this for its next probe.
 
-        One that has a key that did not fail goes first, then the one that probed longest ago.
+        First those with a key that did not fail, among them the one that probed longest ago.
         """
         return not self._lanes.has_untried(now), self._probed_at
 
     def finish(self, batch: LaneBatch[M], number: int) -> None:
-        """Let go of the first messages of a batch: they are done, or have met their end."""
+        """Remove the first messages of a batch: they are done, or were given up."""
+        assert 0 <= number <= len(batch.messages), "more was finished than was taken"
         messages = batch.messages[:number]
         del batch.messages[:number]
         self._lanes.finish(batch.lane, number)
         self.window.finish(messages)
         for message in messages:
-            self._fresh.append(message.queue_offset)
-            self._tried.pop(message.queue_offset, None)
+            self._unwritten_finished.append(message.queue_offset)
+            self._unwritten_failures.pop(message.queue_offset, None)
             self._top_ms = max(self._top_ms, message.store_ms)
         batch.lane.failure_reason, batch.lane.failing_since_ms = "", 0
 
@@ -136,11 +141,12 @@ class KeyQueue(Generic[M]):
     def record_failure(
         self, batch: LaneBatch[M], number: int, policy: FailurePolicy, rest_ms: int, now: float
     ) -> tuple[FailureDecision, bool]:
-        """Judge a call that failed on the first messages; the decision, and if an outage began.
+        """Decide about a call that failed on its first messages; also, whether an outage began.
 
         A batch is tried again message by message, and what fails in an outage costs no attempt,
         unless that lasts too long.
         """
+        assert 1 <= number <= len(batch.messages), "a call fails on messages it was given"
         first, lane = batch.messages[0], batch.lane
         lane.one_by_one_until = max(lane.one_by_one_until, batch.messages[number - 1].queue_offset)
         has_begun = self.breaker.record_failure(batch.key, now, is_probe=batch.is_probe)
@@ -149,15 +155,15 @@ class KeyQueue(Generic[M]):
         decision = decide(policy, failures, rest_ms, is_outage=is_outage or number > 1)
         if decision.action is FailureAction.NONE and number == 1 and not is_outage:
             first.reconsume_times = failures
-            self._tried[first.queue_offset] = first
+            self._unwritten_failures[first.queue_offset] = first
         return decision, has_begun
 
     def release(self, batch: LaneBatch[M], rest_until: float | None = None) -> None:
-        """Give a batch out of hand; its lane goes on, at once or at a time."""
+        """Release a batch; its lane goes on, at once or at a time."""
         self._lanes.release(batch.lane, rest_until)
 
     def next_wake_at(self) -> float | None:
-        """When the first lane that rests goes on; None when none rests."""
+        """When the first resting lane goes on; None when none rests."""
         return self._lanes.next_wake_at()
 
     def blocking_lane(self) -> KeyLane[M] | None:
@@ -169,14 +175,18 @@ class KeyQueue(Generic[M]):
         return None
 
     def take_journal_records(self) -> bytes:
-        """What to append to the journal now; empty when nothing was finished, or failed, since."""
+        """What to append to the journal now; empty when nothing was finished or failed since."""
         records = [
             self._journal.record_failure(offset, one.reconsume_times, one.store_ms)
-            for offset, one in self._tried.items()
+            for offset, one in self._unwritten_failures.items()
         ]
-        self._tried.clear()
-        if self._fresh:
+        self._unwritten_failures.clear()
+        if self._unwritten_finished:
             base = self.window.commit_offset
-            records.append(self._journal.record_finished(self._fresh, base, self._top_ms))
-            self._fresh.clear()
+            # the pair of the check in `finish`: the journal never runs ahead of the window
+            assert max(self._unwritten_finished) < self.window.next_offset
+            records.append(
+                self._journal.record_finished(self._unwritten_finished, base, self._top_ms)
+            )
+            self._unwritten_finished.clear()
         return b"".join(records)

@@ -1,6 +1,6 @@
-"""Hot. The window of one queue between pull and commit: what waits, what is in hand, what is done.
+"""Hot. The window of one queue from pull to commit: what waits, what is in flight, what is done.
 
-Owns the order of messages and the offset that may be committed; refuses to know threads, time,
+Owns the order of messages and the offset that may be committed; knows nothing of threads, time,
 locks and the network. Invariant: `commit_offset` is the lowest offset not finished, so a crash
 repeats messages but never skips one; an offset is accepted once, in rising order.
 Java: org.apache.rocketmq.client.impl.consumer.ProcessQueue
@@ -23,12 +23,12 @@ class QueuedMessage(Protocol):
 
 
 M = TypeVar("M", bound=QueuedMessage)
-_PART_LEAST = 4
-"""Fewer messages are not worth a part."""
+_BATCH_LEAST = 4
+"""Smaller pulls are not kept as one batch."""
 
 
 class _PulledBatch(NamedTuple, Generic[M]):
-    """What one pull brought, and nothing of it is finished alone."""
+    """The messages of one pull, as long as they are finished together."""
 
     messages: list[M]
     sizes: list[int]
@@ -38,13 +38,22 @@ class _PulledBatch(NamedTuple, Generic[M]):
 class ProcessQueue(Generic[M]):
     """Messages of one queue that were pulled and are not finished. One owner: the client's loop.
 
-    The messages of a pull are one part as long as they are finished together; where some of them
+    The messages of a pull are one batch as long as they are finished together; when some of them
     are finished alone, each is counted by itself.
     """
 
     __slots__ = (
-        "_by_parts", "_last_count", "_later", "_open", "_parts", "_parts_count", "_sizes", "_top",
-        "next_offset", "size_bytes", "waiting",
+        "_batches",
+        "_batches_count",
+        "_by_batches",
+        "_last_count",
+        "_later",
+        "_open",
+        "_sizes",
+        "_top",
+        "next_offset",
+        "size_bytes",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, next_offset: int) -> None:
@@ -53,20 +62,20 @@ class ProcessQueue(Generic[M]):
         self.waiting: deque[M] = deque()
         """Messages nobody has taken yet, oldest first."""
         self.size_bytes = 0
-        # offsets not known to be finished up to the first gap; of a part only the first one
+        # unfinished offsets, lowest first; of a batch only its first one
         self._open: deque[int] = deque()
-        self._parts: dict[int, _PulledBatch[M]] = {}  # by first offset, oldest first
-        self._parts_count = 0  # messages in them
+        self._batches: dict[int, _PulledBatch[M]] = {}  # by first offset, oldest first
+        self._batches_count = 0  # messages in them
         self._sizes: dict[int, int] = {}  # of the other unfinished ones
-        self._later: dict[int, list[int]] = {}  # offsets that follow one in `_open`
+        self._later: dict[int, list[int]] = {}  # what follows an offset of `_open`
         self._top = next_offset - 1  # highest offset ever accepted
-        self._by_parts = True  # whether what comes is likely to be finished as it came
+        self._by_batches = True  # whether pulls are likely to be finished as they came
         self._last_count = 0  # messages of the last pull
 
     @property
     def count(self) -> int:
         """Messages not finished."""
-        return self._parts_count + len(self._sizes)
+        return self._batches_count + len(self._sizes)
 
     @property
     def span(self) -> int:
@@ -83,21 +92,24 @@ class ProcessQueue(Generic[M]):
         if messages and messages[0].queue_offset <= self._top:
             messages = [message for message in messages if message.queue_offset > self._top]
         taken = list(messages)
-        if self._by_parts and len(taken) >= _PART_LEAST:
-            self._put_part(taken)
+        if self._by_batches and len(taken) >= _BATCH_LEAST:
+            self._put_batch(taken)
         else:
             for message in taken:
                 size = self._sizes[message.queue_offset] = len(message.body)
                 self._open.append(message.queue_offset)
                 self.size_bytes += size
         if taken:
-            self._top, self._last_count = taken[-1].queue_offset, len(taken)
+            # offsets rise, so a message is accepted once and the top is the last one
+            assert taken[-1].queue_offset - taken[0].queue_offset >= len(taken) - 1
+            self._top = taken[-1].queue_offset
+            self._last_count = len(taken)
             self.waiting.extend(taken)
         self.next_offset = max(next_offset, self._top + 1)
         return taken
 
     def take(self, count: int) -> list[M]:
-        """Take up to `count` of the oldest waiting messages in hand."""
+        """Take up to `count` of the oldest waiting messages: they are in flight from now on."""
         waiting = self.waiting
         if count >= len(waiting):
             taken = list(waiting)
@@ -106,56 +118,57 @@ class ProcessQueue(Generic[M]):
         return [waiting.popleft() for _ in range(count)]
 
     def put_back(self, messages: Sequence[M]) -> None:
-        """Return messages in hand to the head of the queue, in their order."""
+        """Return messages in flight to the head of the queue, in their order."""
         self.waiting.extendleft(reversed(messages))
 
     def finish(self, messages: Sequence[M]) -> None:
-        """Mark messages in hand as finished."""
-        pending, sizes, parts, later = self._open, self._sizes, self._parts, self._later
-        if not parts:
+        """Mark messages in flight as finished."""
+        pending, sizes, batches, later = self._open, self._sizes, self._batches, self._later
+        if not batches:
             for message in messages:
                 self.size_bytes -= sizes.pop(message.queue_offset, 0)
             if len(messages) == self._last_count:
-                self._by_parts = True
-        elif messages and not self._is_part(messages):
+                self._by_batches = True
+        elif messages and not self._finish_batch(messages):
             for message in messages:
                 if message.queue_offset not in sizes:
                     self._split(message.queue_offset)
                 self.size_bytes -= sizes.pop(message.queue_offset, 0)
         while pending and (first := pending[0]) not in sizes:
-            if parts and first in parts:
-                return
+            if batches and first in batches:
+                break
             pending.popleft()
             if later and first in later:
                 pending.extendleft(reversed(later.pop(first)))
+        assert self.size_bytes >= 0, "more bytes were finished than were put"
 
-    def _put_part(self, taken: list[M]) -> None:
+    def _put_batch(self, taken: list[M]) -> None:
         sizes = [len(message.body) for message in taken]  # handlers may change a body
-        part = _PulledBatch(taken, sizes, sum(sizes))
-        self._parts[taken[0].queue_offset] = part
-        self._parts_count += len(taken)
-        self.size_bytes += part.size_bytes
+        batch = _PulledBatch(taken, sizes, sum(sizes))
+        self._batches[taken[0].queue_offset] = batch
+        self._batches_count += len(taken)
+        self.size_bytes += batch.size_bytes
         self._open.append(taken[0].queue_offset)
 
-    def _is_part(self, messages: Sequence[M]) -> bool:
-        """Finish a part, if that is what the messages are; whether they were."""
+    def _finish_batch(self, messages: Sequence[M]) -> bool:
+        """Finish a batch, if the messages are exactly that; whether they are."""
         first = messages[0].queue_offset
-        part = self._parts.get(first)
-        if part is None or part.messages != messages:
+        batch = self._batches.get(first)
+        if batch is None or batch.messages != messages:
             return False
-        del self._parts[first]
-        self._parts_count -= len(part.messages)
-        self.size_bytes -= part.size_bytes
+        del self._batches[first]
+        self._batches_count -= len(batch.messages)
+        self.size_bytes -= batch.size_bytes
         return True
 
     def _split(self, offset: int) -> None:
-        """Count the messages of the part with this offset one by one from now on."""
-        for first, part in self._parts.items():
-            if first <= offset <= part.messages[-1].queue_offset:
-                del self._parts[first]
-                self._parts_count -= len(part.messages)
-                offsets = [message.queue_offset for message in part.messages]
-                self._sizes.update(zip(offsets, part.sizes, strict=True))
+        """Count the messages of the batch with this offset one by one from now on."""
+        for first, batch in self._batches.items():
+            if first <= offset <= batch.messages[-1].queue_offset:
+                del self._batches[first]
+                self._batches_count -= len(batch.messages)
+                offsets = [message.queue_offset for message in batch.messages]
+                self._sizes.update(zip(offsets, batch.sizes, strict=True))
                 self._later[first] = offsets[1:]
-                self._by_parts = False
+                self._by_batches = False
                 return
