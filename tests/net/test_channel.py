@@ -132,7 +132,7 @@ def test_many_sends_of_one_tick_begin_to_leave_before_it_is_over_and_in_order():
             peer, _ = server.accept()
             peer.settimeout(10)
             for opaque, frame in enumerate(frames, 1):
-                channel.post(opaque, (frame[:4], frame[4:8], frame[8:]), math.inf)
+                channel.send_frame(opaque, (frame[:4], frame[4:8], frame[8:]), math.inf)
             early = b"".join(frames[:64])
             assert read(peer, len(early)) == early
             peer.setblocking(False)
@@ -166,7 +166,7 @@ def test_a_large_answer_is_read_where_it_lies_and_errors_of_the_reader_reach_the
         async with Listening() as listening:
             channel = await connect(listening.addr)
             calls = [
-                channel.fetch(request(1, 0, body=b"%d" % n * size), 5, read)
+                channel.call_with_reader(request(1, 0, body=b"%d" % n * size), 5, read)
                 for n, size in enumerate((200_000, 2, 100, 300_000))
             ]
             plain = channel.call(request(1, 0, body=b"plain"), 5)
@@ -179,7 +179,7 @@ def test_a_large_answer_is_read_where_it_lies_and_errors_of_the_reader_reach_the
             ]
             assert last.body == b"plain"
             with pytest.raises(ProtocolError, match="three bytes"):
-                await channel.fetch(request(1, 0, body=b"abc"), 5, read)
+                await channel.call_with_reader(request(1, 0, body=b"abc"), 5, read)
             assert (await channel.call(request(1, 0, body=b"on"), 5)).body == b"on"
             channel.close()
 
@@ -193,16 +193,20 @@ def test_an_answer_to_be_read_that_is_late_or_never_comes_is_an_error():
         async with Listening(lambda command, peer: held.append((command, peer))) as listening:
             channel, read = await connect(listening.addr), []
             with pytest.raises(RemotingTimeout):
-                await channel.fetch(request(1, 0), 0.05, lambda *answer: read.append(answer))
+                await channel.call_with_reader(
+                    request(1, 0), 0.05, lambda *answer: read.append(answer)
+                )
             echo(*held[0])  # late: nobody reads it
-            waiting = asyncio.ensure_future(channel.fetch(request(1, 0), 5, lambda *_: None))
+            waiting = asyncio.ensure_future(
+                channel.call_with_reader(request(1, 0), 5, lambda *_: None)
+            )
             while len(held) < 2:
                 await asyncio.sleep(0.01)
             listening.peers[0].transport.abort()
             with pytest.raises(SendFailed):
                 await waiting
             with pytest.raises(SendFailed):
-                await channel.fetch(request(1, 0), 5, lambda *_: None)
+                await channel.call_with_reader(request(1, 0), 5, lambda *_: None)
             assert not read
 
     run(story)

@@ -1,10 +1,10 @@
 """A channel on a plain blocking socket: the codec of `wire`, no loop, no thread.
 
-Owns: one connection, the numbering of its requests, and the answers that nobody took yet.
-Refuses to know: what requests mean, and reconnecting (make a new channel).
-Invariant: an answer is handed out once, to whoever holds its number; answers that nobody waits
-for are dropped; every wait has a deadline; after any RemotingError but a timeout the channel is
-dead. Used by one thread at a time: Spark tasks and one-shot tools.
+Owns one connection, the numbering of its requests, and the answers not yet taken. Does not
+reconnect: make a new channel.
+Invariant: an answer is handed out once, to the caller that has its number; answers nobody waits for
+are dropped; every wait has a deadline; after any RemotingError but a timeout the channel is closed.
+Used by one thread at a time: Spark tasks and one-shot tools.
 Java: NettyRemotingClient, invokeSync.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cometmq.wire.headers.base import Header
 
 OUTSTANDING_MAX = 1024
-"""How many requests may wait for their answers at once."""
+"""Most requests that may wait for their answers at once."""
 
 _CHUNK_BYTES = 256 * 1024
 
@@ -89,17 +89,17 @@ class BlockingChannel:
     def wait(self, opaque: int, timeout_s: float | None = None) -> Command:
         """Wait for the answer to the request with this number.
 
-        Raises RemotingTimeout when it doesn't come in time (it is dropped if it comes later),
+        Raises RemotingTimeout when it does not arrive in time (a later answer is dropped),
         SendFailed when the connection breaks.
         """
-        assert opaque in self._wanted or opaque in self._answers, f"nobody asked #{opaque}"
-        patience_s = self._timeout_s if timeout_s is None else timeout_s
-        deadline = time.monotonic() + patience_s
+        assert opaque in self._wanted or opaque in self._answers, f"no request #{opaque} waits"
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
         while opaque not in self._answers:
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not self._receive(left_s):
                 self._wanted.discard(opaque)
-                raise RemotingTimeout(f"{self.addr} did not answer within {patience_s:g} s")
+                raise RemotingTimeout(f"{self.addr} did not answer within {limit_s:g} s")
         return self._answers.pop(opaque)
 
     def forget(self, opaque: int) -> None:
@@ -138,7 +138,7 @@ class BlockingChannel:
             raise SendFailed(f"the request to {self.addr} was not sent: {error}") from error
 
     def _receive(self, timeout_s: float) -> bool:
-        """Take one chunk from the socket; False when none came in time."""
+        """Read one chunk from the socket; False when none arrived in time."""
         try:
             self._socket.settimeout(timeout_s)
             chunk = self._socket.recv(_CHUNK_BYTES)
@@ -162,7 +162,7 @@ class BlockingChannel:
         return True
 
     def _take(self, command: Command) -> None:
-        """Keep an answer that is waited for; the peer's own requests are not for us."""
+        """Keep an answer that is waited for; drop the peer's own requests."""
         if command.is_response and command.opaque in self._wanted:
             self._wanted.remove(command.opaque)
             self._answers[command.opaque] = command

@@ -1,11 +1,11 @@
-"""Hot. One connection to a peer, seen from the caller: requests go out, answers find their caller.
+"""Hot. The client's end of one connection: sends requests and hands each answer to its caller.
 
-Owns the matching by `opaque`, the deadline of every call and the joining of one tick's frames into
-few writes; refuses to know codes, routes and retries. Sends come as whole frames (`post`): their
-answers are recognised by `wire/send_answer`, and one timer sweeps their deadlines. What is read
-lies in one buffer; who wants a large body reads it there (`fetch`). Invariant: every call ends
-exactly once: with its answer, at its deadline (a sweep is at most 20 ms late), or with `SendFailed`
-when the connection breaks. One loop owns it.
+Matches answers to requests by `opaque`, enforces the deadline of every call, and coalesces the
+frames of one loop iteration into few writes; does not know codes, routes and retries. Sends come as
+whole frames (`send_frame`): `wire/send_answer` recognises their answers, and one timer checks their
+deadlines. Bytes are received into one buffer; `call_with_reader` reads a large body in place.
+Invariant: every call ends exactly once: with its answer, at its deadline (the timer is at most
+20 ms late), or with `SendFailed` when the connection breaks. One loop owns it.
 Java: NettyRemotingClient (one channel of it), ResponseFuture
 """
 
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PENDING_MAX = 65_535
-"""Calls without answer that one connection may have."""
+"""Most calls of one connection that may wait for an answer."""
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes that may wait for a peer that does not read."""
+"""Most bytes that may wait for a peer that does not read."""
 EARLY_PIECES = 96
-"""So many pieces of frames, those of 32 sends, are written before the tick is over: the peer works
-on them while more are made. Measured: 64 tasks sent 150 k/s to a broker where it had been 75 k/s.
+"""So many pieces of frames (of 32 sends) are written before the loop iteration ends, so that the
+peer works on them while more are encoded. Measured: 64 tasks sent 150 k/s instead of 75 k/s.
 """
 SWEEP_GAP_S = 0.02
-"""Least time between two looks for posted frames whose time is over."""
+"""Shortest time between two checks for frames whose deadline has passed."""
 
 
 class Channel(asyncio.BufferedProtocol):
-    """A connection. Made by `connect`; dead for good once closed."""
+    """A connection. Made by `connect`; once closed it stays closed."""
 
     def __init__(
         self,
@@ -62,32 +62,32 @@ class Channel(asyncio.BufferedProtocol):
         self.addr = addr
         self._prepare = prepare
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done as soon as the connection is of no more use, from either side."""
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when its socket is closed as well: what was written has left, or never will."""
-        self.is_dead = False
-        """The same as a flag: what is asked before each send."""
+        """Done as soon as the connection is unusable, whichever side closed it."""
+        self.socket_closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the socket is closed, too: what was written has been sent or is lost."""
+        self.is_closed = False
+        """The same as `closed`, as a flag that is cheap to check before each send."""
         self._loop = asyncio.get_running_loop()
         self._new_future = self._loop.create_future
         self._on_request = on_request
-        self._inlet = FrameBuffer()
+        self._received = FrameBuffer()
         self._waiting: dict[int, asyncio.Future[Command]] = {}
         self._readers: dict[int, tuple[asyncio.Future[Any], Read]] = {}
-        self._posted: dict[int, tuple[asyncio.Future[SendAnswer | Command], float]] = {}
+        self._sent_frames: dict[int, tuple[asyncio.Future[SendAnswer | Command], float]] = {}
         self._answers = SendAnswers()
         self._sweep_at = inf
         self._sweeper: asyncio.TimerHandle | None = None
         self._outgoing: list[bytes] = []
-        self.is_quiet = True
-        """Whether nothing waits to be written at the end of this tick."""
+        self.is_flush_scheduled = False
+        """Whether the bytes to be sent are written at the end of this loop iteration."""
         self.opaque = 0
-        """The number of the last request; whoever posts a frame takes the next one."""
+        """The number of the last request; the caller of `send_frame` takes the next one."""
         self._transport: asyncio.Transport
 
     @property
     def is_open(self) -> bool:
         """Whether calls may still be made."""
-        return not self.is_dead
+        return not self.is_closed
 
     async def call(self, command: Command, timeout_s: float) -> Command:
         """Send a request and wait for its answer, whatever its code.
@@ -103,17 +103,18 @@ class Channel(asyncio.BufferedProtocol):
             timer.cancel()
             self._waiting.pop(command.opaque, None)
 
-    async def fetch(
+    async def call_with_reader(
         self, command: Command, timeout_s: float, read: Callable[[Command, memoryview], T]
     ) -> T:
         """Send a request and return what `read` makes of its answer.
 
-        `read` is called as soon as the answer has come, with a command that has no body and with
-        the body, which is gone afterwards. What it raises is raised here; otherwise like `call`.
+        `read` is called as soon as the answer arrives, with a command without its body and with a
+        view of the body, which is only valid during the call. What `read` raises is raised here;
+        otherwise like `call`.
         """
-        self._may_ask(self._readers)
+        self._require_capacity(self._readers)
         answer: asyncio.Future[T] = self._loop.create_future()
-        opaque = self._ask(command)
+        opaque = self._write_request(command)
         self._readers[opaque] = (answer, read)
         timer = self._loop.call_later(timeout_s, self._expire, opaque, timeout_s)
         try:
@@ -123,39 +124,39 @@ class Channel(asyncio.BufferedProtocol):
             self._readers.pop(opaque, None)
 
     def call_nowait(self, command: Command) -> asyncio.Future[Command]:
-        """Send a request and return the future of its answer; it has no deadline of its own."""
-        self._may_ask(self._waiting)
+        """Send a request and return the future of its answer; there is no deadline."""
+        self._require_capacity(self._waiting)
         answer = self._loop.create_future()
-        self._waiting[self._ask(command)] = answer
+        self._waiting[self._write_request(command)] = answer
         return answer
 
-    def post(
+    def send_frame(
         self, opaque: int, frame: tuple[bytes, ...], deadline: float
     ) -> asyncio.Future[SendAnswer | Command]:
         """Write the frame of a send, given in pieces, and return the future of its answer.
 
         `deadline` is the loop's time. Fails like `call`.
         """
-        posted = self._posted
-        if self.is_dead or len(posted) >= PENDING_MAX:
-            self._may_ask(posted)
-        if self.is_quiet:
-            self._begin()
+        sent_frames = self._sent_frames
+        if self.is_closed or len(sent_frames) >= PENDING_MAX:
+            self._require_capacity(sent_frames)
+        if not self.is_flush_scheduled:
+            self._schedule_flush()
         outgoing = self._outgoing
         outgoing += frame
         if len(outgoing) >= EARLY_PIECES:
-            self._write_out()
+            self._write_outgoing()
         answer: asyncio.Future[SendAnswer | Command] = self._new_future()
-        posted[opaque] = (answer, deadline)
+        sent_frames[opaque] = (answer, deadline)
         if deadline < self._sweep_at:
-            self._sweep_when(deadline)
+            self._schedule_sweep(deadline)
         return answer
 
     def oneway(self, command: Command) -> None:
         """Send a command that nobody answers. Raises SendFailed when the connection is gone."""
-        if self.is_dead:
+        if self.is_closed:
             raise SendFailed(f"the connection to {self.addr} is closed")
-        self._ask(command)
+        self._write_request(command)
 
     def answer(self, command: Command) -> None:
         """Send the answer to a request of the peer; dropped when the connection is gone."""
@@ -163,7 +164,7 @@ class Channel(asyncio.BufferedProtocol):
             self._write(command.encode())
 
     def refuse(self, command: Command) -> None:
-        """Answer that this request's code is not known here, unless nobody waits for it."""
+        """Answer that this request's code is not supported, unless it is one-way."""
         if not command.is_oneway:
             code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
             remark = f"request code {command.code} is not supported by this client"
@@ -191,29 +192,29 @@ class Channel(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes belong (called by the loop)."""
         del sizehint
-        return self._inlet.room()
+        return self._received.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Give each answer to its caller and each request to the listener (called by the loop)."""
-        inlet = self._inlet
-        inlet.came(nbytes)
-        if self._posted:
-            inlet.skip(self._answers.tell(inlet.chunk(), self._posted))
+        """Give each answer to its caller and each request to `on_request` (called by the loop)."""
+        received = self._received
+        received.came(nbytes)
+        if self._sent_frames:
+            received.skip(self._answers.tell(received.chunk(), self._sent_frames))
         try:
-            while (frame := inlet.next()) is not None:
+            while (frame := received.next()) is not None:
                 self._receive(frame)
         except ProtocolError as error:
-            inlet.broken = inlet.broken or error
-        if inlet.broken:
+            received.broken = received.broken or error
+        if received.broken:
             self._transport.abort()
-            self._fail(SendFailed(f"{self.addr} broke the protocol: {inlet.broken}"))
+            self._fail(SendFailed(f"{self.addr} broke the protocol: {received.broken}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail what is open (called by the loop)."""
         cause = f": {exc}" if exc else ""
         self._fail(SendFailed(f"the connection to {self.addr} broke{cause}"))
-        if not self.ended.done():
-            self.ended.set_result(None)
+        if not self.socket_closed.done():
+            self.socket_closed.set_result(None)
 
     def _receive(self, frame: FrameView) -> None:
         kind, header, body = frame
@@ -232,21 +233,21 @@ class Channel(asyncio.BufferedProtocol):
         waiter = self._waiting.pop(command.opaque, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(command)
-        posted = self._posted.pop(command.opaque, None)
-        if posted is not None:
+        sent_frame = self._sent_frames.pop(command.opaque, None)
+        if sent_frame is not None:
             if kind == JSON:
                 self._answers.learn(header, command)
-            if not posted[0].done():
-                posted[0].set_result(command)
+            if not sent_frame[0].done():
+                sent_frame[0].set_result(command)
 
-    def _may_ask(self, waiting: Sized) -> None:
-        if self.is_dead:
+    def _require_capacity(self, waiting: Sized) -> None:
+        if self.is_closed:
             raise SendFailed(f"the connection to {self.addr} is closed")
         if len(waiting) >= PENDING_MAX:
             raise TooManyRequests(f"{PENDING_MAX} requests to {self.addr} wait for their answers")
 
-    def _ask(self, command: Command) -> int:
-        """Write a request under the next number, which is returned."""
+    def _write_request(self, command: Command) -> int:
+        """Write a request under the next number; return the number."""
         self.opaque = command.opaque = (self.opaque + 1) & 0x7FFFFFFF
         if self._prepare is not None:
             self._prepare(command)
@@ -254,25 +255,25 @@ class Channel(asyncio.BufferedProtocol):
         return self.opaque
 
     def _write(self, data: bytes) -> None:
-        if self.is_quiet:
-            self._begin()
+        if not self.is_flush_scheduled:
+            self._schedule_flush()
         self._outgoing.append(data)
 
-    def _begin(self) -> None:
-        """See to it that what is written from now on leaves at the end of this tick at the latest.
+    def _schedule_flush(self) -> None:
+        """Flush what is sent from now on at the end of this loop iteration at the latest.
 
         Raises TooManyRequests when the peer does not read.
         """
         if self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
             raise TooManyRequests(f"{self.addr} does not read what is sent to it")
         self._loop.call_soon(self._flush)
-        self.is_quiet = False
+        self.is_flush_scheduled = True
 
     def _flush(self) -> None:
-        self.is_quiet = True
-        self._write_out()
+        self.is_flush_scheduled = False
+        self._write_outgoing()
 
-    def _write_out(self) -> None:
+    def _write_outgoing(self) -> None:
         if self._outgoing and self.is_open:
             parts, self._outgoing = self._outgoing, []
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
@@ -286,29 +287,29 @@ class Channel(asyncio.BufferedProtocol):
                 RemotingTimeout(f"no answer from {self.addr} within {timeout_s:.3g} s")
             )
 
-    def _sweep_when(self, deadline: float) -> None:
+    def _schedule_sweep(self, deadline: float) -> None:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._sweep_at = deadline
         self._sweeper = self._loop.call_at(deadline, self._sweep)
 
     def _sweep(self) -> None:
-        """Fail the posted frames whose time is over, and come back for the next of them."""
+        """Fail the frames whose deadline has passed, and schedule the next check."""
         now = self._loop.time()
-        over = [opaque for opaque, (_, deadline) in self._posted.items() if deadline <= now]
-        for opaque in over:
-            answer, _ = self._posted.pop(opaque)
+        expired = [opaque for opaque, (_, deadline) in self._sent_frames.items() if deadline <= now]
+        for opaque in expired:
+            answer, _ = self._sent_frames.pop(opaque)
             if not answer.done():
                 answer.set_exception(RemotingTimeout(f"no answer from {self.addr} in time"))
         self._sweeper, self._sweep_at = None, inf
-        if self._posted:
-            first = min(deadline for _, deadline in self._posted.values())
-            self._sweep_when(max(first, now + SWEEP_GAP_S))
+        if self._sent_frames:
+            first = min(deadline for _, deadline in self._sent_frames.values())
+            self._schedule_sweep(max(first, now + SWEEP_GAP_S))
 
     def _fail(self, error: SendFailed) -> None:
         waiting, self._waiting = self._waiting, {}
-        others = [answer for answer, _ in (*self._posted.values(), *self._readers.values())]
-        self._posted.clear()
+        others = [answer for answer, _ in (*self._sent_frames.values(), *self._readers.values())]
+        self._sent_frames.clear()
         self._readers.clear()
         failed: list[asyncio.Future[Any]] = [*waiting.values(), *others]
         for waiter in failed:
@@ -317,13 +318,13 @@ class Channel(asyncio.BufferedProtocol):
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        self.is_dead = True
+        self.is_closed = True
         if not self.closed.done():
             self.closed.set_result(None)
 
 
 def _read(reader: tuple[asyncio.Future[Any], Read], answer: Command, body: memoryview) -> None:
-    """Have an answer read by whoever asked, if that still waits; its errors are the asker's."""
+    """Call the reader of an answer if its caller still waits; errors are raised in the caller."""
     waiter, read = reader
     if waiter.done():
         return
@@ -335,23 +336,23 @@ def _read(reader: tuple[asyncio.Future[Any], Read], answer: Command, body: memor
         waiter.set_result(found)
 
 
-def refuse_all(command: Command, channel: Channel) -> None:
-    """The listener of a caller that takes no requests: each is answered 'not supported'."""
+def refuse_requests(command: Command, channel: Channel) -> None:
+    """Answer every request of the peer with 'not supported': the default `on_request`."""
     channel.refuse(command)
 
 
 async def connect(
     addr: str,
     timeout_s: float = 3.0,
-    on_request: Callable[[Command, Channel], None] = refuse_all,
+    on_request: Callable[[Command, Channel], None] = refuse_requests,
     *,
     prepare: Callable[[Command], None] | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Channel:
     """Open a connection to "host:port".
 
-    `on_request` gets every request the peer makes, on the loop. `prepare` may change each request
-    before it is written: to sign it, for instance. Raises ConnectFailed.
+    `on_request` gets every request of the peer, on the loop. `prepare` may change each request
+    before it is written, to sign it, for instance. Raises ConnectFailed.
     """
     host, port = split_addr(addr)
     loop = asyncio.get_running_loop()
@@ -362,7 +363,7 @@ async def connect(
             )
     except TimeoutError as error:
         raise ConnectFailed(f"no connection to {addr} within {timeout_s:.3g} s") from error
-    except (OSError, ValueError) as error:  # ValueError: a name that cannot even be asked for
+    except (OSError, ValueError) as error:  # ValueError: a host name that cannot be encoded
         raise ConnectFailed(f"no connection to {addr}: {error}") from error
     return channel
 
@@ -371,5 +372,5 @@ def split_addr(addr: str) -> tuple[str, int]:
     """Split "host:port" or "[ipv6]:port". Raises ConnectFailed when it is neither."""
     host, _, port = addr.strip().rpartition(":")
     if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-        raise ConnectFailed(f"{addr!r} is no address; write host:port")
+        raise ConnectFailed(f"{addr!r} is not an address; write host:port")
     return host.strip("[]"), int(port)

@@ -1,8 +1,8 @@
-"""Connections by address: one each, opened when first asked for, opened again when it broke.
+"""One connection per address, opened when first asked for and reopened after it broke.
 
-Owns the single flight of a connect and the pause after a failed one; refuses to know what is said
-on a connection, except that a greeting may be sent first. Invariant: at most one connection and one
-attempt per address, and a pool that was closed has left no socket behind. One loop owns it.
+Shares one connect among all who wait for it, and pauses after a failed one. Does not know what is
+sent on a connection, except that `greet` may send first. Invariant: at most one connection and one
+attempt per address; a closed pool leaves no socket behind. One loop owns it.
 Java: NettyRemotingClient.channelTables
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from cometmq.errors import ConnectFailed
-from cometmq.net.channel import Channel, connect, refuse_all
+from cometmq.net.channel import Channel, connect, refuse_requests
 
 if TYPE_CHECKING:
     import ssl
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
 
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 0.5
-_FAREWELL_S = 0.5
-"""How long a peer may take to read what was written and to say farewell; then it is cut off."""
+_CLOSE_TIMEOUT_S = 0.5
+"""How long a peer may take to read what was written and to close; then the socket is aborted."""
 _pools: WeakSet[ChannelPool] = WeakSet()
 _pools_lock = threading.Lock()
 
@@ -37,7 +37,7 @@ class ChannelPool:
         self,
         *,
         connect_timeout_s: float = 3.0,
-        on_request: Callable[[Command, Channel], None] = refuse_all,
+        on_request: Callable[[Command, Channel], None] = refuse_requests,
         greet: Callable[[Channel], None] | None = None,
         on_lost: Callable[[str], None] | None = None,
         prepare: Callable[[Command], None] | None = None,
@@ -49,7 +49,7 @@ class ChannelPool:
         self._on_lost = on_lost
         self._channels: dict[str, Channel] = {}
         self._alive: set[Channel] = set()
-        """All whose sockets are not closed yet, those that nobody uses any more included."""
+        """All whose sockets are not closed yet, including those no longer in use."""
         self._attempts: dict[str, asyncio.Task[Channel]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._refused: dict[str, tuple[float, float, str]] = {}  # addr: until, pause, why
@@ -82,7 +82,7 @@ class ChannelPool:
         """Return all connections that are open now."""
         return [channel for channel in self._channels.values() if channel.is_open]
 
-    def shut(self) -> None:
+    def begin_close(self) -> None:
         """Begin to close all connections; later calls of `channel` fail."""
         self._is_closed = True
         for attempt in self._attempts.values():
@@ -93,17 +93,17 @@ class ChannelPool:
                 channel.close()
 
     async def close(self) -> None:
-        """Close all connections and wait for their end, at most a second; then cut them off."""
-        self.shut()
+        """Close all connections and wait for their sockets, at most a second; abort the rest."""
+        self.begin_close()
         await asyncio.gather(*self._attempts.values(), return_exceptions=True)
-        await self._end_of_all()
-        for channel in self._alive:  # it does not read, or says no farewell to TLS
+        await self._wait_for_sockets()
+        for channel in self._alive:  # the peer does not read, or does not finish TLS
             channel.abort()
-        await self._end_of_all()
+        await self._wait_for_sockets()
 
-    async def _end_of_all(self) -> None:
+    async def _wait_for_sockets(self) -> None:
         if self._alive:
-            await asyncio.wait([one.ended for one in self._alive], timeout=_FAREWELL_S)
+            await asyncio.wait([one.socket_closed for one in self._alive], timeout=_CLOSE_TIMEOUT_S)
 
     def _check(self, addr: str) -> None:
         if self._is_closed:
@@ -127,7 +127,7 @@ class ChannelPool:
         self._refused.pop(addr, None)
         self._channels[addr] = channel
         self._alive.add(channel)
-        channel.ended.add_done_callback(lambda _: self._alive.discard(channel))
+        channel.socket_closed.add_done_callback(lambda _: self._alive.discard(channel))
         channel.closed.add_done_callback(lambda _: self._lost(addr, channel))
         if self._greet:
             self._greet(channel)
@@ -142,7 +142,7 @@ class ChannelPool:
     def _attempted(self, addr: str, task: asyncio.Task[Channel]) -> None:
         self._attempts.pop(addr, None)
         if not task.cancelled():
-            task.exception()  # seen: whoever waited got it, nobody may have waited
+            task.exception()  # marks it as retrieved: perhaps nobody waits for it any more
 
     def _lost(self, addr: str, channel: Channel) -> None:
         if self._channels.get(addr) is channel:
@@ -160,8 +160,8 @@ class ChannelPool:
         return self._loop is loop
 
 
-async def close_all() -> None:
-    """Close what is left open on the running loop, before the loop is closed."""
+async def close_pools_of_loop() -> None:
+    """Close the pools left open on the running loop, before the loop is closed."""
     loop = asyncio.get_running_loop()
     with _pools_lock:
         left = [pool for pool in _pools if pool.belongs_to(loop)]
@@ -169,7 +169,7 @@ async def close_all() -> None:
 
 
 def _forked() -> None:
-    """Another thread of the parent may have held the lock; it is not here to let it go."""
+    """Replace the lock: a thread of the parent process may have held it during the fork."""
     global _pools_lock
     _pools_lock = threading.Lock()
 

@@ -19,7 +19,7 @@ from cometmq.errors import RemotingTimeout, SendFailed, TooManyRequests
 if TYPE_CHECKING:
     import asyncio
 
-    from cometmq.net.in_flight_limits import InFlight
+    from cometmq.net.in_flight_limits import InFlightLimits
     from cometmq.net.write_coalescer import WriteCoalescer
     from cometmq.settings.net import NetSettings
     from cometmq.wire.command import Command
@@ -73,7 +73,7 @@ class Connection:
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
         coalescer: WriteCoalescer,
-        in_flight: InFlight,
+        in_flight: InFlightLimits,
         settings: NetSettings,
     ) -> None:
         self.addr, self.host = _address(transport.get_extra_info("peername"))

@@ -1,15 +1,15 @@
-"""Hot. How many requests of one server are unanswered and how many answers unread, and the bounds.
+"""Hot. The limits on a server's unanswered requests and unread answers, and their counts.
 
-One per server; every connection counts into it. Refuses to know what is done at a bound:
-`net/dispatcher` answers SYSTEM_BUSY, `net/connection` cuts who does not read.
+One per server; every connection counts into it. At a limit `net/dispatcher` answers SYSTEM_BUSY,
+and `net/connection` closes a connection whose peer does not read.
 Java: NettyServerConfig.serverAsyncSemaphoreValue.
 """
 
 from __future__ import annotations
 
 
-class InFlight:
-    """Counts over all connections of one server, and their bounds. Belongs to one loop."""
+class InFlightLimits:
+    """Counts over all connections of one server, and their limits. Belongs to one loop."""
 
     __slots__ = ("connection_max", "total", "total_max", "unread", "unread_max")
 

@@ -1,8 +1,8 @@
-"""Hot. How much one read from a socket may bring.
+"""Hot. The size of one read from a socket.
 
-asyncio asks for 256 KiB at a time, which the C library takes from the system and gives back for
-every single read: three system calls and a page fault each time. 64 KiB come from its own heap.
-Refuses to know frames. Java: none; Netty sizes its receive buffer by itself.
+asyncio allocates 256 KiB for each read. The C library maps and unmaps so large a block every time:
+three system calls and a page fault a read. 64 KiB come from its heap.
+Java: none; Netty sizes its receive buffer by itself.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ CHUNK_BYTES = 64 * 1024
 
 
 def bound_reads(transport: asyncio.BaseTransport) -> None:
-    """Have a transport read at most `CHUNK_BYTES` at a time, where its loop lets us say so.
-
-    uvloop reads into one buffer of its own and is left alone.
-    """
+    """Limit a transport's reads to `CHUNK_BYTES`; uvloop uses one buffer of its own."""
     if hasattr(transport, "max_size"):
         transport.max_size = CHUNK_BYTES

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cometmq.errors import SettingsError
 from cometmq.net.connection import ANSWER_BYTES, Connection
-from cometmq.net.in_flight_limits import InFlight
+from cometmq.net.in_flight_limits import InFlightLimits
 from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.net.read_size import bound_reads
 from cometmq.net.write_coalescer import WriteCoalescer
@@ -189,7 +189,7 @@ class RemotingServer:
         self.answer, self.settings, self.fast_path = answer, settings, fast_path
         self.protocols: set[ServerProtocol] = set()
         self.warnings = RateLimitedLog(log)
-        self._in_flight = InFlight(
+        self._in_flight = InFlightLimits(
             settings.in_flight_max, settings.in_flight_total_max, settings.unsent_total_bytes_max
         )
         self._listener: asyncio.Server | None = None

@@ -1,7 +1,6 @@
-"""Hot. Joins what is sent to a connection within one iteration of the loop into one write.
+"""Hot. Coalesces what is sent on a connection within one loop iteration into one write.
 
-Refuses to know what the bytes mean. Invariant: bytes leave in the order in which they were given.
-Java: none; Netty flushes each answer.
+Invariant: bytes leave in the order in which they were given. Java: none; Netty flushes each answer.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ if TYPE_CHECKING:
 
 
 CONNECTIONS_MAX = 64
-"""So many connections wait at most: what they hold is bounded then, as each one's is."""
+"""Most connections that wait for a flush: this bounds the bytes that they hold together."""
 
 
 class WriteCoalescer:
-    """The connections of one server that have something to write at the end of this iteration."""
+    """The connections of one server to be flushed at the end of this loop iteration."""
 
     __slots__ = ("_loop", "_waiting")
 
@@ -36,7 +35,7 @@ class WriteCoalescer:
             self.flush()
 
     def flush(self) -> None:
-        """Write now what all scheduled connections hold."""
+        """Flush all scheduled connections now."""
         waiting, self._waiting = self._waiting, []
         for connection in waiting:
             connection.flush()

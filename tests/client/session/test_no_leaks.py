@@ -54,13 +54,13 @@ def test_a_pool_cuts_off_a_peer_that_does_not_read():
     async def story():
         pool = ChannelPool()
         channel = await pool.channel(addr)
-        posted = channel.post(1, (bytes(BIG),), asyncio.get_running_loop().time() + 30)
+        posted = channel.send_frame(1, (bytes(BIG),), asyncio.get_running_loop().time() + 30)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert channel._transport.get_write_buffer_size() > 0
         async with asyncio.timeout(10):
             await pool.close()
-        assert channel.ended.done()
+        assert channel.socket_closed.done()
         with pytest.raises(RemotingError):
             await posted
 
@@ -125,7 +125,7 @@ def test_a_tls_peer_that_says_no_farewell_is_not_waited_for():
         channel = await pool.channel(silent.addr)
         async with asyncio.timeout(10):
             await pool.close()
-        assert channel.ended.done()
+        assert channel.socket_closed.done()
 
     try:
         asyncio.run(story())

@@ -17,7 +17,7 @@ from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.errors import CometError, NotStarted, TooManyRequests
-from cometmq.net.channel_pool import close_all
+from cometmq.net.channel_pool import close_pools_of_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -150,7 +150,7 @@ class Portal:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        await close_all()  # of clients whose stop was interrupted
+        await close_pools_of_loop()  # of clients whose stop was interrupted
         await self._loop.shutdown_asyncgens()
 
 

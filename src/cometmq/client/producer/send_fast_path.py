@@ -162,17 +162,17 @@ class SendFastPath:
             return None
         target, tail = chosen
         channel = target.channel
-        if channel is None or channel.is_dead:
+        if channel is None or channel.is_closed:
             channel = self._connected(target)
             if channel is None:
                 return None
-        if channel.is_quiet:  # otherwise the time of this loop iteration's first send is used
+        if not channel.is_flush_scheduled:  # else reuse the time of the iteration's first send
             self._born_ms = self._now_ms()
         born_ms = self._born_ms
         msg_id = self._take_key(born_ms)
         channel.opaque = opaque = (channel.opaque + 1) & 0x7FFFFFFF
         frame = target.fill(opaque, born_ms, msg_id.encode(), tail, message.body)
-        return channel.post(opaque, frame, deadline), target, msg_id, born_ms
+        return channel.send_frame(opaque, frame, deadline), target, msg_id, born_ms
 
     def targets_for(self, messages: list[Message]) -> list[QueueTarget] | None:
         """The queues for a list that fits into one plain frame, in round-robin order.
@@ -218,7 +218,7 @@ class SendFastPath:
     ) -> PostedBatch | None:
         """Write such a list to its queue's broker; None when there is no connection yet."""
         channel = target.channel
-        if channel is None or channel.is_dead:
+        if channel is None or channel.is_closed:
             channel = self._connected(target)
             if channel is None:
                 return None
@@ -228,7 +228,7 @@ class SendFastPath:
         body = batch_body(bodies, keys, self._batch_tail(messages[0].tags) or b"")
         channel.opaque = opaque = (channel.opaque + 1) & 0x7FFFFFFF
         frame = target.batch_form.pieces(opaque, born_ms, keys[0], _WAIT, body)
-        return channel.post(opaque, frame, deadline), target, ids, born_ms
+        return channel.send_frame(opaque, frame, deadline), target, ids, born_ms
 
     def _tail(self, message: Message) -> bytes | None:
         """The properties after UNIQ_KEY as the header has them; None: use the slow path."""

@@ -117,7 +117,7 @@ class ClientSession:
         channel = self.pool.open_channel(addr)
         if channel is None:
             channel, timeout_s = await self._connect(addr, timeout_s)
-        return await channel.fetch(command, timeout_s, read)
+        return await channel.call_with_reader(command, timeout_s, read)
 
     async def call_checked(
         self, addr: str, command: Command, timeout_s: float | None = None

@@ -84,8 +84,8 @@ class Connections:
         """Remove a member; the last one closes everything."""
         self._drop(session)
         if not self._members:
-            self.broker_pool.shut()
-            self.name_server_pool.shut()  # both before an await, which may be cancelled
+            self.broker_pool.begin_close()
+            self.name_server_pool.begin_close()  # both before an await, which may be cancelled
             await asyncio.gather(self.broker_pool.close(), self.name_server_pool.close())
 
     def heartbeat(self) -> Command:
