@@ -10,7 +10,7 @@ from cometmq.demo.flights.events import WHOLE_YEAR
 from cometmq.demo.flights.measurements import Measurements, calm_latencies, report_of
 from cometmq.demo.flights.order_audit import AuditResult
 from cometmq.demo.flights.report import JobReport, Latency, Stage
-from cometmq.demo.flights.sampler import Sample
+from cometmq.demo.flights.sampler import ResourceSample
 from cometmq.demo.flights.spark_tables import (
     BEFORE_JOINS,
     DeadLettersTable,
@@ -170,7 +170,9 @@ def test_the_page_is_one_file_that_asks_nobody_on_the_network(tmp_path):
     report = report_of(found)
     report.check("sent <all>", 5, 4)
     path = tmp_path / "report.html"
-    html_report.write(path, report, found, [Sample(101.0, 10.0, {"g": 4}), Sample(102.0, 11.0)])
+    html_report.write(
+        path, report, found, [ResourceSample(101.0, 10.0, {"g": 4}), ResourceSample(102.0, 11.0)]
+    )
     text = path.read_text()
     head, *_ = text.partition("<script")
     assert "1 counts are wrong" in text

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cometmq.demo.flights.measurements import Measurements
     from cometmq.demo.flights.report import JobReport
-    from cometmq.demo.flights.sampler import Sample
+    from cometmq.demo.flights.sampler import ResourceSample
     from cometmq.demo.flights.spark_tables import DelayTables
 
 _STYLE = """
@@ -29,7 +29,9 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; }
 _MOMENT_COLOUR = "#b3261e"
 
 
-def write(path: Path, report: JobReport, found: Measurements, samples: Sequence[Sample]) -> None:
+def write(
+    path: Path, report: JobReport, found: Measurements, samples: Sequence[ResourceSample]
+) -> None:
     """Write the page; times on it are seconds since the job began."""
     delays, began_s = found.delays, found.began_s
     moments = [(at_s - began_s, what) for at_s, what in found.moments]
@@ -154,7 +156,7 @@ def _queue_balance(queues: dict[int, int]) -> Any:
     return _laid_out(go.Figure(bars), "messages")
 
 
-def _lag(samples: Sequence[Sample], moments: Sequence[tuple[float, str]]) -> Any:
+def _lag(samples: Sequence[ResourceSample], moments: Sequence[tuple[float, str]]) -> Any:
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -168,7 +170,7 @@ def _lag(samples: Sequence[Sample], moments: Sequence[tuple[float, str]]) -> Any
     return _marked(_laid_out(figure, "messages not yet committed", "seconds"), moments)
 
 
-def _memory(samples: Sequence[Sample], moments: Sequence[tuple[float, str]]) -> Any:
+def _memory(samples: Sequence[ResourceSample], moments: Sequence[tuple[float, str]]) -> Any:
     import plotly.graph_objects as go
 
     line = go.Scatter(

@@ -21,7 +21,7 @@ SAMPLES_MAX = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ResourceSample:
     """Memory and lag at one moment."""
 
     at_s: float
@@ -38,7 +38,7 @@ class Sampler:
         self._lag = lag
         self._end = Event()
         self._thread = Thread(target=self._run, name="sampler", daemon=True)
-        self.samples: list[Sample] = []
+        self.samples: list[ResourceSample] = []
 
     def __enter__(self) -> Sampler:
         """Begin."""
@@ -62,4 +62,4 @@ class Sampler:
                 lag = self._lag()
             except CometError:
                 lag = {}
-            self.samples.append(Sample(at_s, memory_mib, lag))
+            self.samples.append(ResourceSample(at_s, memory_mib, lag))
