@@ -1,7 +1,7 @@
-"""AsyncAdmin: topics, their offsets, and how far groups are.
+"""AsyncAdmin: topics, their offsets, and the progress of groups.
 
-Owns the questions an operator or a job asks; refuses to know messages. Works with requests that
-every RocketMQ broker answers.
+Owns the requests of operators and jobs; refuses to know messages. It uses only requests that every
+RocketMQ broker answers.
 Java: DefaultMQAdminExt
 """
 
@@ -70,11 +70,11 @@ _EMPTY = TopicOffset(min_offset=0, max_offset=0)
 
 
 class AsyncAdmin:
-    """Asks and tells name servers and brokers what operators need.
+    """Looks up and changes topics and offsets at name servers and brokers.
 
     `namesrv` is "host:port", several joined by ";" or as a list; without it the environment's
     NAMESRV_ADDR is used. Use it as a context manager, or call start and stop. All methods raise
-    RemotingError when a peer does not answer and BrokerError when it refuses.
+    RemotingError when a server does not answer and BrokerError when it refuses.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class AsyncAdmin:
         self._session: ClientSession | None = None
 
     async def start(self) -> None:
-        """Make ready. No connection is made before the first question needs it."""
+        """Get ready. The first request that needs a connection opens it."""
         if self._session is None:
             self._session = ClientSession(self._options, SystemClock())
 
@@ -110,7 +110,7 @@ class AsyncAdmin:
         return await self._running().name_servers.clusters()
 
     async def topics(self, *, with_system: bool = False) -> list[str]:
-        """The names of all topics, sorted; those brokers keep for themselves only when asked for.
+        """The names of all topics, sorted; system topics only with `with_system`.
 
         Retry topics and dead-letter topics count as the users'.
         """
@@ -213,7 +213,7 @@ class AsyncAdmin:
         await self._wait_for_route(topic, queues, masters.keys())
 
     async def _shapes(self, topic: str) -> dict[str, TopicConfig]:
-        """What each broker that has the topic says of it, by broker name."""
+        """The topic's configuration at each broker that has it, by broker name."""
         session, header = self._running(), GetTopicConfigRequestHeader(topic=topic)
         route = await session.name_servers.route(topic)
         names = {data.broker_name for data in route.queue_datas} if route else set()
@@ -239,10 +239,10 @@ class AsyncAdmin:
         """
         queues = await self.queues(topic)
         names = sorted({queue.broker_name for queue in queues})
-        told: dict[MessageQueue, TopicOffset] = {}
+        found: dict[MessageQueue, TopicOffset] = {}
         for table in await asyncio.gather(*(self._stats_of(topic, name) for name in names)):
-            told |= table
-        return {queue: told.get(queue, _EMPTY) for queue in queues}
+            found |= table
+        return {queue: found.get(queue, _EMPTY) for queue in queues}
 
     async def group_offsets(self, group: str, topic: str) -> dict[MessageQueue, int | None]:
         """The offset a group has committed in each queue; None where it has none."""
@@ -252,7 +252,7 @@ class AsyncAdmin:
         return dict(zip(queues, found, strict=True))
 
     async def consume_stats(self, group: str, topic: str) -> dict[MessageQueue, OffsetWrapper]:
-        """How far a group is in each queue; without a commit it counts as being at the start.
+        """The progress of a group in each queue; without a commit it counts as being at the start.
 
         The lag of a queue is its `broker_offset - consumer_offset`.
         """
@@ -297,13 +297,13 @@ class AsyncAdmin:
         return masters
 
     async def _wait_for_route(self, topic: str, queues: int, brokers: Collection[str]) -> None:
-        """Brokers tell name servers about a new topic a moment later than they tell us."""
+        """Wait for the brokers to register the topic, which they do after they answered."""
         session, deadline = self._running(), asyncio.get_running_loop().time() + _ROUTE_S
         while asyncio.get_running_loop().time() < deadline:
             route = await session.name_servers.route(topic)
             datas = route.queue_datas if route else ()
-            told = {data.broker_name: data.read_queue_nums for data in datas}
-            if all(told.get(name) == queues for name in brokers):
+            registered = {data.broker_name: data.read_queue_nums for data in datas}
+            if all(registered.get(name) == queues for name in brokers):
                 session.routes.mark_stale(topic)
                 return
             await asyncio.sleep(0.05)

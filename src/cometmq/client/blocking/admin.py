@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class Admin:
-    """Asks and tells name servers and brokers what operators need.
+    """Looks up and changes topics and offsets at name servers and brokers.
 
     `namesrv` is "host:port", several joined by ";" or as a list; without it the environment's
     NAMESRV_ADDR is used. Use it as a context manager, or call start and stop. All methods raise
-    RemotingError when a peer does not answer and BrokerError when it refuses.
+    RemotingError when a server does not answer and BrokerError when it refuses.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Admin:
         self._bridge = BlockingBridge("admin")
 
     def start(self) -> None:
-        """Make ready. No connection is made before the first question needs it."""
+        """Get ready. The first request that needs a connection opens it."""
         if not self._bridge.is_started:
             self._bridge.start(self._inner.start())
 
@@ -57,7 +57,7 @@ class Admin:
         return self._bridge.call(self._inner.clusters())
 
     def topics(self, *, with_system: bool = False) -> list[str]:
-        """The names of all topics, sorted; those brokers keep for themselves only when asked for.
+        """The names of all topics, sorted; system topics only with `with_system`.
 
         Retry topics and dead-letter topics count as the users'.
         """
@@ -107,7 +107,7 @@ class Admin:
         return self._bridge.call(self._inner.group_offsets(group, topic))
 
     def consume_stats(self, group: str, topic: str) -> dict[MessageQueue, OffsetWrapper]:
-        """How far a group is in each queue; without a commit it counts as being at the start.
+        """The progress of a group in each queue; without a commit it counts as being at the start.
 
         The lag of a queue is its `broker_offset - consumer_offset`.
         """

@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 
 class Producer:
-    """Sends messages to the brokers that the name servers name.
+    """Sends messages to the brokers that the name servers know.
 
-    `group` names the producers that send for one purpose. `namesrv` is "host:port", several joined
-    by ";" or as a list; without it the environment's NAMESRV_ADDR is used. `retries` counts further
-    attempts after the first, on other brokers where there are any. Bodies from
-    `compress_over_bytes` on are deflated. `check`, a plain or async function of a message, tells
-    brokers how a transaction ended that they heard nothing of: True, False, or None for later.
+    `group` is the name of all producers that send for one purpose. `namesrv` is "host:port",
+    several joined by ";" or as a list; without it the environment's NAMESRV_ADDR is used. `retries`
+    counts further attempts after the first, on other brokers where there are any. Bodies from
+    `compress_over_bytes` on are compressed. `check`, a plain or async function of a message,
+    answers a broker that checks back on an open transaction: True, False, or None for later.
 
     `retry_not_ok`: a message that was stored, but not as safely as asked for, goes to another
-    broker as well. `latency_fault`, "classic" (RocketMQ 4) or "current" (5), keeps away from slow
-    and failing brokers for a while; `detect_faults` looks whether a broker that was gone is back.
-    `keys`, "hash" or "balanced", says how a sharding key finds its queue, and `strict_order` fails
-    rather than let a key change its queue. `compression` is "zlib", "lz4" or "zstd".
+    broker as well. `latency_fault`, "classic" (RocketMQ 4) or "current" (5), avoids slow and
+    failing brokers for a while; `detect_faults` probes whether an unreachable broker is back.
+    `keys`, "hash" or "balanced", says how a sharding key finds its queue; with `strict_order` a
+    send fails rather than let a key change its queue. `compression` is "zlib", "lz4" or "zstd".
 
-    `access_key`, `secret_key` and `security_token` sign all requests, `tls` (True or an
-    SSLContext) encrypts them, `namespace` or `namespace_v2` is the instance of a shared cluster,
-    and `unit_name` a part of the client id. `trace`, True or a topic's name, tells RocketMQ's trace
-    topic of every message. `middleware` is a list of `Middleware`, which are called before and
+    `access_key`, `secret_key` and `security_token` sign all requests, `tls` (True or an SSLContext)
+    encrypts them, `namespace` or `namespace_v2` is the instance of a shared cluster, and
+    `unit_name` a part of the client id. `trace`, True or a topic's name, records every message in
+    RocketMQ's trace topic. `middleware` is a list of `Middleware`, which are called before and
     after each send. Use it as a context manager, or call start and stop.
     """
 
@@ -54,7 +54,7 @@ class Producer:
         self._bridge = BlockingBridge("producer")
 
     def start(self) -> None:
-        """Make ready to send. No connection is made before the first message needs it."""
+        """Get ready to send. The first message that needs a connection opens it."""
         if not self._bridge.is_started:
             self._bridge.start(self._inner.start())
 
@@ -81,9 +81,9 @@ class Producer:
         """Send one message and wait until a broker has stored it.
 
         The queue is the one given, or chosen by a function of the topic's queues and the message
-        (`by_hash` makes one), else that of the message's sharding key, else the next in turn.
-        `timeout_s` bounds the whole call, retries included. Raises InvalidMessage, RouteNotFound,
-        RemotingError (RemotingTimeout at the deadline) or BrokerError.
+        (`by_hash` makes one), else that of the message's sharding key, else the next one,
+        round-robin. `timeout_s` bounds the whole call, retries included. Raises InvalidMessage,
+        RouteNotFound, RemotingError (RemotingTimeout at the deadline) or BrokerError.
         """
         return send(self._bridge, self._inner, message, timeout_s, queue)
 
@@ -97,15 +97,16 @@ class Producer:
         """Begin to send one message and return the future of its result; otherwise like send.
 
         Messages of one sharding key leave in the order of the calls. When 65,535 sends are under
-        way it fails with TooManyRequests, and nothing is sent: by raising it, or, blocking, as the
-        result of the future. The blocking call raises it when as many wait to be begun.
+        way it fails with TooManyRequests and nothing is sent: an AsyncProducer raises it, a
+        Producer sets it as the future's exception. A Producer raises it when as many calls wait to
+        begin.
         """
         return self._bridge.begin(lambda: self._inner.send_async(message, timeout_s, queue=queue))
 
     def send_oneway(
         self, message: Message, *, queue: MessageQueue | SelectQueue | None = None
     ) -> None:
-        """Write one message to a broker; whether it was stored, nobody says.
+        """Write one message to a broker, which sends no response: it may be lost unnoticed.
 
         Raises InvalidMessage, RouteNotFound, or RemotingError when there is no connection.
         """
@@ -132,7 +133,7 @@ class Producer:
     def transaction(self) -> Transaction:
         """A block whose messages are committed at its end and rolled back by an exception.
 
-        Give the producer a `check` as well: brokers ask it about what nobody ended.
+        Give the producer a `check` as well: brokers call it for transactions that were never ended.
         """
         return Transaction(self._inner.transaction(), self._bridge)
 
@@ -144,13 +145,14 @@ class Producer:
     ) -> TransactionResult:
         """Store a half message, run `local` with it, and end as that says.
 
-        True commits, False rolls back, None leaves it to the broker, which asks the producer's
-        `check`; so does an exception, which is raised on. Other errors are those of send.
+        True commits, False rolls back, None leaves it open: the broker checks back by the
+        producer's `check`. An exception leaves it open as well, and is raised. Other errors are
+        those of send.
         """
         return send_in_transaction(self._bridge, self._inner, message, local, timeout_s)
 
     def request(self, message: Message, timeout_s: float = 3.0) -> MessageExt:
-        """Send a message and wait for the reply that whoever consumes it makes with `reply`.
+        """Send a message and wait for the reply that its consumer sends with `reply`.
 
         Raises RemotingTimeout when none comes in time; otherwise like send.
         """
@@ -159,7 +161,7 @@ class Producer:
     def reply(self, request: MessageExt, body: bytes, timeout_s: float = 3.0) -> SendResult:
         """Answer a message that was sent with `request`; called in its consumer.
 
-        Raises InvalidMessage when nobody asked, BrokerError when the asking client is gone.
+        Raises InvalidMessage when it is no request, BrokerError when the requesting client is gone.
         """
         return self._bridge.call(self._inner.reply(request, body, timeout_s))
 
@@ -169,12 +171,12 @@ class Producer:
 
 
 class Transaction:
-    """Messages that become visible together with the end of a block, or not at all.
+    """Messages that consumers see when a block ends, or never.
 
     Each is stored at its broker when it is sent, and committed when the block ends; an exception
-    rolls all of them back. When the process dies in between, or a broker does not hear the end, the
-    broker asks the producer's `check`. Several messages end one after the other: a crash between
-    two ends leaves the others to `check`.
+    rolls all of them back. When the process dies before that, or the end does not reach a broker,
+    the broker checks back by the producer's `check`. Several messages are ended one after the
+    other: a crash in between leaves the rest to `check`.
     """
 
     def __init__(self, inner: AsyncTransaction, bridge: BlockingBridge) -> None:
@@ -182,7 +184,7 @@ class Transaction:
         self._bridge = bridge
 
     def send(self, message: Message, timeout_s: float = 3.0) -> SendResult:
-        """Store a message that nobody reads before the transaction is committed.
+        """Store a message that consumers see only after the commit.
 
         Raises what the producer's send raises, ClientError once the transaction has ended.
         """
@@ -191,7 +193,7 @@ class Transaction:
     def end(self, state: TransactionState | bool | None = True, timeout_s: float = 3.0) -> None:
         """End it before the block does: True commits, False rolls back, None leaves it to `check`.
 
-        Raises BrokerError when a broker refuses. A broker that cannot be reached asks later.
+        Raises BrokerError when a broker refuses. A broker that cannot be reached checks back later.
         """
         self._bridge.call(self._inner.end(state, timeout_s))
 

@@ -8,6 +8,7 @@ asyncio producer, with what is left of the time.
 from __future__ import annotations
 
 import time
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, cast
 
@@ -40,28 +41,32 @@ def send(
     if queue is not None or not bridge.is_started:
         return bridge.call(producer.send(message, timeout_s, queue=queue))
     check_timeout(timeout_s)
-    deadline = time.monotonic() + timeout_s
     hooks = producer.pipeline.hooks
     if hooks is None:
-        return _send_in_thread(bridge, producer.pipeline, message, deadline)
+        return _send_in_thread(bridge, producer.pipeline, message, timeout_s)
     if not hooks.are_plain:
         return bridge.call(producer.send(message, timeout_s))
     check_kind(message)
     return hooks.around_in_thread(
-        message, lambda: _send_in_thread(bridge, producer.pipeline, message, deadline)
+        message, partial(_send_in_thread, bridge, producer.pipeline, message, timeout_s)
     )
 
 
 def _send_in_thread(
-    bridge: BlockingBridge, pipeline: SendPipeline, message: Message, deadline: float
+    bridge: BlockingBridge, pipeline: SendPipeline, message: Message, timeout_s: float
 ) -> SendResult:
-    """Send on this thread's own connection, else over the bridge, by `deadline` (monotonic)."""
-    sent = pipeline.thread_sender.send(message, max(deadline - time.monotonic(), 0.001))
+    """Send on this thread's own connection, else over the bridge with the time that is left."""
+    begun = time.monotonic()
+    # timeout_s as it was given: a socket whose timeout changes costs a system call a send
+    sent = pipeline.thread_sender.send(message, timeout_s)
     if type(sent) is SendResult:
         return sent
+    deadline = begun + timeout_s
     if type(sent) is FailedSend:
         return bridge.call(pipeline.send_after_failure(message, sent, deadline))
     check_kind(message)
+    # the search for a connection may have taken some of the time
+    deadline = max(deadline, time.monotonic() + 0.001)
     return bridge.call(pipeline.send(message, None, deadline))
 
 

@@ -1,8 +1,8 @@
-"""AsyncProducer: sends messages, one at a time, by key, in batches, or without waiting.
+"""AsyncProducer: sends single messages, batches, one-way messages, transactions and requests.
 
 Owns the public sending methods; refuses to know frames and retries (`send_pipeline`).
-Invariant: sends of one sharding key leave one after the other, retries included, while other keys
-go on side by side.
+Invariant: sends of one sharding key leave one after the other, retries included; sends of other
+keys do not wait for them.
 Java: DefaultMQProducer
 """
 
@@ -40,24 +40,24 @@ if TYPE_CHECKING:
 
 
 class AsyncProducer:
-    """Sends messages to the brokers that the name servers name.
+    """Sends messages to the brokers that the name servers know.
 
-    `group` names the producers that send for one purpose. `namesrv` is "host:port", several joined
-    by ";" or as a list; without it the environment's NAMESRV_ADDR is used. `retries` counts further
-    attempts after the first, on other brokers where there are any. Bodies from
-    `compress_over_bytes` on are deflated. `check`, a plain or async function of a message, tells
-    brokers how a transaction ended that they heard nothing of: True, False, or None for later.
+    `group` is the name of all producers that send for one purpose. `namesrv` is "host:port",
+    several joined by ";" or as a list; without it the environment's NAMESRV_ADDR is used. `retries`
+    counts further attempts after the first, on other brokers where there are any. Bodies from
+    `compress_over_bytes` on are compressed. `check`, a plain or async function of a message,
+    answers a broker that checks back on an open transaction: True, False, or None for later.
 
     `retry_not_ok`: a message that was stored, but not as safely as asked for, goes to another
-    broker as well. `latency_fault`, "classic" (RocketMQ 4) or "current" (5), keeps away from slow
-    and failing brokers for a while; `detect_faults` looks whether a broker that was gone is back.
-    `keys`, "hash" or "balanced", says how a sharding key finds its queue, and `strict_order` fails
-    rather than let a key change its queue. `compression` is "zlib", "lz4" or "zstd".
+    broker as well. `latency_fault`, "classic" (RocketMQ 4) or "current" (5), avoids slow and
+    failing brokers for a while; `detect_faults` probes whether an unreachable broker is back.
+    `keys`, "hash" or "balanced", says how a sharding key finds its queue; with `strict_order` a
+    send fails rather than let a key change its queue. `compression` is "zlib", "lz4" or "zstd".
 
-    `access_key`, `secret_key` and `security_token` sign all requests, `tls` (True or an
-    SSLContext) encrypts them, `namespace` or `namespace_v2` is the instance of a shared cluster,
-    and `unit_name` a part of the client id. `trace`, True or a topic's name, tells RocketMQ's trace
-    topic of every message. `middleware` is a list of `Middleware`, which are called before and
+    `access_key`, `secret_key` and `security_token` sign all requests, `tls` (True or an SSLContext)
+    encrypts them, `namespace` or `namespace_v2` is the instance of a shared cluster, and
+    `unit_name` a part of the client id. `trace`, True or a topic's name, records every message in
+    RocketMQ's trace topic. `middleware` is a list of `Middleware`, which are called before and
     after each send. Use it as a context manager, or call start and stop.
     """
 
@@ -73,7 +73,7 @@ class AsyncProducer:
         self._pending: set[asyncio.Task[SendResult]] = set()
 
     async def start(self) -> None:
-        """Make ready to send. No connection is made before the first message needs it."""
+        """Get ready to send. The first message that needs a connection opens it."""
         if self._session is None:
             session = ClientSession(self._client_options, SystemClock())
             session.register_producer(self._options.group)
@@ -118,9 +118,9 @@ class AsyncProducer:
         """Send one message and wait until a broker has stored it.
 
         The queue is the one given, or chosen by a function of the topic's queues and the message
-        (`by_hash` makes one), else that of the message's sharding key, else the next in turn.
-        `timeout_s` bounds the whole call, retries included. Raises InvalidMessage, RouteNotFound,
-        RemotingError (RemotingTimeout at the deadline) or BrokerError.
+        (`by_hash` makes one), else that of the message's sharding key, else the next one,
+        round-robin. `timeout_s` bounds the whole call, retries included. Raises InvalidMessage,
+        RouteNotFound, RemotingError (RemotingTimeout at the deadline) or BrokerError.
         """
         if self._session is None or type(timeout_s) is not float or not timeout_s > 0:
             require_started(self._session, "producer")
@@ -157,8 +157,9 @@ class AsyncProducer:
         """Begin to send one message and return the future of its result; otherwise like send.
 
         Messages of one sharding key leave in the order of the calls. When 65,535 sends are under
-        way it fails with TooManyRequests, and nothing is sent: by raising it, or, blocking, as the
-        result of the future. The blocking call raises it when as many wait to be begun.
+        way it fails with TooManyRequests and nothing is sent: an AsyncProducer raises it, a
+        Producer sets it as the future's exception. A Producer raises it when as many calls wait to
+        begin.
         """
         require_started(self._session, "producer")
         if len(self._pending) >= self._options.pending_max:
@@ -171,7 +172,7 @@ class AsyncProducer:
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | SelectQueue | None = None
     ) -> None:
-        """Write one message to a broker; whether it was stored, nobody says.
+        """Write one message to a broker, which sends no response: it may be lost unnoticed.
 
         Raises InvalidMessage, RouteNotFound, or RemotingError when there is no connection.
         """
@@ -223,7 +224,7 @@ class AsyncProducer:
     def transaction(self) -> AsyncTransaction:
         """A block whose messages are committed at its end and rolled back by an exception.
 
-        Give the producer a `check` as well: brokers ask it about what nobody ended.
+        Give the producer a `check` as well: brokers call it for transactions that were never ended.
         """
         return AsyncTransaction(self._in_transactions)
 
@@ -235,8 +236,9 @@ class AsyncProducer:
     ) -> TransactionResult:
         """Store a half message, run `local` with it, and end as that says.
 
-        True commits, False rolls back, None leaves it to the broker, which asks the producer's
-        `check`; so does an exception, which is raised on. Other errors are those of send.
+        True commits, False rolls back, None leaves it open: the broker checks back by the
+        producer's `check`. An exception leaves it open as well, and is raised. Other errors are
+        those of send.
         """
         check_function("local", local, "a function of the message")
         checks.check_timeout(timeout_s)
@@ -251,7 +253,7 @@ class AsyncProducer:
         return TransactionResult(sent, state)
 
     async def request(self, message: Message, timeout_s: float = 3.0) -> MessageExt:
-        """Send a message and wait for the reply that whoever consumes it makes with `reply`.
+        """Send a message and wait for the reply that its consumer sends with `reply`.
 
         Raises RemotingTimeout when none comes in time; otherwise like send.
         """
@@ -262,7 +264,7 @@ class AsyncProducer:
     async def reply(self, request: MessageExt, body: bytes, timeout_s: float = 3.0) -> SendResult:
         """Answer a message that was sent with `request`; called in its consumer.
 
-        Raises InvalidMessage when nobody asked, BrokerError when the asking client is gone.
+        Raises InvalidMessage when it is no request, BrokerError when the requesting client is gone.
         """
         require_started(self._session, "producer")
         checks.check_timeout(timeout_s)

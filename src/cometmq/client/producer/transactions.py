@@ -265,12 +265,12 @@ class Transactions:
 
 
 class AsyncTransaction:
-    """Messages that become visible together with the end of a block, or not at all.
+    """Messages that consumers see when a block ends, or never.
 
     Each is stored at its broker when it is sent, and committed when the block ends; an exception
-    rolls all of them back. When the process dies in between, or a broker does not hear the end, the
-    broker asks the producer's `check`. Several messages end one after the other: a crash between
-    two ends leaves the others to `check`.
+    rolls all of them back. When the process dies before that, or the end does not reach a broker,
+    the broker checks back by the producer's `check`. Several messages are ended one after the
+    other: a crash in between leaves the rest to `check`.
     """
 
     def __init__(self, find: Callable[[], Transactions]) -> None:
@@ -279,7 +279,7 @@ class AsyncTransaction:
         self._state: TransactionState | None = None
 
     async def send(self, message: Message, timeout_s: float = 3.0) -> SendResult:
-        """Store a message that nobody reads before the transaction is committed.
+        """Store a message that consumers see only after the commit.
 
         Raises what the producer's send raises, ClientError once the transaction has ended.
         """
@@ -295,7 +295,7 @@ class AsyncTransaction:
     ) -> None:
         """End it before the block does: True commits, False rolls back, None leaves it to `check`.
 
-        Raises BrokerError when a broker refuses. A broker that cannot be reached asks later.
+        Raises BrokerError when a broker refuses. A broker that cannot be reached checks back later.
         """
         if self._state is not None:
             raise ClientError("this transaction has ended already")
