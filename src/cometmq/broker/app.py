@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cometmq.broker.address import advertised_host, packed_address
+from cometmq.broker.cluster.config_requests import BrokerConfigRequests
 from cometmq.broker.cluster.global_order import GlobalOrderCheck
-from cometmq.broker.cluster.live_settings import LiveSettings
 from cometmq.broker.cluster.registration import NamesrvRegistration
 from cometmq.broker.handlers import BrokerHandlers
 from cometmq.broker.messages.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
@@ -40,6 +40,7 @@ from cometmq.runtime.system import (
 )
 from cometmq.runtime.text_file import TextFile
 from cometmq.settings.broker import BrokerSettings
+from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import MessageStore
@@ -99,29 +100,28 @@ class Broker:
             lambda: self.address,
             packed_address(advertised_host(settings), settings.listen_port),
         )
-        live = LiveSettings(
-            settings, environment.store_settings, net, conf, environment.clock.now_ms
-        )
-        self._follow(live)
+        live = LiveSettings(settings, environment.store_settings, net)
+        self._subscribe(live)
+        config = BrokerConfigRequests(live, conf, environment.clock.now_ms)
         self._dispatcher = self._make_dispatcher(
-            [*self._handlers.endpoints(), *live.endpoints()], environment.admission
+            [*self._handlers.endpoints(), *config.endpoints()], environment.admission
         )
         self._server = RemotingServer(self._dispatcher, net, fast_path=self._begin_connection)
         self._background = Background("broker")
         self._started = AsyncExitStack()
         self._connect_events()
 
-    def _follow(self, live: LiveSettings) -> None:
+    def _subscribe(self, live: LiveSettings) -> None:
         """Have everything that works with live settings hear of changes."""
-        state = self.state
-        self._handlers.follow(live)
-        live.on_broker += [
+        live.subscribe(
+            BrokerSettings,
+            *self._handlers.settings_subscribers(),
             self._registration.adjust,
-            state.transactions.adjust,
-            state.check_back.adjust,
+            self.state.transactions.adjust,
+            self.state.check_back.adjust,
             self._adjust,
-        ]
-        live.on_store += [self.store.adjust, state.check_back.adjust_store]
+        )
+        live.subscribe(StoreSettings, self.store.adjust, self.state.check_back.adjust_store)
 
     def _make_dispatcher(
         self, endpoints: Iterable[Endpoint], admission: Admission | None

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.broker.cluster.global_order import GlobalOrderCheck
-    from cometmq.broker.cluster.live_settings import LiveSettings
     from cometmq.broker.cluster.registration import NamesrvRegistration
     from cometmq.broker.state import BrokerEnvironment, BrokerState
     from cometmq.net.endpoint import Endpoint
+    from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
 
 
@@ -92,9 +92,9 @@ class BrokerHandlers:
             environment.settings,
         )
 
-    def follow(self, live: LiveSettings) -> None:
-        """Have the handlers work with new settings as soon as they change."""
-        live.on_broker += [
+    def settings_subscribers(self) -> list[Callable[[BrokerSettings], None]]:
+        """What must be called with new settings as soon as they change."""
+        return [
             self.send.adjust,
             self.fast_path.adjust,
             self.pull.adjust,

@@ -10,9 +10,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.errors import CometError, SettingsError
+from cometmq.namesrv.config_requests import NamesrvConfigRequests
 from cometmq.namesrv.handlers import Requests
 from cometmq.namesrv.kv_config import KvConfig, Table, encode
-from cometmq.namesrv.live_settings import LiveSettings
 from cometmq.namesrv.route_registry import RouteRegistry
 from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.connection import join_address
@@ -21,6 +21,7 @@ from cometmq.net.server import RemotingServer
 from cometmq.runtime.background import Background
 from cometmq.runtime.system import SystemClock, SystemFiles, expand_user_path
 from cometmq.runtime.text_file import TextFile
+from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 
@@ -45,15 +46,21 @@ class NameServer:
         self,
         routes: RouteRegistry,
         kv: KvConfig,
-        live: LiveSettings,
+        settings: NamesrvSettings,
         clock: Clock,
         net: NetSettings,
+        conf: TextFile | None = None,
         admission: Admission | None = None,
     ) -> None:
-        requests = Requests(routes, kv, live, clock, self._tell)
-        self._requests, self._settings = requests, live.namesrv
+        self._settings = settings
+        self._requests = Requests(routes, kv, settings, clock, self._tell)
+        live = LiveSettings(settings, net)
+        live.subscribe(NamesrvSettings, self._requests.adjust)
+        config = NamesrvConfigRequests(live, conf)
         self._pool = ChannelPool()
-        self._dispatcher = RequestDispatcher(requests.endpoints(), admission=admission)
+        self._dispatcher = RequestDispatcher(
+            [*self._requests.endpoints(), *config.endpoints()], admission=admission
+        )
         self._server = RemotingServer(self._dispatcher, net)
         self._background = Background("name server")
         self.port = 0
@@ -82,8 +89,8 @@ class NameServer:
         files = files or SystemFiles()
         kv = _open_kv(settings.kv_config_path, files)
         net = net or NetSettings()
-        live = LiveSettings(settings, net, TextFile(conf, files) if conf else None)
-        return cls(RouteRegistry(), kv, live, clock, net, admission)
+        file = TextFile(conf, files) if conf else None
+        return cls(RouteRegistry(), kv, settings, clock, net, file, admission)
 
     @property
     def address(self) -> str:

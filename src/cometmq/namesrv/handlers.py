@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from cometmq.model.route import TopicRouteData
     from cometmq.namesrv.kv_config import KvConfig
-    from cometmq.namesrv.live_settings import LiveSettings
     from cometmq.namesrv.route_registry import MinBrokerIdChange, RouteRegistry
     from cometmq.runtime.ports import Clock
+    from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.wire.command import Command
 
 log = logging.getLogger(__name__)
@@ -46,16 +46,23 @@ class Requests:
         self,
         routes: RouteRegistry,
         kv: KvConfig,
-        live: LiveSettings,
+        settings: NamesrvSettings,
         clock: Clock,
         tell: Callable[[str, Command], None],
     ) -> None:
         """`tell` sends a command to an address and does not wait for anything."""
-        self._routes, self._kv, self._clock = routes, kv, clock
-        self.live, self._tell = live, tell
+        self._routes = routes
+        self._kv = kv
+        self._settings = settings
+        self._clock = clock
+        self._tell = tell
         routes.on_min_id = self._tell_min_id
         self._started_ms = clock.now_ms()
         self._owners: set[Connection] = set()
+
+    def adjust(self, settings: NamesrvSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
@@ -81,7 +88,6 @@ class Requests:
             Endpoint(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, self.unit_sub_plain_topics),
             Endpoint(RequestCode.DELETE_TOPIC_IN_NAMESRV, self.delete_topic, Effect.MUTATING),
             Endpoint(RequestCode.REGISTER_TOPIC_IN_NAMESRV, self.register_topic, Effect.MUTATING),
-            *self.live.endpoints(),
         )
 
     def drop_expired(self) -> None:
@@ -121,7 +127,7 @@ class Requests:
             registration,
             self._clock.now_ms(),
             owner=connection,
-            drop_missing=self.live.namesrv.delete_topic_with_broker_registration,
+            drop_missing=self._settings.delete_topic_with_broker_registration,
         )
         if connection not in self._owners:
             self._owners.add(connection)
@@ -160,7 +166,7 @@ class Requests:
     def route(self, request: Command, _connection: Connection) -> Reply:
         """Tell where a topic lives (105), in the JSON that the asker understands."""
         header = headers.GetRouteInfoRequestHeader.decode(request.ext)
-        settings = self.live.namesrv
+        settings = self._settings
         if settings.need_wait_for_service:
             ready_ms = self._started_ms + settings.wait_seconds_for_service * 1000
             if self._clock.now_ms() < ready_ms:
@@ -203,13 +209,13 @@ class Requests:
 
     def all_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List all topics (206)."""
-        if not self.live.namesrv.enable_all_topic_list:
+        if not self._settings.enable_all_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
         return Reply(body=name_lists.encode_topic_list(self._routes.topics()))
 
     def topics_of_cluster(self, request: Command, _connection: Connection) -> Reply:
         """List the topics of a cluster (224)."""
-        if not self.live.namesrv.enable_topic_list:
+        if not self._settings.enable_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
         header = headers.GetTopicsByClusterRequestHeader.decode(request.ext)
         return Reply(body=name_lists.encode_topic_list(self._routes.topics_of(header.cluster)))
@@ -231,7 +237,7 @@ class Requests:
         return self._topics_with(_UNIT_SUBSCRIBED, without=_UNIT)
 
     def _topics_with(self, flags: int, *, without: int = 0) -> Reply:
-        if not self.live.namesrv.enable_topic_list:
+        if not self._settings.enable_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
         found = self._routes.topics_with(flags, without=without)
         return Reply(body=name_lists.encode_topic_list(found))
@@ -280,7 +286,7 @@ class Requests:
 
     def _tell_min_id(self, change: MinBrokerIdChange) -> None:
         """Tell brokers who is the first of them now (905)."""
-        if not self.live.namesrv.notify_min_broker_id_changed:
+        if not self._settings.notify_min_broker_id_changed:
             return
         header = headers.NotifyMinBrokerIdChangeRequestHeader(
             min_broker_id=change.min_id,
@@ -294,7 +300,7 @@ class Requests:
             self._tell(addr, new_request(code, 0, header, oneway=True))
 
     def _order_topics(self) -> bytes:
-        if not self.live.namesrv.return_order_topic_config_to_broker:
+        if not self._settings.return_order_topic_config_to_broker:
             return b""
         table = self._kv.namespace(ORDER_TOPIC_CONFIG)
         return b"" if table is None else name_lists.encode_kv_table(table)
