@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cometmq.broker.delivery import dead_letters
+from cometmq.broker.messages import held_pulls
 from cometmq.broker.messages import held_requests as holds
-from cometmq.broker.messages import pull
 from cometmq.cli.main import cli
 from cometmq.client.consumer.consumer_options import ConsumerOptions
 from cometmq.client.producer import batch_sender as bulk
@@ -67,7 +67,7 @@ def page(name):
         (WIRE, BROKER.max_message_size // MIB),
         (WIRE, BROKER.parked_pulls_max),
         (WIRE, holds.HELD_PER_CONNECTION_MAX),
-        (WIRE, pull.SUSPEND_MS_MAX // 60_000),
+        (WIRE, held_pulls.SUSPEND_MS_MAX // 60_000),
         (RECOVER, STORE.unwritten_bytes_max // MIB),
         (RECOVER, STORE.flush_consume_queue_thorough_interval_ms // 1000),
     ],

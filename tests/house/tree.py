@@ -25,7 +25,14 @@ HOT = (
     "store/queues/consume_queue.py",
     "net/server.py",
     "broker/messages/send.py",
+    "broker/messages/send_check.py",
+    "broker/messages/message_preparation.py",
+    "broker/messages/single_put.py",
+    "broker/messages/send_response.py",
     "broker/messages/pull.py",
+    "broker/messages/pull_check.py",
+    "broker/messages/pull_read.py",
+    "broker/messages/pull_response.py",
     "rules/process_queue.py",
 )
 """Files on the path of every message, relative to `src/cometmq`."""

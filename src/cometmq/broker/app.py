@@ -153,8 +153,8 @@ class Broker:
 
     def _connect_events(self) -> None:
         """Have each part hear of what happens in others."""
-        topics, held_requests = self.state.topics, self.state.held_requests
-        topics.on_change += [self._registration.topics_changed, held_requests.wake_topic]
+        topics, held_pulls = self.state.topics, self.state.held_pulls
+        topics.on_change += [self._registration.topics_changed, held_pulls.wake_topic]
         topics.writer.on_flushed.append(self._handlers.fast_path.forget)
         self._registration.on_order_topics = topics.mark_ordered
         self.store.on_arrival = self._messages_arrived
@@ -246,7 +246,7 @@ class Broker:
             await self._server.start_second(settings.bind_address, self.port - VIP_BELOW)
         host = packed_address(advertised_host(settings), self.port)
         self.store.set_store_host(host)
-        self._handlers.send.store_host = host
+        self._handlers.send.responses.store_host = host
         self._registration.set_address(self.address)
 
     async def _stop_listening(self) -> None:
@@ -317,7 +317,7 @@ class Broker:
     def _messages_arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
         if topic == SCHEDULE_TOPIC:
             self.state.delayed_messages.arrived(tags_code)
-        self.state.held_requests.arrived(topic, queue_id, max_offset, tags_code)
+        self.state.held_pulls.notify_arrival(topic, queue_id, max_offset, tags_code)
 
     def _begin_connection(self, connection: Connection) -> FastPath:
         stats = self.state.stats

@@ -21,10 +21,17 @@ from cometmq.broker.delivery.send_back import SendBackHandler
 from cometmq.broker.groups.heartbeat import HeartbeatHandler
 from cometmq.broker.groups.lock_requests import QueueLockHandler
 from cometmq.broker.groups.offset_requests import OffsetRequestHandler
+from cometmq.broker.messages.batch_put import BatchWriter
 from cometmq.broker.messages.message_lookup import MessageLookupHandler
+from cometmq.broker.messages.message_preparation import MessagePreparer
 from cometmq.broker.messages.pull import PullHandler
+from cometmq.broker.messages.pull_check import PullCheck
+from cometmq.broker.messages.pull_read import PullReader
 from cometmq.broker.messages.send import SendHandler
+from cometmq.broker.messages.send_check import SendCheck
 from cometmq.broker.messages.send_fast_path import FastSend
+from cometmq.broker.messages.send_response import SendResponses
+from cometmq.broker.messages.single_put import RetryLimit, SingleMessageWriter
 from cometmq.net.admission import FastPathAdmission
 from cometmq.runtime.system import ram_bytes
 from cometmq.wire.message_id import UniqKeyGenerator
@@ -88,7 +95,7 @@ class BrokerHandlers:
             state.groups,
             state.clients,
             state.offsets,
-            state.held_requests,
+            state.held_pulls,
             environment.settings,
         )
 
@@ -132,35 +139,31 @@ class BrokerHandlers:
 
     def _make_send(self, store_host: bytes) -> SendHandler:
         state, now_ms = self._state, self._environment.clock.now_ms
+        settings = self._environment.settings
         keys = UniqKeyGenerator(store_host[:-4], os.getpid(), id(self))
-        return SendHandler(
+        preparation = MessagePreparer(settings, lambda: keys.next_key(now_ms()))
+        single_put = SingleMessageWriter(
             self._store,
-            state.topics,
-            state.groups,
-            state.locks,
+            RetryLimit(state.groups, state.locks),
             state.delayed_messages,
             state.dead_letters,
             state.transactions,
             state.stats,
-            self._environment.settings,
-            lambda: keys.next_key(now_ms()),
-            store_host,
+        )
+        return SendHandler(
+            SendCheck(state.topics, settings),
+            preparation,
+            single_put,
+            BatchWriter(self._store, preparation, state.stats, settings),
+            SendResponses(preparation.region, store_host),
         )
 
     def _make_pull(self) -> PullHandler:
-        state = self._state
-        return PullHandler(
-            self._store,
-            state.topics,
-            state.groups,
-            state.clients,
-            state.filters,
-            state.offsets,
-            state.held_requests,
-            state.stats,
-            self._environment.settings,
-            self._environment.clock.now_ms,
-        )
+        state, settings = self._state, self._environment.settings
+        check = PullCheck(state.topics, state.groups, state.clients, state.filters, settings)
+        reader = PullReader(self._store, settings)
+        now_ms = self._environment.clock.now_ms
+        return PullHandler(check, reader, state.offsets, state.held_pulls, state.stats, now_ms)
 
     def _make_fast_path(self) -> FastSend:
         state, admission = self._state, self._environment.admission

@@ -18,6 +18,7 @@ from cometmq.broker.groups.consumer_groups import ConsumerGroups
 from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
 from cometmq.broker.groups.queue_locks import QueueLocks
 from cometmq.broker.messages.consumer_filters import ConsumerFilters
+from cometmq.broker.messages.held_pulls import HeldPulls
 from cometmq.broker.messages.held_requests import HeldRequests
 from cometmq.broker.metrics.broker_stats import BrokerStats
 from cometmq.broker.metrics.gauges import register_store, register_tables
@@ -96,6 +97,7 @@ class BrokerState:
             ),
         )
         self.held_requests = HeldRequests(settings.parked_pulls_max)
+        self.held_pulls = HeldPulls(self.held_requests, settings)
         self.stats = BrokerStats(
             now_ms,
             environment.clock.local_hour,

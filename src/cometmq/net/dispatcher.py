@@ -181,7 +181,9 @@ class RequestDispatcher:
         if not connection.is_closed:
             self._send_result(connection, request, result)
 
-    def _answer_held(self, connection: Connection, request: Command, answer: Answer) -> None:
+    def _answer_held(
+        self, connection: Connection, request: Command, answer: Answer | Awaitable[Answer]
+    ) -> None:
         connection.end_request()
         self._send_result(connection, request, answer)
 
@@ -206,7 +208,9 @@ def _codes_with(effect: Effect, endpoints: Iterable[Endpoint]) -> frozenset[int]
     return frozenset(int(each.code) for each in endpoints if effect in each.effects)
 
 
-def answer_held(connection: Connection, request: Command, answer: Answer) -> None:
+def answer_held(
+    connection: Connection, request: Command, answer: Answer | Awaitable[Answer]
+) -> None:
     """Answer a request whose handler returned HELD; nothing when its connection has gone.
 
     A second call for the same request is a bug of the caller, and an AssertionError.
@@ -223,7 +227,9 @@ def answer_held(connection: Connection, request: Command, answer: Answer) -> Non
 
 
 def answer_held_with(
-    connection: Connection, request: Command, make_answer: Callable[[], Answer]
+    connection: Connection,
+    request: Command,
+    make_answer: Callable[[], Answer | Awaitable[Answer]],
 ) -> None:
     """Answer a held request with what `make_answer` returns, or with the failure it raises."""
     try:

@@ -9,7 +9,7 @@ import pytest
 
 from broker.commands import Client, records
 from broker.harness import new_disk, run, running, stored_table
-from broker.messages.test_held_requests import parked, pulls
+from broker.messages.test_held_pulls import parked, pulls
 from cometmq.model.group import SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
 from cometmq.model.topic import TopicConfig

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.harness import new_disk, run, running
-from broker.messages.test_held_requests import parked, pulls
+from broker.messages.test_held_pulls import parked, pulls
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.codes import ResponseCode
 

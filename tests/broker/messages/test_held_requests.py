@@ -1,211 +1,256 @@
-"""Pulls that wait: woken by an arrival that concerns them, or by their deadline, exactly once."""
+"""Requests of any kind are held until an event, a deadline, a close or the end of a connection."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from broker.commands import Client, Harness, pull_header, records
-from broker.harness import run, running
-from cometmq.broker.messages.held_requests import HELD_PER_KEY_MAX
-from cometmq.wire.codes import RequestCode, ResponseCode
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cometmq.broker.messages import held_requests
+from cometmq.broker.messages.held_requests import HeldRequest, HeldRequests, WakeDecision
+from cometmq.errors import Reject
+from cometmq.net.handler import Reply
+from cometmq.testing.sim_loop import SimLoop
+from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, request
 
-WAITING = 4 | 2
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable
+
+    from cometmq.net.connection import Connection
 
 
-def pulls(client: Client, topic: str, **more: Any) -> asyncio.Future[Command]:
-    """Send a pull that may wait, and do not wait for its answer."""
-    header = pull_header(topic, **{"sys_flag": WAITING, "suspend_timeout_ms": 20_000, **more})
-    return client.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        runner.run(scenario)
 
 
-async def parked(harness: Harness, count: int) -> None:
-    """Wait until so many pulls are parked."""
-    async with asyncio.timeout(10):
-        while harness.broker.state.held_requests.count != count:
-            await asyncio.sleep(0.005)
+class FakeConnection:
+    """As much of a connection as held requests use."""
+
+    def __init__(self) -> None:
+        self.addr = "fake:1"
+        self.is_closed = False
+        self.held: dict[int, tuple[Command, Callable[..., None]]] = {}
+        self.answers: list[tuple[int, int]] = []
+        self._on_close: list[Callable[[FakeConnection], None]] = []
+
+    def on_close(self, callback: Callable[[FakeConnection], None]) -> None:
+        self._on_close.append(callback)
+
+    def expect(self, command: Command) -> None:
+        """Note, as the dispatcher does, that this request will be answered later."""
+        self.held[id(command)] = (command, self._take)
+
+    def _take(self, _connection: object, command: Command, answer: Reply) -> None:
+        self.answers.append((command.opaque, answer.code))
+
+    def close(self) -> None:
+        self.is_closed = True
+        for callback in self._on_close:
+            callback(self)
 
 
-def test_an_arrival_answers_the_pulls_of_its_queue_and_no_others() -> None:
+class GroupWatch(HeldRequest):
+    """Not a pull: it waits for events of two topics and of a group."""
+
+    __slots__ = ("_keys", "answered", "least", "rechecks")
+
+    def __init__(self, command: Command, connection: FakeConnection, *keys: Hashable) -> None:
+        super().__init__(command, cast("Connection", connection))
+        self._keys = keys
+        self.least = 0
+        self.answered = 0
+        self.rechecks = 0
+
+    @property
+    def keys(self) -> tuple[Hashable, ...]:
+        return self._keys
+
+    def on_event(self, event: object) -> WakeDecision:
+        if event == "maybe":
+            return WakeDecision.RECHECK
+        return (
+            WakeDecision.ANSWER
+            if isinstance(event, int) and event >= self.least
+            else WakeDecision.IGNORE
+        )
+
+    def recheck(self) -> bool:
+        self.rechecks += 1
+        return self.rechecks > 1
+
+    def answer(self) -> Reply:
+        self.answered += 1
+        return Reply(7)
+
+
+TWO_TOPICS = (("topic", "A"), ("topic", "B"))
+GROUP = ("group", "G")
+
+
+def held(
+    table: HeldRequests, connection: FakeConnection, *keys: Hashable, timeout_ms: int = 1000
+) -> GroupWatch:
+    command = request(9999, len(connection.held) + len(connection.answers))
+    watch = GroupWatch(command, connection, *keys)
+    table.hold(watch, timeout_ms)
+    connection.expect(command)
+    return watch
+
+
+def test_a_request_that_waits_on_two_topics_is_woken_by_either() -> None:
     async def scenario() -> None:
-        async with running() as harness:
-            producer, consumer = await harness.client(), await harness.client()
-            await producer.send("T", b"first")
-            waiting = [pulls(consumer, "T", queue_id=1), pulls(consumer, "T", queue_offset=1)]
-            await parked(harness, 2)
-            await producer.send("T", b"second", queue_id=1)
-            answer = await waiting[0]
-            assert [record.body for record in records(answer)] == [b"second"]
-            assert not waiting[1].done()
-            await producer.send("T", b"third")
-            assert [record.body for record in records(await waiting[1])] == [b"third"]
-            assert harness.broker.state.held_requests.count == 0
+        table, connection = HeldRequests(10), FakeConnection()
+        first, second = (held(table, connection, *TWO_TOPICS) for _ in range(2))
+        second.least = 5
+        table.notify(("topic", "B"), 1)
+        table.notify(("topic", "A"), 1)
+        await asyncio.sleep(0.01)
+        assert (first.answered, second.answered, table.count) == (1, 0, 1)
+        table.notify(("topic", "A"), 5)
+        await asyncio.sleep(0.01)
+        assert (first.answered, second.answered, table.count) == (1, 1, 0)
+        assert connection.answers == [(0, 7), (1, 7)]
+        assert not table.has_key(("topic", "A"))
 
     run(scenario())
 
 
-def test_so_many_pulls_of_one_connection_wait_on_one_queue_and_no_more() -> None:
+def test_a_request_that_waits_on_a_group_is_woken_by_its_event_and_by_no_other() -> None:
     async def scenario() -> None:
-        async with running() as harness:
-            producer, consumer = await harness.client(), await harness.client()
-            await producer.send("T")
-            waiting = [pulls(consumer, "T", queue_offset=1) for _ in range(HELD_PER_KEY_MAX)]
-            await parked(harness, HELD_PER_KEY_MAX)
-            refused = await pulls(consumer, "T", queue_offset=1)
-            assert refused.code == ResponseCode.SYSTEM_BUSY
-            others = [pulls(consumer, "T", queue_id=1), pulls(producer, "T", queue_offset=1)]
-            await parked(harness, HELD_PER_KEY_MAX + 2)
-            for queue_id in (0, 1):
-                await producer.send("T", queue_id=queue_id)
-            assert {answer.code for answer in await asyncio.gather(*waiting, *others)} == {0}
+        table, connection = HeldRequests(10), FakeConnection()
+        watch = held(table, connection, GROUP)
+        table.notify(("group", "H"), 1)
+        await asyncio.sleep(0.01)
+        assert watch.answered == 0
+        table.notify(GROUP, 1)
+        table.notify(GROUP, 1)
+        await asyncio.sleep(0.01)
+        assert watch.answered == 1
 
     run(scenario())
 
 
-def test_an_arrival_with_another_tag_leaves_the_pull_waiting() -> None:
+def test_an_event_that_may_concern_a_request_has_it_look_again() -> None:
     async def scenario() -> None:
-        async with running() as harness:
-            producer, consumer = await harness.client(), await harness.client()
-            await producer.send("T")
-            waiting = pulls(consumer, "T", queue_offset=1, subscription="B")
-            await parked(harness, 1)
-            await producer.send("T", properties={"TAGS": "A"})
-            assert harness.broker.state.held_requests.count == 1
-            await producer.send("T", b"mine", properties={"TAGS": "B"})
-            assert [record.body for record in records(await waiting)] == [b"mine"]
+        table, connection = HeldRequests(10), FakeConnection()
+        watch = held(table, connection, GROUP)
+        table.notify(GROUP, "maybe")
+        table.notify(GROUP, "maybe")
+        await asyncio.sleep(0.01)
+        assert (watch.rechecks, watch.answered) == (1, 0)
+        table.notify(GROUP, "maybe")
+        await asyncio.sleep(0.01)
+        assert (watch.rechecks, watch.answered) == (2, 1)
 
     run(scenario())
 
 
-def test_the_deadline_answers_not_found_with_the_offset_asked_for() -> None:
+def test_a_deadline_answers_a_request_and_is_noticed_soon() -> None:
     async def scenario() -> None:
-        async with running() as harness:
-            client = await harness.client()
-            await client.send("T")
-            started = asyncio.get_running_loop().time()
-            answer = await pulls(client, "T", queue_offset=1, suspend_timeout_ms=150)
-            assert answer.code == ResponseCode.PULL_NOT_FOUND
-            assert answer.ext["nextBeginOffset"] == "1"
-            assert asyncio.get_running_loop().time() - started >= 0.15
+        table, connection = HeldRequests(10), FakeConnection()
+        watch = held(table, connection, GROUP, timeout_ms=1000)
+        await asyncio.sleep(0.99)
+        assert watch.answered == 0
+        await asyncio.sleep(0.01 + 2 * held_requests.TIMER_STEP_S)
+        assert watch.answered == 1
 
     run(scenario())
 
 
-def test_without_the_bit_nothing_waits() -> None:
+def test_a_close_answers_all_and_a_lost_connection_nobody() -> None:
     async def scenario() -> None:
-        async with running() as harness:
-            client = await harness.client()
-            await client.send("T")
-            answer = await pulls(client, "T", queue_offset=1, sys_flag=4)
-            assert answer.code == ResponseCode.PULL_NOT_FOUND
+        table, here, gone = HeldRequests(10), FakeConnection(), FakeConnection()
+        kept = held(table, here, *TWO_TOPICS, GROUP)
+        lost = held(table, gone, *TWO_TOPICS, GROUP)
+        gone.close()
+        assert table.count == 1
+        table.close()
+        assert (kept.answered, lost.answered, table.count) == (1, 0, 0)
 
     run(scenario())
 
 
-def test_short_polling_waits_for_its_own_time_only() -> None:
+def test_keys_that_are_gone_wake_all_that_wait_on_one_of_them() -> None:
     async def scenario() -> None:
-        settings = {"long_polling_enable": False, "short_polling_time_ms": 50}
-        async with running(**settings) as harness:
-            client = await harness.client()
-            await client.send("T")
-            async with asyncio.timeout(5):
-                answer = await pulls(client, "T", queue_offset=1)
-            assert answer.code == ResponseCode.PULL_NOT_FOUND
+        table, connection = HeldRequests(10), FakeConnection()
+        both, group = held(table, connection, *TWO_TOPICS), held(table, connection, GROUP)
+        table.wake_keys(lambda key: isinstance(key, tuple) and key[0] == "topic")
+        await asyncio.sleep(0.01)
+        assert (both.answered, group.answered) == (1, 0)
 
     run(scenario())
 
 
-def test_answers_carry_the_opaque_of_their_own_request() -> None:
+@pytest.mark.parametrize("bound", ["in all", "per connection", "per connection and key"])
+def test_beyond_a_bound_a_request_is_refused(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_requests, "HELD_PER_CONNECTION_MAX", 4)
+    monkeypatch.setattr(held_requests, "HELD_PER_KEY_MAX", 3)
+
     async def scenario() -> None:
-        async with running() as harness:
-            client = await harness.client()
-            await client.send("T")
-            waiting = [pulls(client, "T", queue_id=queue) for queue in (1, 2, 3)]
-            await parked(harness, 3)
-            for queue in (3, 1, 2):
-                await client.send("T", b"%d" % queue, queue_id=queue)
-            bodies = [records(await one)[0].body for one in waiting]
-            assert bodies == [b"1", b"2", b"3"]
+        table, connection = HeldRequests(2 if bound == "in all" else 100), FakeConnection()
+        if bound == "in all":
+            waiting = [held(table, FakeConnection(), GROUP) for _ in range(2)]
+        elif bound == "per connection":
+            waiting = [held(table, connection, ("group", number)) for number in range(4)]
+        else:
+            waiting = [held(table, connection, ("topic", "A"), GROUP) for _ in range(3)]
+        with pytest.raises(Reject) as refused:
+            held(table, connection, GROUP)
+        assert refused.value.code == ResponseCode.SYSTEM_BUSY
+        assert table.count == len(waiting)
+        table.close()
+        assert [watch.answered for watch in waiting] == [1] * len(waiting)
 
     run(scenario())
 
 
-def test_a_closed_connection_leaves_nothing_behind() -> None:
+KEYS = (*TWO_TOPICS, GROUP)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("hold"), st.integers(0, 2), st.sets(st.sampled_from(KEYS), min_size=1)),
+        st.tuples(st.just("notify"), st.sampled_from(KEYS), st.sampled_from([0, 1, "maybe", None])),
+        st.tuples(st.just("sleep"), st.sampled_from([0.0, 0.03, 0.3]), st.none()),
+        st.tuples(st.just("wake"), st.sampled_from(KEYS), st.none()),
+        st.tuples(st.just("drop"), st.integers(0, 2), st.none()),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=STEPS)
+def test_whatever_happens_a_request_leaves_exactly_once(steps: list[tuple[Any, Any, Any]]) -> None:
     async def scenario() -> None:
-        async with running() as harness:
-            stays, goes = await harness.client(), await harness.client()
-            await stays.send("T")
-            kept = pulls(stays, "T", queue_offset=1)
-            lost = [pulls(goes, "T", queue_id=queue) for queue in (1, 2)]
-            await parked(harness, 3)
-            goes.close()
-            await parked(harness, 1)
-            await asyncio.gather(*lost, return_exceptions=True)
-            await stays.send("T", b"still here")
-            assert (await kept).code == 0
-
-    run(scenario())
-
-
-def test_a_reset_wakes_the_waiting_pull_and_tells_it_where_to_go() -> None:
-    async def scenario() -> None:
-        async with running() as harness:
-            client = await harness.client()
-            for _ in range(3):
-                await client.send("T")
-            waiting = pulls(client, "T", queue_offset=3)
-            await parked(harness, 1)
-            fields = {"topic": "T", "group": "CG", "timestamp": "0", "isForce": "true"}
-            answer = await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **fields)
-            assert answer.code == 0, answer
-            moved = await waiting
-            assert moved.code == ResponseCode.PULL_OFFSET_MOVED
-            assert moved.ext["nextBeginOffset"] == "0"
-
-    run(scenario())
-
-
-def test_too_many_waiting_pulls_are_refused_as_busy() -> None:
-    async def scenario() -> None:
-        async with running(parked_pulls_max=2) as harness:
-            client = await harness.client()
-            await client.send("T")
-            waiting = [pulls(client, "T", queue_id=queue) for queue in (1, 2)]
-            await parked(harness, 2)
-            assert (await pulls(client, "T", queue_id=3)).code == ResponseCode.SYSTEM_BUSY
-            await client.send("T", queue_id=1)
-            assert (await waiting[0]).code == 0
-
-    run(scenario())
-
-
-def test_a_stop_answers_whoever_waits() -> None:
-    async def scenario() -> None:
-        async with running() as harness:
-            client = await harness.client()
-            await client.send("T")
-            waiting = pulls(client, "T", queue_offset=1)
-            await parked(harness, 1)
-            stopping = asyncio.create_task(harness.broker.stop())
-            assert (await waiting).code == ResponseCode.PULL_NOT_FOUND
-            await stopping
-
-    run(scenario())
-
-
-def test_a_message_that_arrives_with_many_waiting_reaches_all() -> None:
-    async def scenario() -> None:
-        async with running() as harness:
-            client = await harness.client()
-            await client.send("T")
-            waiting = [
-                pulls(client, "T", queue_offset=1, consumer_group=f"G{number}")
-                for number in range(50)
-            ]
-            await parked(harness, 50)
-            await client.send("T", b"to all")
-            for one in waiting:
-                assert records(await one)[0].body == b"to all"
+        table = HeldRequests(1000)
+        connections = [FakeConnection() for _ in range(3)]
+        watches: list[tuple[GroupWatch, FakeConnection]] = []
+        for kind, what, more in steps:
+            if kind == "hold" and not connections[what].is_closed:
+                connection = connections[what]
+                watches.append((held(table, connection, *more, timeout_ms=200), connection))
+            elif kind == "notify":
+                table.notify(what, more)
+            elif kind == "sleep":
+                await asyncio.sleep(what)
+            elif kind == "wake":
+                table.wake_keys(lambda key, meant=what: key == meant)  # type: ignore[misc]
+            elif kind == "drop":
+                connections[what].close()
+            assert 0 <= table.count <= len(watches)
+        table.close()
+        await asyncio.sleep(1)
+        assert table.count == 0
+        assert not any(table.has_key(key) for key in KEYS)
+        for watch, connection in watches:
+            assert watch.answered <= 1
+            assert watch.answered == 1 or connection.is_closed
+        for connection in connections:
+            opaques = [opaque for opaque, _ in connection.answers]
+            assert len(opaques) == len(set(opaques))
 
     run(scenario())

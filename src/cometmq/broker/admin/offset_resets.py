@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
-    from cometmq.broker.messages.held_requests import HeldRequests
+    from cometmq.broker.messages.held_pulls import HeldPulls
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
@@ -54,11 +54,11 @@ class OffsetResetRequests:
         groups: ConsumerGroups,
         clients: ClientRegistry,
         offsets: ConsumerOffsets,
-        held_requests: HeldRequests,
+        held_pulls: HeldPulls,
         settings: BrokerSettings,
     ) -> None:
         self._store, self._topics, self._groups = store, topics, groups
-        self._clients, self._offsets, self._held_requests = clients, offsets, held_requests
+        self._clients, self._offsets, self._held_pulls = clients, offsets, held_pulls
         self._settings = settings
 
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -147,7 +147,7 @@ class OffsetResetRequests:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"the topic {topic} has no queue to reset")
         for queue_id, offset in targets.items():
             self._offsets.reset(group, topic, queue_id, offset)
-        self._held_requests.wake_topic(topic)
+        self._held_pulls.wake_topic(topic)
         moved = {self._queue(topic, queue_id): offset for queue_id, offset in targets.items()}
         return Reply(body=encode_reset_offset(moved))
 

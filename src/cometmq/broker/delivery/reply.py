@@ -85,10 +85,12 @@ class ReplyHandler:
         kind = SendMessageRequestHeader if v1 else SendMessageRequestHeaderV2
         header = kind.decode(request.ext)
         try:
-            config = self._send.admit(header)
+            config = self._send.check.admit(header)
         except Reject as refusal:
             return Reply(refusal.code, remark=refusal.remark, ext=self._region)
-        return self._push(header, self._send.queue_of(header, config), request.body, connection)
+        return self._push(
+            header, self._send.check.queue_of(header, config), request.body, connection
+        )
 
     async def _push(
         self, header: SendMessageRequestHeader, queue_id: int, body: bytes, connection: Connection
@@ -182,7 +184,7 @@ class ReplyHandler:
             log.warning("a reply in %s is not stored: %s", header.topic, placed.status.name)
             return
         self._stats.count_put(header.topic, 1, placed.size)
-        place = message_id.offset_id(self._send.store_host, placed.phy_offset)
+        place = message_id.offset_id(self._send.responses.store_host, placed.phy_offset)
         answer.header = SendMessageResponseHeader(
             msg_id=place, queue_id=queue_id, queue_offset=placed.queue_offset
         )

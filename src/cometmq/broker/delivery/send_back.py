@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from cometmq.broker.messages.property_limit import BYTES_MAX, fit_properties
-from cometmq.broker.messages.send import MAX_RECONSUME_SINCE
+from cometmq.broker.messages.single_put import attempts_max
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
 from cometmq.net.endpoint import Effect, Endpoint, header_resources
@@ -107,9 +107,7 @@ class SendBackHandler:
             raise Reject(ResponseCode.NO_PERMISSION, f"the topic {retry_topic} may not be written")
         record = self._record(header.offset)
         draft = self._next_attempt(record, header, request.ext.get("dlqReason"))
-        times_max = group.retry_max_times
-        if request.version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
-            times_max = header.max_reconsume_times
+        times_max = attempts_max(group, request.version, header.max_reconsume_times)
         raw, left_out = fit_properties(
             draft.properties, BYTES_MAX - _delay_properties_bytes(retry_topic)
         )

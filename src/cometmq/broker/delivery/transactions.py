@@ -103,8 +103,13 @@ class Transactions:
     def make_half(self, draft: MessageDraft) -> None:
         """Redirect a message to the half queue, with its own topic in its properties.
 
-        Java: TransactionalMessageBridge.parseHalfMessageInner.
+        Raises Reject. Java: TransactionalMessageBridge.parseHalfMessageInner.
         """
+        if self._settings.reject_transaction_message:
+            raise Reject(
+                ResponseCode.NO_PERMISSION,
+                "the broker takes no transactional messages: rejectTransactionMessage is set",
+            )
         raw = draft.properties
         for key in (b"__transactionId__", b"REAL_TOPIC", b"REAL_QID"):
             raw = properties.remove(raw, key)

@@ -88,6 +88,10 @@ class ConsumerOffsets:
         """Whether any reset is pending."""
         return bool(self._resets)
 
+    def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a reset of the queue is pending."""
+        return bool(self._resets) and queue_id in self._resets.get(f"{topic}@{group}", ())
+
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The pending reset of the queue, which is then no longer pending."""
         if not self._resets:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cometmq.broker.messages.consumer_filters import LONG_CHARS
-from cometmq.broker.messages.pull import filtering_disabled
+from cometmq.broker.messages.consumer_filters import LONG_CHARS, filtering_disabled
 from cometmq.errors import BadFilter, ProtocolError, Reject
 from cometmq.model.subscription import SQL92, MessageModel
 from cometmq.model.topic import retry_topic_of

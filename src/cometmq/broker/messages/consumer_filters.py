@@ -15,13 +15,13 @@ import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from cometmq.errors import BadFilter
+from cometmq.errors import BadFilter, Reject
 from cometmq.model.subscription import SQL92
 from cometmq.rules import bloom_filter, tag_expressions
 from cometmq.rules.sql92_parser import LENGTH_MAX, Sql92Filter, parse
-from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import PropertyFilter
 from cometmq.wire import properties
+from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -89,14 +89,15 @@ class FilterCache:
             self._chars -= len(self._cache.popitem(last=False)[0]) + 1
 
 
-class ExpressionNotParsed(NotInMemory):
+class ExpressionNotParsed(Exception):
     """A long expression must be parsed first, in a thread."""
 
     def __init__(self, filters: FilterCache, expression: str) -> None:
-        super().__init__(None, 0, len(expression))
-        self._filters, self._expression = filters, expression
+        super().__init__(f"an expression of {len(expression)} characters")
+        self._filters = filters
+        self._expression = expression
 
-    async def made(self) -> None:
+    async def parse_in_thread(self) -> None:
         """Have it parsed."""
         await self._filters.parse_in_thread(self._expression)
 
@@ -148,7 +149,7 @@ class ConsumerFilters:
         self._cache = FilterCache()
         self._load(file.load())
 
-    def ready(self, expression: str, expression_type: str | None) -> Sql92Filter | None:
+    def parsed(self, expression: str, expression_type: str | None) -> Sql92Filter | None:
         """The filter of an expression; None when it or its type is invalid.
 
         Raises ExpressionNotParsed for a long one that must be parsed first.
@@ -157,7 +158,7 @@ class ConsumerFilters:
             return None
         return self._cache.require(expression)
 
-    def judge(self, expression: str, expression_type: str | None) -> PropertyFilter:
+    def property_filter(self, expression: str, expression_type: str | None) -> PropertyFilter:
         """The property filter of an expression; an invalid one matches nothing."""
         known = expression if expression_type == SQL92 else ""
         found = self._cache.find(known) if known else None
@@ -166,7 +167,7 @@ class ConsumerFilters:
         matches = found.matches
         return PropertyFilter(lambda raw: matches(_property_of(raw)), _scan_max(found))
 
-    def judge_of_retries(self, group: str) -> PropertyFilter:
+    def retry_filter(self, group: str) -> PropertyFilter:
         """The filter of a group's retries: each is checked by the filter on its original topic."""
 
         def accepts(raw: bytes) -> bool:
@@ -187,7 +188,7 @@ class ConsumerFilters:
         found = self._topics.get(topic, {}).get(group)
         if found is None:
             return None
-        found.is_filter = self.ready(found.expression, found.expression_type) is not None
+        found.is_filter = self.parsed(found.expression, found.expression_type) is not None
         return found if found.is_filter else None
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
@@ -338,6 +339,14 @@ class ConsumerFilters:
                 entry.dead_ms = int(fields.get("deadTime") or 0) or max(entry.born_ms, dead_ms)
                 self._put(topic, group, entry)
         self._is_dirty = False
+
+
+def filtering_disabled(kind: str | None) -> Reject:
+    """The refusal of a filter while enablePropertyFilter is off."""
+    return Reject(
+        ResponseCode.SYSTEM_ERROR,
+        f"The broker does not support consumer to filter message by {kind}",
+    )
 
 
 def _property_of(raw: bytes) -> Callable[[str], str | None]:

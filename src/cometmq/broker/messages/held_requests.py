@@ -1,18 +1,21 @@
-"""Held requests (long polling): a pull that found nothing waits for an arrival or its deadline.
+"""Held requests (long polling): requests that wait for an event or for their deadline.
 
-Owns who waits on which queue. Knows nothing of how a pull is answered: it calls `answer` once for
-each request and sends the reply on the connection that the request came from. When one message
-wakes many requests, they are answered in small batches, so that other work gets done in between.
-Invariant: every held request leaves exactly once, by arrival, deadline or close. Bounds: in all,
-per connection, and per connection and queue; beyond them a request is refused with SYSTEM_BUSY.
+Owns who waits on which keys. Knows nothing of what a key means, what wakes a request or how it is
+answered: each kind of request is a subclass of HeldRequest (`held_pulls` has the pulls). When one
+event wakes many requests, they are answered in small batches, so that other work gets done in
+between.
+Invariant: every held request leaves exactly once, by event, deadline or close, or unanswered with
+its connection. Bounds: in all, per connection, and per connection and key; beyond them a request is
+refused with SYSTEM_BUSY.
 Java: PullRequestHoldService, NotifyMessageArrivingListener.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
-from functools import partial
+from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.errors import Reject
@@ -20,22 +23,17 @@ from cometmq.net.dispatcher import answer_held_with
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Hashable
 
     from cometmq.net.connection import Connection
     from cometmq.net.handler import Answer
-    from cometmq.rules.tag_expressions import TagMatcher
     from cometmq.wire.command import Command
-    from cometmq.wire.headers.pull import PullMessageRequestHeader
-
-    MakeAnswer = Callable[[PullMessageRequestHeader, Command, Connection], Answer]
-    Recheck = Callable[[int], bool]
 
 HELD_PER_CONNECTION_MAX = 10_000
 """Held requests of one connection; a client has one for each of its queues."""
 
 HELD_PER_KEY_MAX = 256
-"""Held requests of one connection on one queue; a client has one for each of its groups."""
+"""Held requests of one connection on one key; a client has one for each of its groups."""
 
 BATCH_MAX = 16
 """Held requests that one loop iteration rechecks or answers; other work comes in between."""
@@ -44,127 +42,134 @@ TIMER_STEP_S = 0.05
 """How late a deadline may be noticed, seconds. Deadlines share one timer: a timer for each request
 would be four more objects for the garbage collector, which stops everything while it runs."""
 
-_QueueKey = tuple[str, int]
-_Key = TypeVar("_Key", int, tuple[str, int])
+_T = TypeVar("_T")
+_NOT_HELD = -1
 
 
-class HeldRequest:
-    """One held request and what it takes to answer it. Few objects: there may be very many."""
+class WakeDecision(Enum):
+    """What an event means to a held request."""
 
-    __slots__ = ("answer", "connection", "due", "end", "header", "match", "recheck", "request")
+    IGNORE = 0
+    RECHECK = 1
+    """It may concern the request; `recheck` finds out, in a later batch."""
+    ANSWER = 2
 
-    def __init__(
-        self,
-        header: PullMessageRequestHeader,
-        request: Command,
-        connection: Connection,
-        answer: MakeAnswer,
-        match: TagMatcher | None,
-        recheck: Recheck | None,
-        due: int,
-    ) -> None:
-        self.header, self.request, self.connection, self.answer = (
-            header,
-            request,
-            connection,
-            answer,
-        )
-        self.match, self.recheck, self.due = match, recheck, due
-        self.end = 0
+
+class HeldRequest(ABC):
+    """One request that waits, and what it takes to answer it. Few objects: there may be many."""
+
+    __slots__ = ("connection", "deadline_step", "request")
+
+    def __init__(self, request: Command, connection: Connection) -> None:
+        self.request = request
+        self.connection = connection
+        self.deadline_step = _NOT_HELD
+        """The timer step at which it is answered in any case; HeldRequests sets it."""
 
     @property
-    def key(self) -> _QueueKey:
-        """The queue that it waits on."""
-        return self.header.topic, self.header.queue_id
+    @abstractmethod
+    def keys(self) -> tuple[Hashable, ...]:
+        """What it waits on; must not change while it is held."""
+
+    @abstractmethod
+    def on_event(self, event: object) -> WakeDecision:
+        """Decide what an event on one of the keys means. Must be cheap and must not raise."""
+
+    def recheck(self) -> bool:
+        """Whether the events that said RECHECK wake the request; may read the store."""
+        return True
+
+    @abstractmethod
+    def answer(self) -> Answer | Awaitable[Answer]:
+        """Make the response; called once, when the request is no longer held.
+
+        An awaitable for what must be read from the disk first.
+        """
 
 
 class HeldRequests:
-    """All held requests, by queue and by connection. Belongs to the broker's loop."""
+    """All held requests, by key and by connection. Belongs to the broker's loop."""
 
     def __init__(self, count_max: int) -> None:
-        self.count_max = count_max
-        self._queues: dict[_QueueKey, set[HeldRequest]] = {}
-        self._connections: dict[Connection, set[HeldRequest]] = {}
-        self._per_connection_and_key: dict[tuple[Connection, _QueueKey], int] = {}
-        self._due: dict[int, set[HeldRequest]] = {}
-        self._checked_until = 0
-        self._woken: deque[HeldRequest] = deque()
-        self._arrived: dict[HeldRequest, None] = {}
-        self._is_batch_due = self._is_timer_set = False
         self.count = 0
+        self.count_max = count_max
+        self._by_key: dict[Hashable, set[HeldRequest]] = {}
+        self._by_connection: dict[Connection, set[HeldRequest]] = {}
+        self._by_deadline: dict[int, set[HeldRequest]] = {}
+        self._per_connection_and_key: dict[tuple[Connection, Hashable], int] = {}
+        self._woken: deque[HeldRequest] = deque()
+        """To be answered, and no longer held."""
+        self._to_recheck: dict[HeldRequest, None] = {}
+        """Still held; in the order of their events."""
+        self._is_batch_due = False
+        self._is_timer_set = False
+        self._checked_until = 0
 
-    def hold(
-        self,
-        header: PullMessageRequestHeader,
-        request: Command,
-        connection: Connection,
-        answer: MakeAnswer,
-        timeout_ms: int,
-        match: TagMatcher | None = None,
-        recheck: Recheck | None = None,
-    ) -> None:
-        """Hold the request until a message past its offset matches, or `timeout_ms` have passed.
+    def hold(self, held: HeldRequest, timeout_ms: int) -> None:
+        """Hold the request until an event wakes it, or `timeout_ms` have passed.
 
-        When a tags code matches, `recheck` is called with the queue's new end; it says whether any
-        new message before that end is wanted. `answer` makes the reply. Raises Reject
-        (SYSTEM_BUSY) when a bound is reached.
+        Raises Reject (SYSTEM_BUSY) when a bound is reached.
         """
-        key = (header.topic, header.queue_id)
-        mine, here = (
-            self._connections.get(connection),
-            self._per_connection_and_key.get((connection, key), 0),
-        )
-        if (
-            self.count >= self.count_max
-            or (mine and len(mine) >= HELD_PER_CONNECTION_MAX)
-            or here >= HELD_PER_KEY_MAX
-        ):
-            raise Reject(
-                ResponseCode.SYSTEM_BUSY,
-                f"{self.count} pulls wait already, {len(mine or ())} of them yours, "
-                f"{here} of these on this queue; pull later",
-            )
-        due = self._due_step(timeout_ms)
-        held = HeldRequest(header, request, connection, answer, match, recheck, due)
-        self._per_connection_and_key[(connection, key)] = here + 1
-        if mine is None:
-            mine = self._connections[connection] = set()
+        assert held.deadline_step == _NOT_HELD, "a request is held once"
+        connection, keys = held.connection, held.keys
+        of_connection = self._by_connection.get(connection)
+        self._check_bounds(connection, keys, len(of_connection or ()))
+        if of_connection is None:
+            of_connection = self._by_connection[connection] = set()
             connection.on_close(self._drop_connection)
-        mine.add(held)
-        self._queues.setdefault(key, set()).add(held)
-        self._due.setdefault(due, set()).add(held)
+        of_connection.add(held)
+        for key in keys:
+            self._by_key.setdefault(key, set()).add(held)
+            pair = (connection, key)
+            self._per_connection_and_key[pair] = self._per_connection_and_key.get(pair, 0) + 1
+        held.deadline_step = self._step_after(timeout_ms)
+        self._by_deadline.setdefault(held.deadline_step, set()).add(held)
         self.count += 1
 
-    def arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
-        """Wake the requests that wait for a message with this tags code."""
-        waiting = self._queues.get((topic, queue_id))
-        if not waiting:
-            return
-        for held in list(waiting):
-            match = held.match
-            if max_offset <= held.header.queue_offset or not (match is None or match(tags_code)):
-                continue
-            if held.recheck is None:
+    def has_key(self, key: Hashable) -> bool:
+        """Whether any request waits on the key."""
+        return key in self._by_key
+
+    def notify(self, key: Hashable, event: object) -> None:
+        """Show an event to all requests that wait on the key; those it wakes are answered soon."""
+        for held in list(self._by_key.get(key, ())):
+            wake = held.on_event(event)
+            if wake is WakeDecision.ANSWER:
                 self._wake(held)
-            else:
-                held.end = max_offset
-                self._arrived[held] = None
+            elif wake is WakeDecision.RECHECK:
+                self._to_recheck[held] = None
                 self._schedule_batch()
 
-    def wake_topic(self, topic: str) -> None:
-        """Answer all requests that wait on the topic: it changed or was deleted."""
-        for key in [key for key in self._queues if key[0] == topic]:
-            for held in list(self._queues.get(key, ())):
+    def wake_keys(self, is_meant: Callable[[Hashable], bool]) -> None:
+        """Answer all requests that wait on one of these keys: what it names was deleted, say."""
+        for key in [key for key in self._by_key if is_meant(key)]:
+            for held in list(self._by_key.get(key, ())):
                 self._wake(held)
 
     def close(self) -> None:
         """Answer all requests now, as at their deadline."""
-        for waiting in list(self._queues.values()):
-            for held in list(waiting):
+        for all_of_one in list(self._by_connection.values()):
+            for held in list(all_of_one):
                 self._remove(held)
-                _answer(held)
+                self._woken.append(held)
         while self._woken:
-            _answer(self._woken.popleft())
+            _finish(self._woken.popleft())
+        assert not self.count, f"{self.count} requests are held after the close"
+
+    def _check_bounds(
+        self, connection: Connection, keys: tuple[Hashable, ...], of_connection: int
+    ) -> None:
+        of_key = max([self._per_connection_and_key.get((connection, key), 0) for key in keys])
+        if (
+            self.count >= self.count_max
+            or of_connection >= HELD_PER_CONNECTION_MAX
+            or of_key >= HELD_PER_KEY_MAX
+        ):
+            raise Reject(
+                ResponseCode.SYSTEM_BUSY,
+                f"{self.count} pulls wait already, {of_connection} of them yours, "
+                f"{of_key} of these on this queue; pull later",
+            )
 
     def _wake(self, held: HeldRequest) -> None:
         self._remove(held)
@@ -172,7 +177,7 @@ class HeldRequests:
         self._schedule_batch()
 
     def _schedule_batch(self) -> None:
-        """Answer in the next loop iteration: several arrivals make one pull."""
+        """Answer in the next loop iteration: several events make one response."""
         if not self._is_batch_due:
             self._is_batch_due = True
             asyncio.get_running_loop().call_soon(self._run_batch)
@@ -182,63 +187,69 @@ class HeldRequests:
         for _ in range(BATCH_MAX):
             if self._woken:
                 held = self._woken.popleft()
-            elif self._arrived:
-                held = next(iter(self._arrived))
-                del self._arrived[held]
-                if held.recheck is None or not held.recheck(held.end):
+            elif self._to_recheck:
+                held = next(iter(self._to_recheck))
+                del self._to_recheck[held]
+                if not held.recheck():
                     continue
                 self._remove(held)
             else:
                 return
-            _answer(held)
-        if self._woken or self._arrived:
+            _finish(held)
+        if self._woken or self._to_recheck:
             self._schedule_batch()
 
-    def _due_step(self, timeout_ms: int) -> int:
+    def _step_after(self, timeout_ms: int) -> int:
         """The number of the timer step after `timeout_ms` from now; starts the timer if needed."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if not self._is_timer_set:
-            self._is_timer_set, self._checked_until = True, int(now / TIMER_STEP_S)
+            self._is_timer_set = True
+            self._checked_until = int(now / TIMER_STEP_S)
             loop.call_later(TIMER_STEP_S, self._check_deadlines)
         return int((now + timeout_ms / 1000) / TIMER_STEP_S) + 1
 
     def _check_deadlines(self) -> None:
         loop = asyncio.get_running_loop()
         until = int(loop.time() / TIMER_STEP_S)
-        for due in range(self._checked_until, until + 1):
-            for held in list(self._due.get(due, ())):
+        for step in range(self._checked_until, until + 1):
+            for held in list(self._by_deadline.get(step, ())):
                 self._wake(held)
-        self._checked_until, self._is_timer_set = until, self.count > 0
+        self._checked_until = until
+        self._is_timer_set = self.count > 0
         if self._is_timer_set:
             loop.call_later(TIMER_STEP_S, self._check_deadlines)
 
     def _remove(self, held: HeldRequest) -> None:
-        key = held.key
-        _discard(self._queues, key, held)
-        _discard(self._due, held.due, held)
-        mine = self._connections.get(held.connection)
-        if mine is not None:
-            mine.discard(held)
-        both = (held.connection, key)
-        self._per_connection_and_key[both] -= 1
-        if not self._per_connection_and_key[both]:
-            del self._per_connection_and_key[both]
-        self._arrived.pop(held, None)
+        """Hold a request no longer: every way out goes through here, once."""
+        assert held.deadline_step != _NOT_HELD, "a request leaves once"
+        connection = held.connection
+        for key in held.keys:
+            _discard(self._by_key, key, held)
+            pair = (connection, key)
+            self._per_connection_and_key[pair] -= 1
+            if not self._per_connection_and_key[pair]:
+                del self._per_connection_and_key[pair]
+        _discard(self._by_deadline, held.deadline_step, held)
+        # An empty set stays until the connection closes: on_close is registered once.
+        of_connection = self._by_connection.get(connection)
+        if of_connection is not None:
+            of_connection.discard(held)
+        self._to_recheck.pop(held, None)
+        held.deadline_step = _NOT_HELD
         self.count -= 1
 
     def _drop_connection(self, connection: Connection) -> None:
-        for held in self._connections.pop(connection, set()):
+        for held in self._by_connection.pop(connection, set()):
             self._remove(held)
 
 
-def _answer(held: HeldRequest) -> None:
-    make = partial(held.answer, held.header, held.request, held.connection)
-    answer_held_with(held.connection, held.request, make)
+def _finish(held: HeldRequest) -> None:
+    answer_held_with(held.connection, held.request, held.answer)
 
 
-def _discard(table: dict[_Key, set[HeldRequest]], key: _Key, held: HeldRequest) -> None:
+def _discard(table: dict[_T, set[HeldRequest]], key: _T, held: HeldRequest) -> None:
     found = table[key]
-    found.discard(held)
+    found.remove(held)
     if not found:
         del table[key]

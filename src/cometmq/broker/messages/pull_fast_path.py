@@ -50,7 +50,7 @@ class Puller:
         header = layout.header  # ours to write in: nobody keeps it
         header.queue_id, header.queue_offset = queue_id, queue_offset
         header.commit_offset = commit_offset
-        answer = self._handler.at_once(header, layout.code, opaque)
+        answer = self._handler.answer_from_memory(header, layout.code, opaque)
         if answer is None:
             return False
         connection.language, connection.version = layout.language, layout.version

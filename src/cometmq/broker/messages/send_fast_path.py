@@ -300,7 +300,7 @@ class FastSend:
             kept.append(item)
         if not unique.isalnum() or len(unique) > _UNIQUE_MAX:
             return None
-        kept.append(self._send.tail)
+        kept.append(self._send.preparation.tail)
         return b"\x02".join(kept), tags_code_of(tag) if tag else 0, unique
 
     def plan(self, layout: SendLayout, connection: Connection) -> Plan:
@@ -330,14 +330,14 @@ class FastSend:
         ):
             return long_way
         try:
-            self._send.admit(header)
-            sys_flag = self._send.sys_flag_of(header, config)
+            self._send.check.admit(header)
+            sys_flag = self._send.check.sys_flag_of(header, config)
         except Reject:
             return long_way
         plan = Plan(queue_count, long_way.counter)
         if layout.is_steady and not self._complete_around(plan, layout):
             return long_way
-        host = self._send.store_host.hex().upper().encode()
+        host = self._send.responses.store_host.hex().upper().encode()
         plan.answer = _ANSWER % (host, self._region, VERSION)
         lane = self.store.record_template(
             topic,
