@@ -1,7 +1,7 @@
 """The front door of the store: put messages, read them, know when they are safe.
 
 Names the parts of a store and sends each call to the one that does it: `MessageAppender` writes,
-`QueueReader` reads queues, `KeyLookup` finds by key, `TopicDeletion` deletes, `Maintenance` works
+`ReadContext` reads, `KeyLookup` finds by key, `TopicDeletion` deletes, `Maintenance` works
 in the background. Knows nothing of requests, topics' settings and consumers.
 Invariant: what was answered PUT_OK is found again after any crash that flushDiskType covers.
 Java: DefaultMessageStore.
@@ -16,7 +16,6 @@ from cometmq.runtime.system import ThreadWorker
 from cometmq.store.index.key_lookup import KeyLookup
 from cometmq.store.message_appender import MessageAppender
 from cometmq.store.queues.consume_queues import run
-from cometmq.store.queues.offset_by_time import offset_by_time
 from cometmq.store.queues.topic_deletion import TopicDeletion
 from cometmq.store.results import GetResult, GetStatus, MessageDraft, PutResult, PutStatus
 from cometmq.store.store_parts import open_parts
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from cometmq.runtime.ports import Clock, Files, Worker
     from cometmq.settings.store import StoreSettings
-    from cometmq.store.results import PropertyFilter
     from cometmq.store.store_parts import StoreParts
 
 __all__ = ["GetResult", "GetStatus", "MessageDraft", "MessageStore", "PutResult", "PutStatus"]
@@ -57,9 +55,7 @@ class MessageStore:
         """From topic, raw properties and store time to the number a consumer's filter sees."""
         self.put_times = parts.put_times
         self.cold_reader = parts.cold_reader
-        self.lookup = KeyLookup(
-            parts.index, parts.cold_reader, parts.publisher, self.record_at, parts.clock.now_ms
-        )
+        self.lookup = KeyLookup(parts.index, parts.cold_reader, parts.publisher, parts.clock.now_ms)
         self.deletion = TopicDeletion(parts.queues, parts.maintenance, parts.queue_worker)
         self._appender = appender = MessageAppender(
             parts.commit_log,
@@ -72,11 +68,19 @@ class MessageStore:
             self._is_refusing,
         )
         appender.last_store_ms = parts.publisher.newest_visible.store_ms
-        # Bound here, so that a put costs no call more than it needs.
+        reads = parts.reads
+        # Bound here, so that no call is only passed on. See `MessageAppender` and `ReadContext`.
         self.put = appender.put
         self.put_batch = appender.put_batch
         self.record_template = appender.record_template
         self.on_durable = appender.on_durable
+        self.get = reads.get
+        self.record_at = reads.record_at
+        self.entry = reads.entry
+        self.min_offset = reads.min_offset
+        self.max_offset = reads.max_offset
+        self.offset_by_time = reads.offset_by_time
+        self.store_time = reads.store_time
 
     @classmethod
     def open(
@@ -141,60 +145,6 @@ class MessageStore:
         )
 
     # ---- getting
-
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        max_count: int,
-        max_bytes: int,
-        match: Callable[[int], bool] | None = None,
-        judge: PropertyFilter | None = None,
-    ) -> GetResult:
-        """Records of a queue from `queue_offset` on, one after the other, as they are on disk.
-
-        At most `max_count` messages and `max_bytes` (the first comes whatever its size), and no
-        more than the transfer limits of the settings. `match` says by a tags code whether a message
-        is wanted, `judge` then by its properties. `next_offset`: where to go on, or the queue's end
-        or beginning.
-        """
-        queue = self._queues.find(topic, queue_id)
-        return self._queue_reader.get(queue, queue_offset, max_count, max_bytes, match, judge)
-
-    def record_at(self, phy_offset: int) -> bytes | None:
-        """The record that begins at a byte of the log; None when none does that readers may see."""
-        is_visible = not self.is_sync or phy_offset < self._log.flushed
-        return self._log.record_at(phy_offset) if is_visible else None
-
-    def entry(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-        """(phy_offset, size, tags_code) of a visible message; None when there is none."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None or not 0 <= queue_offset < queue.max_offset:
-            return None
-        return queue.entry(queue_offset)
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """The first offset of a queue whose message is still there; 0 for a queue never used."""
-        queue = self._queues.find(topic, queue_id)
-        return 0 if queue is None else queue.min_offset(self._log.first)
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset after the newest visible message of a queue; 0 for a queue never used."""
-        queue = self._queues.find(topic, queue_id)
-        return 0 if queue is None else queue.max_offset
-
-    def offset_by_time(self, topic: str, queue_id: int, ms: int, upper: bool = False) -> int:
-        """The first message stored at or after `ms`; with `upper` the last at or before it."""
-        queue = self._queues.find(topic, queue_id)
-        return 0 if queue is None else offset_by_time(queue, self._log, ms, upper=upper)
-
-    def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """When a message was stored, ms; -1 when there is none at this offset."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None or not 0 <= queue_offset < queue.max_offset:
-            return -1
-        return self._log.store_time(queue.entry(queue_offset)[0])
 
     def queues(self) -> list[tuple[str, int]]:
         """(topic, queue_id) of every queue that was ever put to."""

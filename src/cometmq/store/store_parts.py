@@ -11,7 +11,7 @@ import errno
 import logging
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.errors import StoreError, StoreFull
@@ -27,6 +27,7 @@ from cometmq.store.maintenance import Maintenance
 from cometmq.store.message_publisher import MessagePublisher
 from cometmq.store.queues.consume_queues import ConsumeQueues
 from cometmq.store.queues.queue_reader import QueueReader
+from cometmq.store.read_context import ReadContext
 from cometmq.store.recovery.checkpoint import Checkpoint
 from cometmq.store.recovery.recovery import Recovery
 from cometmq.store.recovery.store_directory import StoreDirectory, check_files
@@ -41,27 +42,67 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreParts:
-    """What one store consists of, in the order in which it is built."""
+    """What one store consists of, built in the order in which the parts depend on each other."""
 
-    directory: StoreDirectory
-    clock: Clock
-    tags_code: Callable[[str, bytes, int], int]
-    mapped_files: MappedFileQueue
-    commit_log: CommitLog
-    queues: ConsumeQueues
-    checkpoint: Checkpoint
-    index: KeyIndex
-    put_times: PutTimes
-    publisher: MessagePublisher
-    flusher: LogFlusher
-    queue_reader: QueueReader
-    cold_reader: ColdReader
-    retention: Retention
-    maintenance: Maintenance
-    flush_worker: Worker
-    queue_worker: Worker
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        settings: StoreSettings,
+        clock: Clock,
+        files: Files,
+        tags_code: Callable[[str, bytes, int], int],
+        store_host: bytes,
+        worker: Callable[[str], Worker],
+        ram: int,
+    ) -> None:
+        self.directory = directory
+        self.clock = clock
+        self.tags_code = tags_code
+        self.flush_worker = worker("store-flush")
+        self.queue_worker = worker("store-queues")
+        open_files = OpenFiles(settings.open_files_max)
+        self.mapped_files = mapped_files = _log_files(files, directory, settings, open_files)
+        mapped_files.load()
+        with_crc = settings.append_crc
+        self.commit_log = log = CommitLog(mapped_files, store_host, ram, with_crc=with_crc)
+        queue_bytes = settings.consume_queue_file_bytes
+        self.queues = ConsumeQueues(files, directory.consume_queue, queue_bytes, open_files)
+        self.checkpoint = Checkpoint(files, directory.checkpoint)
+        self.index = KeyIndex(files, clock, directory.index, settings, log, open_files)
+        self.put_times = times = PutTimes()
+        self.publisher = publisher = MessagePublisher(self.queues, times)
+        self.flusher = LogFlusher(log, self.flush_worker, settings, publisher.publish, times)
+        self.queue_reader = reader = QueueReader(log, settings, ram)
+        is_sync = settings.is_sync_flush
+        context = partial(ReadContext, log, self.queues, reader, is_sync=is_sync)
+        self.reads = context(cached_only=False)
+        read_workers = [worker("store-reads") for _ in range(settings.read_threads)]
+        self.cold_reader = ColdReader(
+            open_files, read_workers, context(cached_only=True), self.reads
+        )
+        self.retention = Retention(
+            settings,
+            clock,
+            mapped_files,
+            log,
+            self.queues,
+            self.index,
+            self.cold_reader,
+            self.queue_worker,
+        )
+        self.maintenance = Maintenance(
+            settings,
+            clock,
+            log,
+            self.queues,
+            self.checkpoint,
+            self.flusher,
+            self.publisher,
+            self.retention,
+            self.index,
+            self.queue_worker,
+        )
 
     def close(self) -> None:
         """Close all files, end the workers and give the directory back; nothing is flushed."""
@@ -95,7 +136,9 @@ def open_parts(
             undo.callback(directory.release)
             directory.take()
             memory = ram_bytes() if ram is None else ram
-            parts = _build(directory, settings, clock, files, tags_code, store_host, worker, memory)
+            parts = StoreParts(
+                directory, settings, clock, files, tags_code, store_host, worker, memory
+            )
             _recover(parts, settings)
             undo.pop_all()
     except OSError as problem:
@@ -109,68 +152,6 @@ def _log_files(
 ) -> MappedFileQueue:
     size = settings.commit_log_file_bytes
     return MappedFileQueue(files, directory.commit_log, size, open_files, mapped=True)
-
-
-def _build(
-    directory: StoreDirectory,
-    settings: StoreSettings,
-    clock: Clock,
-    files: Files,
-    tags_code: Callable[[str, bytes, int], int],
-    store_host: bytes,
-    worker: Callable[[str], Worker],
-    ram: int,
-) -> StoreParts:
-    flush_worker = worker("store-flush")
-    queue_worker = worker("store-queues")
-    read_workers = [worker("store-reads") for _ in range(settings.read_threads)]
-    open_files = OpenFiles(settings.open_files_max)
-    mapped_files = _log_files(files, directory, settings, open_files)
-    mapped_files.load()
-    commit_log = CommitLog(mapped_files, store_host, ram, with_crc=settings.append_crc)
-    queues = ConsumeQueues(
-        files, directory.consume_queue, settings.consume_queue_file_bytes, open_files
-    )
-    checkpoint = Checkpoint(files, directory.checkpoint)
-    index = KeyIndex(files, clock, directory.index, settings, commit_log, open_files)
-    put_times = PutTimes()
-    publisher = MessagePublisher(queues, put_times)
-    flusher = LogFlusher(commit_log, flush_worker, settings, publisher.publish, put_times)
-    cold_reader = ColdReader(open_files, read_workers)
-    retention = Retention(
-        settings, clock, mapped_files, commit_log, queues, index, cold_reader, queue_worker
-    )
-    maintenance = Maintenance(
-        settings,
-        clock,
-        commit_log,
-        queues,
-        checkpoint,
-        flusher,
-        publisher,
-        retention,
-        index,
-        queue_worker,
-    )
-    return StoreParts(
-        directory=directory,
-        clock=clock,
-        tags_code=tags_code,
-        mapped_files=mapped_files,
-        commit_log=commit_log,
-        queues=queues,
-        checkpoint=checkpoint,
-        index=index,
-        put_times=put_times,
-        publisher=publisher,
-        flusher=flusher,
-        queue_reader=QueueReader(commit_log, settings, ram),
-        cold_reader=cold_reader,
-        retention=retention,
-        maintenance=maintenance,
-        flush_worker=flush_worker,
-        queue_worker=queue_worker,
-    )
 
 
 def _recover(parts: StoreParts, settings: StoreSettings) -> None:

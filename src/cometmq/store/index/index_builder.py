@@ -87,17 +87,19 @@ class KeyedRecordReader:
         self._log, self._file_bytes = log, file_bytes
         self._hashes = KeyHashes().of
 
-    def read(self, at: int, end: int, count: int) -> tuple[list[KeyedRecord], int]:
+    def read(
+        self, at: int, end: int, count: int, cached_only: bool = False
+    ) -> tuple[list[KeyedRecord], int]:
         """Up to `count` records of [at, end) and where to go on.
 
-        Damage is passed over to the next file. May raise NotInMemory.
+        After damage it goes on with the next file. With `cached_only` it may raise NotInMemory.
         """
         at = max(at, self._log.first)
         found: list[KeyedRecord] = []
         if at >= end:
             return found, at
         room = self._file_bytes - at % self._file_bytes
-        chunk = self._log.read(at, min(CHUNK_BYTES, room, end - at))
+        chunk = self._log.read(at, min(CHUNK_BYTES, room, end - at), cached_only)
         index = 0
         while len(found) < count and len(chunk) - index >= 8:
             size, magic = _prefix(chunk, index)
@@ -105,18 +107,18 @@ class KeyedRecordReader:
                 return found, at + room  # the blank at a file's end, or damage
             if index + size > len(chunk):
                 if not index:
-                    found.append(self._large(at, size))
+                    found.append(self._large(at, size, cached_only))
                     index = size
                 break
             found.append(self._keyed(at + index, size, chunk[index : index + size], 0))
             index += size
         return found, at + index
 
-    def _large(self, at: int, size: int) -> KeyedRecord:
+    def _large(self, at: int, size: int, cached_only: bool) -> KeyedRecord:
         """A record longer than a chunk: its head and its end are read, not its body."""
-        head = self._log.read(at, min(_HEAD_BYTES, size))
+        head = self._log.read(at, min(_HEAD_BYTES, size), cached_only)
         skipped = max(0, size - _HEAD_BYTES - _TAIL_BYTES)
-        rest = self._log.read(at + len(head) + skipped, size - len(head) - skipped)
+        rest = self._log.read(at + len(head) + skipped, size - len(head) - skipped, cached_only)
         return self._keyed(at, size, head + rest, skipped)
 
     def _keyed(self, at: int, size: int, raw: bytes, skipped: int) -> KeyedRecord:

@@ -214,16 +214,18 @@ class KeyIndex:
         return end - self.position >= LAG_BYTES_MAX
 
     def advance(self, end: int) -> bool:
-        """Index one helping of records below `end`; whether it makes sense to go on at once.
+        """Index one batch of records below `end`; whether it makes sense to go on at once.
 
-        May raise NotInMemory; then nothing was indexed.
+        Raises NotInMemory where the disk would have to be waited for; nothing was indexed then.
         """
         if not self.is_enabled or self.is_paused:
             return False
         if self.position >= end or self.waiting > self._waiting_max:
             return False
         batch_records = _BATCH_RECORDS_MAX if self.is_far_behind(end) else BATCH_RECORDS
-        records, position = self._record_reader.read(self.position, end, batch_records)
+        records, position = self._record_reader.read(
+            self.position, end, batch_records, cached_only=True
+        )
         for record in records:
             if record.hashes:
                 self._put(record)

@@ -7,7 +7,6 @@ Java: DefaultMessageStore.queryMessage, which leaves the second look to its clie
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from cometmq.store.cold_reads import ColdReader
     from cometmq.store.index.key_index import KeyIndex
     from cometmq.store.message_publisher import MessagePublisher
+    from cometmq.store.read_context import ReadContext
 
 _CATCH_UP_MS = 1_000
 _PAUSE_S = 0.002
@@ -56,26 +56,25 @@ class KeyLookup:
         index: KeyIndex,
         cold_reader: ColdReader,
         publisher: MessagePublisher,
-        record_at: Callable[[int], bytes | None],
         now_ms: Callable[[], int],
     ) -> None:
-        self._index, self._cold_reader, self._record_at = index, cold_reader, record_at
-        self._publisher, self._now_ms = publisher, now_ms
+        self._index = index
+        self._cold_reader = cold_reader
+        self._publisher = publisher
+        self._now_ms = now_ms
         self._is_warm = False
 
     @property
     def behind_bytes(self) -> int:
         """How much of the log readers may see and the index has not taken in yet."""
-        return (
-            max(0, self._publisher.newest_visible.end - self._index.position)
-            if self._index.is_enabled
-            else 0
-        )
+        if not self._index.is_enabled:
+            return 0
+        return max(0, self._publisher.newest_visible.end - self._index.position)
 
     async def follow_log(self) -> None:
-        """Index what readers may see, a helping each turn of the loop; one who calls is enough.
+        """Index what readers may see, one batch each iteration of the loop. One caller is enough.
 
-        While messages come fast they go first, until the index is late.
+        While messages come fast they go first, until the index is far behind.
         """
         index, more, rush = self._index, True, _Rush()
         clock = asyncio.get_running_loop().time
@@ -88,9 +87,7 @@ class KeyLookup:
                 await asyncio.sleep(_LOOK_S)
                 continue
             try:
-                more = self._cold_reader.read_cached(
-                    lambda: index.advance(self._publisher.newest_visible.end)
-                )
+                more = index.advance(self._publisher.newest_visible.end)
             except NotInMemory as missing:
                 await self._cold_reader.fetch(missing)
             await asyncio.sleep(0)
@@ -100,7 +97,7 @@ class KeyLookup:
         end, until = self._publisher.newest_visible.end, self._now_ms() + within_ms
         while self._index.is_enabled and self._index.position < end and self._now_ms() < until:
             try:
-                is_going = self._cold_reader.read_cached(lambda: self._index.advance(end))
+                is_going = self._index.advance(end)
             except NotInMemory as missing:
                 await self._cold_reader.fetch(missing)
             else:
@@ -119,10 +116,14 @@ class KeyLookup:
         offsets = await self._index.find(self._cold_reader, topic, filed, count, begin_ms, end_ms)
         records = []
         for offset in sorted(offsets):
-            record = await self._cold_reader.read(partial(self._record_at, offset))
+            record = await self._cold_reader.run(_record_reader(offset))
             if record is not None and _has_key(record, topic, key.encode(), is_tag=is_tag):
                 records.append(record)
         return QueryResult(records, *(self._index.last_update if offsets else (0, 0)))
+
+
+def _record_reader(phy_offset: int) -> Callable[[ReadContext], bytes | None]:
+    return lambda context: context.record_at(phy_offset)
 
 
 def _has_key(raw: bytes, topic: str, key: bytes, *, is_tag: bool) -> bool:

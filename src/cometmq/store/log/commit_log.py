@@ -169,19 +169,21 @@ class CommitLog:
         if first < len(pending):
             self._mapped_files.write(at, b"".join(pending[first:]))
 
-    def read(self, at: int, length: int) -> bytes:
-        """Copy bytes of one file out."""
-        return self._mapped_files.read(at, length)
+    def read(self, at: int, length: int, cached_only: bool = False) -> bytes:
+        """Copy bytes of one file out.
 
-    def read_runs(self, runs: list[tuple[int, int]]) -> bytes:
-        """Copy several stretches out, each given by its begin and end within one file."""
+        With `cached_only`, here and below, NotInMemory is raised rather than the disk waited for.
+        """
+        return self._mapped_files.read(at, length, cached_only)
+
+    def read_runs(self, runs: list[tuple[int, int]], cached_only: bool = False) -> bytes:
+        """Copy several byte ranges out, each given by its begin and end within one file."""
         parts: list[bytes] = []
         base = end = -1
-        if (
-            not self._mapped_files.open_files.may_wait
-            and runs[0][0] < self._mapped_files.resident_from
-        ):
-            return b"".join([self._mapped_files.read(start, end - start) for start, end in runs])
+        cached_only = cached_only or not self._mapped_files.open_files.may_wait
+        if cached_only and runs[0][0] < self._mapped_files.resident_from:
+            read_cached = self._mapped_files.read
+            return b"".join([read_cached(start, end - start, True) for start, end in runs])
         for run_start, run_end in runs:
             if not base <= run_start < end:
                 base = self._mapped_files.base_of(run_start)
@@ -192,28 +194,32 @@ class CommitLog:
             parts.append(read(run_start - base, run_end - run_start))
         return b"".join(parts)
 
-    def properties_at(self, phy_offset: int, size: int) -> bytes:
+    def properties_at(self, phy_offset: int, size: int, cached_only: bool = False) -> bytes:
         """The raw properties of the record of this size, its body left where it is.
 
         A record of up to `SMALL_BYTES` is copied whole, which is one read instead of two.
         """
         read = self._mapped_files.read
-        head = read(phy_offset, size if size <= SMALL_BYTES else stored.HEAD_BYTES_MAX)
+        head = read(phy_offset, size if size <= SMALL_BYTES else stored.HEAD_BYTES_MAX, cached_only)
         magic, body_end = stored.body_end(head)
         if not 0 < body_end < size:
             return b""
         if size <= SMALL_BYTES:
             return stored.properties_after(magic, head, body_end)
-        return stored.properties_after(magic, read(phy_offset + body_end, size - body_end), 0)
+        rest = read(phy_offset + body_end, size - body_end, cached_only)
+        return stored.properties_after(magic, rest, 0)
 
-    def gather(self, places: Sequence[int], sizes: Sequence[int], total: int) -> bytes | None:
+    def gather(
+        self, places: Sequence[int], sizes: Sequence[int], total: int, cached_only: bool = False
+    ) -> bytes | None:
         """Copy records out, side by side, in the order of their places; None: not in one file."""
         first, end = places[0], places[-1] + sizes[-1]
         base = self._mapped_files.base_of(first)
         segment = self._mapped_files.segments.get(base)
         if segment is None or end > base + self._file_bytes:
             return None
-        if first < self._mapped_files.resident_from and not self._mapped_files.open_files.may_wait:
+        cached_only = cached_only or not self._mapped_files.open_files.may_wait
+        if cached_only and first < self._mapped_files.resident_from:
             return self._gather_cached(places, sizes, end, total)
         if end - first == total:
             return segment.open().read(first - base, total)
@@ -226,22 +232,22 @@ class CommitLog:
         first = places[0]
         if end - first > 4 * total + _SPAN_BYTES:
             return None
-        raw = self._mapped_files.read(first, end - first)
+        raw = self._mapped_files.read(first, end - first, True)
         if end - first == total:
             return raw
         pairs = zip(places, sizes, strict=True)
         return b"".join([raw[at - first : at - first + size] for at, size in pairs])
 
-    def record_at(self, phy_offset: int) -> bytes | None:
+    def record_at(self, phy_offset: int, cached_only: bool = False) -> bytes | None:
         """The record that begins there; None when none does."""
-        size = self.size_at(phy_offset)
-        return self._mapped_files.read(phy_offset, size) if size else None
+        size = self.size_at(phy_offset, cached_only)
+        return self._mapped_files.read(phy_offset, size, cached_only) if size else None
 
-    def size_at(self, phy_offset: int) -> int:
+    def size_at(self, phy_offset: int, cached_only: bool = False) -> int:
         """The size of the record that begins there; 0 when none does."""
         if not self._mapped_files.first <= phy_offset < self.written:
             return 0
-        head = self._mapped_files.read(phy_offset, _HEAD_BYTES)
+        head = self._mapped_files.read(phy_offset, _HEAD_BYTES, cached_only)
         if len(head) < _HEAD_BYTES:
             return 0
         size, magic = _PREFIX.unpack_from(head)
@@ -251,11 +257,11 @@ class CommitLog:
             return 0
         return int(size)
 
-    def store_time(self, phy_offset: int) -> int:
+    def store_time(self, phy_offset: int, cached_only: bool = False) -> int:
         """When the record that begins there was stored, ms; -1 when none does."""
-        if not self.size_at(phy_offset):
+        if not self.size_at(phy_offset, cached_only):
             return -1
-        head = self._mapped_files.read(phy_offset, 76)
+        head = self._mapped_files.read(phy_offset, 76, cached_only)
         is_v6 = _OFFSETS.unpack_from(head, 20)[2] & 0x10
         return int(_TIME.unpack_from(head, 68 if is_v6 else 56)[0])
 

@@ -220,22 +220,22 @@ class MappedFileQueue:
         """The first offset of the file that holds this one."""
         return at - at % self.file_bytes
 
-    def read(self, at: int, length: int) -> bytes:
+    def read(self, at: int, length: int, cached_only: bool = False) -> bytes:
         """Copy bytes out of the one file that holds `at`; empty when that file is not there.
 
-        Raises NotInMemory where `open_files` says that the disk may not be waited for.
+        With `cached_only` raises NotInMemory where the disk would have to be waited for.
         """
         file_offset = at % self.file_bytes
         segment = self.segments.get(at - file_offset)
         if segment is None:
             return b""
-        if self.open_files.may_wait or at >= self.resident_from:
+        if at >= self.resident_from or not (cached_only or not self.open_files.may_wait):
             return segment.open().read(file_offset, length)
         if (found := segment.open().read_cached(file_offset, length)) is None:
             raise NotInMemory(segment, file_offset, length)
         return found
 
-    def read_ahead(self, at: int, length: int, length_max: int) -> bytes:
+    def read_ahead(self, at: int, length: int, length_max: int, cached_only: bool = False) -> bytes:
         """Do as `read` for who goes on behind it: some more, up to `length_max`, is read at once.
 
         Measured alone: a pull's entries cost 2 us by a system call, 1 from what was read ahead.
@@ -248,7 +248,7 @@ class MappedFileQueue:
         if 0 <= start <= len(segment.ahead) - length:
             segment.used = True
             return segment.ahead[start : start + length]
-        found = self.read(at, max(length, min(AHEAD_BYTES, length_max)))
+        found = self.read(at, max(length, min(AHEAD_BYTES, length_max)), cached_only)
         if len(found) <= AHEAD_BYTES:
             segment.ahead, segment.ahead_at = found, file_offset
         return found[:length]

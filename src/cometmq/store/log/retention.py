@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from cometmq.store.index.key_index import KeyIndex
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.mapped_file_queue import MappedFileQueue
+    from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
+    from cometmq.store.read_context import ReadContext
 
 log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000
@@ -97,15 +99,16 @@ class Retention:
         """Delete the files of queues and index that speak of nothing that is still there."""
         for number, queue in enumerate(self._queues):
             if len(queue.mapped_files.bases) > 1:
-                bases = await self._cold_reader.read(
-                    partial(self._queues.expired, queue, log_first)
-                )
+                bases = await self._cold_reader.run(partial(self._expired, queue, log_first))
                 alive = [base for base in bases if base in queue.mapped_files.segments]
                 await self._delete([self._queues.release(queue, base) for base in alive])
             elif number % _SLICE == 0:
                 await asyncio.sleep(0)
         expired = self._index.expired(log_first)
         await self._delete([self._index.forget(file) for file in expired])
+
+    def _expired(self, queue: ConsumeQueue, log_first: int, context: ReadContext) -> list[int]:
+        return self._queues.expired(queue, log_first, context.cached_only)
 
     async def _delete(self, paths: list[Path]) -> None:
         """Delete files in the worker, each for good before the next one."""

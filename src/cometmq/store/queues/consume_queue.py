@@ -80,8 +80,11 @@ class ConsumeQueue:
         if room := at % self.mapped_files.file_bytes:
             self.mapped_files.write(at - room, consume_queue_entry.FILLER * (room // SIZE))
 
-    def read(self, queue_offset: int, count: int) -> bytes:
-        """Up to `count` entries from `queue_offset` on; fewer where a file ends."""
+    def read(self, queue_offset: int, count: int, cached_only: bool = False) -> bytes:
+        """Up to `count` entries from `queue_offset` on; fewer where a file ends.
+
+        With `cached_only`, here and below, NotInMemory is raised rather than the disk waited for.
+        """
         count = min(count, self.max_offset - queue_offset)
         index = queue_offset - self.written_offset
         if index >= 0:
@@ -90,7 +93,7 @@ class ConsumeQueue:
         mapped_files = self.mapped_files
         room, written = mapped_files.file_bytes - at % mapped_files.file_bytes, -index * SIZE
         room = min(room, written)  # what lies beyond is not valid yet
-        found = mapped_files.read_ahead(at, min(count * SIZE, room), room)
+        found = mapped_files.read_ahead(at, min(count * SIZE, room), room, cached_only)
         if len(found) == written < count * SIZE:  # go on with those that wait in memory
             found += bytes(self.tail[: count * SIZE - written])
         return found
@@ -100,12 +103,12 @@ class ConsumeQueue:
         per_file = self.mapped_files.file_bytes // SIZE
         return (queue_offset // per_file + 1) * per_file
 
-    def entry(self, queue_offset: int) -> tuple[int, int, int]:
+    def entry(self, queue_offset: int, cached_only: bool = False) -> tuple[int, int, int]:
         """(phy_offset, size, tags_code) of one entry; sizes of 0 where there is none."""
-        raw = self.read(queue_offset, 1)
+        raw = self.read(queue_offset, 1, cached_only)
         return _unpack(raw) if len(raw) == SIZE else (0, 0, 0)
 
-    def min_offset(self, log_first: int) -> int:
+    def min_offset(self, log_first: int, cached_only: bool = False) -> int:
         """The first entry whose record is still in the log, which begins at `log_first`."""
         if self._min_for == log_first:
             return self._min_offset
@@ -114,7 +117,7 @@ class ConsumeQueue:
             low = min(self.written_offset, high)
         while low < high:
             middle = (low + high) // 2
-            phy_offset, size, _ = self.entry(middle)
+            phy_offset, size, _ = self.entry(middle, cached_only)
             # A filler with an offset stands for a lost message between others, not before them.
             if phy_offset < log_first or (
                 size == consume_queue_entry.FILLER_SIZE and not phy_offset

@@ -201,12 +201,12 @@ class ConsumeQueues:
             del self._unflushed[segment]
 
     @staticmethod
-    def expired(queue: ConsumeQueue, log_first: int) -> list[int]:
+    def expired(queue: ConsumeQueue, log_first: int, cached_only: bool = False) -> list[int]:
         """The files of a queue whose last entry's record has left the log, by their bases."""
         mapped_files, gone = queue.mapped_files, []
         for base in mapped_files.bases[:-1]:
             last = (base + mapped_files.file_bytes) // 20 - 1
-            if last >= queue.written_offset or queue.entry(last)[0] >= log_first:
+            if last >= queue.written_offset or queue.entry(last, cached_only)[0] >= log_first:
                 break
             gone.append(base)
         return gone

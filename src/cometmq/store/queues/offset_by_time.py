@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from cometmq.store.queues.consume_queue import ConsumeQueue
 
 
-def offset_by_time(queue: ConsumeQueue, log: CommitLog, ms: int, *, upper: bool) -> int:
+def offset_by_time(
+    queue: ConsumeQueue, log: CommitLog, ms: int, *, upper: bool, cached_only: bool = False
+) -> int:
     """The first message stored at or after `ms`; with `upper` the last one at or before it.
 
     Always within the queue: its end (lower) or its first offset (upper) when there is none.
     """
-    first, end = queue.min_offset(log.first), queue.max_offset
+    first, end = queue.min_offset(log.first, cached_only), queue.max_offset
     low, high = first, end
     while low < high:
         middle = (low + high) // 2
-        store_ms = log.store_time(queue.entry(middle)[0])
+        store_ms = log.store_time(queue.entry(middle, cached_only)[0], cached_only)
         # A record that is gone has store time -1: too old, go right.
         if store_ms < ms or (upper and store_ms == ms):
             low = middle + 1

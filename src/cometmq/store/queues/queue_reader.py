@@ -53,28 +53,38 @@ class QueueReader:
         max_bytes: int,
         match: Callable[[int], bool] | None,
         judge: PropertyFilter | None = None,
+        cached_only: bool = False,
     ) -> GetResult:
         """Messages from `queue_offset` on that are wanted; see `MessageStore.get`."""
         if queue is None or queue.max_offset == 0:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, b"", 0)
-        low, high = queue.min_offset(self._log.first), queue.max_offset
+        low = queue.min_offset(self._log.first, cached_only)
+        high = queue.max_offset
         if low <= queue_offset < high:
             if match is None and judge is None:
-                got = self._all(queue, queue_offset, max_count, max_bytes, low)
+                got = self._read_all(queue, queue_offset, max_count, max_bytes, low, cached_only)
                 if got is not None:
                     return got
-            return self._scan(queue, queue_offset, max_count, max_bytes, match, judge, low)
+            return self._scan(
+                queue, queue_offset, max_count, max_bytes, match, judge, low, cached_only
+            )
         if queue_offset < low:
             return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high, b"", 0)
         if queue_offset == high:
             return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high, b"", 0)
         return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high, b"", 0)
 
-    def _all(
-        self, queue: ConsumeQueue, queue_offset: int, max_count: int, max_bytes: int, low: int
+    def _read_all(
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        max_count: int,
+        max_bytes: int,
+        low: int,
+        cached_only: bool,
     ) -> GetResult | None:
         """Fresh records as they come, where there is nothing to choose: 14 us less for 32."""
-        raw = queue.read(queue_offset, max(min(max_count, self._fresh[0]), 1))
+        raw = queue.read(queue_offset, max(min(max_count, self._fresh[0]), 1), cached_only)
         if not raw:
             return None
         count = len(raw) // ENTRY.size
@@ -84,21 +94,38 @@ class QueueReader:
         is_old = places[0] < log.first or places[0] < log.written - self._fresh_bytes
         if is_old or total > min(max_bytes, self._fresh[1]) or min(sizes) <= 0:
             return None  # fillers are longer than any answer
-        body = log.gather(places, sizes, total)
+        body = log.gather(places, sizes, total, cached_only)
         if body is None:
             return None
         return GetResult(GetStatus.FOUND, queue_offset + count, low, queue.max_offset, body, count)
 
-    def _asked(
-        self, judge: PropertyFilter, phy_offset: int, size: int, scanned: int
+    def _is_wanted(
+        self,
+        judge: PropertyFilter,
+        phy_offset: int,
+        size: int,
+        scanned: int,
+        cached_only: bool,
     ) -> bool | None:
-        """Whether the judge wants a record; None when the scan may end before it, and does."""
+        """Whether the filter accepts a record; None when the scan ends before it."""
         try:
-            return judge.accepts(self._log.properties_at(phy_offset, size))
+            return judge.accepts(self._log.properties_at(phy_offset, size, cached_only))
         except NotInMemory:
             if judge.may_stop and scanned:
                 return None
             raise
+
+    def _scan_count(
+        self,
+        max_count: int,
+        count_max: int,
+        match: Callable[[int], bool] | None,
+        judge: PropertyFilter | None,
+    ) -> int:
+        """How many entries one read looks at: more than it may return, where it has a choice."""
+        if judge is not None:
+            return max(min(max(self._scan_max, max_count), judge.scan_max), 1)
+        return max(count_max if match is None else max(self._scan_max, max_count), 1)
 
     def _scan(  # noqa: C901 - one pass over the entries; calls would cost more than it does
         self,
@@ -109,14 +136,13 @@ class QueueReader:
         match: Callable[[int], bool] | None,
         judge: PropertyFilter | None,
         low: int,
+        cached_only: bool,
     ) -> GetResult:
         log, first, high = self._log, self._log.first, queue.max_offset
         count_max, bytes_max = min(max_count, self._fresh[0]), min(max_bytes, self._fresh[1])
         old_count_max, old_bytes_max = min(max_count, self._old[0]), min(max_bytes, self._old[1])
-        wanted = count_max if match is None else max(self._scan_max, max_count)
-        if judge is not None:
-            wanted = min(max(self._scan_max, max_count), judge.scan_max)
-        raw = queue.read(queue_offset, max(wanted, 1))
+        scan_max = self._scan_count(max_count, count_max, match, judge)
+        raw = queue.read(queue_offset, scan_max, cached_only)
         fresh_from = log.written - self._fresh_bytes
         runs: list[tuple[int, int]] = []
         run_start = run_end = total = count = scanned = 0
@@ -130,7 +156,7 @@ class QueueReader:
                 scanned += 1
                 continue
             if judge is not None:
-                is_wanted = self._asked(judge, phy_offset, size, scanned)
+                is_wanted = self._is_wanted(judge, phy_offset, size, scanned, cached_only)
                 if is_wanted is None:
                     break
                 if not is_wanted:
@@ -153,7 +179,8 @@ class QueueReader:
         next_offset = queue_offset + scanned
         if count:
             runs.append((run_start, run_end))
-            return GetResult(GetStatus.FOUND, next_offset, low, high, log.read_runs(runs), count)
+            body = log.read_runs(runs, cached_only)
+            return GetResult(GetStatus.FOUND, next_offset, low, high, body, count)
         if not raw:
             beyond = min(queue.next_file_offset(queue_offset), high)
             return GetResult(GetStatus.OFFSET_FOUND_NULL, beyond, low, high, b"", 0)

@@ -90,3 +90,90 @@ def test_on_a_real_disk_what_the_system_dropped_is_fetched_by_a_thread(tell):
         assert read == list(range(20, 220, 20))
 
     tell(story)
+
+
+def test_a_prepare_that_meets_cold_bytes_runs_again_and_its_apply_runs_once(tell, disk):
+    async def story(shop):
+        store = await filled(shop)
+        disk.is_asleep = True
+        prepared, applied = [], []
+
+        def prepare(context):
+            prepared.append(context.cached_only)
+            return context.get("T", 0, 0, 32, 1 << 20)
+
+        def apply(found):
+            applied.append(found.count)
+            return found.status
+
+        answer = store.cold_reader.prepare_and_apply(prepare, apply)
+        assert applied == [], "nothing is applied before all of it was read"
+        assert await answer is GetStatus.FOUND
+        assert len(prepared) > 1
+        assert all(prepared), "the loop never waits for the disk"
+        assert applied == [20], "the queue entries of one file"
+
+    tell(story)
+
+
+def test_what_is_in_memory_is_applied_at_once(tell):
+    async def story(shop):
+        store = await filled(shop)
+        found = store.cold_reader.prepare_and_apply(
+            lambda context: context.record_at(0), lambda record: len(record or b"")
+        )
+        assert found == len(store.record_at(0))
+
+    tell(story)
+
+
+def test_every_read_of_a_context_reports_what_is_not_in_memory(tell, disk):
+    async def story(shop):
+        store = await filled(shop)
+        await store._maintenance.write_queues()
+        disk.is_asleep = True
+        reads = [
+            lambda context: context.get("T", 0, 0, 1, 1 << 20).body,
+            lambda context: context.record_at(0),
+            lambda context: context.entry("T", 0, 3),
+            lambda context: context.offset_by_time("T", 0, shop.clock.ms + 1),
+            lambda context: context.store_time("T", 0, 3),
+        ]
+        for read in reads:
+            disk.fetched.clear()
+            for segment in store._queues.find("T", 0).mapped_files.segments.values():
+                segment.ahead = b""
+            with pytest.raises(NotInMemory):
+                read(store.cold_reader.cached)
+            assert await store.cold_reader.run(read) == read(store._parts.reads)
+
+    tell(story)
+
+
+def test_an_error_of_prepare_ends_the_read_and_nothing_is_applied(tell, disk):
+    async def story(shop):
+        store = await filled(shop)
+        disk.is_asleep = True
+
+        def prepare(context):
+            context.record_at(0)
+            raise LookupError("no such thing")
+
+        applied = []
+        with pytest.raises(LookupError):
+            await store.cold_reader.prepare_and_apply(prepare, applied.append)
+        assert applied == []
+
+    tell(story)
+
+
+def test_keys_are_read_one_after_the_other(tell, disk):
+    async def story(shop):
+        store = await filled(shop)
+        disk.is_asleep = True
+        found = await store.cold_reader.run_each(
+            range(3), lambda context, offset: context.entry("T", 0, offset)
+        )
+        assert found == [store.entry("T", 0, offset) for offset in range(3)]
+
+    tell(story)
