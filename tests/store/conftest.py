@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 
 
-class Shop:
+class StoreHarness:
     """Opens stores in one directory and does the usual errands. Everything on one loop."""
 
     def __init__(self, root: Path) -> None:
@@ -95,32 +95,32 @@ def tags_code(topic: str, raw: bytes, store_ms: int) -> int:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    return Shop(tmp_path)
+def harness(tmp_path: Path) -> StoreHarness:
+    return StoreHarness(tmp_path)
 
 
 @pytest.fixture
-def disk(shop: Shop) -> SimFiles:
-    """The shop's disk, a simulated one that can be full, asleep or broken."""
-    shop.root = Path("/store")
-    shop.files = disk = SimFiles(Random(1), shop.clock)
+def disk(harness: StoreHarness) -> SimFiles:
+    """The harness's disk, a simulated one that can be full, asleep or broken."""
+    harness.root = Path("/store")
+    harness.files = disk = SimFiles(Random(1), harness.clock)
     return disk
 
 
-Story = Callable[[Shop], Awaitable[None]]
+Scenario = Callable[[StoreHarness], Awaitable[None]]
 
 
 @pytest.fixture
-def tell(shop: Shop) -> Callable[[Story], None]:
-    """Run an async story with a shop, and close what it leaves open."""
+def run_scenario(harness: StoreHarness) -> Callable[[Scenario], None]:
+    """Run an async scenario with a harness, and close what it leaves open."""
 
-    def run(story: Story) -> None:
+    def run(scenario: Scenario) -> None:
         async def whole() -> None:
             try:
-                await asyncio.wait_for(story(shop), 60)
+                await asyncio.wait_for(scenario(harness), 60)
             finally:
-                if hasattr(shop, "store"):
-                    await shop.store.stop()
+                if hasattr(harness, "store"):
+                    await harness.store.stop()
 
         asyncio.run(whole())
 

@@ -9,18 +9,18 @@ from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.message_store import GetStatus
 
 
-async def filled(shop, count=200):
+async def filled(harness, count=200):
     """A store opened again, so that nothing counts as written lately."""
-    shop.open(read_threads=2)
+    harness.open(read_threads=2)
     for n in range(count):
-        await shop.put(b"%d" % n)
-    await shop.stop()
-    return shop.open()
+        await harness.put(b"%d" % n)
+    await harness.stop()
+    return harness.open()
 
 
-def test_a_get_that_may_not_wait_says_what_is_missing_and_a_patient_one_gets_it(tell, disk):
-    async def story(shop):
-        store = await filled(shop)
+def test_a_get_that_may_not_wait_says_what_is_missing_and_a_patient_one_gets_it(run_scenario, disk):
+    async def scenario(harness):
+        store = await filled(harness)
         disk.is_asleep = True
         with pytest.raises(NotInMemory):
             store.cold_reader.read_cached(lambda: store.get("T", 0, 0, 32, 1 << 20))
@@ -28,40 +28,40 @@ def test_a_get_that_may_not_wait_says_what_is_missing_and_a_patient_one_gets_it(
         got = await store.cold_reader.read(lambda: store.get("T", 0, 0, 32, 1 << 20))
         assert (got.status, got.next_offset) == (GetStatus.FOUND, 20)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_fresh_messages_are_got_without_asking_the_disk(tell, disk):
-    async def story(shop):
-        store = await filled(shop, 3)
+def test_fresh_messages_are_got_without_asking_the_disk(run_scenario, disk):
+    async def scenario(harness):
+        store = await filled(harness, 3)
         store.min_offset("T", 0)  # known from an earlier pull
         disk.is_asleep = True
-        await shop.put(b"fresh")
+        await harness.put(b"fresh")
         got = store.cold_reader.read_cached(lambda: store.get("T", 0, 3, 32, 1 << 20))
         assert got.count == 1
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_search_by_time_asks_as_often_as_it_meets_something_new(tell, disk):
-    async def story(shop):
-        shop.open()
-        start = shop.clock.ms
+def test_a_search_by_time_asks_as_often_as_it_meets_something_new(run_scenario, disk):
+    async def scenario(harness):
+        harness.open()
+        start = harness.clock.ms
         for n in range(100):
-            shop.clock.ms = start + n * 10
-            await shop.put(b"%d" % n)
-        await shop.stop()
-        store = shop.open()
+            harness.clock.ms = start + n * 10
+            await harness.put(b"%d" % n)
+        await harness.stop()
+        store = harness.open()
         disk.is_asleep = True
         found = await store.cold_reader.read(lambda: store.offset_by_time("T", 0, start + 420))
         assert found == 42
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_file_that_is_deleted_while_it_is_read_does_no_harm(tell, disk):
-    async def story(shop):
-        store = await filled(shop)
+def test_a_file_that_is_deleted_while_it_is_read_does_no_harm(run_scenario, disk):
+    async def scenario(harness):
+        store = await filled(harness)
         disk.is_asleep = True
         asked = asyncio.ensure_future(
             store.cold_reader.read(lambda: store.get("T", 0, 0, 32, 1 << 20))
@@ -71,13 +71,13 @@ def test_a_file_that_is_deleted_while_it_is_read_does_no_harm(tell, disk):
         got = await asked
         assert got.status in (GetStatus.OFFSET_TOO_SMALL, GetStatus.MESSAGE_WAS_REMOVING)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_on_a_real_disk_what_the_system_dropped_is_fetched_by_a_thread(tell):
-    async def story(shop):
-        store = await filled(shop)
-        for path in [*shop.log_files(), *(shop.root / "consumequeue").rglob("0*")]:
+def test_on_a_real_disk_what_the_system_dropped_is_fetched_by_a_thread(run_scenario):
+    async def scenario(harness):
+        store = await filled(harness)
+        for path in [*harness.log_files(), *(harness.root / "consumequeue").rglob("0*")]:
             if path.is_file():
                 fd = os.open(path, os.O_RDWR)
                 os.fsync(fd)
@@ -89,12 +89,12 @@ def test_on_a_real_disk_what_the_system_dropped_is_fetched_by_a_thread(tell):
             read.append(got.next_offset)
         assert read == list(range(20, 220, 20))
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_prepare_that_meets_cold_bytes_runs_again_and_its_apply_runs_once(tell, disk):
-    async def story(shop):
-        store = await filled(shop)
+def test_a_prepare_that_meets_cold_bytes_runs_again_and_its_apply_runs_once(run_scenario, disk):
+    async def scenario(harness):
+        store = await filled(harness)
         disk.is_asleep = True
         prepared, applied = [], []
 
@@ -113,30 +113,30 @@ def test_a_prepare_that_meets_cold_bytes_runs_again_and_its_apply_runs_once(tell
         assert all(prepared), "the loop never waits for the disk"
         assert applied == [20], "the queue entries of one file"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_what_is_in_memory_is_applied_at_once(tell):
-    async def story(shop):
-        store = await filled(shop)
+def test_what_is_in_memory_is_applied_at_once(run_scenario):
+    async def scenario(harness):
+        store = await filled(harness)
         found = store.cold_reader.prepare_and_apply(
             lambda context: context.record_at(0), lambda record: len(record or b"")
         )
         assert found == len(store.record_at(0))
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_every_read_of_a_context_reports_what_is_not_in_memory(tell, disk):
-    async def story(shop):
-        store = await filled(shop)
+def test_every_read_of_a_context_reports_what_is_not_in_memory(run_scenario, disk):
+    async def scenario(harness):
+        store = await filled(harness)
         await store._maintenance.write_queues()
         disk.is_asleep = True
         reads = [
             lambda context: context.get("T", 0, 0, 1, 1 << 20).body,
             lambda context: context.record_at(0),
             lambda context: context.entry("T", 0, 3),
-            lambda context: context.offset_by_time("T", 0, shop.clock.ms + 1),
+            lambda context: context.offset_by_time("T", 0, harness.clock.ms + 1),
             lambda context: context.store_time("T", 0, 3),
         ]
         for read in reads:
@@ -147,12 +147,12 @@ def test_every_read_of_a_context_reports_what_is_not_in_memory(tell, disk):
                 read(store.cold_reader.cached)
             assert await store.cold_reader.run(read) == read(store._parts.reads)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_an_error_of_prepare_ends_the_read_and_nothing_is_applied(tell, disk):
-    async def story(shop):
-        store = await filled(shop)
+def test_an_error_of_prepare_ends_the_read_and_nothing_is_applied(run_scenario, disk):
+    async def scenario(harness):
+        store = await filled(harness)
         disk.is_asleep = True
 
         def prepare(context):
@@ -164,16 +164,16 @@ def test_an_error_of_prepare_ends_the_read_and_nothing_is_applied(tell, disk):
             await store.cold_reader.prepare_and_apply(prepare, applied.append)
         assert applied == []
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_keys_are_read_one_after_the_other(tell, disk):
-    async def story(shop):
-        store = await filled(shop)
+def test_keys_are_read_one_after_the_other(run_scenario, disk):
+    async def scenario(harness):
+        store = await filled(harness)
         disk.is_asleep = True
         found = await store.cold_reader.run_each(
             range(3), lambda context, offset: context.entry("T", 0, offset)
         )
         assert found == [store.entry("T", 0, offset) for offset in range(3)]
 
-    tell(story)
+    run_scenario(scenario)

@@ -16,33 +16,33 @@ def fingerprint(root):
     return {p: sha256(p.read_bytes()).hexdigest() for p in root.rglob("*") if p.is_file()}
 
 
-def verify(shop):
-    before = fingerprint(shop.root)
-    with Inspection(shop.root, SystemFiles(), IndexFileLayout(1500, 60)) as inspection:
+def verify(harness):
+    before = fingerprint(harness.root)
+    with Inspection(harness.root, SystemFiles(), IndexFileLayout(1500, 60)) as inspection:
         report = inspection.verify()
-    assert fingerprint(shop.root) == before
+    assert fingerprint(harness.root) == before
     return report
 
 
-async def fill(shop):
-    shop.open(commit_log_file_bytes=4096)
+async def fill(harness):
+    harness.open(commit_log_file_bytes=4096)
     for number in range(50):
-        await shop.put(b"%d" % number, "T" if number % 5 else "U", number % 2)
-    await shop.store._maintenance.write_queues()
+        await harness.put(b"%d" % number, "T" if number % 5 else "U", number % 2)
+    await harness.store._maintenance.write_queues()
 
 
 @pytest.mark.parametrize("how", ["stop", "crash"])
-def test_a_whole_store_is_called_whole(tell, how):
-    async def story(shop):
-        await fill(shop)
-        end = shop.store.max_phy_offset
-        await (shop.stop() if how == "stop" else shop.crash())
-        report = verify(shop)
+def test_a_whole_store_is_called_whole(run_scenario, how):
+    async def scenario(harness):
+        await fill(harness)
+        end = harness.store.max_phy_offset
+        await (harness.stop() if how == "stop" else harness.crash())
+        report = verify(harness)
         assert (report.records, report.end, report.was_stopped) == (50, end, how == "stop")
         assert report.topics == {"T": 40, "U": 10}
         assert (report.damage, report.notes, report.queues) == ([], [], 4)
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def _no_entry(raw):
@@ -64,47 +64,47 @@ def _wild_slot(raw):
         (lambda raw: raw.__setitem__(slice(36, 40), b"\0\0\xff\0"), "says it has"),
     ],
 )
-def test_what_is_wrong_with_the_index_is_noted_and_is_no_loss(tell, harm, said):
-    async def story(shop):
-        await fill(shop)
-        await shop.store.lookup.catch_up()
-        await shop.stop()
-        path = min((shop.root / "index").iterdir())
+def test_what_is_wrong_with_the_index_is_noted_and_is_no_loss(run_scenario, harm, said):
+    async def scenario(harness):
+        await fill(harness)
+        await harness.store.lookup.catch_up()
+        await harness.stop()
+        path = min((harness.root / "index").iterdir())
         raw = bytearray(path.read_bytes())
         harm(raw)
         path.write_bytes(raw)
-        report = verify(shop)
+        report = verify(harness)
         assert not report.damage
         assert any(said in note for note in report.notes), report.notes
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_missing_queues_are_noted_and_damage_is_told(tell):
-    async def story(shop):
-        await fill(shop)
-        await shop.stop()
-        (shop.root / "consumequeue/U/0" / ("0" * 20)).unlink()
-        assert verify(shop).notes == ["queue U 0 lacks 5 entries or has other ones"]
-        second = shop.log_files()[1]
+def test_missing_queues_are_noted_and_damage_is_told(run_scenario):
+    async def scenario(harness):
+        await fill(harness)
+        await harness.stop()
+        (harness.root / "consumequeue/U/0" / ("0" * 20)).unlink()
+        assert verify(harness).notes == ["queue U 0 lacks 5 entries or has other ones"]
+        second = harness.log_files()[1]
         raw = bytearray(second.read_bytes())
         raw[300] ^= 1
         second.write_bytes(raw)
-        report = verify(shop)
+        report = verify(harness)
         assert any(f"{second} holds no whole record at byte" in line for line in report.damage)
         assert report.records < 50
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_the_commands_print_and_exit_as_they_should(tell, capsys):
-    async def story(shop):
-        await fill(shop)
-        root = str(shop.root)
+def test_the_commands_print_and_exit_as_they_should(run_scenario, capsys):
+    async def scenario(harness):
+        await fill(harness)
+        root = str(harness.root)
         assert run(["store", "verify", root]) == 1
         assert "in use" in capsys.readouterr().err
-        await shop.store.lookup.catch_up()
-        await shop.stop()
+        await harness.store.lookup.catch_up()
+        await harness.stop()
         assert run(["store", "verify", root]) == 0
         assert "unless the broker's maxHashSlotNum" in capsys.readouterr().out
         file_layout = ["--index-slots", "1500", "--index-entries", "60"]
@@ -122,11 +122,11 @@ def test_the_commands_print_and_exit_as_they_should(tell, capsys):
         assert run(["store", "dump", root, "--queue", "1", "--count", "1", "--json"]) == 0
         facts = json.loads(capsys.readouterr().out)
         assert (facts["topic"], facts["body"], facts["properties"]) == ("T", "1", {"TAGS": "a"})
-        shop.log_files()[1].write_bytes(b"")
+        harness.log_files()[1].write_bytes(b"")
         assert run(["store", "verify", root]) == 1
         assert "LOST" in capsys.readouterr().out
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_what_is_no_store_is_said_to_be_none(tmp_path):

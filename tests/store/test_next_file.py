@@ -31,13 +31,13 @@ class Watched(SystemFiles):
         return super().open(path, size, mapped=mapped)
 
 
-async def begin(shop, files=None):
+async def begin(harness, files=None):
     """A store whose first file is more than half full."""
-    shop.files = files or Watched()
-    store = shop.open(commit_log_file_bytes=FILE)
+    harness.files = files or Watched()
+    store = harness.open(commit_log_file_bytes=FILE)
     await store.start()
     for _ in range(FULL):
-        await shop.put(BODY)
+        await harness.put(BODY)
     assert FILE // 2 < store.max_phy_offset < FILE
     return store
 
@@ -47,81 +47,81 @@ async def until(is_so):
         await asyncio.sleep(0.01)
 
 
-async def roll(shop):
+async def roll(harness):
     for _ in range(FULL):
-        await shop.put(BODY)
-    assert shop.store.max_phy_offset > FILE
+        await harness.put(BODY)
+    assert harness.store.max_phy_offset > FILE
 
 
-def test_the_loop_makes_no_file_but_the_first(tell):
-    async def story(shop):
-        store = await begin(shop)
-        await until(lambda: len(shop.log_files()) == 2)
+def test_the_loop_makes_no_file_but_the_first(run_scenario):
+    async def scenario(harness):
+        store = await begin(harness)
+        await until(lambda: len(harness.log_files()) == 2)
         await until(lambda: store._parts.mapped_files.preallocated is not None)
-        assert shop.log_files()[1].stat().st_size == FILE
-        assert not any(shop.log_files()[1].read_bytes())
-        await roll(shop)
-        assert shop.files.opened[:2] == [(0, "loop"), (FILE, "worker")]
-        assert (FILE, "loop") not in shop.files.opened
-        assert shop.bodies() == [BODY] * 2 * FULL
+        assert harness.log_files()[1].stat().st_size == FILE
+        assert not any(harness.log_files()[1].read_bytes())
+        await roll(harness)
+        assert harness.files.opened[:2] == [(0, "loop"), (FILE, "worker")]
+        assert (FILE, "loop") not in harness.files.opened
+        assert harness.bodies() == [BODY] * 2 * FULL
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_an_empty_file_ahead_is_no_part_of_the_store(tell):
-    async def story(shop):
-        store = await begin(shop)
+def test_an_empty_file_ahead_is_no_part_of_the_store(run_scenario):
+    async def scenario(harness):
+        store = await begin(harness)
         await until(lambda: store._parts.mapped_files.preallocated is not None)
         end = store.max_phy_offset
         await store.clean()
-        assert len(shop.log_files()) == 2
-        await shop.crash()
-        with Inspection(shop.root, SystemFiles(), IndexFileLayout(1500, 60)) as inspection:
+        assert len(harness.log_files()) == 2
+        await harness.crash()
+        with Inspection(harness.root, SystemFiles(), IndexFileLayout(1500, 60)) as inspection:
             report = inspection.verify()
         assert (report.records, report.end, report.damage) == (FULL, end, [])
-        store = shop.open()
+        store = harness.open()
         assert store.max_phy_offset == end
-        assert shop.bodies() == [BODY] * FULL
-        assert len(shop.log_files()) == 1
+        assert harness.bodies() == [BODY] * FULL
+        assert len(harness.log_files()) == 1
         await store.start()
         await until(lambda: store._parts.mapped_files.preallocated is not None)
-        await shop.stop()
-        assert len(shop.log_files()) == 1, "a store that is stopped ends with its log"
+        await harness.stop()
+        assert len(harness.log_files()) == 1, "a store that is stopped ends with its log"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_file_that_is_not_ready_in_time_is_made_by_the_log_itself(tell):
-    async def story(shop):
-        shop.files = Watched()
-        store = shop.open(commit_log_file_bytes=FILE)
-        shop.files.go_on.clear()
+def test_a_file_that_is_not_ready_in_time_is_made_by_the_log_itself(run_scenario):
+    async def scenario(harness):
+        harness.files = Watched()
+        store = harness.open(commit_log_file_bytes=FILE)
+        harness.files.go_on.clear()
         await store.start()
         for _ in range(FULL):
-            await shop.put(BODY)
+            await harness.put(BODY)
         await until(lambda: store._parts.mapped_files.preallocated_base == FILE)
-        await roll(shop)
-        shop.files.go_on.set()
-        await until(lambda: (FILE, "worker") in shop.files.opened)
-        await roll(shop)
-        assert shop.bodies() == [BODY] * 3 * FULL
-        await shop.crash()
-        shop.open()
-        assert shop.bodies() == [BODY] * 3 * FULL
+        await roll(harness)
+        harness.files.go_on.set()
+        await until(lambda: (FILE, "worker") in harness.files.opened)
+        await roll(harness)
+        assert harness.bodies() == [BODY] * 3 * FULL
+        await harness.crash()
+        harness.open()
+        assert harness.bodies() == [BODY] * 3 * FULL
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_disk_that_makes_no_file_ahead_holds_nobody_up(tell, caplog):
-    async def story(shop):
+def test_a_disk_that_makes_no_file_ahead_holds_nobody_up(run_scenario, caplog):
+    async def scenario(harness):
         files = Watched()
         files.is_broken = True
-        store = await begin(shop, files)
+        store = await begin(harness, files)
         with caplog.at_level(logging.INFO):
             await until(lambda: "could not be made ahead" in caplog.text)
         assert store._parts.mapped_files.preallocated is None
-        await roll(shop)
+        await roll(harness)
         assert (FILE, "loop") in files.opened
-        assert shop.bodies() == [BODY] * 2 * FULL
+        assert harness.bodies() == [BODY] * 2 * FULL
 
-    tell(story)
+    run_scenario(scenario)

@@ -15,9 +15,9 @@ def draft(body=b"x", tag=b"a", queue_id=0, **more):
     return MessageDraft("T", queue_id, body, b"TAGS\x01%s\x02" % tag, **more)
 
 
-def test_a_message_comes_back_with_all_its_fields(tell):
-    async def story(shop):
-        store = shop.open()
+def test_a_message_comes_back_with_all_its_fields(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
         born = bytes((10, 0, 0, 1, 0, 0, 19, 136))
         placed = store.put(
             MessageDraft(
@@ -33,7 +33,7 @@ def test_a_message_comes_back_with_all_its_fields(tell):
                 prepared_offset=5,
             )
         )
-        assert await shop.wait_until_durable() is PutStatus.PUT_OK
+        assert await harness.wait_until_durable() is PutStatus.PUT_OK
         record = stored.decode(store.record_at(placed.phy_offset))
         assert (record.body, record.topic, record.queue_id, record.flag) == (b"hello", "T", 3, 9)
         assert (record.sys_flag, record.born_ms, record.born_host) == (1, 17, born)
@@ -42,40 +42,40 @@ def test_a_message_comes_back_with_all_its_fields(tell):
         assert stored.text_properties(record) == {"K": "v"}
         assert stored.is_whole(record, store.record_at(placed.phy_offset))
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_ipv6_hosts_set_their_bit_and_the_store_host_too(tell):
-    async def story(shop):
-        store = shop.open()
+def test_ipv6_hosts_set_their_bit_and_the_store_host_too(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
         placed = store.put(draft(born_host=bytes(20)))
-        await shop.wait_until_durable()
+        await harness.wait_until_durable()
         record = stored.decode(store.record_at(placed.phy_offset))
         assert record.sys_flag == 0x10
         assert store.store_time("T", 0, 0) == record.store_ms
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_nothing_is_seen_before_it_is_written(tell):
-    async def story(shop):
-        store = shop.open()
+def test_nothing_is_seen_before_it_is_written(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
         arrived = []
         store.on_arrival = lambda *what: arrived.append(what)
         placed = store.put(draft())
         assert store.max_offset("T", 0) == 0
         assert store.record_at(placed.phy_offset) is None
         assert not arrived
-        await shop.wait_until_durable()
+        await harness.wait_until_durable()
         assert store.max_offset("T", 0) == 1
         assert arrived == [("T", 0, 1, A)]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_under_sync_flush_nothing_is_seen_before_it_is_on_disk(tell):
-    async def story(shop):
-        store = shop.open(flush_disk_type="SYNC_FLUSH")
+def test_under_sync_flush_nothing_is_seen_before_it_is_on_disk(run_scenario):
+    async def scenario(harness):
+        store = harness.open(flush_disk_type="SYNC_FLUSH")
         placed, seen = store.put(draft()), []
         store.on_durable(lambda status: seen.append((status, store.max_offset("T", 0))))
         await asyncio.sleep(0)
@@ -83,16 +83,16 @@ def test_under_sync_flush_nothing_is_seen_before_it_is_on_disk(tell):
         if not seen:  # the flush is still under way
             assert store.max_offset("T", 0) == 0
             assert store.record_at(placed.phy_offset) is None
-        await shop.wait_until_durable()
+        await harness.wait_until_durable()
         assert seen == [(PutStatus.PUT_OK, 1)]
         assert store.record_at(placed.phy_offset)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_all_askers_of_a_turn_share_one_write_and_one_flush(tell):
-    async def story(shop):
-        store = shop.open(flush_disk_type="SYNC_FLUSH")
+def test_all_askers_of_a_turn_share_one_write_and_one_flush(run_scenario):
+    async def scenario(harness):
+        store = harness.open(flush_disk_type="SYNC_FLUSH")
         flushes = []
         submit = store._parts.flush_worker.submit
         store._parts.flush_worker.submit = lambda job, done: (flushes.append(1), submit(job, done))
@@ -104,7 +104,7 @@ def test_all_askers_of_a_turn_share_one_write_and_one_flush(tell):
             await asyncio.sleep(0.001)
         assert flushes == [1]
 
-    tell(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
@@ -118,147 +118,147 @@ def test_all_askers_of_a_turn_share_one_write_and_one_flush(tell):
     ],
 )
 def test_an_offset_outside_the_queue_gets_its_status_and_where_to_go(
-    tell, offset, status, following
+    run_scenario, offset, status, following
 ):
-    async def story(shop):
-        store = shop.open()
+    async def scenario(harness):
+        store = harness.open()
         for _ in range(5):
-            await shop.put()
+            await harness.put()
         got = store.get("T", 0, offset, 32, 1 << 20)
         assert (got.status, got.next_offset) == (status, following)
         assert (got.min_offset, got.max_offset) == (0, 5)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_queue_never_used_has_no_message(tell):
-    async def story(shop):
-        got = shop.open().get("T", 9, 4, 32, 1 << 20)
+def test_a_queue_never_used_has_no_message(run_scenario):
+    async def scenario(harness):
+        got = harness.open().get("T", 9, 4, 32, 1 << 20)
         assert (got.status, got.next_offset) == (GetStatus.NO_MESSAGE_IN_QUEUE, 0)
-        assert shop.store.queues() == []
+        assert harness.store.queues() == []
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_filter_sees_tags_codes_and_skips_what_does_not_match(tell):
-    async def story(shop):
-        store = shop.open()
+def test_a_filter_sees_tags_codes_and_skips_what_does_not_match(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
         for tag in b"abbab":
             store.put(draft(bytes((tag,)), bytes((tag,))))
-        await shop.wait_until_durable()
+        await harness.wait_until_durable()
         got = store.get("T", 0, 0, 32, 1 << 20, lambda code: code == B)
         assert [r.body for r in stored.iterate(got.body)] == [b"b", b"b", b"b"]
         assert (got.next_offset, got.count) == (5, 3)
         none = store.get("T", 0, 1, 32, 1 << 20, lambda code: False)
         assert (none.status, none.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 5)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_pull_looks_at_so_many_entries_and_no_more(tell):
-    async def story(shop):
-        store = shop.open(consume_queue_file_bytes=20_000, commit_log_file_bytes=1 << 20)
+def test_a_pull_looks_at_so_many_entries_and_no_more(run_scenario):
+    async def scenario(harness):
+        store = harness.open(consume_queue_file_bytes=20_000, commit_log_file_bytes=1 << 20)
         for _ in range(900):
             store.put(draft(b"", b"a"))
         store.put(draft(b"", b"b"))
-        await shop.wait_until_durable()
+        await harness.wait_until_durable()
         first = store.get("T", 0, 0, 32, 1 << 20, lambda code: code == B)
         assert (first.status, first.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 800)
         second = store.get("T", 0, 800, 32, 1 << 20, lambda code: code == B)
         assert (second.status, second.next_offset, second.count) == (GetStatus.FOUND, 901, 1)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_fresh_messages_come_32_at_a_time_and_old_ones_8(tell):
-    async def story(shop):
-        store = shop.open(commit_log_file_bytes=1 << 20)
+def test_fresh_messages_come_32_at_a_time_and_old_ones_8(run_scenario):
+    async def scenario(harness):
+        store = harness.open(commit_log_file_bytes=1 << 20)
         for _ in range(100):
             store.put(draft(bytes(100)))
-        await shop.wait_until_durable()
+        await harness.wait_until_durable()
         assert store.get("T", 0, 0, 100, 1 << 20).count == 32
         assert store.get("T", 0, 0, 10, 1 << 20).count == 10
         store._queue_reader._fresh_bytes = 1_000
         assert store.get("T", 0, 0, 32, 1 << 20).count == 8
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_one_pull_brings_messages_whose_entries_are_written_and_those_that_wait(tell):
-    async def story(shop):
-        store = shop.open()
+def test_one_pull_brings_messages_whose_entries_are_written_and_those_that_wait(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
         for number in range(3):
-            await shop.put(b"%d" % number)
+            await harness.put(b"%d" % number)
         store._queues.write_all_pending()
         for number in range(3, 7):
-            await shop.put(b"%d" % number)
+            await harness.put(b"%d" % number)
         for match in (None, lambda _code: True):
             got = store.get("T", 0, 1, 32, 1 << 20, match)
             assert (got.count, got.next_offset) == (6, 7)
         assert store.get("T", 0, 1, 3, 1 << 20).next_offset == 4
         assert store.get("T", 0, 0, 3, 1 << 20).next_offset == 3
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_bytes_are_limited_but_the_first_message_always_comes(tell):
-    async def story(shop):
-        store = shop.open(commit_log_file_bytes=4 << 20)
+def test_bytes_are_limited_but_the_first_message_always_comes(run_scenario):
+    async def scenario(harness):
+        store = harness.open(commit_log_file_bytes=4 << 20)
         for size in (400_000, 100_000, 100_000, 100_000):
             store.put(draft(bytes(size)))
-        await shop.wait_until_durable()
+        await harness.wait_until_durable()
         assert store.get("T", 0, 0, 32, 10).count == 1
         assert store.get("T", 0, 1, 32, 1 << 30).count == 2  # 256 KiB and no more
         store._queue_reader._fresh_bytes = 0
         assert store.get("T", 0, 1, 32, 1 << 30).count == 1
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_messages_of_several_queues_come_back_unmixed(tell):
-    async def story(shop):
-        store = shop.open(commit_log_file_bytes=1 << 20)
+def test_messages_of_several_queues_come_back_unmixed(run_scenario):
+    async def scenario(harness):
+        store = harness.open(commit_log_file_bytes=1 << 20)
         for number in range(60):
             store.put(draft(b"%d" % number, queue_id=number % 3))
-        await shop.wait_until_durable()
+        await harness.wait_until_durable()
         for queue_id in range(3):
             want = [b"%d" % n for n in range(queue_id, 60, 3)]
-            assert shop.bodies("T", queue_id) == want
+            assert harness.bodies("T", queue_id) == want
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_record_never_lies_across_two_files(tell):
-    async def story(shop):
-        shop.open(commit_log_file_bytes=4096)
+def test_a_record_never_lies_across_two_files(run_scenario):
+    async def scenario(harness):
+        harness.open(commit_log_file_bytes=4096)
         sizes = [5, 900, 17, 3000, 1, 3970 - 116]
         for round_ in range(4):
             for size in sizes:
-                await shop.put(bytes([round_]) * size)
-        assert shop.bodies() == [bytes([r]) * size for r in range(4) for size in sizes]
-        for path in shop.log_files()[:-1]:
+                await harness.put(bytes([round_]) * size)
+        assert harness.bodies() == [bytes([r]) * size for r in range(4) for size in sizes]
+        for path in harness.log_files()[:-1]:
             raw, at = path.read_bytes(), 0
             while int.from_bytes(raw[at + 4 : at + 8]) != stored.MAGIC_BLANK:
                 at += int.from_bytes(raw[at : at + 4])
             assert int.from_bytes(raw[at : at + 4]) == 4096 - at >= 8
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_batch_lies_side_by_side_in_one_file_or_nowhere(tell):
-    async def story(shop):
-        store = shop.open(commit_log_file_bytes=4096)
-        await shop.put(bytes(2000))
+def test_a_batch_lies_side_by_side_in_one_file_or_nowhere(run_scenario):
+    async def scenario(harness):
+        store = harness.open(commit_log_file_bytes=4096)
+        await harness.put(bytes(2000))
         placed = store.put_batch([draft(bytes(700)) for _ in range(3)])
         assert [p.queue_offset for p in placed] == [1, 2, 3]
         assert placed[0].phy_offset == 4096
         assert placed[2].phy_offset == 4096 + 2 * placed[0].size
         too_much = store.put_batch([draft(bytes(1500)) for _ in range(3)])
         assert {p.status for p in too_much} == {PutStatus.MESSAGE_ILLEGAL}
-        assert await shop.wait_until_durable() is PutStatus.PUT_OK
-        assert len(shop.bodies()) == 4
+        assert await harness.wait_until_durable() is PutStatus.PUT_OK
+        assert len(harness.bodies()) == 4
 
-    tell(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
@@ -271,141 +271,141 @@ def test_a_batch_lies_side_by_side_in_one_file_or_nowhere(tell):
         (MessageDraft("T", 0, b"x", b"k\x01" + b"v" * 32746), PutStatus.PROPERTIES_SIZE_EXCEEDED),
     ],
 )
-def test_what_no_record_can_hold_is_refused_and_leaves_no_trace(tell, bad, status):
-    async def story(shop):
-        store = shop.open(max_message_bytes=1000)
+def test_what_no_record_can_hold_is_refused_and_leaves_no_trace(run_scenario, bad, status):
+    async def scenario(harness):
+        store = harness.open(max_message_bytes=1000)
         placed = store.put(bad)
         assert (placed.status, placed.phy_offset, placed.queue_offset) == (status, -1, -1)
-        assert (await shop.put()).queue_offset == 0
+        assert (await harness.put()).queue_offset == 0
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_long_retry_topic_makes_a_record_of_version_2(tell):
-    async def story(shop):
-        store = shop.open()
+def test_a_long_retry_topic_makes_a_record_of_version_2(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
         topic = "%RETRY%" + "g" * 200
         placed = store.put(MessageDraft(topic, 0, b"x"))
-        await shop.wait_until_durable()
+        await harness.wait_until_durable()
         record = stored.decode(store.record_at(placed.phy_offset))
         assert (record.magic, record.topic) == (stored.MAGIC_V2, topic)
-        assert shop.bodies(topic) == [b"x"]
+        assert harness.bodies(topic) == [b"x"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_checksum_that_a_client_sent_is_replaced_by_ours(tell):
-    async def story(shop):
-        store = shop.open()
+def test_a_checksum_that_a_client_sent_is_replaced_by_ours(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
         placed = store.put(
             MessageDraft("T", 0, b"x", b"a\x01b\x02__CRC32#\x010000000000\x02c\x01d")
         )
-        await shop.wait_until_durable()
+        await harness.wait_until_durable()
         raw = store.record_at(placed.phy_offset)
         record = stored.decode(raw)
         assert record.properties.count(b"__CRC32#") == 1
         assert stored.is_whole(record, raw)
         assert stored.text_properties(record) == {"a": "b", "c": "d"}
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_half_and_rolled_back_messages_are_in_the_log_and_in_no_queue(tell):
-    async def story(shop):
-        store = shop.open()
+def test_half_and_rolled_back_messages_are_in_the_log_and_in_no_queue(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
         for sys_flag in (0, 4, 8, 12):
             store.put(draft(b"%d" % sys_flag, sys_flag=sys_flag))
-        await shop.wait_until_durable()
-        assert shop.bodies() == [b"0", b"8"]
+        await harness.wait_until_durable()
+        assert harness.bodies() == [b"0", b"8"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_store_times_never_go_back(tell):
-    async def story(shop):
-        shop.open()
+def test_store_times_never_go_back(run_scenario):
+    async def scenario(harness):
+        harness.open()
         times = []
         for ms in (1000, 5000, 3000, 6000):
-            shop.clock.ms = ms
-            times.append((await shop.put()).store_ms)
+            harness.clock.ms = ms
+            times.append((await harness.put()).store_ms)
         assert times == [1000, 5000, 5000, 6000]
 
-    tell(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
     ("ms", "lower", "upper"),
     [(0, 0, 0), (1000, 0, 0), (1500, 1, 0), (2000, 1, 3), (2500, 4, 3), (3000, 4, 4), (9000, 5, 4)],
 )
-def test_offsets_are_found_by_time(tell, ms, lower, upper):
-    async def story(shop):
-        store = shop.open()
+def test_offsets_are_found_by_time(run_scenario, ms, lower, upper):
+    async def scenario(harness):
+        store = harness.open()
         for time in (1000, 2000, 2000, 2000, 3000):
-            shop.clock.ms = time
-            await shop.put()
+            harness.clock.ms = time
+            await harness.put()
         await store._maintenance.write_queues()
         assert store.offset_by_time("T", 0, ms) == lower
         assert store.offset_by_time("T", 0, ms, upper=True) == upper
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_record_at_refuses_what_is_no_beginning_of_a_record(tell):
-    async def story(shop):
-        store = shop.open()
-        placed = await shop.put(bytes(200))
+def test_record_at_refuses_what_is_no_beginning_of_a_record(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
+        placed = await harness.put(bytes(200))
         for phy_offset in (-1, 1, 8, placed.size - 1, placed.size, 1 << 40):
             assert store.record_at(phy_offset) is None
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_messages_are_read_from_memory_and_from_files_alike(tell):
-    async def story(shop):
-        store = shop.open()
+def test_messages_are_read_from_memory_and_from_files_alike(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
         for number in range(50):
-            await shop.put(b"%d" % number)
+            await harness.put(b"%d" % number)
             if number in (10, 33):
                 await store._maintenance.write_queues()
-        assert shop.bodies() == [b"%d" % n for n in range(50)]
-        assert shop.bodies(offset=20) == [b"%d" % n for n in range(20, 50)]
+        assert harness.bodies() == [b"%d" % n for n in range(50)]
+        assert harness.bodies(offset=20) == [b"%d" % n for n in range(20, 50)]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_so_much_unwritten_that_memory_is_at_risk_is_refused_as_busy(tell):
-    async def story(shop):
-        store = shop.open(unwritten_bytes_max=1000)
+def test_so_much_unwritten_that_memory_is_at_risk_is_refused_as_busy(run_scenario):
+    async def scenario(harness):
+        store = harness.open(unwritten_bytes_max=1000)
         statuses = [store.put(draft(bytes(300))).status for _ in range(5)]
         assert statuses[-1] is PutStatus.OS_PAGE_CACHE_BUSY
-        assert await shop.wait_until_durable() is PutStatus.PUT_OK
+        assert await harness.wait_until_durable() is PutStatus.PUT_OK
         assert store.put(draft()).status is PutStatus.PUT_OK
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_after_a_stop_nothing_is_taken(tell):
-    async def story(shop):
-        store = shop.open()
+def test_after_a_stop_nothing_is_taken(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
         await store.stop()
         assert store.put(draft()).status is PutStatus.SERVICE_NOT_AVAILABLE
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_background_work_flushes_and_writes_queues_by_itself(tell):
-    async def story(shop):
-        store = shop.open(flush_interval_ms=5, flush_interval_consume_queue_ms=5)
+def test_background_work_flushes_and_writes_queues_by_itself(run_scenario):
+    async def scenario(harness):
+        store = harness.open(flush_interval_ms=5, flush_interval_consume_queue_ms=5)
         await store.start()
-        await shop.put()
+        await harness.put()
         for _ in range(1000):
             if store._parts.checkpoint.dispatched == store.max_phy_offset:
                 break
             await asyncio.sleep(0.005)
         assert store._log.flushed == store.max_phy_offset == store._parts.checkpoint.dispatched
-        assert (shop.root / "consumequeue/T/0" / ("0" * 20)).stat().st_size == 400
+        assert (harness.root / "consumequeue/T/0" / ("0" * 20)).stat().st_size == 400
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_settings_refuse_what_cannot_work():

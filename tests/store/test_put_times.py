@@ -50,45 +50,45 @@ def test_percentiles_are_at_most_a_fifth_off(spent, share):
     assert sum(classes) == len(spent)
 
 
-def test_all_puts_of_a_turn_took_as_long_as_the_first_of_them(tell):
-    async def story(shop):
-        store = shop.open()
+def test_all_puts_of_a_turn_took_as_long_as_the_first_of_them(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
         for _ in range(3):
             store.put(MessageDraft("T", 0, b"x"))
         time.sleep(0.02)  # the turn takes so long
-        assert await shop.wait_until_durable() is PutStatus.PUT_OK
+        assert await harness.wait_until_durable() is PutStatus.PUT_OK
         now_s = asyncio.get_running_loop().time()
         assert sum(store.put_times.classes(now_s)[2:]) == 3
         assert store.put_times.longest_s >= 0.02
         assert store.put_times.percentile(0.5, now_s) >= 0.016
-        await shop.wait_until_durable()
+        await harness.wait_until_durable()
         assert sum(store.put_times.classes(now_s)) == 3, "to ask is no put"
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_what_was_refused_or_lost_has_failed(tell, disk):
-    async def story(shop):
-        store = shop.open()
-        await shop.put(b"kept")
+def test_what_was_refused_or_lost_has_failed(run_scenario, disk):
+    async def scenario(harness):
+        store = harness.open()
+        await harness.put(b"kept")
         assert store.put_times.failed == 0
         assert store.put(MessageDraft("x" * 300, 0, b"x")).status is PutStatus.MESSAGE_ILLEGAL
         disk.room = 0
         store.put(MessageDraft("T", 0, b"lost"))
         store.put(MessageDraft("T", 0, b"lost"))
-        assert await shop.wait_until_durable() is PutStatus.SERVICE_NOT_AVAILABLE
+        assert await harness.wait_until_durable() is PutStatus.SERVICE_NOT_AVAILABLE
         assert store.put_times.failed == 3
         assert sum(store.put_times.classes(asyncio.get_running_loop().time())) == 1
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_what_a_failed_flush_took_has_failed(tell, disk):
-    async def story(shop):
-        store = shop.open(flush_disk_type="SYNC_FLUSH")
+def test_what_a_failed_flush_took_has_failed(run_scenario, disk):
+    async def scenario(harness):
+        store = harness.open(flush_disk_type="SYNC_FLUSH")
         disk.sync_error = OSError(errno.EIO, "broken disk")
         store.put(MessageDraft("T", 0, b"lost"))
-        assert await shop.wait_until_durable() is PutStatus.SERVICE_NOT_AVAILABLE
+        assert await harness.wait_until_durable() is PutStatus.SERVICE_NOT_AVAILABLE
         assert store.put_times.failed == 1
 
-    tell(story)
+    run_scenario(scenario)

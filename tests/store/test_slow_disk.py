@@ -42,9 +42,9 @@ class Gate:
 
 
 @pytest.fixture
-def gate(shop):
+def gate(harness):
     made = Gate()
-    shop.worker = made.worker
+    harness.worker = made.worker
     yield made
     made.open()
 
@@ -60,11 +60,11 @@ async def status_of(store):
     return await asyncio.wait_for(answer, 10)
 
 
-def test_a_topic_deleted_while_its_queues_are_flushed_holds_nobody_up(tell, gate, caplog):
-    async def story(shop):
-        store = shop.open(flush_interval_consume_queue_ms=1)
-        await shop.put(b"x", "T")
-        await shop.put(b"y", "U")
+def test_a_topic_deleted_while_its_queues_are_flushed_holds_nobody_up(run_scenario, gate, caplog):
+    async def scenario(harness):
+        store = harness.open(flush_interval_consume_queue_ms=1)
+        await harness.put(b"x", "T")
+        await harness.put(b"y", "U")
         gate.shut()
         store._maintenance.checkpoint_soon()
         turn = asyncio.create_task(store._maintenance.write_queues())
@@ -78,10 +78,10 @@ def test_a_topic_deleted_while_its_queues_are_flushed_holds_nobody_up(tell, gate
         gate.open()
         await turn
         assert not store._maintenance.is_queue_write_failing
-        assert shop.bodies("U") == [b"y"]
-        assert (await shop.put(b"z", "T")).queue_offset == 0
+        assert harness.bodies("U") == [b"y"]
+        assert (await harness.put(b"z", "T")).queue_offset == 0
 
-    tell(story)
+    run_scenario(scenario)
     assert caplog.text == ""
 
 
@@ -99,11 +99,13 @@ class Slow(SystemFiles):
         super().sync_dir(directory)
 
 
-def test_a_topic_deleted_while_its_directories_are_made_durable_holds_nobody_up(tell, caplog):
-    async def story(shop):
-        shop.files = slow = Slow(shop.root / "consumequeue" / "T" / "0")
-        store = shop.open()
-        await shop.put(b"x", "T")
+def test_a_topic_deleted_while_its_directories_are_made_durable_holds_nobody_up(
+    run_scenario, caplog
+):
+    async def scenario(harness):
+        harness.files = slow = Slow(harness.root / "consumequeue" / "T" / "0")
+        store = harness.open()
+        await harness.put(b"x", "T")
         turn = asyncio.create_task(store._maintenance.write_queues())
         while not slow.reached.is_set():
             await asyncio.sleep(0.001)
@@ -111,9 +113,9 @@ def test_a_topic_deleted_while_its_directories_are_made_durable_holds_nobody_up(
         slow.go_on.set()
         await turn
         assert not store._maintenance.is_queue_write_failing
-        assert (await shop.put(b"y", "U")).status is PutStatus.PUT_OK
+        assert (await harness.put(b"y", "U")).status is PutStatus.PUT_OK
 
-    tell(story)
+    run_scenario(scenario)
     assert caplog.text == ""
 
 
@@ -141,12 +143,14 @@ def test_a_flush_that_cannot_open_all_its_files_leaves_none_pinned(tmp_path):
     assert segments[0].file is None
 
 
-def test_who_waits_for_a_flush_hears_of_it_although_the_next_one_cannot_begin(tell, shop, gate):
-    async def story(shop):
-        shop.files = Exhausted()
-        store = shop.open(flush_disk_type="SYNC_FLUSH")
+def test_who_waits_for_a_flush_hears_of_it_although_the_next_one_cannot_begin(
+    run_scenario, harness, gate
+):
+    async def scenario(harness):
+        harness.files = Exhausted()
+        store = harness.open(flush_disk_type="SYNC_FLUSH")
         gate.shut()
-        first = asyncio.create_task(shop.put(b"x"))
+        first = asyncio.create_task(harness.put(b"x"))
         await begun(gate)
         store.put(MessageDraft("T", 0, bytes(15_000)))
         store.put(MessageDraft("T", 0, bytes(15_000)))  # begins another file
@@ -156,19 +160,19 @@ def test_who_waits_for_a_flush_hears_of_it_although_the_next_one_cannot_begin(te
         store._parts.mapped_files.open_files.remove(
             store._parts.mapped_files.segments[store._parts.mapped_files.bases[-1]]
         )
-        shop.files.is_exhausted = True
+        harness.files.is_exhausted = True
         gate.open()
         await first  # is told PUT_OK: it is on the disk
         assert await second is PutStatus.SERVICE_NOT_AVAILABLE
-        shop.files.is_exhausted = False
-        assert shop.bodies() == [b"x"]
+        harness.files.is_exhausted = False
+        assert harness.bodies() == [b"x"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_file_of_the_log_may_go_while_it_is_flushed(tell, gate):
-    async def story(shop):
-        store = shop.open(flush_disk_type="SYNC_FLUSH")
+def test_a_file_of_the_log_may_go_while_it_is_flushed(run_scenario, gate):
+    async def scenario(harness):
+        store = harness.open(flush_disk_type="SYNC_FLUSH")
         gate.shut()
         asked = []
         for _ in range(8):  # two files and a bit
@@ -179,16 +183,16 @@ def test_a_file_of_the_log_may_go_while_it_is_flushed(tell, gate):
         store._parts.mapped_files.remove(store._parts.mapped_files.first)
         gate.open()
         assert set(await asyncio.gather(*asked)) == {PutStatus.PUT_OK}
-        assert (await shop.put(b"more")).status is PutStatus.PUT_OK
+        assert (await harness.put(b"more")).status is PutStatus.PUT_OK
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_whoever_joins_a_flush_that_nobody_asked_for_hears_in_time(tell, gate):
-    async def story(shop):
-        store = shop.open(flush_disk_type="SYNC_FLUSH", sync_flush_timeout_ms=50)
+def test_whoever_joins_a_flush_that_nobody_asked_for_hears_in_time(run_scenario, gate):
+    async def scenario(harness):
+        store = harness.open(flush_disk_type="SYNC_FLUSH", sync_flush_timeout_ms=50)
         gate.shut()
-        first = asyncio.create_task(shop.put(b"x"))
+        first = asyncio.create_task(harness.put(b"x"))
         await begun(gate)
         store.put(MessageDraft("T", 0, b"nobody asks"))
         await asyncio.sleep(0.001)
@@ -198,12 +202,12 @@ def test_whoever_joins_a_flush_that_nobody_asked_for_hears_in_time(tell, gate):
         with pytest.raises(AssertionError):  # it was told of the delay, too
             await first
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_durable_puts_take_as_long_as_their_flush(tell, gate):
-    async def story(shop):
-        store = shop.open(flush_disk_type="SYNC_FLUSH")
+def test_durable_puts_take_as_long_as_their_flush(run_scenario, gate):
+    async def scenario(harness):
+        store = harness.open(flush_disk_type="SYNC_FLUSH")
         gate.shut()
         store.put(MessageDraft("T", 0, b"x"))
         asyncio.get_running_loop().call_later(0.06, gate.open)
@@ -211,4 +215,4 @@ def test_durable_puts_take_as_long_as_their_flush(tell, gate):
         classes = store.put_times.classes(asyncio.get_running_loop().time())
         assert (sum(classes[:3]), sum(classes[3:])) == (0, 1), "50 ms or more"
 
-    tell(story)
+    run_scenario(scenario)

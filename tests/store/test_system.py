@@ -69,7 +69,7 @@ def test_a_lock_is_held_once_and_again_after_release(tmp_path, files):
 
 
 def test_a_worker_does_jobs_in_order_and_reports_errors():
-    async def story():
+    async def scenario():
         worker, seen = ThreadWorker("test"), []
         ended = asyncio.Event()
 
@@ -82,12 +82,12 @@ def test_a_worker_does_jobs_in_order_and_reports_errors():
         worker.close()
         assert seen == ["job", None, 5]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     ThreadWorker("never used").close()
 
 
 def test_background_work_goes_on_after_an_error_and_ends_when_stopped(caplog):
-    async def story():
+    async def scenario():
         background, turns = Background("test"), []
         often = asyncio.Event()
 
@@ -105,7 +105,7 @@ def test_background_work_goes_on_after_an_error_and_ends_when_stopped(caplog):
         await asyncio.sleep(0.01)
         assert len(turns) == count
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert "ValueError: once" in caplog.text
     assert "test: work" in caplog.text
 

@@ -14,125 +14,125 @@ from cometmq.store.message_store import MessageDraft, PutStatus
 REFUSED = PutStatus.SERVICE_NOT_AVAILABLE
 
 
-async def ask(shop, body=b"x", queue_id=0):
+async def ask(harness, body=b"x", queue_id=0):
     """Put and settle; both statuses."""
-    placed = shop.store.put(MessageDraft("T", queue_id, body))
-    return placed.status, await shop.wait_until_durable()
+    placed = harness.store.put(MessageDraft("T", queue_id, body))
+    return placed.status, await harness.wait_until_durable()
 
 
-def test_a_full_disk_refuses_and_takes_again_when_there_is_room(tell, disk):
-    async def story(shop):
-        shop.open()
-        await shop.put(b"before")
+def test_a_full_disk_refuses_and_takes_again_when_there_is_room(run_scenario, disk):
+    async def scenario(harness):
+        harness.open()
+        await harness.put(b"before")
         for room in (0, 1, 50, 160):
             disk.room = room
-            assert await ask(shop, bytes(100)) == (PutStatus.PUT_OK, REFUSED)
-            assert shop.bodies() == [b"before"]
+            assert await ask(harness, bytes(100)) == (PutStatus.PUT_OK, REFUSED)
+            assert harness.bodies() == [b"before"]
         disk.room = None
-        assert (await shop.put(b"after")).queue_offset == 1
-        assert shop.bodies() == [b"before", b"after"]
+        assert (await harness.put(b"after")).queue_offset == 1
+        assert harness.bodies() == [b"before", b"after"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_what_a_full_disk_refused_does_not_come_back_after_a_crash(tell, disk):
-    async def story(shop):
-        shop.open(append_crc=False)
-        await shop.put(b"before")
-        size = shop.store.max_phy_offset
+def test_what_a_full_disk_refused_does_not_come_back_after_a_crash(run_scenario, disk):
+    async def scenario(harness):
+        harness.open(append_crc=False)
+        await harness.put(b"before")
+        size = harness.store.max_phy_offset
         for _ in range(3):
-            shop.store.put(MessageDraft("T", 0, b"lost!!", b"TAGS\x01a\x02"))
+            harness.store.put(MessageDraft("T", 0, b"lost!!", b"TAGS\x01a\x02"))
         disk.room = 2 * size + 50
-        assert await shop.wait_until_durable() is REFUSED
+        assert await harness.wait_until_durable() is REFUSED
         disk.room = None
-        await shop.put(b"after!")
-        await shop.crash()
-        shop.open()
-        assert shop.bodies() == [b"before", b"after!"]
+        await harness.put(b"after!")
+        await harness.crash()
+        harness.open()
+        assert harness.bodies() == [b"before", b"after!"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_full_disk_at_the_end_of_a_log_file_takes_the_blank_back_too(tell, disk):
-    async def story(shop):
-        shop.open(commit_log_file_bytes=4096)
-        await shop.put(bytes(3000))
+def test_a_full_disk_at_the_end_of_a_log_file_takes_the_blank_back_too(run_scenario, disk):
+    async def scenario(harness):
+        harness.open(commit_log_file_bytes=4096)
+        await harness.put(bytes(3000))
         for _ in range(2):
             disk.room = 500
-            shop.store.put(MessageDraft("T", 0, bytes(100)))
-            shop.store.put(MessageDraft("T", 0, bytes(2000)))
-            assert await shop.wait_until_durable() is REFUSED
+            harness.store.put(MessageDraft("T", 0, bytes(100)))
+            harness.store.put(MessageDraft("T", 0, bytes(2000)))
+            assert await harness.wait_until_durable() is REFUSED
         disk.room = None
-        await shop.put(b"fits still")
-        await shop.put(bytes(2000))
-        assert [len(body) for body in shop.bodies()] == [3000, 10, 2000]
-        await shop.crash()
-        shop.open()
-        assert [len(body) for body in shop.bodies()] == [3000, 10, 2000]
+        await harness.put(b"fits still")
+        await harness.put(bytes(2000))
+        assert [len(body) for body in harness.bodies()] == [3000, 10, 2000]
+        await harness.crash()
+        harness.open()
+        assert [len(body) for body in harness.bodies()] == [3000, 10, 2000]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_disk_too_full_for_queue_entries_refuses_sends_until_they_are_written(tell, disk):
-    async def story(shop):
-        shop.open()
-        await shop.put(b"one")
+def test_a_disk_too_full_for_queue_entries_refuses_sends_until_they_are_written(run_scenario, disk):
+    async def scenario(harness):
+        harness.open()
+        await harness.put(b"one")
         disk.room = 0
-        await shop.store._maintenance.write_queues()
-        assert await ask(shop) == (REFUSED, PutStatus.PUT_OK)
-        assert shop.bodies() == [b"one"]
+        await harness.store._maintenance.write_queues()
+        assert await ask(harness) == (REFUSED, PutStatus.PUT_OK)
+        assert harness.bodies() == [b"one"]
         disk.room = None
-        await shop.store._maintenance.write_queues()
-        assert await ask(shop, b"two") == (PutStatus.PUT_OK, PutStatus.PUT_OK)
-        await shop.crash()
-        shop.open()
-        assert shop.bodies() == [b"one", b"two"]
+        await harness.store._maintenance.write_queues()
+        assert await ask(harness, b"two") == (PutStatus.PUT_OK, PutStatus.PUT_OK)
+        await harness.crash()
+        harness.open()
+        assert harness.bodies() == [b"one", b"two"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_disk_above_its_watermark_refuses_sends_until_it_is_below(tell, disk):
-    async def story(shop):
-        shop.open()
+def test_a_disk_above_its_watermark_refuses_sends_until_it_is_below(run_scenario, disk):
+    async def scenario(harness):
+        harness.open()
         for used, status in ((89, PutStatus.PUT_OK), (91, REFUSED), (90, PutStatus.PUT_OK)):
             disk.used = disk.total * used // 100
-            await shop.store._maintenance.clean()
-            assert (await ask(shop))[0] is status
+            await harness.store._maintenance.clean()
+            assert (await ask(harness))[0] is status
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_failed_flush_stops_the_log_and_loses_nothing_acknowledged(tell, disk):
-    async def story(shop):
-        shop.open(flush_disk_type="SYNC_FLUSH")
-        await shop.put(b"safe")
+def test_a_failed_flush_stops_the_log_and_loses_nothing_acknowledged(run_scenario, disk):
+    async def scenario(harness):
+        harness.open(flush_disk_type="SYNC_FLUSH")
+        await harness.put(b"safe")
         disk.sync_error = OSError(errno.EIO, "broken disk")
-        assert await ask(shop, b"unsure") == (PutStatus.PUT_OK, REFUSED)
+        assert await ask(harness, b"unsure") == (PutStatus.PUT_OK, REFUSED)
         disk.sync_error = None
-        assert await ask(shop) == (REFUSED, REFUSED)
-        assert shop.bodies() == [b"safe"]
-        await shop.stop()
-        assert disk.stat(shop.root / "abort"), "an unsure stop is no stop in order"
-        shop.open()
-        assert shop.bodies()[0] == b"safe"
+        assert await ask(harness) == (REFUSED, REFUSED)
+        assert harness.bodies() == [b"safe"]
+        await harness.stop()
+        assert disk.stat(harness.root / "abort"), "an unsure stop is no stop in order"
+        harness.open()
+        assert harness.bodies()[0] == b"safe"
 
-    tell(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_a_failed_flush_is_told_when_it_fails_and_at_the_stop(tell, disk, caplog, flush):
-    async def story(shop):
-        shop.open(flush_disk_type=flush)
-        await shop.put(b"safe")
+def test_a_failed_flush_is_told_when_it_fails_and_at_the_stop(run_scenario, disk, caplog, flush):
+    async def scenario(harness):
+        harness.open(flush_disk_type=flush)
+        await harness.put(b"safe")
         disk.sync_error = OSError(errno.EIO, "broken disk")
         for _ in range(2):
-            shop.store.put(MessageDraft("T", 0, b"unsure"))
-            await shop.wait_until_durable()
-            shop.store._parts.flusher.request([], [], 0)
-            await shop.store._parts.flusher.wait_until_idle()
-        await shop.stop()
+            harness.store.put(MessageDraft("T", 0, b"unsure"))
+            await harness.wait_until_durable()
+            harness.store._parts.flusher.request([], [], 0)
+            await harness.store._parts.flusher.wait_until_idle()
+        await harness.stop()
 
-    tell(story)
+    run_scenario(scenario)
     told = [record.getMessage() for record in caplog.records]
     assert [line.partition(":")[0] for line in told] == [
         "the log /store/commitlog cannot be flushed, sends are refused until a restart",
@@ -141,9 +141,9 @@ def test_a_failed_flush_is_told_when_it_fails_and_at_the_stop(tell, disk, caplog
     assert all("broken disk" in line for line in told)
 
 
-def test_a_slow_flush_is_answered_late_and_the_message_is_there_later(tell):
-    async def story(shop):
-        store = shop.open(flush_disk_type="SYNC_FLUSH", sync_flush_timeout_ms=20)
+def test_a_slow_flush_is_answered_late_and_the_message_is_there_later(run_scenario):
+    async def scenario(harness):
+        store = harness.open(flush_disk_type="SYNC_FLUSH", sync_flush_timeout_ms=20)
         go_on = asyncio.Event()
         submit = store._parts.flush_worker.submit
 
@@ -157,27 +157,27 @@ def test_a_slow_flush_is_answered_late_and_the_message_is_there_later(tell):
         tasks = []
         store._parts.flush_worker.submit = slow
         placed = store.put(MessageDraft("T", 0, b"x"))
-        assert await shop.wait_until_durable() is PutStatus.FLUSH_DISK_TIMEOUT
+        assert await harness.wait_until_durable() is PutStatus.FLUSH_DISK_TIMEOUT
         assert store.record_at(placed.phy_offset) is None
         go_on.set()
         while store.max_offset("T", 0) == 0:
             await asyncio.sleep(0.001)
         assert store.record_at(placed.phy_offset)
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_store_in_use_is_refused_by_name(tell, shop):
-    async def story(shop):
-        store = shop.open()
-        with pytest.raises(StoreLocked, match=f"{shop.root} is in use"):
-            shop.open()
-        await shop.put(b"still mine")
+def test_a_store_in_use_is_refused_by_name(run_scenario, harness):
+    async def scenario(harness):
+        store = harness.open()
+        with pytest.raises(StoreLocked, match=f"{harness.root} is in use"):
+            harness.open()
+        await harness.put(b"still mine")
         await store.stop()
-        shop.open()
-        assert shop.bodies() == [b"still mine"]
+        harness.open()
+        assert harness.bodies() == [b"still mine"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
 LOCKER = """
@@ -189,20 +189,20 @@ sys.stdin.read()
 """
 
 
-def test_a_store_that_another_process_holds_by_a_record_lock_is_refused(tell, shop):
-    async def story(shop):
-        await shop.open().stop()
-        command = [sys.executable, "-c", LOCKER, str(shop.root / "lock")]
+def test_a_store_that_another_process_holds_by_a_record_lock_is_refused(run_scenario, harness):
+    async def scenario(harness):
+        await harness.open().stop()
+        command = [sys.executable, "-c", LOCKER, str(harness.root / "lock")]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe) as other:
             assert other.stdout.readline() == b"locked\n"
             with pytest.raises(StoreLocked):
-                shop.open()
+                harness.open()
             other.stdin.close()
-        shop.open()
-        assert (shop.root / "lock").read_bytes() == b"lock"
+        harness.open()
+        assert (harness.root / "lock").read_bytes() == b"lock"
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def tree(root):
@@ -210,115 +210,117 @@ def tree(root):
 
 
 @pytest.mark.parametrize("what", ["strange files", "a file", "a stranger in the log"])
-def test_a_directory_that_is_no_store_is_left_as_it_was(shop, what):
+def test_a_directory_that_is_no_store_is_left_as_it_was(harness, what):
     if what == "a file":
-        shop.root.write_bytes(b"text")
+        harness.root.write_bytes(b"text")
     elif what == "strange files":
-        (shop.root / "photos").mkdir(parents=True)
-        (shop.root / "photos" / "1.jpg").write_bytes(b"jpg")
+        (harness.root / "photos").mkdir(parents=True)
+        (harness.root / "photos" / "1.jpg").write_bytes(b"jpg")
     else:
-        (shop.root / "commitlog").mkdir(parents=True)
-        (shop.root / "commitlog" / "notes.txt").write_bytes(b"text")
-    before = tree(shop.root.parent)
+        (harness.root / "commitlog").mkdir(parents=True)
+        (harness.root / "commitlog" / "notes.txt").write_bytes(b"text")
+    before = tree(harness.root.parent)
     with pytest.raises(NotAStore) as caught:
-        shop.open()
-    assert str(shop.root) in str(caught.value)
-    assert tree(shop.root.parent) == before
+        harness.open()
+    assert str(harness.root) in str(caught.value)
+    assert tree(harness.root.parent) == before
     assert str(caught.value).count("\n") == 0
 
 
-def test_what_the_system_refuses_is_told_in_one_sentence(shop, disk):
+def test_what_the_system_refuses_is_told_in_one_sentence(harness, disk):
     disk.sync_error = OSError(errno.EACCES, "Permission denied")
     with pytest.raises(StoreError, match=r"/store cannot be opened: .*Permission denied"):
-        shop.open()
+        harness.open()
     disk.sync_error = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(StoreFull, match="No space left"):
-        shop.open()
+        harness.open()
     disk.sync_error = None
     assert not disk.locked
 
 
-def test_another_file_size_than_the_store_has_is_said_so(tell):
-    async def story(shop):
-        shop.open(commit_log_file_bytes=4096)
+def test_another_file_size_than_the_store_has_is_said_so(run_scenario):
+    async def scenario(harness):
+        harness.open(commit_log_file_bytes=4096)
         for _ in range(10):
-            await shop.put(bytes(1000))
-        await shop.stop()
+            await harness.put(bytes(1000))
+        await harness.stop()
         with pytest.raises(NotAStore, match="another file size"):
-            shop.open(commit_log_file_bytes=1 << 20)
-        shop.open(commit_log_file_bytes=4096)
-        assert len(shop.bodies()) == 10
+            harness.open(commit_log_file_bytes=1 << 20)
+        harness.open(commit_log_file_bytes=4096)
+        assert len(harness.bodies()) == 10
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_file_missing_between_two_others_is_named(tell):
-    async def story(shop):
-        shop.open(commit_log_file_bytes=4096)
+def test_a_file_missing_between_two_others_is_named(run_scenario):
+    async def scenario(harness):
+        harness.open(commit_log_file_bytes=4096)
         for _ in range(10):
-            await shop.put(bytes(1000))
-        await shop.stop()
-        second = shop.log_files()[1]
-        second.rename(shop.root / "away")
+            await harness.put(bytes(1000))
+        await harness.stop()
+        second = harness.log_files()[1]
+        second.rename(harness.root / "away")
         with pytest.raises(StoreCorrupt, match=second.name):
-            shop.open()
-        (shop.root / "away").rename(second)
-        shop.open()
-        assert len(shop.bodies()) == 10
+            harness.open()
+        (harness.root / "away").rename(second)
+        harness.open()
+        assert len(harness.bodies()) == 10
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_files_are_full_size_and_sparse(tell):
-    async def story(shop):
-        shop.open(commit_log_file_bytes=1 << 30, consume_queue_file_bytes=6_000_000)
-        await shop.put()
-        await shop.store._maintenance.write_queues()
-        (log,) = shop.log_files()
-        queue = shop.root / "consumequeue" / "T" / "0" / ("0" * 20)
+def test_files_are_full_size_and_sparse(run_scenario):
+    async def scenario(harness):
+        harness.open(commit_log_file_bytes=1 << 30, consume_queue_file_bytes=6_000_000)
+        await harness.put()
+        await harness.store._maintenance.write_queues()
+        (log,) = harness.log_files()
+        queue = harness.root / "consumequeue" / "T" / "0" / ("0" * 20)
         assert (log.name, log.stat().st_size) == ("0" * 20, 1 << 30)
         assert queue.stat().st_size == 6_000_000
         assert log.stat().st_blocks + queue.stat().st_blocks < 200
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def open_fds():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_ten_thousand_queues_live_under_a_small_limit_of_open_files(tell):
-    async def story(shop):
-        shop.open(open_files_max=50, commit_log_file_bytes=1 << 22)
+def test_ten_thousand_queues_live_under_a_small_limit_of_open_files(run_scenario):
+    async def scenario(harness):
+        harness.open(open_files_max=50, commit_log_file_bytes=1 << 22)
         for turn in range(2):
             for number in range(10_000):
-                shop.store.put(MessageDraft(f"T{number % 100}", number // 100, b"%d" % turn))
-            assert await shop.wait_until_durable() is PutStatus.PUT_OK
-            await shop.store._maintenance.write_queues()
+                harness.store.put(MessageDraft(f"T{number % 100}", number // 100, b"%d" % turn))
+            assert await harness.wait_until_durable() is PutStatus.PUT_OK
+            await harness.store._maintenance.write_queues()
             assert open_fds() < 150
         for number in range(0, 10_000, 7):
-            assert shop.bodies(f"T{number % 100}", number // 100) == [b"0", b"1"]
-        await shop.crash()
-        shop.open()
-        assert len(shop.store.queues()) == 10_000
+            assert harness.bodies(f"T{number % 100}", number // 100) == [b"0", b"1"]
+        await harness.crash()
+        harness.open()
+        assert len(harness.store.queues()) == 10_000
         for number in range(0, 10_000, 7):
-            assert shop.bodies(f"T{number % 100}", number // 100) == [b"0", b"1"]
+            assert harness.bodies(f"T{number % 100}", number // 100) == [b"0", b"1"]
         assert open_fds() < 150
 
-    tell(story)
+    run_scenario(scenario)
 
 
-def test_a_deletion_that_was_taken_back_stays_so_after_a_stop_that_follows_at_once(tell, disk):
-    async def story(shop):
-        store = shop.open()
-        await shop.put(b"kept", topic="T")
+def test_a_deletion_that_was_taken_back_stays_so_after_a_stop_that_follows_at_once(
+    run_scenario, disk
+):
+    async def scenario(harness):
+        store = harness.open()
+        await harness.put(b"kept", topic="T")
         await store.deletion.begin({"T"})
         disk.sync_error = OSError(errno.EIO, "the disk is in trouble")
         await store.deletion.take_back({"T"})
         disk.sync_error = None
-        await shop.stop()
-        store = shop.open()
+        await harness.stop()
+        store = harness.open()
         assert store.deletion.unfinished() == [], "the broker would delete it now"
-        assert shop.bodies("T") == [b"kept"]
+        assert harness.bodies("T") == [b"kept"]
 
-    tell(story)
+    run_scenario(scenario)
