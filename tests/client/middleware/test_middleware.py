@@ -321,3 +321,37 @@ def test_a_poll_has_its_hook_in_both_colours(served, topic, group):
 def test_what_is_no_middleware_is_refused(wrong):
     with pytest.raises(SettingsError, match="middleware"):
         Producer("g", namesrv="127.0.0.1:1", middleware=wrong)
+
+
+@pytest.mark.parametrize("order", ["none", "queue"])
+def test_what_handlers_have_done_is_reported_on_the_loop(served, topic, group, order):
+    reports, threads = [], set()
+
+    class Counting(Middleware):
+        def after_run(self, report):
+            reports.append(report)
+            threads.add(threading.current_thread().name)
+            raise RuntimeError("nobody minds")
+
+    handled = []
+
+    def handle(messages):
+        handled.extend(messages)
+        if len(handled) == 1:
+            raise KeyError("it fails once")
+
+    consumer = PushConsumer(
+        group, namesrv=served.namesrv, consume_from="first", middleware=[Counting()], order=order,
+        suspend_ms=50,
+    )  # fmt: skip
+    consumer.subscribe(topic, "*", handle)
+    with Producer("g", namesrv=served.namesrv) as producer, consumer:
+        queue = producer.queues(topic)[0]
+        for body in (b"1", b"2", b"3"):
+            producer.send(Message(topic, body), queue=queue)
+        until(lambda: sum(report.done for report in reports) == 3)
+    assert sum(report.failed for report in reports) == 1
+    assert sum(report.calls for report in reports) == 4
+    retried = {f"%RETRY%{group}"} if order == "none" else set()
+    assert {report.topic for report in reports} == {topic} | retried
+    assert threads == {"cometmq-portal"}

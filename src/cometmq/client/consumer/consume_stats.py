@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.client.middleware.middleware import Middleware
 from cometmq.metrics.sampled_series import SampledSeries
 from cometmq.model.stats import ConsumeStatus
 
 if TYPE_CHECKING:
+    from cometmq.client.middleware.middleware import HandlerReport
     from cometmq.runtime.ports import Clock
 
 SAMPLE_S = 10.0
@@ -36,7 +38,7 @@ class _Topic:
             series.sample(now_ms)
 
 
-class ConsumeStats:
+class ConsumeStats(Middleware):
     """The counts of one consumer. One loop owns it."""
 
     def __init__(self, clock: Clock) -> None:
@@ -49,17 +51,15 @@ class ConsumeStats:
         series.pulled.add(count)
         series.pull_ms.add(spent_s * 1000)
 
-    def ran(self, topic: str, spent_s: float) -> None:
-        """Count a call of a handler."""
-        self._of(topic).run_ms.add(spent_s * 1000)
-
-    def done(self, topic: str, count: int) -> None:
-        """Count messages that a handler has done."""
-        self._of(topic).ok.add(count)
-
-    def failed(self, topic: str, count: int) -> None:
-        """Count messages that a handler has failed on."""
-        self._of(topic).failed.add(count)
+    def after_run(self, report: HandlerReport) -> None:
+        """Count what handlers have done."""
+        series = self._of(report.topic)
+        if report.calls:
+            series.run_ms.add(report.spent_s / report.calls * 1000)
+        if report.done:
+            series.ok.add(report.done)
+        if report.failed:
+            series.failed.add(report.failed)
 
     def sample(self) -> None:
         """Take the samples that are due; call it every `SAMPLE_S`."""

@@ -75,13 +75,13 @@ class PushEngine:
             subscriptions = copy(subscriptions)  # the consumer may be started again with its own
             subscriptions.replace_handlers(self._processes.handler_of)
         self._trace: Trace | None = None
-        middleware = [*session.options.middleware]
+        self._stats = ConsumeStats(session.clock)
+        middleware = [*session.options.middleware, self._stats]
         if session.options.trace:
             self._trace = Trace(session, options.group, "CONSUME", asyncio.get_running_loop())
             middleware.append(self._trace)
-        if middleware:
-            hooks = HandlerHooks(middleware, options.group)
-            subscriptions = hooks.wrap_subscriptions(subscriptions)
+        self._hooks = HandlerHooks(middleware, options.group)
+        subscriptions = self._hooks.wrap_subscriptions(subscriptions)
         namespace = Namespace(session.options.namespace)
         if namespace.is_set:
             subscriptions = namespace.wrap_subscriptions(subscriptions)
@@ -93,7 +93,6 @@ class PushEngine:
         self._tasks = TaskPool(options.consume_threads)
         self._offsets = _offsets(session, options)
         self._locks = _locks(session, options)
-        self._stats = ConsumeStats(session.clock)
         problems = ProblemLog(options.group)
         self._assignment = QueueAssignment(
             options, self._offsets, self._locks, session.background, problems
@@ -213,7 +212,7 @@ class PushEngine:
             failure_actions=failure_actions,
             offsets=self._offsets,
             background=self._session.background,
-            stats=self._stats,
+            report=self._hooks.report,
             clock=self._session.clock,
             restart_after_error=self._assignment.restart_after_error,
             restart_queue=self._assignment.restart_queue,

@@ -54,7 +54,7 @@ class KeyStrategy:
         self._tasks = context.tasks
         self._offsets = context.offsets
         self._background = context.background
-        self._stats = context.stats
+        self._report = context.report
         self._clock = context.clock
         self._restart_after_error = context.restart_after_error
         self._failure_actions = context.failure_actions
@@ -242,7 +242,7 @@ class KeyStrategy:
         self._fill_slots()
 
     def _count(self, run: KeyRun, now: float) -> None:
-        run.report_to(self._stats)
+        self._report(run.report())
         if run.calls and not run.assigned.holds_lock(now):
             # the lock ran out meanwhile: another member may have had them too
             self.overlap_count += run.done + run.failed

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from cometmq.client.failures.circuit_breakers import CircuitBreakers, key_of
 from cometmq.client.handling.concurrent_call import ConcurrentCall
 from cometmq.client.handling.expired_messages import SEARCHES, ExpiredMessages
+from cometmq.client.middleware.middleware import HandlerReport
 from cometmq.model.topic import is_retry_topic
 from cometmq.rules.failure_policy import FailureAction, decide
 from cometmq.rules.retry_policy import UNLIMITED
@@ -53,7 +54,7 @@ class ConcurrentStrategy:
         self._offsets = context.offsets
         self._background = context.background
         self._restart_after_error = context.restart_after_error
-        self._stats = context.stats
+        self._report = context.report
         self._clock = asyncio.get_running_loop().time
         self._calls: set[ConcurrentCall] = set()
         limits = None if options.broadcasting else options.breaker
@@ -152,12 +153,13 @@ class ConcurrentStrategy:
             self._hold_again(call, messages)
             return
         is_out = self._is_outage(call, outcome)
-        self._stats.ran(assigned.queue.topic, call.spent_s)
         done = len(call.messages) if outcome.is_done else outcome.done_count
         if done == len(call.messages):
-            self._finish(assigned, messages)
+            topic = assigned.queue.topic
+            self._report(HandlerReport(topic, 1, call.spent_s, len(messages), 0))
+            self._remove(assigned, messages)
         else:
-            self._end_failed_call(assigned, messages, call.messages[:done], outcome, is_out=is_out)
+            self._end_failed_call(call, messages, call.messages[:done], outcome, is_out=is_out)
 
     def _hold_again(self, call: ConcurrentCall, messages: list[MessageExt]) -> None:
         """Hold messages whose handler was not called because of an outage."""
@@ -190,7 +192,7 @@ class ConcurrentStrategy:
 
     def _end_failed_call(
         self,
-        assigned: AssignedQueue,
+        call: ConcurrentCall,
         messages: list[MessageExt],
         head: list[MessageExt],
         outcome: HandlerOutcome,
@@ -198,11 +200,13 @@ class ConcurrentStrategy:
         is_out: bool,
     ) -> None:
         """Finish what a handler has done before it failed, and send the rest back."""
+        assigned = call.assigned
         done = [message for message in messages if message in head]
         rest = [message for message in messages if message not in head]
+        topic = assigned.queue.topic
+        self._report(HandlerReport(topic, 1, call.spent_s, len(done), len(rest)))
         if done:
-            self._finish(assigned, done)
-        self._stats.failed(assigned.queue.topic, len(rest))
+            self._remove(assigned, done)
         if self._options.broadcasting:  # nobody would deliver them again, as in RocketMQ
             log.warning("%d message(s) of %s are skipped", len(rest), assigned.queue)
             self._remove(assigned, rest)
@@ -211,10 +215,6 @@ class ConcurrentStrategy:
             self._held_failed[rest[0].topic].append((assigned, rest))
         elif rest:
             self._spawn(assigned, self._send_back_all(assigned, rest, outcome), "send back")
-
-    def _finish(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
-        self._stats.done(assigned.queue.topic, len(messages))
-        self._remove(assigned, messages)
 
     def _remove(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Take messages out of the window that this member need not handle again."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
-    from cometmq.client.consumer.consume_stats import ConsumeStats
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.consumer.queue_locks import QueueLockClient
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.failures.failure_actions import FailureActions
     from cometmq.client.failures.send_back import FailedMessageSender
     from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
+    from cometmq.client.middleware.middleware import HandlerReport
     from cometmq.client.offsets.offset_store import OffsetStore
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
@@ -68,7 +68,8 @@ class StrategyContext:
     failure_actions: FailureActions
     offsets: OffsetStore
     background: Background
-    stats: ConsumeStats
+    report: Callable[[HandlerReport], None]
+    """Called on the loop with what handlers have done."""
     clock: Clock
     restart_after_error: Callable[[AssignedQueue], None]
     """Restarts a queue after an unforeseen error."""

@@ -51,7 +51,7 @@ class OrderlyStrategy:
         self._failed_sender = context.failed_sender
         self._failure_actions = context.failure_actions
         self._offsets = context.offsets
-        self._stats = context.stats
+        self._report = context.report
         self._default_policy = default_policy(options.max_attempts)
         self._blocked = BlockedQueues(context.clock)
         self._breakers = CircuitBreakers(options.breaker) if options.breaker else None
@@ -148,7 +148,7 @@ class OrderlyStrategy:
             assigned.window.put_back(messages[1:])
             messages, size = messages[:1], 1
         run = await self._run(assigned, messages, size)
-        run.report_to(self._stats)
+        self._report(run.report())
         if run.calls and not await self._locks.is_still_ours(assigned, messages[0].queue_offset):
             self._discard(run, messages)
             return False

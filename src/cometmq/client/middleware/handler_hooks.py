@@ -2,8 +2,8 @@
 
 Owns which hooks are called, in which order, and with what; refuses to know queues, retries and what
 a status means. Invariants: the hooks of a call run where its handler runs, a thread or the loop;
-with handlers in processes they run in the parent, around the call. A consumer without middleware
-has no object of this class, and its handlers are called as they are.
+with handlers in processes they run in the parent, around the call. Where no middleware has a hook
+around handlers, these are called as they are.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from cometmq.client.middleware.hook_calls import (
     call_observer,
     check_plain_hooks,
 )
-from cometmq.client.middleware.middleware import CallContext
+from cometmq.client.middleware.middleware import CallContext, Middleware
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.handling.handler_call import AsyncHandler, Handler, SyncHandler
-    from cometmq.client.middleware.middleware import Middleware
+    from cometmq.client.middleware.middleware import HandlerReport
     from cometmq.model.message import MessageExt
     from cometmq.model.results import ConsumeStatus
 
@@ -36,11 +36,15 @@ class HandlerHooks:
     """Calls the hooks of all middleware of one consumer."""
 
     def __init__(self, middleware: Sequence[Middleware], group: str) -> None:
-        self._middleware = middleware
+        self._middleware = [one for one in middleware if _has_hook(one, _HOOKS)]
+        self._observers = [one for one in middleware if _has_hook(one, ("after_run",))]
+        self._pollers = [one for one in middleware if _has_hook(one, ("after_poll",))]
         self._group = group
 
     def wrap_subscriptions(self, subscriptions: Subscriptions) -> Subscriptions:
-        """The same subscriptions, whose handlers run with the hooks around them."""
+        """The same subscriptions, whose handlers run with the hooks around them, if any."""
+        if not self._middleware:
+            return subscriptions
         wrapped = copy(subscriptions)
         wrapped.replace_handlers(
             lambda topic: self.wrap_handler(topic, subscriptions.subscription_of(topic).handler)
@@ -70,8 +74,13 @@ class HandlerHooks:
     async def polled(self, messages: list[MessageExt]) -> None:
         """Call the hooks of a poll that found messages."""
         context = CallContext("poll", self._group)
-        for one in self._middleware:
+        for one in reversed(self._pollers):
             await await_observer(one.after_poll, messages, context)
+
+    def report(self, report: HandlerReport) -> None:
+        """Call the hooks that count what handlers have done (on the loop)."""
+        for one in self._observers:
+            call_observer(one.after_run, report)
 
     async def _around(
         self, handler: AsyncHandler, messages: list[MessageExt]
@@ -108,3 +117,11 @@ class HandlerHooks:
         for one in reversed(self._middleware):
             call_observer(one.after_handle, messages, context, status)
         return status
+
+
+def _has_hook(middleware: Middleware, names: Sequence[str]) -> bool:
+    """Whether a middleware defines one of the hooks."""
+    return any(
+        getattr(getattr(middleware, name), "__func__", None) is not getattr(Middleware, name)
+        for name in names
+    )

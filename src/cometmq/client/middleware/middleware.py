@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -40,6 +40,17 @@ class CallContext:
         self.number = next(_numbers)
         self.began_s = time.monotonic()
         self.state: dict[str, object] = {}
+
+
+class HandlerReport(NamedTuple):
+    """What one or several calls of a handler in a row have done to messages of one queue."""
+
+    topic: str
+    """The topic of the queue; the group's retry topic for messages that came again."""
+    calls: int
+    spent_s: float
+    done: int
+    failed: int
 
 
 class Middleware:
@@ -93,6 +104,9 @@ class Middleware:
         self, messages: list[MessageExt], context: CallContext, error: BaseException
     ) -> Awaitable[None] | None:
         """A handler raised, or a before hook did."""
+
+    def after_run(self, report: HandlerReport) -> None:
+        """Handlers have run; called on the client's loop, which makes it the place to count in."""
 
     def after_poll(
         self, messages: list[MessageExt], context: CallContext

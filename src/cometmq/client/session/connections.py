@@ -9,7 +9,7 @@ Java: MQClientManager, MQClientInstance
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cometmq.errors import ClientError
 from cometmq.model.subscription import HeartbeatData
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.client.session.client_options import ClientOptions
-    from cometmq.client.session.client_session import ClientSession
+    from cometmq.model.subscription import ConsumerData
     from cometmq.net.channel import Channel
     from cometmq.wire.command import Command
 
@@ -32,13 +32,28 @@ _FOR_ALL_MEMBERS = (RequestCode.CHECK_TRANSACTION_STATE, RequestCode.NOTIFY_CONS
 """Requests that concern a client id, not one group."""
 
 
+class SharingClient(Protocol):
+    """The session of a client, as the connections that it shares see it."""
+
+    options: ClientOptions
+    request_handlers: dict[int, Callable[[Command, Channel], None]]
+    connection_lost_listeners: list[Callable[[str], None]]
+    connection_made_listeners: list[Callable[[str], None]]
+
+    def group_of(self, kind: str) -> str | None:
+        """The group of the producer or of the consumer, or None."""
+
+    def consumer(self) -> ConsumerData | None:
+        """What heartbeats say of the consumer, or None."""
+
+
 class Connections:
     """The pools of one client id on one loop. Made by `join`."""
 
     def __init__(self, key: tuple[Any, ...], options: ClientOptions, client_id: str) -> None:
         self._key = key
         self._client_id = client_id
-        self._members: list[ClientSession] = []
+        self._members: list[SharingClient] = []
         self.pending_replies: dict[str, asyncio.Future[Any]] = {}
         """Requests of all members that wait for replies: a reply is addressed to a client id."""
         prepare = _preparer(options)
@@ -55,7 +70,7 @@ class Connections:
         )
 
     @staticmethod
-    def join(session: ClientSession, client_id: str) -> Connections:
+    def join(session: SharingClient, client_id: str) -> Connections:
         """The connections of the client id, with one member more."""
         options = session.options
         for left in [key for key in _shared if key[0].is_closed()]:
@@ -67,10 +82,11 @@ class Connections:
         found = _shared.get(key)
         if found is None:
             found = _shared[key] = Connections(key, options, client_id)
+        assert session not in found._members, "a session joins once"
         found._members.append(session)
         return found
 
-    def check_group(self, session: ClientSession, kind: str, group: str) -> None:
+    def check_group(self, session: SharingClient, kind: str, group: str) -> None:
         """Raise ClientError, and remove the member, when another one has the group already."""
         for member in self._members:
             if member is not session and group == member.group_of(kind):
@@ -80,7 +96,7 @@ class Connections:
                     "use that one, or give one of them another instance_name"
                 )
 
-    async def leave(self, session: ClientSession) -> None:
+    async def leave(self, session: SharingClient) -> None:
         """Remove a member; the last one closes everything."""
         self._drop(session)
         if not self._members:
@@ -101,7 +117,7 @@ class Connections:
         )
         return request(RequestCode.HEART_BEAT, 0, body=encode_heartbeat(data))
 
-    def _drop(self, session: ClientSession) -> None:
+    def _drop(self, session: SharingClient) -> None:
         if session in self._members:
             self._members.remove(session)
         if not self._members:
