@@ -15,13 +15,13 @@ import time
 
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.spark import options as source_options
-from cometmq.spark.arrow_batches import Chunk, Gather
-from cometmq.spark.cluster_client import cluster_of
+from cometmq.spark.arrow_batches import BatchBuilder, PulledRecords
+from cometmq.spark.cluster_client import cluster_client_of
 from cometmq.spark.columns import DEFAULT
-from cometmq.spark.offset_planning import Range, plan_ranges
+from cometmq.spark.offset_planning import OffsetRange, plan_ranges
 from cometmq.spark.options import EARLIEST, LATEST
-from cometmq.spark.pull import chunks_of
-from cometmq.spark.reader import batches_of
+from cometmq.spark.pull import pull_range
+from cometmq.spark.reader import read_batches
 from cometmq.spark.session import spark_session
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire import message_batch, properties
@@ -58,31 +58,33 @@ def rate(rows: int, seconds: float) -> str:
     return f"{rows:>9,} rows  {seconds:6.2f} s  {rows / seconds:>10,.0f} rows/s"
 
 
-def ranges_of(parsed: source_options.SourceOptions) -> list[Range]:
-    cluster = cluster_of(parsed)
+def ranges_of(parsed: source_options.SourceOptions) -> list[OffsetRange]:
+    cluster = cluster_client_of(parsed)
     start, end = cluster.resolve(EARLIEST, "earliest"), cluster.resolve(LATEST, "latest")
     return plan_ranges(start, end)
 
 
-def decoded(chunks: list[Chunk]) -> int:
-    gather, rows = Gather(TOPIC, DEFAULT), 0
+def decoded(chunks: list[PulledRecords]) -> int:
+    builder, rows = BatchBuilder(TOPIC, DEFAULT), 0
     for chunk in chunks:
-        made = gather.add(chunk)
+        made = builder.add(chunk)
         rows += made.num_rows if made is not None else 0
-    made = gather.finish()
+    made = builder.finish()
     return rows + (made.num_rows if made is not None else 0)
 
 
 def without_spark(parsed: source_options.SourceOptions) -> None:
     ranges = ranges_of(parsed)
-    chunks = [chunk for one in ranges for chunk in chunks_of(cluster_of(parsed), one)][:8_000]
+    chunks = [chunk for one in ranges for chunk in pull_range(cluster_client_of(parsed), one)][
+        :8_000
+    ]
     decoded(chunks)
     began, cpu = time.perf_counter(), time.process_time()
     rows = decoded(chunks)
     spent, cpu = time.perf_counter() - began, time.process_time() - cpu
     print(f"decode alone       {rate(rows, spent)}  {cpu / rows * 1e9:.0f} ns of CPU a row")
     began, cpu = time.perf_counter(), time.process_time()
-    rows = sum(made.num_rows for made in batches_of(parsed, ranges))
+    rows = sum(made.num_rows for made in read_batches(parsed, ranges))
     spent, cpu = time.perf_counter() - began, time.process_time() - cpu
     print(f"pull and decode    {rate(rows, spent)}  {cpu / rows * 1e9:.0f} ns of CPU a row")
 

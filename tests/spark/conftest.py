@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _close_connections() -> Iterator[None]:
     yield
-    for one in clusters._clusters.values():
+    for one in clusters._clients.values():
         one.reset()
-    clusters._clusters.clear()
+    clusters._clients.clear()

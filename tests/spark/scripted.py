@@ -1,4 +1,4 @@
-"""A peer on a real socket that answers as a name server and a broker would, from a script.
+"""A scripted on a real socket that answers as a name server and a broker would, from a script.
 
 For what a real broker does rarely or never on request: short answers, queues cut short at either
 end, connections that break in the middle of a range.
@@ -69,12 +69,12 @@ def record(
 
 @dataclass
 class Script:
-    """What the peer holds and how it behaves."""
+    """What the scripted holds and how it behaves."""
 
     topic: str = "T"
     broker: str = "broker-a"
     queues: dict[int, list[bytes]] = field(default_factory=dict)
-    begins: dict[int, int] = field(default_factory=dict)
+    earliest_offsets: dict[int, int] = field(default_factory=dict)
     tags: dict[tuple[int, int], str] = field(default_factory=dict)
     pull_max: int = 32
     scan_max: int = 800
@@ -92,7 +92,7 @@ class Script:
         return self
 
 
-class Peer:
+class ScriptedBroker:
     """The server: one thread accepts, one thread a connection; `with` starts and stops it."""
 
     def __init__(self, script: Script) -> None:
@@ -177,7 +177,7 @@ class Peer:
             return self._pull(asked, queue_id)
         offset = {
             RequestCode.GET_MAX_OFFSET: lambda: len(script.queues[queue_id]),
-            RequestCode.GET_MIN_OFFSET: lambda: script.begins.get(queue_id, 0),
+            RequestCode.GET_MIN_OFFSET: lambda: script.earliest_offsets.get(queue_id, 0),
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: lambda: self._search(asked, queue_id),
         }[RequestCode(asked.code)]()
         return response(asked.opaque, 0, header=OffsetResponseHeader(offset=offset))
@@ -201,12 +201,12 @@ class Peer:
     def _search(self, asked: Command, queue_id: int) -> int:
         at_ms = SearchOffsetRequestHeader.decode(asked.ext).timestamp
         count = len(self.script.queues[queue_id])
-        return min(max(at_ms - BORN_MS - 7, self.script.begins.get(queue_id, 0)), count)
+        return min(max(at_ms - BORN_MS - 7, self.script.earliest_offsets.get(queue_id, 0)), count)
 
     def _pull(self, asked: Command, queue_id: int) -> Command:
         script, header = self.script, PullMessageRequestHeader.decode(asked.ext)
         assert header.sys_flag == 4
-        kept, low = script.queues[queue_id], script.begins.get(queue_id, 0)
+        kept, low = script.queues[queue_id], script.earliest_offsets.get(queue_id, 0)
         at, wanted = header.queue_offset, set(split_expression(header.subscription))
         code, body, after = ResponseCode.SUCCESS, [], at
         if not low <= at <= len(kept):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cometmq.spark import columns, options
-from cometmq.spark.options import Bound, SourceOptions
+from cometmq.spark.options import OffsetBound, SourceOptions
 from spark.scripted import error_of
 
 GOOD = {"namesrv": "127.0.0.1:9876", "topic": "T"}
@@ -55,16 +55,16 @@ def test_slots_follow_our_session_unless_given(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("text", "bound"),
     [
-        ("earliest", Bound("earliest")),
-        ("Latest", Bound("latest")),
-        ("1700000000123", Bound("time", 1_700_000_000_123)),
-        ("2013-01-01T00:00:00Z", Bound("time", 1_356_998_400_000)),
-        ("2013-01-01T01:00:00+01:00", Bound("time", 1_356_998_400_000)),
-        ("2013-01-01", Bound("time", 1_356_998_400_000)),
-        ('{"b:1": -1, "b:0": 7}', Bound("exact", offsets=(("b:0", 7), ("b:1", -1)))),
+        ("earliest", OffsetBound("earliest")),
+        ("Latest", OffsetBound("latest")),
+        ("1700000000123", OffsetBound("time", 1_700_000_000_123)),
+        ("2013-01-01T00:00:00Z", OffsetBound("time", 1_356_998_400_000)),
+        ("2013-01-01T01:00:00+01:00", OffsetBound("time", 1_356_998_400_000)),
+        ("2013-01-01", OffsetBound("time", 1_356_998_400_000)),
+        ('{"b:1": -1, "b:0": 7}', OffsetBound("exact", offsets=(("b:0", 7), ("b:1", -1)))),
     ],
 )
-def test_where_to_start(text: str, bound: Bound) -> None:
+def test_where_to_start(text: str, bound: OffsetBound) -> None:
     assert parsed(startingOffsets=text).starting == bound
     assert parsed(endingOffsets=text).ending == bound
 
@@ -81,7 +81,7 @@ def test_times_are_utc_whatever_the_machine_thinks(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TZ", "America/New_York")
     noon = datetime(2013, 6, 1, 12, tzinfo=UTC)
     bound = parsed(startingOffsets="2013-06-01T12:00:00").starting
-    assert bound == Bound("time", round(noon.timestamp() * 1000))
+    assert bound == OffsetBound("time", round(noon.timestamp() * 1000))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
-"""Stored records, as a pull answers them, to an Arrow batch: column by column, no message objects.
+"""Turns the records of a pull into an Arrow batch, column by column, without message objects.
 
-Owns: the vectorised reading of the record layout. One Python step per record finds where it
-begins; from there on numpy reads the fixed fields of all records at once (windows that overlap
-byte by byte), and Arrow's `take` copies the variable ones out of the answer's own bytes.
-Refuses to know: sockets, Spark, where the records come from.
-Invariant: the same bytes give the same batch; bytes that are no records raise ProtocolError.
+The record layout is read in vectors. One Python step per record finds where it begins. Then numpy
+reads each fixed field of all records at once (through windows that overlap byte by byte), and
+Arrow's `take` copies the variable ones out of the answer's bytes.
+Invariant: the same bytes give the same batch; bytes that are not records raise ProtocolError.
 Layout: total:4 magic:4 crc:4 queueId:4 flag:4 queueOffset:8 phyOffset:8 sysFlag:4 bornTime:8
 bornHost:4|16+4 storeTime:8 storeHost:4|16+4 reconsume:4 prepared:8 bodyLen:4 body topicLen:1|2
 topic propsLen:2 props, where props = (key 0x01 value 0x02)*.    Java: MessageDecoder.
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ROWS_MAX = 4096
-"""A batch is given out once it has this many rows ..."""
+"""A batch is returned once it has this many rows ..."""
 BYTES_MAX = 4 * 1024 * 1024
 """... or stored records of this size."""
 
@@ -60,19 +59,19 @@ _STORE = np.dtype([("store_ms", ">i8")])
 _LAST = np.dtype([("reconsume_times", ">i4"), ("prepared", ">i8"), ("body_size", ">i4")])
 
 
-class Chunk(NamedTuple):
-    """Records of one queue as one pull brought them; those at `hi` and above don't count."""
+class PulledRecords(NamedTuple):
+    """Records of one queue as one pull brought them; those at `end` and above do not count."""
 
     broker: str
-    hi: int
+    end: int
     data: bytes
 
 
-class Gather:
-    """Collects chunks until they are worth a batch; with `tags`, keeps messages of these only.
+class BatchBuilder:
+    """Collects pulled records until they are enough for a batch; `tags` filters the messages.
 
-    A batch ends with the chunk that reaches `ROWS_MAX` or `BYTES_MAX`: it may exceed them by one
-    chunk, and a message larger than `BYTES_MAX` passes in a batch of its own chunk.
+    A batch ends with the pull that reaches `ROWS_MAX` or `BYTES_MAX`, so it may exceed them by one
+    pull; a message larger than `BYTES_MAX` gets a batch of its own.
     """
 
     def __init__(self, topic: str, columns: Sequence[str], tags: str = "*") -> None:
@@ -80,13 +79,13 @@ class Gather:
         self._tags = split_expression(tags)
         self._columns = tuple(columns)
         self._schema = arrow_schema(columns)
-        self._chunks: list[Chunk] = []
+        self._chunks: list[PulledRecords] = []
         self._starts: list[list[int]] = []
         self._rows = self._bytes = 0
 
-    def add(self, chunk: Chunk) -> pa.RecordBatch | None:
-        """Take a chunk; return a batch when enough has come together."""
-        starts = starts_of(chunk.data)
+    def add(self, chunk: PulledRecords) -> pa.RecordBatch | None:
+        """Add the records of a pull; return a batch when there are enough."""
+        starts = record_starts(chunk.data)
         self._chunks.append(chunk)
         self._starts.append(starts)
         self._rows += len(starts)
@@ -111,13 +110,13 @@ class Gather:
         return batch if batch.num_rows else None
 
 
-def starts_of(data: bytes) -> list[int]:
-    """Where each record of a pull's body begins; raises ProtocolError when they don't add up."""
+def record_starts(data: bytes) -> list[int]:
+    """Where each record of a pull's body begins; raises ProtocolError for inconsistent sizes."""
     starts: list[int] = []
     at, end = 0, len(data)
     while at < end:
         if end - at < _RECORD_BYTES_MIN:
-            raise ProtocolError(f"a pull's body ends with {end - at} bytes that are no record")
+            raise ProtocolError(f"a pull's body ends with {end - at} bytes that are not a record")
         starts.append(at)
         (size,) = _size_at(data, at)
         if size < _RECORD_BYTES_MIN:
@@ -131,14 +130,16 @@ def starts_of(data: bytes) -> list[int]:
 class _Records:
     """Some chunks, joined and measured: where every field of every record lies."""
 
-    def __init__(self, chunks: Sequence[Chunk], starts: Sequence[list[int]], topic: str) -> None:
+    def __init__(
+        self, chunks: Sequence[PulledRecords], starts: Sequence[list[int]], topic: str
+    ) -> None:
         self.topic = topic
         self._data = b"".join([chunk.data for chunk in chunks])
         at = _joined(chunks, starts)
         chunk_of = np.repeat(np.arange(len(chunks)), [len(one) for one in starts])
-        first = _windows(self._data, at, _FIRST)
-        his = np.array([chunk.hi for chunk in chunks])[chunk_of]
-        wanted = first["queue_offset"] < his
+        first = _read_at(self._data, at, _FIRST)
+        range_ends = np.array([chunk.end for chunk in chunks])[chunk_of]
+        wanted = first["queue_offset"] < range_ends
         if not wanted.all():
             at, chunk_of, first = at[wanted], chunk_of[wanted], first[wanted]
         self.brokers = [chunk.broker for chunk in chunks]
@@ -158,9 +159,9 @@ class _Records:
         flags = first["sys_flag"]
         self._host_at = at + 64 + np.where(flags & _BORN_V6, 12, 0)
         self._host_size = np.where(flags & _STORE_V6, 16, 4)
-        self.store = _windows(self._data, self._host_at - 8, _STORE)
+        self.store = _read_at(self._data, self._host_at - 8, _STORE)
         last_at = self._host_at + self._host_size + 4
-        self.last = _windows(self._data, last_at, _LAST)
+        self.last = _read_at(self._data, last_at, _LAST)
         self._body_at = last_at + _LAST.itemsize
         self._body_end = self._body_at + self.last["body_size"]
         octets = np.frombuffer(self._data, np.uint8)
@@ -180,7 +181,7 @@ class _Records:
 
         One damaged message must not stop a stream for good.
         """
-        bodies = _cut(pa.binary(), self._data, self._body_at, self._body_end)
+        bodies = _slices(pa.binary(), self._data, self._body_at, self._body_end)
         flags = self.first["sys_flag"]
         compressed = (flags & _COMPRESSED) != 0
         if not compressed.any():
@@ -191,7 +192,7 @@ class _Records:
             self._body_end[compressed].tolist(),
             strict=True,
         )
-        whole = [_inflated(self._data[lo:hi], flag) for flag, lo, hi in spans]
+        whole = [_inflated(self._data[begin:end], flag) for flag, begin, end in spans]
         return pc.replace_with_mask(bodies, pa.array(compressed), pa.array(whole, pa.binary()))
 
     def ids(self) -> pa.Array:
@@ -212,7 +213,7 @@ class _Records:
     def parsed(self) -> _Entries:
         """The properties, cut at their separators once for all columns."""
         if self._entries is None:
-            raw = _cut(pa.binary(), self._data, self._properties_at, self._properties_end)
+            raw = _slices(pa.binary(), self._data, self._properties_at, self._properties_end)
             self._entries = _Entries(raw)
         return self._entries
 
@@ -263,7 +264,7 @@ class _Entries:
         sized = np.flatnonzero(self._key_end - self._key_at == len(key))
         if not len(sized):
             return sized
-        names = _windows(self._data, self._key_at[sized], np.dtype(f"S{len(key)}"))
+        names = _read_at(self._data, self._key_at[sized], np.dtype(f"S{len(key)}"))
         found: Ints = sized[names == key]
         return found
 
@@ -286,7 +287,7 @@ _COLUMNS: dict[str, Callable[[_Records], pa.Array]] = {
 }
 
 
-def _joined(chunks: Sequence[Chunk], starts: Sequence[list[int]]) -> Ints:
+def _joined(chunks: Sequence[PulledRecords], starts: Sequence[list[int]]) -> Ints:
     """Where the records begin once the chunks are joined."""
     parts = []
     base = 0
@@ -296,7 +297,7 @@ def _joined(chunks: Sequence[Chunk], starts: Sequence[list[int]]) -> Ints:
     return np.concatenate(parts)
 
 
-def _windows(data: bytes | NDArray[np.uint8], at: Ints, kind: np.dtype[Any]) -> NDArray[Any]:
+def _read_at(data: bytes | NDArray[np.uint8], at: Ints, kind: np.dtype[Any]) -> NDArray[Any]:
     """The bytes at each of these places, read as `kind`: one copy, no loop."""
     _require(at + kind.itemsize <= len(data))
     every = np.ndarray(
@@ -305,7 +306,7 @@ def _windows(data: bytes | NDArray[np.uint8], at: Ints, kind: np.dtype[Any]) -> 
     return every[at].view(kind)
 
 
-def _cut(kind: pa.DataType, data: bytes, starts: Ints, ends: Ints) -> pa.Array:
+def _slices(kind: pa.DataType, data: bytes, starts: Ints, ends: Ints) -> pa.Array:
     """The slices `data[start:end]`, which must be in order and apart, as one Arrow array."""
     offsets = np.zeros(2 * len(starts) + 1, np.int32)
     offsets[1::2] = starts

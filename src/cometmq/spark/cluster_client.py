@@ -1,11 +1,11 @@
-"""What the planner and the tasks ask of name servers and brokers.
+"""The planner's and the tasks' requests to name servers and brokers.
 
-Owns: the route of the topic, the ends of its queues, connections (one a broker and process), and
-patience: a broker that is being restarted is asked again until `retryForMs` has passed.
-Refuses to know: Spark, Arrow, and how far a batch goes (`offsets`).
-Invariant: an answer is complete or there is an error; a queue whose broker is away from the
-route is not in it, and keeps its place in the plan.
-Used by one thread; `cluster_of` gives each process its own, so that a fork shares no socket.
+Owns the route of the topic, the offsets of its queues, the connections (one per broker and
+process), and the retries: a broker that restarts is asked again until `retryForMs` has passed.
+Does not know Spark, Arrow, or how far a batch goes (`offset_planning`).
+Invariant: an answer is complete or there is an error; a queue whose broker is missing from the
+route is not in the answer, and keeps its offset in the plan.
+Used by one thread; `cluster_client_of` gives each process its own, so that a fork shares no socket.
 Java: MQClientInstance, MQClientAPIImpl, MQAdminImpl.
 """
 
@@ -24,7 +24,7 @@ from cometmq.errors import (
 )
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.rules import route_queues
-from cometmq.spark.offset_planning import key_of, ordered, queue_of
+from cometmq.spark.offset_planning import offset_key, parse_offset_key, sorted_by_key
 from cometmq.wire.bodies.route import decode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from cometmq.model.route import TopicRouteData
     from cometmq.spark.offset_planning import Offsets
-    from cometmq.spark.options import Bound, SourceOptions
+    from cometmq.spark.options import OffsetBound, SourceOptions
     from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
 
@@ -51,39 +51,39 @@ _CODES: dict[_EndHeader, RequestCode] = {
     GetMaxOffsetRequestHeader: RequestCode.GET_MAX_OFFSET,
     GetMinOffsetRequestHeader: RequestCode.GET_MIN_OFFSET,
 }
-_CLUSTERS_MAX = 8
-_QUESTIONS_MAX = 512
+_CLIENTS_MAX = 8
+_REQUESTS_MAX = 512
 _ROUTE_FOR_S = 5.0
-_UNKNOWN_TOPIC_PATIENCE_S = 3.0
+_UNKNOWN_TOPIC_RETRY_S = 3.0
 _PAUSE_S = 0.2
 
 
-class Patience:
-    """Says whether a failed try may be repeated, and waits before it is.
+class RetryDeadline:
+    """Decides whether a failed attempt is retried, and waits before it is.
 
-    Starts to count at the first failure and anew after `progress`.
+    The time starts at the first failure, and starts again after `reset`.
     """
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._since: float | None = None
 
-    def progress(self) -> None:
-        """Something worked: the next failure starts counting from zero."""
+    def reset(self) -> None:
+        """Note a success: the next failure starts the time again."""
         self._since = None
 
-    def pause_or_raise(self, error: CometError, limit_s: float | None = None) -> None:
-        """Wait a moment; raise the error when the limit has passed or it will not heal."""
+    def wait_or_raise(self, error: CometError, limit_s: float | None = None) -> None:
+        """Wait a moment; raise the error when the time is over or a retry cannot help."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         limit = self._limit_s if limit_s is None else min(limit_s, self._limit_s)
-        if not _may_heal(error) or now - self._since >= limit:
+        if not _is_temporary(error) or now - self._since >= limit:
             raise error
         time.sleep(_PAUSE_S)
 
 
-class Cluster:
-    """The brokers of one topic, reached over blocking channels that are opened when needed."""
+class ClusterClient:
+    """Requests to the brokers of one topic, over blocking channels opened when needed."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -93,26 +93,26 @@ class Cluster:
         self._route_at = -_ROUTE_FOR_S
         self._was_known = False
 
-    def patience(self) -> Patience:
-        """A new one, with the limit of the option `retryForMs`."""
-        return Patience(self.options.retry_for_ms / 1000)
+    def retry_deadline(self) -> RetryDeadline:
+        """A new deadline with the limit of the option `retryForMs`."""
+        return RetryDeadline(self.options.retry_for_ms / 1000)
 
-    def patiently(self, action: Callable[[], Result]) -> Result:
-        """Run the action again while it fails in a way that may heal, then raise its error."""
-        patience = self.patience()
+    def with_retries(self, action: Callable[[], Result]) -> Result:
+        """Run the action; repeat it while a retry may help, then raise its error."""
+        retry_deadline = self.retry_deadline()
         while True:
             try:
                 return action()
             except (RemotingError, BrokerError, RouteNotFound) as error:
                 self.reset()
                 unknown = isinstance(error, RouteNotFound) and not self._was_known
-                patience.pause_or_raise(error, _UNKNOWN_TOPIC_PATIENCE_S if unknown else None)
+                retry_deadline.wait_or_raise(error, _UNKNOWN_TOPIC_RETRY_S if unknown else None)
 
-    def heads(self) -> Offsets:
+    def latest_offsets(self) -> Offsets:
         """The offset after the last message of every queue."""
-        return self.patiently(lambda: self._ends(self._queues_now(), GetMaxOffsetRequestHeader))
+        return self.with_retries(lambda: self._ends(self._queues_now(), GetMaxOffsetRequestHeader))
 
-    def begins(self, keys: Iterable[str] | None = None) -> Offsets:
+    def earliest_offsets(self, keys: Iterable[str] | None = None) -> Offsets:
         """The offset of the first message kept, of these queues or of all."""
         wanted = None if keys is None else sorted(keys)
 
@@ -120,9 +120,9 @@ class Cluster:
             queues = self._queues_now() if wanted is None else wanted
             return self._ends(queues, GetMinOffsetRequestHeader)
 
-        return self.patiently(ask)
+        return self.with_retries(ask)
 
-    def at_time(self, time_ms: int) -> Offsets:
+    def offsets_at_time(self, time_ms: int) -> Offsets:
         """The first offset stored at this time or later, of every queue."""
         topic = self.options.topic
 
@@ -130,23 +130,23 @@ class Cluster:
             return SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=time_ms)
 
         code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-        return self.patiently(lambda: self._ask_each(self._queues_now(), code, header))
+        return self.with_retries(lambda: self._ask_each(self._queues_now(), code, header))
 
-    def resolve(self, bound: Bound, left_out: str) -> Offsets:
+    def resolve(self, bound: OffsetBound, left_out: str) -> Offsets:
         """The offsets that a bound means now.
 
-        `left_out` (earliest or latest) says where a queue is that a list of offsets doesn't name.
+        `left_out` (earliest or latest) is for queues that a list of offsets does not name.
         """
         if bound.kind == "latest":
-            return self.heads()
+            return self.latest_offsets()
         if bound.kind == "earliest":
-            return self.begins()
+            return self.earliest_offsets()
         if bound.kind == "time":
-            return self.at_time(bound.time_ms)
+            return self.offsets_at_time(bound.time_ms)
         return self._exact(dict(bound.offsets), left_out)
 
     def channel(self, broker: str) -> BlockingChannel:
-        """The connection to a broker of the topic, made when there is none that is open."""
+        """The connection to a broker of the topic, opened if there is none."""
         if broker not in self._addresses:
             self._fresh_queues()
         addr = self._addresses.get(broker)
@@ -165,22 +165,22 @@ class Cluster:
         self._route_at = -_ROUTE_FOR_S
 
     def _exact(self, given: Mapping[str, int], left_out: str) -> Offsets:
-        begins, heads = self.begins(), self.heads()
-        others = begins if left_out == "earliest" else heads
+        earliest_offsets, latest_offsets = self.earliest_offsets(), self.latest_offsets()
+        others = earliest_offsets if left_out == "earliest" else latest_offsets
         exact: Offsets = {}
         for key, at in ({**others, **given}).items():
-            head = heads.get(key)
-            if head is None or at > head:
-                has = "is no queue" if head is None else f"ends at {head}"
+            latest = latest_offsets.get(key)
+            if latest is None or at > latest:
+                has = "is no queue" if latest is None else f"ends at {latest}"
                 raise SettingsError(
                     f"the offset {at} of {key} cannot be used: in topic {self.options.topic} "
                     f"{key} {has}"
                 )
-            exact[key] = {-2: begins[key], -1: head}.get(at, at)
-        return ordered(exact)
+            exact[key] = {-2: earliest_offsets[key], -1: latest}.get(at, at)
+        return sorted_by_key(exact)
 
     def _queues_now(self) -> list[str]:
-        """The keys of all readable queues, none when the topic may be missing and is."""
+        """The keys of all readable queues; none if the topic is missing and may be."""
         try:
             return self._fresh_queues()
         except RouteNotFound:
@@ -204,7 +204,7 @@ class Cluster:
                 ResponseCode.NO_PERMISSION, f"topic {topic} may not be read", "the route"
             )
         self._queues = [
-            key_of(queue.broker_name, queue.queue_id)
+            offset_key(queue.broker_name, queue.queue_id)
             for queue in queues
             if queue.broker_name in self._addresses
         ]
@@ -212,7 +212,7 @@ class Cluster:
         return self._queues
 
     def _fetch_route(self) -> TopicRouteData:
-        """Ask the name servers in turn; the last one's error is the one raised."""
+        """Ask one name server after the other; raise the error of the last one."""
         topic = self.options.topic
         header = GetRouteInfoRequestHeader(topic=topic)
         failure: CometError = RouteNotFound("no name server is configured")
@@ -246,20 +246,20 @@ class Cluster:
     def _ask_each(
         self, keys: Iterable[str], code: RequestCode, header: Callable[[int], Header]
     ) -> Offsets:
-        """One question a queue; those to one broker go out together."""
+        """One request per queue; those to one broker are sent in one write."""
         of_broker: dict[str, list[tuple[str, int]]] = {}
         for key in keys:
-            broker, queue_id = queue_of(key)
+            broker, queue_id = parse_offset_key(key)
             of_broker.setdefault(broker, []).append((key, queue_id))
         found: Offsets = {}
         for broker, queues in of_broker.items():
             channel = self.channel(broker)
-            for at in range(0, len(queues), _QUESTIONS_MAX):
-                some = queues[at : at + _QUESTIONS_MAX]
+            for at in range(0, len(queues), _REQUESTS_MAX):
+                some = queues[at : at + _REQUESTS_MAX]
                 opaques = channel.post_all(code, [header(queue_id) for _, queue_id in some])
                 for (key, _), opaque in zip(some, opaques, strict=True):
                     found[key] = _offset(channel, channel.wait(opaque))
-        return ordered(found)
+        return sorted_by_key(found)
 
 
 def _offset(channel: BlockingChannel, answer: Command) -> int:
@@ -268,26 +268,26 @@ def _offset(channel: BlockingChannel, answer: Command) -> int:
     return OffsetResponseHeader.decode(answer.ext).offset
 
 
-def _may_heal(error: CometError) -> bool:
-    """Whether waiting can help: brokers restart, routes come back, a full queue drains."""
+def _is_temporary(error: CometError) -> bool:
+    """Whether a retry can help: brokers restart, routes return, a busy broker recovers."""
     if isinstance(error, BrokerError):
         return error.code in {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE}
     return error.retriable
 
 
-_clusters: dict[SourceOptions, Cluster] = {}
+_clients: dict[SourceOptions, ClusterClient] = {}
 _owner = 0
 
 
-def cluster_of(options: SourceOptions) -> Cluster:
-    """This process's cluster for these options; kept, so that a worker reuses its connections.
+def cluster_client_of(options: SourceOptions) -> ClusterClient:
+    """This process's client for these options, cached so that a worker reuses its connections.
 
-    A worker is forked from a process that may have connections of its own: those are left alone.
+    A worker is forked from a process that may have connections of its own: they are not touched.
     """
     global _owner
     if _owner != os.getpid():
-        _clusters.clear()
+        _clients.clear()
         _owner = os.getpid()
-    while len(_clusters) >= _CLUSTERS_MAX and options not in _clusters:
-        _clusters.pop(next(iter(_clusters))).reset()
-    return _clusters.setdefault(options, Cluster(options))
+    while len(_clients) >= _CLIENTS_MAX and options not in _clients:
+        _clients.pop(next(iter(_clients))).reset()
+    return _clients.setdefault(options, ClusterClient(options))

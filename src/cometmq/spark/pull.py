@@ -1,11 +1,11 @@
-"""Reading a range of one queue: windows of offsets, several pulls under way, answers in order.
+"""Reads a range of one queue: windows of offsets, several pulls in flight, answers in order.
 
-Owns: the guess of how many messages one pull brings, the windows made of it, and what each answer
-code means for a reader that must get exactly `lo <= queue_offset < hi`.
-Refuses to know: what is inside a record (`rows`), Spark, Arrow.
-Invariant: the chunks of a range come in the order of their offsets and together hold each message
-once, however often brokers restart meanwhile; an offset that is gone raises DataLoss, or is
-reported and skipped when the user said so. At most `LANES` answers are held.
+Estimates how many messages one pull brings, divides the range into windows of that size, and knows
+what each response code means for a reader that must get exactly `begin <= queue_offset < end`.
+Does not know what is inside a record (`arrow_batches`), Spark, or Arrow.
+Invariant: the records of a range come in the order of their offsets and hold each message once,
+however often brokers restart; an offset that is gone raises DataLoss, or is logged and skipped with
+failOnDataLoss=false. At most `PULLS_IN_FLIGHT_MAX` answers are buffered.
 Java: PullAPIWrapper, DefaultMQPullConsumer.
 """
 
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError, DataLoss, QueueShrank, RemotingError, RouteNotFound
-from cometmq.spark.arrow_batches import Chunk
-from cometmq.spark.offset_planning import key_of
+from cometmq.spark.arrow_batches import PulledRecords
+from cometmq.spark.offset_planning import offset_key
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.pull import (
     SUBSCRIPTION,
@@ -30,48 +30,48 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cometmq.net.blocking_channel import BlockingChannel
-    from cometmq.spark.cluster_client import Cluster, Patience
-    from cometmq.spark.offset_planning import Range
+    from cometmq.spark.cluster_client import ClusterClient, RetryDeadline
+    from cometmq.spark.offset_planning import OffsetRange
     from cometmq.spark.options import SourceOptions
     from cometmq.wire.command import Command
 
-LANES = 16
-"""How many pulls may be under way at once; they are asked for by the half of it, in one write."""
-_ASK_MIN, _ASK_MAX = 32, 1024
+PULLS_IN_FLIGHT_MAX = 16
+"""Most pulls in flight; new ones are sent when half of them are answered, in one write."""
+_PULL_SIZE_MIN, _PULL_SIZE_MAX = 32, 1024
 _FULL_BEFORE_GROWTH = 16
 
 _log = logging.getLogger("cometmq.spark")
 
 
-def chunks_of(cluster: Cluster, one: Range) -> Iterator[Chunk]:
+def pull_range(cluster: ClusterClient, one: OffsetRange) -> Iterator[PulledRecords]:
     """All messages of the range that the options let through, in order, as stored records.
 
-    Reconnects and goes on after errors that may heal, for as long as `retryForMs` says without
-    any progress; raises the last error then.
+    After a temporary error it reconnects and goes on. After `retryForMs` without progress it raises
+    the last error.
     """
-    patience = cluster.patience()
+    retry_deadline = cluster.retry_deadline()
     rest = one
-    while rest.lo < rest.hi:
+    while rest.begin < rest.end:
         try:
             pulls = _Pulls(cluster.channel(rest.broker), cluster.options, rest)
-            for data, hi, after in pulls:
-                patience.progress()
-                rest = rest._replace(lo=after)
+            for data, end, after in pulls:
+                retry_deadline.reset()
+                rest = rest._replace(begin=after)
                 if data:
-                    yield Chunk(rest.broker, hi, data)
+                    yield PulledRecords(rest.broker, end, data)
         except QueueShrank as error:
             cluster.reset()
-            if not _waits(patience, error, cluster.options):
+            if not _waits(retry_deadline, error, cluster.options):
                 return
         except (RemotingError, BrokerError, RouteNotFound) as error:
             cluster.reset()
-            patience.pause_or_raise(error)
+            retry_deadline.wait_or_raise(error)
 
 
-def _waits(patience: Patience, error: QueueShrank, options: SourceOptions) -> bool:
-    """Wait for the queue to grow; False when it did not and may be left as it is."""
+def _waits(retry_deadline: RetryDeadline, error: QueueShrank, options: SourceOptions) -> bool:
+    """Wait for the queue to grow; False if it did not, with failOnDataLoss=false."""
     try:
-        patience.pause_or_raise(error)
+        retry_deadline.wait_or_raise(error)
     except QueueShrank:
         if options.fail_on_data_loss:
             raise
@@ -83,18 +83,18 @@ def _waits(patience: Patience, error: QueueShrank, options: SourceOptions) -> bo
 @dataclass(slots=True)
 class _Window:
     at: int
-    hi: int
+    end: int
     opaque: int = 0
 
 
 class _Pulls:
     """The pulls of one range over one connection."""
 
-    def __init__(self, channel: BlockingChannel, options: SourceOptions, one: Range) -> None:
+    def __init__(self, channel: BlockingChannel, options: SourceOptions, one: OffsetRange) -> None:
         self._channel, self._options, self._range = channel, options, one
-        self._next = one.lo
+        self._next = one.begin
         self._windows: deque[_Window] = deque()
-        self._ask = _ASK_MIN
+        self._pull_size = _PULL_SIZE_MIN
         self._full = 0
 
     def __iter__(self) -> Iterator[tuple[bytes, int, int]]:
@@ -102,48 +102,51 @@ class _Pulls:
         try:
             while self._fill():
                 yield self._step(self._windows[0])
-        finally:  # whoever stops early leaves answers behind
+        finally:  # a consumer that stops early leaves pulls unanswered
             for window in self._windows:
                 self._channel.forget(window.opaque)
 
     def _step(self, window: _Window) -> tuple[bytes, int, int]:
-        """Take the oldest answer; ask again for what it left out of its window."""
+        """Take the oldest answer; pull again what it did not cover of its window."""
         answer = self._channel.wait(window.opaque)
-        data, after = self._judge(window, answer)
-        self._learn(window, after)
-        window.at = min(after, window.hi)
-        if window.at < window.hi:
+        data, after = self._check_answer(window, answer)
+        self._adapt_pull_size(window, after)
+        window.at = min(after, window.end)
+        if window.at < window.end:
             self._post(window)
         else:
             self._windows.popleft()
-        return data, window.hi, window.at
+        return data, window.end, window.at
 
     def _fill(self) -> bool:
-        """Open windows when half of the lanes are free; False when the range is done."""
-        if len(self._windows) <= LANES // 2 and self._next < self._range.hi:
+        """Open windows when half of the pulls may be sent; False when the range is done."""
+        if len(self._windows) <= PULLS_IN_FLIGHT_MAX // 2 and self._next < self._range.end:
             fresh: list[_Window] = []
-            while self._next < self._range.hi and len(self._windows) + len(fresh) < LANES:
-                hi = min(self._next + self._ask, self._range.hi)
-                fresh.append(_Window(self._next, hi))
-                self._next = hi
+            while (
+                self._next < self._range.end
+                and len(self._windows) + len(fresh) < PULLS_IN_FLIGHT_MAX
+            ):
+                end = min(self._next + self._pull_size, self._range.end)
+                fresh.append(_Window(self._next, end))
+                self._next = end
             self._post(*fresh)
             self._windows += fresh
         return bool(self._windows)
 
     def _post(self, *windows: _Window) -> None:
-        """Ask for what these windows still lack, in one write."""
-        headers = [self._header(window.at, window.hi) for window in windows]
+        """Send pulls for the rest of these windows, in one write."""
+        headers = [self._header(window.at, window.end) for window in windows]
         opaques = self._channel.post_all(RequestCode.PULL_MESSAGE, headers)
         for window, opaque in zip(windows, opaques, strict=True):
             window.opaque = opaque
 
-    def _header(self, at: int, hi: int) -> PullMessageRequestHeader:
+    def _header(self, at: int, end: int) -> PullMessageRequestHeader:
         return PullMessageRequestHeader(
             consumer_group=self._options.group,
             topic=self._options.topic,
             queue_id=self._range.queue_id,
             queue_offset=at,
-            max_msg_nums=hi - at,
+            max_msg_nums=end - at,
             sys_flag=SUBSCRIPTION,
             commit_offset=0,
             suspend_timeout_ms=0,
@@ -152,19 +155,19 @@ class _Pulls:
             expression_type="TAG",
         )
 
-    def _learn(self, window: _Window, after: int) -> None:
-        """Follow what the broker is willing to give: a window should be about one pull."""
-        asked, got = window.hi - window.at, after - window.at
+    def _adapt_pull_size(self, window: _Window, after: int) -> None:
+        """Adapt to what the broker returns: a window should be about one pull."""
+        asked, got = window.end - window.at, after - window.at
         if got < asked:
-            self._ask, self._full = max(got, 1), 0
-        elif got > asked:  # a filter let little through, the broker looked further
-            self._ask = min(max(self._ask, got), _ASK_MAX)
-        elif asked == self._ask:
+            self._pull_size, self._full = max(got, 1), 0
+        elif got > asked:  # the filter matched little, so the broker scanned further
+            self._pull_size = min(max(self._pull_size, got), _PULL_SIZE_MAX)
+        elif asked == self._pull_size:
             self._full += 1
             if self._full >= _FULL_BEFORE_GROWTH:
-                self._ask, self._full = min(self._ask * 2, _ASK_MAX), 0
+                self._pull_size, self._full = min(self._pull_size * 2, _PULL_SIZE_MAX), 0
 
-    def _judge(self, window: _Window, answer: Command) -> tuple[bytes, int]:
+    def _check_answer(self, window: _Window, answer: Command) -> tuple[bytes, int]:
         """The records of an answer and the offset after them."""
         code = answer.code
         if code not in _UNDERSTOOD:
@@ -177,16 +180,16 @@ class _Pulls:
         if header.max_offset <= window.at:
             raise QueueShrank(
                 f"{self._queue()} ends at {header.max_offset}, but messages up to "
-                f"{self._range.hi} were promised: its broker lost messages or the topic was made "
-                "anew; start with a new checkpoint, or set failOnDataLoss=false to go on without"
+                f"{self._range.end} were planned: its broker lost messages or the topic was "
+                "recreated; start with a new checkpoint, or set failOnDataLoss=false to skip them"
             )
         return b"", self._skip(window.at, max(header.min_offset, header.next_begin_offset))
 
     def _skip(self, at: int, after: int) -> int:
-        """Go over a gap if that is allowed; the offset after it."""
+        """Skip a gap if that is allowed; return the offset after it."""
         if after <= at:
             raise BrokerError(
-                ResponseCode.SYSTEM_BUSY, f"{self._queue()} gives nothing at {at}", "the broker"
+                ResponseCode.SYSTEM_BUSY, f"{self._queue()} returns nothing at {at}", "the broker"
             )
         sentence = (
             f"{self._queue()} no longer holds the messages from {at} up to {after}: "
@@ -201,7 +204,7 @@ class _Pulls:
         return after
 
     def _queue(self) -> str:
-        key = key_of(self._range.broker, self._range.queue_id)
+        key = offset_key(self._range.broker, self._range.queue_id)
         return f"queue {key} of topic {self._options.topic}"
 
 

@@ -1,10 +1,9 @@
-"""A Spark session that fits this data source: small, quiet, and quick with small batches.
+"""A Spark session that fits this data source: small, quiet, and fast with small batches.
 
-Owns: the settings of spark.md 1.3, each of which was measured there, and the environment that has
-to stand before the JVM starts. Refuses to know: topics and queries.
-Invariant: nothing is set that the caller set; one session a process, as Spark has it.
-Works on one machine (`local[n]`, checkpoints on a local disk). On a cluster make the session as
-the cluster wants it: the data source needs no setting.
+Owns the settings, each of which was measured, and the environment that must exist before the JVM
+starts. Invariant: the caller's settings win; there is one session a process, as always in Spark.
+Works on one machine (`local[n]`, checkpoints on a local disk). On a cluster, create the session
+as the cluster needs it: the data source needs no setting.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ def spark_session(
 ) -> SparkSession:
     """Start Spark inside this process, or return the session that is already there.
 
-    `cores` is how many tasks run at once (all cores unless told) and how many partitions a read
-    has; `heap_mb` the JVM's heap; `conf` adds settings or replaces ours (Java options are added to
-    ours). A JVM that runs already keeps its own. Raises SettingsError when no Java can be found.
+    `cores` (default: all) is how many tasks run at once and how many partitions a read has;
+    `heap_mb` is the JVM's heap; `conf` adds settings or replaces ours (Java options are added to
+    ours). A running JVM keeps its own. Raises SettingsError when no Java can be found.
     """
     slots = cores or os.cpu_count() or 2
     _prepare_environment(slots)
@@ -53,7 +52,7 @@ def spark_session(
 
 
 def _prepare_environment(slots: int) -> None:
-    """What the JVM and the Python workers inherit; a value that is there already stays."""
+    """Set what the JVM and the Python workers inherit; existing values stay."""
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -1,9 +1,9 @@
 """The data source `rocketmq`: what `spark.read.format("rocketmq")` and `readStream` find.
 
-Owns: the name, the schema of a read, and which reader serves it.
-Refuses to know: how anything is read. Imports Spark's base class and the standard library alone,
-because every process that looks up data sources loads it; readers are imported when needed.
-Place of the sink: `writer` and `streamWriter` go here when topics can be written from Spark.
+Owns the name, the schema of a read, and the choice of the reader. Imports only Spark's base class
+and the standard library, because every process that looks up data sources loads it; readers are
+imported when needed.
+A sink would go here, as `writer` and `streamWriter`.
 """
 
 from __future__ import annotations

@@ -8,64 +8,64 @@ from hypothesis import strategies as st
 
 from cometmq.errors import QueueShrank
 from cometmq.spark.offset_planning import (
-    Range,
+    OffsetRange,
     fair_shares,
-    key_of,
-    pack,
+    offset_key,
+    pack_partitions,
+    parse_offset_key,
     plan_end,
     plan_ranges,
-    queue_of,
     require_no_loss,
 )
 
-KEYS = [key_of(broker, at) for broker in ("b0", "b-1:x") for at in range(4)]
+KEYS = [offset_key(broker, at) for broker in ("b0", "b-1:x") for at in range(4)]
 OFFSETS = st.dictionaries(st.sampled_from(KEYS), st.integers(0, 50))
 
 
 def test_a_key_names_broker_and_queue_whatever_the_broker_is_called() -> None:
-    assert queue_of(key_of("b-1:x", 12)) == ("b-1:x", 12)
+    assert parse_offset_key(offset_key("b-1:x", 12)) == ("b-1:x", 12)
     for wrong in ("b0", "b0:", ":3", "b0:-1", "b0:x"):
         with pytest.raises(ValueError, match="broker:queueId"):
-            queue_of(wrong)
+            parse_offset_key(wrong)
 
 
 @given(OFFSETS, OFFSETS, st.none() | st.integers(0, 60))
 def test_a_batch_never_goes_back_never_drops_a_queue_and_obeys_its_limit(
-    start: dict[str, int], heads: dict[str, int], limit: int | None
+    start: dict[str, int], latest_offsets: dict[str, int], limit: int | None
 ) -> None:
-    begins = {key: heads[key] // 2 for key in heads}
-    end = plan_end(start, heads, begins, limit)
-    assert list(end) == sorted(start.keys() | heads.keys())
+    earliest_offsets = {key: latest_offsets[key] // 2 for key in latest_offsets}
+    end = plan_end(start, latest_offsets, earliest_offsets, limit)
+    assert list(end) == sorted(start.keys() | latest_offsets.keys())
     for key, hi in end.items():
         if key in start:
-            assert start[key] <= hi <= max(start[key], heads.get(key, 0))
+            assert start[key] <= hi <= max(start[key], latest_offsets.get(key, 0))
         else:
-            assert hi == begins[key]
-    rows = sum(one.hi - one.lo for one in plan_ranges(start, end))
-    available = sum(max(0, heads.get(key, 0) - start[key]) for key in start)
+            assert hi == earliest_offsets[key]
+    rows = sum(one.end - one.begin for one in plan_ranges(start, end))
+    available = sum(max(0, latest_offsets.get(key, 0) - start[key]) for key in start)
     assert rows == (available if limit is None else min(limit, available))
 
 
 @given(OFFSETS, OFFSETS, st.integers(1, 20))
 def test_batches_reach_the_heads_and_then_stand_still(
-    start: dict[str, int], heads: dict[str, int], limit: int
+    start: dict[str, int], latest_offsets: dict[str, int], limit: int
 ) -> None:
     at = start
     for _ in range(1000):
-        end = plan_end(at, heads, dict.fromkeys(heads, 0), limit)
+        end = plan_end(at, latest_offsets, dict.fromkeys(latest_offsets, 0), limit)
         if end == at:
             break
         at = end
-    assert all(at[key] == max(head, start.get(key, 0)) for key, head in heads.items())
+    assert all(at[key] == max(latest, start.get(key, 0)) for key, latest in latest_offsets.items())
 
 
 def test_a_queue_that_appears_enters_at_its_beginning_and_is_read_next() -> None:
-    start, heads, begins = {"b0:0": 5}, {"b0:0": 9, "b0:1": 30}, {"b0:1": 10}
-    first = plan_end(start, heads, begins)
+    start, latest_offsets, earliest_offsets = {"b0:0": 5}, {"b0:0": 9, "b0:1": 30}, {"b0:1": 10}
+    first = plan_end(start, latest_offsets, earliest_offsets)
     assert first == {"b0:0": 9, "b0:1": 10}
-    assert plan_ranges(start, first) == [Range("b0", 0, 5, 9)]
-    second = plan_end(first, heads, {})
-    assert plan_ranges(first, second) == [Range("b0", 1, 10, 30)]
+    assert plan_ranges(start, first) == [OffsetRange("b0", 0, 5, 9)]
+    second = plan_end(first, latest_offsets, {})
+    assert plan_ranges(first, second) == [OffsetRange("b0", 1, 10, 30)]
 
 
 def test_a_queue_whose_broker_is_away_keeps_its_place() -> None:
@@ -94,21 +94,21 @@ def test_a_queue_that_ends_before_its_place_is_an_error_that_names_it() -> None:
 RANGES = st.lists(
     st.tuples(st.sampled_from(["b0", "b1"]), st.integers(0, 9), st.integers(0, 99)),
     unique_by=lambda one: one[:2],
-).map(lambda drawn: [Range(b, q, 5, 6 + size) for b, q, size in drawn])
+).map(lambda drawn: [OffsetRange(b, q, 5, 6 + size) for b, q, size in drawn])
 
 
 @given(RANGES, st.integers(1, 5))
 def test_packing_keeps_every_range_once_and_no_partition_is_empty(
-    ranges: list[Range], slots: int
+    ranges: list[OffsetRange], slots: int
 ) -> None:
-    packed = pack(ranges, slots)
+    packed = pack_partitions(ranges, slots)
     assert sorted(one for part in packed for one in part) == sorted(ranges)
     assert len(packed) == min(slots, len(ranges))
     assert all(part and part == sorted(part) for part in packed)
-    assert packed == pack(list(reversed(ranges)), slots)
+    assert packed == pack_partitions(list(reversed(ranges)), slots)
 
 
 def test_packing_balances_by_messages_not_by_queues() -> None:
     sizes = [60, 30, 20, 10]
-    packed = pack([Range("b", at, 0, size) for at, size in enumerate(sizes)], 2)
+    packed = pack_partitions([OffsetRange("b", at, 0, size) for at, size in enumerate(sizes)], 2)
     assert [[one.queue_id for one in part] for part in packed] == [[0], [1, 2, 3]]

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from cometmq.errors import InvalidMessage, ProtocolError, SettingsError
 from cometmq.spark import columns
-from cometmq.spark.arrow_batches import ROWS_MAX, Chunk, Gather, starts_of
+from cometmq.spark.arrow_batches import ROWS_MAX, BatchBuilder, PulledRecords, record_starts
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties, sysflag
 from cometmq.wire.compression import inflate
@@ -35,9 +35,9 @@ V6 = bytes(range(16)) + b"\0\0\x2a\x9f"
 
 
 def batch_of(*records: bytes, names: tuple[str, ...] = EVERY, hi: int = 1 << 60) -> pa.RecordBatch:
-    gather = Gather("T", names)
-    assert gather.add(Chunk("broker-a", hi, b"".join(records))) is None
-    batch = gather.finish()
+    builder = BatchBuilder("T", names)
+    assert builder.add(PulledRecords("broker-a", hi, b"".join(records))) is None
+    batch = builder.finish()
     assert batch is not None
     batch.validate(full=True)
     return batch
@@ -149,37 +149,37 @@ def test_loosely_written_properties_are_read_as_java_reads_them() -> None:
 def test_messages_behind_the_end_of_a_range_are_left_out() -> None:
     batch = batch_of(*(record(0, at) for at in range(5, 10)), hi=8)
     assert batch["queue_offset"].to_pylist() == [5, 6, 7]
-    gather = Gather("T", EVERY)
-    gather.add(Chunk("broker-a", 5, record(0, 5)))
-    assert gather.finish() is None
+    builder = BatchBuilder("T", EVERY)
+    builder.add(PulledRecords("broker-a", 5, record(0, 5)))
+    assert builder.finish() is None
 
 
 def test_a_batch_is_given_out_when_it_has_enough_rows_and_mixes_brokers() -> None:
-    gather = Gather("T", ("broker", "queue_offset"))
+    builder = BatchBuilder("T", ("broker", "queue_offset"))
     half = b"".join(record(0, at) for at in range(ROWS_MAX // 2))
-    assert gather.add(Chunk("broker-a", ROWS_MAX, half)) is None
-    batch = gather.add(Chunk("broker-b", ROWS_MAX, half))
+    assert builder.add(PulledRecords("broker-a", ROWS_MAX, half)) is None
+    batch = builder.add(PulledRecords("broker-b", ROWS_MAX, half))
     assert batch is not None
     assert batch.num_rows == ROWS_MAX
     assert batch["broker"].to_pylist() == ["broker-a"] * (ROWS_MAX // 2) + ["broker-b"] * (
         ROWS_MAX // 2
     )
-    assert gather.finish() is None
+    assert builder.finish() is None
 
 
 def test_a_large_message_passes_alone() -> None:
-    gather = Gather("T", ("body",))
-    batch = gather.add(Chunk("broker-a", 1, record(0, 0, body=b"x" * (5 << 20))))
+    builder = BatchBuilder("T", ("body",))
+    batch = builder.add(PulledRecords("broker-a", 1, record(0, 0, body=b"x" * (5 << 20))))
     assert batch is not None
     assert len(batch["body"][0].as_py()) == 5 << 20
 
 
 def test_tags_of_the_same_hash_are_told_apart() -> None:
-    gather = Gather("T", ("tags",), "Aa || CC")
+    builder = BatchBuilder("T", ("tags",), "Aa || CC")
     pairs = [{"TAGS": "Aa"}, {"TAGS": "BB"}, {}, {"TAGS": "CC"}]
     data = b"".join(record(0, at, pairs=one) for at, one in enumerate(pairs))
-    gather.add(Chunk("broker-a", 9, data))
-    batch = gather.finish()
+    builder.add(PulledRecords("broker-a", 9, data))
+    batch = builder.finish()
     assert batch is not None
     assert batch["tags"].to_pylist() == ["Aa", "CC"]
 
@@ -261,9 +261,9 @@ def test_a_damaged_body_gives_rows_or_a_protocol_error(noise: bytes, at: int, va
     data[at % len(data)] = value
     for damaged in (bytes(data), bytes(data) + noise, noise):
         try:
-            count = len(starts_of(damaged))
-            gather = Gather("T", EVERY)
-            batch = gather.add(Chunk("b", 1 << 62, damaged)) or gather.finish()
+            count = len(record_starts(damaged))
+            builder = BatchBuilder("T", EVERY)
+            batch = builder.add(PulledRecords("b", 1 << 62, damaged)) or builder.finish()
         except ProtocolError:
             continue
         assert (batch.num_rows if batch else 0) <= count

@@ -82,7 +82,7 @@ def test_the_starter_hands_on_every_other_argument_as_it_is(tmp_path: Path) -> N
         f'#!{sys.executable}\nimport sys\nprint("|".join(sys.argv[1:]))\n'
     )
     (real / "bin" / "java").chmod(0o755)
-    home = java_runtime.wrapped(real, tmp_path / "cache")
+    home = java_runtime.java_home_wrapper(real, tmp_path / "cache")
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dp=$HOME 'x' \"y\" \\", "", "*"]
     said = subprocess.run(
         [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True, timeout=60
@@ -92,8 +92,8 @@ def test_the_starter_hands_on_every_other_argument_as_it_is(tmp_path: Path) -> N
 
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SettingsError, match="set XDG_CACHE_HOME to a directory"):
-        java_runtime.wrapped(tmp_path, tmp_path / "file")
+    with pytest.raises(SettingsError, match="set XDG_CACHE_HOME to a writable directory"):
+        java_runtime.java_home_wrapper(tmp_path, tmp_path / "file")
 
 
 def test_no_java_at_all_is_one_sentence(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
