@@ -18,7 +18,7 @@ from cometmq import (
     errors,
 )
 from cometmq.client.consumer import message_decoder as decode
-from cometmq.client.consumer.consumer_options import beginning, strategy
+from cometmq.client.consumer.consumer_options import allocation_of, consume_from_of
 from cometmq.errors import ClientError, InvalidMessage, SettingsError
 from cometmq.rules.allocate import STRATEGIES
 
@@ -185,13 +185,18 @@ def test_a_producer_names_a_wrong_argument(name):
     ],
 )
 def test_where_a_group_begins_may_be_said_by_name(name, meant):
-    assert beginning(name) is meant
+    assert consume_from_of(name) is meant
     PushConsumer("group", namesrv=NOBODY, consume_from=name, consume_timestamp_ms=0)
 
 
 def test_a_strategy_may_be_said_by_rocketmqs_name():
     for name, function in STRATEGIES.items():
-        assert strategy(name) is strategy(name.lower()) is strategy(function) is function
+        assert (
+            allocation_of(name)
+            is allocation_of(name.lower())
+            is allocation_of(function)
+            is function
+        )
         PushConsumer("group", namesrv=NOBODY, allocate=name)
 
 

@@ -117,7 +117,9 @@ class CircuitBreaker:
 
         While open only the probe counts, not what had begun before.
         """
+        assert calls >= 1, "a success is that of a call"
         if self.next_probe_at is None:
+            assert not self._is_probing, "there is no probe while the breaker is closed"
             self._openings = 0
             for _ in range(min(calls, self._limits.results)):
                 self._results.append((now, key, True))
@@ -135,6 +137,7 @@ class CircuitBreaker:
             if is_probe:
                 self._open(now)
             return False
+        assert not self._is_probing, "there is no probe while the breaker is closed"
         self._results.append((now, key, False))
         if not self._is_outage(now):
             return False
@@ -148,9 +151,11 @@ class CircuitBreaker:
         self._openings += 1
         self._is_probing = False
         self.next_probe_at = now + backoff_s(self._openings, limits.pause_s, limits.pause_most_s)
+        assert self.next_probe_at > now, "a probe comes after a pause"
 
     def _is_outage(self, now: float) -> bool:
         results, limits = self._results, self._limits
+        assert results, "an outage is judged by results"
         while results[0][0] < now - limits.memory_s:
             results.popleft()
         failed = [key for _, key, is_done in results if not is_done]

@@ -140,6 +140,7 @@ def runs_of(offsets: Iterable[int]) -> list[Run]:
     """Sorted offsets as runs."""
     runs: list[Run] = []
     for offset in offsets:
+        assert not runs or offset >= runs[-1][1], "offsets are sorted, and none comes twice"
         if runs and runs[-1][1] == offset:
             runs[-1] = (runs[-1][0], offset + 1)
         else:
@@ -165,7 +166,6 @@ class OffsetJournal:
     )
 
     def __init__(self, owner: str, start: int, found: bytes | None, *, is_reset: bool) -> None:
-        assert start >= 0, "an offset is never negative"
         self.owner = owner
         self.own_commits: tuple[int, ...] = (start,)
         saved = decode_journal(found) if found and not is_reset else None
@@ -280,6 +280,7 @@ def _payload(data: bytes, at: int) -> bytes | None:
 
 def _record(kind: bytes, rest: bytes) -> bytes:
     payload = kind + rest
+    assert len(payload) <= 0xFFFF, "the length of a record has 16 bits"
     return _HEAD.pack(crc32(payload), len(payload)) + payload
 
 
@@ -303,6 +304,7 @@ def _read_runs(origin: int, numbers: Sequence[int]) -> list[Run]:
 def _varints(numbers: Iterable[int]) -> bytes:
     out = bytearray()
     for number in numbers:
+        assert number >= 0, "varints have no sign"
         left = number
         while left > _LOW:
             out.append(left & _LOW | _MORE)

@@ -3,7 +3,7 @@
 Owns what gives way first: the text of the reason, then what else tells of the failure, and at last
 properties of the message itself, the longest first. Refuses to know brokers and encodings.
 Invariant: the body, the message's id and where it came from are never given up for other things.
-Java: nothing alike; there such a message cannot be buried
+Java: nothing alike; there such a message cannot become a dead letter
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class OnFailure:
 
     @staticmethod
     def skip(*, after: int = 1) -> FailurePolicy:
-        """Count it as done after so many failures, and go on; the log tells of it."""
+        """Count it as done after so many failures, and go on; it is logged."""
         return FailurePolicy(action=FailureAction.SKIP, after=after)
 
     @staticmethod
@@ -147,7 +147,7 @@ BLOCK = OnFailure.block()
 
 
 def default_policy(max_attempts: int | None) -> FailurePolicy:
-    """What consumers in order do when nobody chose: block, or bury after the attempts allowed."""
+    """The policy of consumers in order: block, or a dead letter after `max_attempts`."""
     return BLOCK if max_attempts is None else OnFailure.dead_letter(after=max_attempts)
 
 

@@ -152,7 +152,6 @@ class KeyLanes(Generic[M]):
         if lane is None:
             lane = self._lanes[key] = KeyLane(key)
             self._ready.append(lane)
-        assert not lane.waiting or lane.waiting[-1].queue_offset < message.queue_offset
         lane.waiting.append(message)
 
     def _let_held_in(self) -> None:

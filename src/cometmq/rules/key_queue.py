@@ -95,6 +95,7 @@ class KeyQueue(Generic[M]):
 
     def take_batch(self, most: int, now: float) -> LaneBatch[M] | None:
         """Take up to `most` messages of the next lane; None when none may be handled now."""
+        assert most >= 1, "a batch has a message"
         breaker = self.breaker
         if not breaker.may_call(now):
             return None
@@ -183,8 +184,6 @@ class KeyQueue(Generic[M]):
         self._unwritten_failures.clear()
         if self._unwritten_finished:
             base = self.window.commit_offset
-            # the pair of the check in `finish`: the journal never runs ahead of the window
-            assert max(self._unwritten_finished) < self.window.next_offset
             records.append(
                 self._journal.record_finished(self._unwritten_finished, base, self._top_ms)
             )

@@ -1,6 +1,6 @@
 """What follows a failure: try again, wait, or give the message up, and what a dead letter says.
 
-Owns the decisions and the texts; refuses to know time, luck and the network (all are arguments).
+Owns the decisions and the texts; knows nothing of time, chance and the network (all are arguments).
 Invariant: a dead letter's reason never holds a byte that separates properties.
 Java: ConsumeMessageOrderlyService.checkReconsumeTimes, DefaultMQPushConsumerImpl.sendMessageBack
 """
@@ -46,6 +46,7 @@ def clamp_suspend_ms(asked_ms: int) -> int:
 
 def backoff_s(failures: int, first_s: float, most_s: float) -> float:
     """The pause after the given number of failures in a row (>= 1): doubling, bounded."""
+    assert failures >= 1, "a pause follows a failure"
     return min(first_s * 2.0 ** min(failures - 1, 30), most_s)
 
 

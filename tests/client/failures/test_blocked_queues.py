@@ -156,7 +156,7 @@ def test_results_count_only_when_nobody_else_went_on_while_the_lock_was_away(pee
     with consumer(peer, slow, **settings) as running:
         until(begun.is_set)
         peer.refused_locks.add(QUEUE)  # as if we had stood still and another had taken over
-        until(lambda: "somebody else has the lock" in caplog.text)
+        until(lambda: "another member has the lock" in caplog.text)
         go_on.set()
         peer.committed = 40
         peer.refused_locks.clear()

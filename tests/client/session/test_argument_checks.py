@@ -34,7 +34,7 @@ from cometmq import (
     TableSink,
     by_hash,
 )
-from cometmq.client.consumer.consumer_options import PushSettings
+from cometmq.client.consumer.push_options import PushSettings
 from cometmq.client.polling.lite_pull_options import LitePullSettings
 from cometmq.client.producer.producer_options import ProducerSettings
 from cometmq.errors import CometError

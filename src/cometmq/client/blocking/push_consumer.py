@@ -14,7 +14,7 @@ from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-    from cometmq.client.consumer.consumer_options import PushSettings
+    from cometmq.client.consumer.push_options import PushSettings
     from cometmq.client.handling.handler_call import Handler
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
@@ -32,15 +32,15 @@ class PushConsumer:
 
     `orderly`: each queue is handled in its order, one batch at a time, under a lock at the broker
     that is renewed every `lock_renew_s` and counts as ours for `lock_valid_s` after that (this must
-    be less than the brokers' queueLockExpireMs, 60 s unless they are told otherwise); a failure
+    be less than the brokers' queueLockExpireMs, 60 s by default); a failure
     stops its queue for `suspend_ms` (10 to 30,000), and a batch that fails is handled one message
     at a time. With `auto_commit` off, what a handler has done counts once one of its calls returns
     ConsumeStatus.COMMIT, and comes again from there after ROLLBACK. Otherwise up to
     `consume_threads` handlers run at once and a failed message comes back by way of the group's
     retry topic.
     `broadcasting`: every member gets every message, with offsets in a file of its own under
-    `offsets_dir` (~/.rocketmq_offsets/<clientId>/<group>/offsets.json), and what fails is passed
-    over; give each member of one host an `instance_name`, the same after a restart.
+    `offsets_dir` (~/.rocketmq_offsets/<clientId>/<group>/offsets.json), and what fails is skipped;
+    give each member of one host an `instance_name`, the same after a restart.
     `max_attempts` is how often a message may be handled before it becomes a dead letter of the
     group; by default 17 (the first and 16 more), when orderly for ever.
     `consume_from` says where a group without committed offset begins: ConsumeFrom, or its name as
@@ -95,7 +95,7 @@ class PushConsumer:
             self._bridge.start(self._inner.start())
 
     def stop(self) -> None:
-        """Take no new messages, finish those in hand, commit, leave the group.
+        """Take no new messages, finish those in flight, commit, leave the group.
 
         Waits at most `stop_timeout_s` for handlers; what they have not finished comes again.
         """
@@ -136,14 +136,14 @@ class PushConsumer:
 
     @property
     def blocked(self) -> list[BlockedQueue]:
-        """Orderly queues that stand still since their first message keeps failing."""
+        """Orderly queues that are blocked since their first message keeps failing."""
         return self._inner.blocked
 
     @property
     def overlaps(self) -> int:
         """Orderly messages whose results were discarded, as the lock had run out meanwhile.
 
-        Another member may have had the same messages; 0 unless this process stood still, or was
-        cut off from the broker, for longer than `lock_valid_s`.
+        Another member may have had the same messages; 0 unless this process was suspended, or cut
+        off from the broker, for longer than `lock_valid_s`.
         """
         return self._inner.overlaps

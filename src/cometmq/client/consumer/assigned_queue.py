@@ -45,7 +45,6 @@ class AssignedQueue:
     )
 
     def __init__(self, queue: MessageQueue, start_offset: int) -> None:
-        assert start_offset >= 0, "a queue starts at an offset, never before its first one"
         self.queue = queue
         self.window: ProcessQueue[MessageExt] = ProcessQueue(start_offset)
         self.is_dropped = False

@@ -1,8 +1,8 @@
 """AsyncPushConsumer: messages come to a handler, shared among the members of a group.
 
-Owns the public methods and the start and stop order; the parts are put together in `engine`.
-Invariant: on a clean stop everything in hand is finished and committed before the group hears that
-this member has left.
+Owns the public methods and the order of start and stop; `push_engine` puts the consumer together.
+Invariant: on a clean stop everything in flight is finished and committed before the group learns
+that this member has left.
 Java: DefaultMQPushConsumer
 """
 
@@ -12,8 +12,8 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Self
 
-from cometmq.client.consumer.consumer_options import push_options
 from cometmq.client.consumer.push_engine import PushEngine
+from cometmq.client.consumer.push_options import push_options
 from cometmq.client.consumer.subscriptions import Subscriptions, selector_of
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import check_wait
@@ -26,7 +26,7 @@ from cometmq.runtime.system import SystemClock
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from cometmq.client.consumer.consumer_options import PushSettings
+    from cometmq.client.consumer.push_options import PushSettings
     from cometmq.client.handling.handler_call import Handler
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
@@ -44,15 +44,15 @@ class AsyncPushConsumer:
 
     `orderly`: each queue is handled in its order, one batch at a time, under a lock at the broker
     that is renewed every `lock_renew_s` and counts as ours for `lock_valid_s` after that (this must
-    be less than the brokers' queueLockExpireMs, 60 s unless they are told otherwise); a failure
+    be less than the brokers' queueLockExpireMs, 60 s by default); a failure
     stops its queue for `suspend_ms` (10 to 30,000), and a batch that fails is handled one message
     at a time. With `auto_commit` off, what a handler has done counts once one of its calls returns
     ConsumeStatus.COMMIT, and comes again from there after ROLLBACK. Otherwise up to
     `consume_threads` handlers run at once and a failed message comes back by way of the group's
     retry topic.
     `broadcasting`: every member gets every message, with offsets in a file of its own under
-    `offsets_dir` (~/.rocketmq_offsets/<clientId>/<group>/offsets.json), and what fails is passed
-    over; give each member of one host an `instance_name`, the same after a restart.
+    `offsets_dir` (~/.rocketmq_offsets/<clientId>/<group>/offsets.json), and what fails is skipped;
+    give each member of one host an `instance_name`, the same after a restart.
     `max_attempts` is how often a message may be handled before it becomes a dead letter of the
     group; by default 17 (the first and 16 more), when orderly for ever.
     `consume_from` says where a group without committed offset begins: ConsumeFrom, or its name as
@@ -81,7 +81,7 @@ class AsyncPushConsumer:
         self._subscriptions = Subscriptions(options.group, broadcasting=options.broadcasting)
         self._engine: PushEngine | None = None
         self._stopped: asyncio.Event | None = None
-        self._halting: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
 
     def subscribe(
         self,
@@ -128,7 +128,7 @@ class AsyncPushConsumer:
             finally:
                 if engine is None:
                     await session.stop()
-            engine.on_stop_request = self._halt
+            engine.on_stop_request = self._stop_soon
             self._stopped = asyncio.Event()
             self._engine, is_started = engine, False
             try:
@@ -139,13 +139,13 @@ class AsyncPushConsumer:
                     await self.stop()
 
     async def stop(self) -> None:
-        """Take no new messages, finish those in hand, commit, leave the group.
+        """Take no new messages, finish those in flight, commit, leave the group.
 
         Waits at most `stop_timeout_s` for handlers; what they have not finished comes again.
         """
-        halting = self._halting
-        if halting is not None and halting is not asyncio.current_task():
-            await asyncio.shield(halting)  # a policy's stop is under way: it is the same one
+        stopping = self._stopping
+        if stopping is not None and stopping is not asyncio.current_task():
+            await asyncio.shield(stopping)  # a policy's stop is under way: it is the same one
         if self._engine is not None:
             engine, self._engine = self._engine, None
             stopped = self._stopped
@@ -155,9 +155,9 @@ class AsyncPushConsumer:
                 if stopped is not None:
                     stopped.set()
 
-    def _halt(self) -> None:
+    def _stop_soon(self) -> None:
         """Stop soon, since a failure policy says so: a task of its own, the engine waits for it."""
-        self._halting = asyncio.get_running_loop().create_task(self.stop(), name="halt")
+        self._stopping = asyncio.get_running_loop().create_task(self.stop(), name="stop")
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the consumer is stopped, or `timeout_s` is over; whether it is stopped."""
@@ -203,7 +203,7 @@ class AsyncPushConsumer:
 
     @property
     def blocked(self) -> list[BlockedQueue]:
-        """Orderly queues that stand still since their first message keeps failing."""
+        """Orderly queues that are blocked since their first message keeps failing."""
         found = self._engine.strategy.blocked_queues() if self._engine else []
         return [one._replace(queue=self._namespace.unwrap_queue(one.queue)) for one in found]
 
@@ -211,7 +211,7 @@ class AsyncPushConsumer:
     def overlaps(self) -> int:
         """Orderly messages whose results were discarded, as the lock had run out meanwhile.
 
-        Another member may have had the same messages; 0 unless this process stood still, or was
-        cut off from the broker, for longer than `lock_valid_s`.
+        Another member may have had the same messages; 0 unless this process was suspended, or cut
+        off from the broker, for longer than `lock_valid_s`.
         """
         return self._engine.strategy.overlap_count if self._engine else 0

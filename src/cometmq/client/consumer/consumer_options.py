@@ -1,8 +1,8 @@
-"""What a consumer can be told, with RocketMQ's defaults and ranges.
+"""The options of consumers, of push and of polling ones, with RocketMQ's defaults and ranges.
 
-Owns the settings and their checks; refuses to know what uses them. Invariant: an object of this
-file is valid, or was never made. A new setting is a field of `ConsumerOptions` and of
-`PushSettings`, nothing else.
+Owns the options and their checks; knows nothing of what uses them. Invariant: an object of this
+file is valid, or was never made. A new setting of push consumers is a field of `ConsumerOptions`
+and of `PushSettings` (`push_options`), nothing else.
 Java: DefaultMQPushConsumer (its fields)
 """
 
@@ -15,22 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cometmq.client.session.client_options import (
-    CLIENT_SETTINGS,
-    ClientOptions,
-    ClientSettings,
     check_group,
     check_range,
     check_seconds,
     check_type,
-    client_options,
 )
 from cometmq.errors import SettingsError
 from cometmq.model.results import ConsumeFrom
 from cometmq.rules.allocate import STRATEGIES
 from cometmq.rules.circuit_breaker import BreakerLimits
-from cometmq.rules.failure_policy import Policies, policies
 from cometmq.rules.flow_control import FlowLimits
-from cometmq.rules.namespace import with_namespace
 from cometmq.rules.retry_policy import SUSPEND_MS_MAX, SUSPEND_MS_MIN
 
 if TYPE_CHECKING:
@@ -38,7 +32,7 @@ if TYPE_CHECKING:
 
     from cometmq.model.message import MessageExt
     from cometmq.rules.allocate import Allocate
-    from cometmq.rules.failure_policy import FailurePolicy
+    from cometmq.rules.failure_policy import Policies
 
 STATE_DIR = Path("~/.cometmq")
 """Where a consumer keeps what it must remember on its machine."""
@@ -121,7 +115,7 @@ class ConsumerOptions:
         if self.max_attempts is not None:
             check_range("max_attempts", self.max_attempts, 1, 1_000_000)
         self._check_times()
-        self._check_beginning()
+        self._check_start()
         check_type("orderly", self.orderly, bool, "True or False")
         check_type("auto_commit", self.auto_commit, bool, "True or False")
         check_type("broadcasting", self.broadcasting, bool, "True or False")
@@ -167,7 +161,7 @@ class ConsumerOptions:
                 "a lock must be renewed before it runs out"
             )
 
-    def _check_beginning(self) -> None:
+    def _check_start(self) -> None:
         if self.consume_timestamp_ms is not None:
             check_range("consume_timestamp_ms", self.consume_timestamp_ms, 0, (1 << 63) - 1)
         elif self.consume_from is ConsumeFrom.TIMESTAMP:
@@ -176,77 +170,14 @@ class ConsumerOptions:
             )
 
 
-class PushSettings(ClientSettings, total=False):
-    """The settings that a push consumer takes by name."""
-
-    orderly: bool
-    broadcasting: bool
-    offsets_dir: str | PathLike[str]
-    consume_threads: int
-    batch_size: int
-    pull_batch_size: int
-    pull_batch_bytes: int
-    pull_interval_ms: int
-    max_attempts: int | None
-    suspend_ms: int
-    auto_commit: bool
-    retry_in_place_s: float
-    consume_timeout_s: float
-    consume_from: ConsumeFrom | str
-    consume_timestamp_ms: int | None
-    allocate: Allocate | str
-    flow: FlowLimits | None
-    persist_s: float
-    rebalance_s: float
-    lock_renew_s: float
-    lock_valid_s: float
-    rejoin_grace_s: float
-    stop_timeout_s: float
-    poll_suspend_s: float
-    order: str
-    key: str | Callable[[MessageExt], Hashable] | None
-    without_key: str
-    state_dir: Path | str
-    on_failure: FailurePolicy | Policies | None
-    breaker: BreakerLimits | None
-    workers: str
-
-
-def use_words(own: dict[str, Any]) -> None:
-    """Make what may be given as a word, or as None for the default, what the options hold."""
+def resolve_names(own: dict[str, Any]) -> None:
+    """Replace names of settings' values by what they stand for, and drop a None."""
     if "consume_from" in own:
-        own["consume_from"] = beginning(own["consume_from"])
+        own["consume_from"] = consume_from_of(own["consume_from"])
     if "allocate" in own:
-        own["allocate"] = strategy(own["allocate"])
+        own["allocate"] = allocation_of(own["allocate"])
     if own.get("flow", ...) is None:
         del own["flow"]
-
-
-def push_options(
-    group: str, settings: PushSettings, environ: Mapping[str, str]
-) -> tuple[ClientOptions, ConsumerOptions]:
-    """Make the options of a push consumer from what was given by name; the rest has its default.
-
-    Raises TypeError for a name that is none, SettingsError for a value that cannot be.
-    """
-    given: dict[str, Any] = dict(settings)
-    check_names(given, PushSettings.__annotations__)
-    own = {name: value for name, value in given.items() if name not in CLIENT_SETTINGS}
-    use_words(own)
-    own.setdefault("order", "queue" if own.get("orderly") else "none")
-    own.setdefault("orderly", own["order"] == "queue")
-    if own["order"] == "key":
-        own.setdefault("flow", FlowLimits(span=SPAN_BY_KEY))
-    if "state_dir" in own:
-        check_type("state_dir", own["state_dir"], str | PathLike, "a path")
-        own["state_dir"] = Path(own["state_dir"])
-    if "on_failure" in own:
-        own["on_failure"] = policies(own["on_failure"])
-    check_group(group)
-    if own.get("broadcasting") is True and given.get("instance_name") is None:
-        given["instance_name"] = BROADCAST_INSTANCE
-    client = client_options(given, environ)
-    return client, ConsumerOptions(group=with_namespace(client.namespace, group), **own)
 
 
 def check_names(given: Mapping[str, object], known: Mapping[str, object]) -> None:
@@ -258,8 +189,11 @@ def check_names(given: Mapping[str, object], known: Mapping[str, object]) -> Non
             raise TypeError(f"there is no setting {name!r}{hint}")
 
 
-def beginning(consume_from: ConsumeFrom | str) -> ConsumeFrom:
-    """What a name means in any case: short, as "first", or RocketMQ's. Raises SettingsError."""
+def consume_from_of(consume_from: ConsumeFrom | str) -> ConsumeFrom:
+    """The place that a name stands for, short as "first" or RocketMQ's, in any case.
+
+    Raises SettingsError for another name.
+    """
     if isinstance(consume_from, ConsumeFrom):
         return consume_from
     names = {name: one for one in ConsumeFrom for name in (one.name, one.value)}
@@ -270,8 +204,11 @@ def beginning(consume_from: ConsumeFrom | str) -> ConsumeFrom:
     return found
 
 
-def strategy(allocate: Allocate | str) -> Allocate:
-    """What one of RocketMQ's names means in any case, or the function. Raises SettingsError."""
+def allocation_of(allocate: Allocate | str) -> Allocate:
+    """The function that one of RocketMQ's names stands for, in any case, or the function given.
+
+    Raises SettingsError for another name.
+    """
     found = STRATEGIES.get(allocate.upper()) if isinstance(allocate, str) else allocate
     if not callable(found):
         raise SettingsError(

@@ -1,8 +1,8 @@
-"""From the body of a pull to messages for a handler.
+"""Decodes the body of a pull into messages for handlers.
 
-Owns inflating and the hiding of the broker's checksum property; refuses to know queues and
-offsets. Invariant: decoding stops at the first record that cannot be read and keeps those before;
-a body that cannot be inflated is handed over as stored, its sys_flag says so (compressed bit).
+Inflates bodies and hides the broker's checksum property; knows nothing of queues and offsets.
+Invariant: decoding stops at the first record that cannot be read and keeps those before it; a body
+that cannot be inflated is left as stored, and its sys_flag still says so (compressed bit).
 Java: MessageDecoder.decodesBatch
 """
 
@@ -28,7 +28,7 @@ _RETRY_TOPIC = Property.RETRY_TOPIC.encode()
 
 
 def decode_messages(body: bytes | memoryview, broker_name: str) -> tuple[list[MessageExt], bool]:
-    """All messages of a pull's body, in its order, and whether all of it could be read."""
+    """Decode a pull's body: its messages, in order, and whether all of it could be read."""
     found: list[MessageExt] = []
     read, size = 0, len(body)
     while read < size:
@@ -49,7 +49,7 @@ def decode_messages(body: bytes | memoryview, broker_name: str) -> tuple[list[Me
 
 
 def decode_message(record: Stored, broker_name: str) -> MessageExt:
-    """One record as a message, its body inflated."""
+    """Convert a record into a message, with its body inflated."""
     body, flags = record.body, record.sys_flag
     if flags & sysflag.COMPRESSED:
         body, flags = _inflated(body, flags)
@@ -73,7 +73,7 @@ def decode_message(record: Stored, broker_name: str) -> MessageExt:
 
 
 def with_tags(messages: list[MessageExt], tags: Collection[bytes]) -> list[MessageExt]:
-    """Those whose tag is one of `tags`: the broker compared hash codes only."""
+    """The messages whose tag is one of `tags`: the broker has compared hash codes only."""
     return [message for message in messages if props.find(message.raw_properties, _TAGS) in tags]
 
 

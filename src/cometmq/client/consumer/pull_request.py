@@ -1,7 +1,7 @@
-"""One pull: the request to a broker and the meaning of its answer.
+"""One pull: the request to a broker and the meaning of its response.
 
-Owns the request's bits and the reading of records; refuses to know loops, windows and handlers.
-Invariant: a result never goes on beyond a record that could not be read.
+Owns the flags of the request and the reading of records; knows nothing of loops, windows and
+handlers. Invariant: a result never goes on beyond a record that could not be read.
 Java: PullAPIWrapper, MQClientAPIImpl.processPullResponse
 """
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from cometmq.model.selector import MessageSelector
     from cometmq.wire.command import Command
 
-_ANSWER_GRACE_S = 15.0
+_RESPONSE_GRACE_S = 15.0
 _STATUS = {status.value: status for status in PullStatus}
 
 
 class TopicFilter(NamedTuple):
-    """What is wanted of a topic, as a pull says it."""
+    """Which messages of a topic are wanted, as a pull says it."""
 
     expression: str = "*"
     expression_type: str = TAG
     version: int = 0
     tags: frozenset[bytes] = frozenset()
-    """The tags to compare again here; empty means all, or that the broker alone judges."""
+    """The tags to compare again here; empty: all, or the broker alone decides."""
 
 
 def filter_of(selector: MessageSelector) -> TopicFilter:
@@ -70,63 +70,64 @@ class PullClient:
     """Pulls for one group. One loop owns it."""
 
     def __init__(self, session: ClientSession, group: str) -> None:
-        self._session, self._group = session, group
+        self._session = session
+        self._group = group
 
-    async def pull(self, ask: PullRequest) -> PullResult:
-        """Ask once and read the answer. Raises RemotingError, BrokerError or ProtocolError."""
-        addr = self._session.routes.read_addr(ask.queue.broker_name, ask.broker_id)
-        code = RequestCode.LITE_PULL_MESSAGE if ask.is_lite else RequestCode.PULL_MESSAGE
-        command = request(code, 0, self._header(ask))
+    async def pull(self, pull: PullRequest) -> PullResult:
+        """Ask once and read the response. Raises RemotingError, BrokerError or ProtocolError."""
+        addr = self._session.routes.read_addr(pull.queue.broker_name, pull.broker_id)
+        code = RequestCode.LITE_PULL_MESSAGE if pull.is_lite else RequestCode.PULL_MESSAGE
+        command = request(code, 0, self._header(pull))
 
-        def read(answer: Command, body: memoryview) -> PullResult:
-            return _result(ask, addr, answer, body)
+        def read(response: Command, body: memoryview) -> PullResult:
+            return _result(pull, addr, response, body)
 
-        return await self._session.fetch(addr, command, ask.suspend_s + _ANSWER_GRACE_S, read)
+        return await self._session.fetch(addr, command, pull.suspend_s + _RESPONSE_GRACE_S, read)
 
     def close_connection(self, queue: MessageQueue, broker_id: int) -> None:
-        """Close a connection on which a pull was never answered: the peer may be gone."""
+        """Close a connection on which a pull was never answered: the broker may be gone."""
         addr = self._session.routes.read_addr(queue.broker_name, broker_id)
         if channel := self._session.pool.open_channel(addr):
             channel.close()
 
-    def _header(self, ask: PullRequest) -> PullMessageRequestHeader:
-        queue, wanted = ask.queue, ask.filter
+    def _header(self, pull: PullRequest) -> PullMessageRequestHeader:
+        queue, wanted = pull.queue, pull.filter
         return PullMessageRequestHeader(
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
-            queue_offset=ask.offset,
-            max_msg_nums=ask.max_count,
-            sys_flag=_flags(ask),
-            commit_offset=ask.commit_offset or 0,
-            suspend_timeout_ms=int(ask.suspend_s * 1000),
-            subscription=wanted.expression if ask.carries_filter else None,
+            queue_offset=pull.offset,
+            max_msg_nums=pull.max_count,
+            sys_flag=_flags(pull),
+            commit_offset=pull.commit_offset or 0,
+            suspend_timeout_ms=int(pull.suspend_s * 1000),
+            subscription=wanted.expression if pull.carries_filter else None,
             sub_version=wanted.version,
             expression_type=wanted.expression_type,
-            max_msg_bytes=ask.max_bytes,
+            max_msg_bytes=pull.max_bytes,
             broker_name=queue.broker_name,
         )
 
 
-def _flags(ask: PullRequest) -> int:
+def _flags(pull: PullRequest) -> int:
     return (
-        (bits.COMMIT_OFFSET if ask.commit_offset else 0)
-        | (bits.SUSPEND if ask.suspend_s else 0)
-        | (bits.SUBSCRIPTION if ask.carries_filter else 0)
-        | (bits.LITE_PULL if ask.is_lite else 0)
+        (bits.COMMIT_OFFSET if pull.commit_offset else 0)
+        | (bits.SUSPEND if pull.suspend_s else 0)
+        | (bits.SUBSCRIPTION if pull.carries_filter else 0)
+        | (bits.LITE_PULL if pull.is_lite else 0)
     )
 
 
-def _result(ask: PullRequest, addr: str, answer: Command, body: memoryview) -> PullResult:
-    """What an answer says; raises BrokerError or ProtocolError."""
-    status = _STATUS.get(answer.code)
+def _result(pull: PullRequest, addr: str, response: Command, body: memoryview) -> PullResult:
+    """Read a response; raises BrokerError or ProtocolError."""
+    status = _STATUS.get(response.code)
     if status is None:
-        raise BrokerError(answer.code, answer.remark, addr)
-    header = PullMessageResponseHeader.decode(answer.ext)
+        raise BrokerError(response.code, response.remark, addr)
+    header = PullMessageResponseHeader.decode(response.ext)
     messages: list[MessageExt] = []
     next_offset = header.next_begin_offset
     if status is PullStatus.FOUND:
-        messages, next_offset = _messages(ask, body, next_offset)
+        messages, next_offset = _messages(pull, body, next_offset)
     return PullResult(
         status,
         next_offset,
@@ -137,15 +138,17 @@ def _result(ask: PullRequest, addr: str, answer: Command, body: memoryview) -> P
     )
 
 
-def _messages(ask: PullRequest, body: memoryview, next_offset: int) -> tuple[list[MessageExt], int]:
-    """The messages of an answer and where to go on: never beyond one that cannot be read."""
-    messages, is_whole = decode.decode_messages(body, ask.queue.broker_name)
+def _messages(
+    pull: PullRequest, body: memoryview, next_offset: int
+) -> tuple[list[MessageExt], int]:
+    """The messages of a response and where to go on: never beyond one that cannot be read."""
+    messages, is_whole = decode.decode_messages(body, pull.queue.broker_name)
     if not is_whole:
         if not messages:
-            raise ProtocolError(f"{ask.queue} brought a record that cannot be read")
+            raise ProtocolError(f"{pull.queue} brought a record that cannot be read")
         next_offset = messages[-1].queue_offset + 1
-    if ask.filter.tags:
-        messages = decode.with_tags(messages, ask.filter.tags)
-    if is_retry_topic(ask.queue.topic):
+    if pull.filter.tags:
+        messages = decode.with_tags(messages, pull.filter.tags)
+    if is_retry_topic(pull.queue.topic):
         decode.restore_topics(messages)
     return messages, next_offset

@@ -120,7 +120,7 @@ class PushEngine:
         )
         self._lost: set[str] = set()
         self.on_stop_request: Callable[[], object] = lambda: None
-        """Called when a failure policy asks for the end of the consumer."""
+        """Called when a failure policy stops the consumer."""
 
     @property
     def client_id(self) -> str:
@@ -134,7 +134,7 @@ class PushEngine:
 
     @property
     def strategy(self) -> ConsumeStrategy:
-        """The way messages are handled."""
+        """The strategy of handling messages."""
         return self._strategy
 
     async def start(self) -> None:
@@ -146,7 +146,7 @@ class PushEngine:
         session.connection_lost_listeners.append(self._on_lost)
         session.connection_made_listeners.append(self._on_connected)
         self._broker_requests.register()
-        self._warn_of_blocks()
+        self._log_block_time()
         for topic in self._subscriptions.topics:
             try:
                 await session.routes.subscribe_queues(topic)
@@ -163,7 +163,7 @@ class PushEngine:
         self._rounds.every(1.0, self._rebalance.run, name="rounds", first_s=0.0)
 
     def pause(self, *, is_paused: bool) -> None:
-        """Have nothing pulled any more, or have it again."""
+        """Stop pulling, or pull again."""
         self._assignment.pause(is_paused=is_paused)
 
     async def stop(self) -> None:
@@ -235,8 +235,8 @@ class PushEngine:
             subscriptions=self._subscriptions.data(),
         )
 
-    def _warn_of_blocks(self) -> None:
-        """Say how long one bad message may hold up a queue; above a minute that is a warning."""
+    def _log_block_time(self) -> None:
+        """Log how long one bad message may block a queue; more than a minute is a warning."""
         options = self._options
         if not options.orderly:
             return
@@ -252,7 +252,7 @@ class PushEngine:
         )
 
     async def _check_conditions(self) -> None:
-        """Ask brokers whether they take our SQL; raises ClientError when one says no."""
+        """Ask brokers whether they accept our conditions; raises ClientError when one does not."""
         for data in self._subscriptions.sql_subscriptions:
             queues = await self._session.routes.subscribe_queues(data.topic)
             for broker_name in sorted({queue.broker_name for queue in queues})[:1]:
@@ -287,7 +287,7 @@ class PushEngine:
             await self._locks.renew(self._assignment.locked_queues)
 
     def _on_lost(self, addr: str) -> None:
-        """A broker may have gone with its locks: nothing of it is handled until they are back."""
+        """Treat the locks of a lost broker as lost: its queues wait until they are locked again."""
         self._lost.add(addr)
         if self._locks is not None:
             names = self._session.routes.broker_names_at(addr)
@@ -316,7 +316,7 @@ def _locks(session: ClientSession, options: ConsumerOptions) -> QueueLockClient 
 
 
 def _strategy_of(options: ConsumerOptions) -> StrategyFactory:
-    """The way of handling that the options ask for."""
+    """The strategy that the options ask for."""
     if options.is_by_key:
         return KeyStrategy
     return OrderlyStrategy if options.orderly else ConcurrentStrategy

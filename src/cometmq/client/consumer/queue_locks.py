@@ -1,8 +1,8 @@
 """The locks that let one member of an orderly group work on a queue.
 
-Owns asking brokers for locks, renewing and returning them; refuses to know handlers. Invariant: a
-lock counts from the moment it was asked for, so ours ends before the broker's does; when the
-connection to a broker breaks, its locks count as lost until they are asked for again.
+Requests, renews and returns locks; knows nothing of handlers. Invariant: a lock counts from the
+moment it was requested, so it ends here before it ends at the broker; when the connection to a
+broker breaks, its locks count as lost until they are requested again.
 Java: RebalanceImpl.lockAll, RebalanceLockManager (the broker's side)
 """
 
@@ -34,13 +34,15 @@ class QueueLockClient:
     """Locks of one group's member. One loop owns it."""
 
     def __init__(self, session: ClientSession, group: str, valid_s: float) -> None:
-        self._session, self._group, self._valid_s = session, group, valid_s
+        self._session = session
+        self._group = group
+        self._valid_s = valid_s
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
-        """Ask for locks.
+        """Request locks.
 
-        Each queue that a broker answered for comes with the loop time until which it is surely
-        ours; 0 means that somebody else has it. Queues of brokers that did not answer are absent.
+        Each queue that a broker answered for comes with the loop time until which it is certainly
+        ours; 0 means that another member has it. Queues of brokers that did not answer are absent.
         """
         by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
@@ -51,20 +53,22 @@ class QueueLockClient:
         return {queue: until for part in parts for queue, until in part.items()}
 
     async def renew(self, table: Collection[AssignedQueue]) -> None:
-        """Ask again for the locks that are held; what ran out or was refused counts as lost."""
+        """Request the locks that are held again; what expired or was refused counts as lost."""
         now = asyncio.get_running_loop().time()
         held = [assigned for assigned in table if assigned.holds_lock(now)]
         got = await self.lock([assigned.queue for assigned in held])
         for assigned in held:
             until = got.get(assigned.queue)
             if until == 0.0:
-                log.warning("somebody else has the lock of %s: its work stops here", assigned.queue)
+                log.warning(
+                    "another member has the lock of %s: its work stops here", assigned.queue
+                )
                 assigned.lose_lock()
             elif until is not None and not assigned.has_lost_lock:
                 assigned.lock_until = until
 
     async def unlock(self, queue: MessageQueue) -> None:
-        """Return one lock; one that cannot be returned runs out at the broker."""
+        """Return one lock; one that cannot be returned expires at the broker."""
         try:
             addr = self._session.routes.master_addr(queue.broker_name)
             body = self._body([queue])
@@ -72,7 +76,7 @@ class QueueLockClient:
                 addr, request(RequestCode.UNLOCK_BATCH_MQ, 0, body=body), _TIMEOUT_S
             )
         except CometError as error:
-            log.info("the lock of %s was not returned and will run out: %s", queue, error)
+            log.info("the lock of %s was not returned and will expire: %s", queue, error)
 
     async def _take_at(self, broker: str, queues: list[MessageQueue]) -> dict[MessageQueue, float]:
         until = asyncio.get_running_loop().time() + self._valid_s

@@ -1,6 +1,6 @@
-"""What a consumer listens to: topics, expressions, handlers.
+"""What a consumer subscribes to: topics, expressions, handlers.
 
-Owns the table from topic to handler and its form in heartbeats; refuses to know queues.
+Owns the table from topic to handler and its form in heartbeats; knows nothing of queues.
 Invariant: the group's retry topic is always among the topics (unless it is broadcast to), and a
 message of it goes to the handler of the topic it was first sent to.
 Java: RebalanceImpl.subscriptionInner, FilterAPI
@@ -78,7 +78,7 @@ class Subscriptions:
         self._by_topic[topic] = Subscription(data, wanted, handler, is_async(handler), on_failure)
 
     def replace_handlers(self, handler_of: Callable[[str], Handler]) -> None:
-        """Put other handlers in the place of the plain ones, made for each topic."""
+        """Replace the handler of each topic by what `handler_of` returns for the topic."""
         self._by_topic = {
             topic: own._replace(handler=handler_of(topic)) for topic, own in self._by_topic.items()
         }
@@ -95,7 +95,7 @@ class Subscriptions:
         return {topic: cast("SyncHandler", own.handler) for topic, own in self._by_topic.items()}
 
     def freeze(self, version_ms: int) -> None:
-        """Give the subscriptions their version; raises ClientError when there is none."""
+        """Fix the subscriptions and their version; raises ClientError when there is none."""
         if not self._by_topic:
             raise ClientError("this consumer listens to nothing: call subscribe before start")
         self._version = version_ms
@@ -107,25 +107,25 @@ class Subscriptions:
 
     @property
     def topics(self) -> list[str]:
-        """The topics to share out, the retry topic included."""
+        """The topics whose queues are shared out, the retry topic included."""
         return [*self._by_topic, *self._retry_topics]
 
     @property
     def sql_subscriptions(self) -> list[SubscriptionData]:
-        """The subscriptions that only brokers can judge."""
+        """The subscriptions with SQL conditions, which brokers evaluate."""
         return [data for data in self.data() if data.expression_type != TAG]
 
     def filter_of(self, topic: str) -> TopicFilter:
-        """What is wanted of a topic; a retry topic is taken whole."""
+        """The filter of a topic; of a retry topic everything is wanted."""
         found = self._by_topic.get(topic)
         wanted = found.filter if found else TopicFilter()
         return wanted._replace(version=self._version)
 
     def subscription_of(self, topic: str) -> Subscription:
-        """Who gets the messages of a topic.
+        """The subscription whose handler gets the messages of a topic.
 
-        A retried message may belong to a topic that is no longer listened to: the first handler
-        gets it, since returning it again and again would help nobody.
+        A retried message may belong to a topic that is no longer subscribed to: the first handler
+        gets it, since it would be sent back for ever otherwise.
         """
         found = self._by_topic.get(topic)
         return found or next(iter(self._by_topic.values()))

@@ -1,7 +1,7 @@
-"""Queues that stand still since their first message keeps failing: who, since when, why.
+"""Queues that are blocked since their first message keeps failing: which, since when, why.
 
-Owns the table and when the log hears of it; refuses to know what is tried next. Invariant: a queue
-is in the table from the first failure of its head until that is done, buried or given away.
+Owns the table and when it is logged; knows nothing of what is tried next. Invariant: a queue is in
+the table from the first failure of its head until that is done, given up, or the queue is lost.
 """
 
 from __future__ import annotations
@@ -18,45 +18,46 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FIRST_WORD_MS, _WORD_EVERY_MS = 10_000, 300_000
+_LOG_AFTER_MS = 10_000
+_LOG_EVERY_MS = 300_000
 
 
 class BlockedQueues:
-    """The queues of one consumer that stand still. One loop owns it."""
+    """The blocked queues of one consumer. One loop owns it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._table: dict[MessageQueue, BlockedQueue] = {}
-        self._next_word_ms: dict[MessageQueue, int] = {}
+        self._next_log_ms: dict[MessageQueue, int] = {}
 
     def record_failure(self, queue: MessageQueue, message: MessageExt, reason: str) -> None:
-        """Note one more failure of a queue's first message; the log hears of it now and then."""
+        """Note one more failure of a queue's first message; logged from time to time."""
         now_ms, known = self._clock.now_ms(), self._table.get(queue)
         if known is None or known.queue_offset != message.queue_offset:
             known = BlockedQueue(
                 queue, message.queue_offset, message.msg_id, message.reconsume_times, now_ms, ""
             )
-            self._next_word_ms[queue] = now_ms + _FIRST_WORD_MS
+            self._next_log_ms[queue] = now_ms + _LOG_AFTER_MS
         one = self._table[queue] = known._replace(attempts=known.attempts + 1, reason=reason)
-        if now_ms >= self._next_word_ms[queue]:
+        if now_ms >= self._next_log_ms[queue]:
             age_ms = now_ms - one.since_ms
-            self._next_word_ms[queue] = now_ms + min(age_ms, _WORD_EVERY_MS)
+            self._next_log_ms[queue] = now_ms + min(age_ms, _LOG_EVERY_MS)
             log.warning("%s is blocked: %s", queue, describe(one, now_ms))
 
     def unblock(self, queue: MessageQueue) -> None:
         """Note that the queue goes on."""
         one = self._table.pop(queue, None)
-        if one is not None and self._clock.now_ms() >= one.since_ms + _FIRST_WORD_MS:
+        if one is not None and self._clock.now_ms() >= one.since_ms + _LOG_AFTER_MS:
             log.warning("%s goes on after: %s", queue, describe(one, self._clock.now_ms()))
-        self._next_word_ms.pop(queue, None)
+        self._next_log_ms.pop(queue, None)
 
     def forget(self, queue: MessageQueue) -> None:
-        """Drop a queue that is no longer ours, without a word."""
+        """Remove a queue that is no longer ours, and log nothing."""
         self._table.pop(queue, None)
-        self._next_word_ms.pop(queue, None)
+        self._next_log_ms.pop(queue, None)
 
     def all(self) -> list[BlockedQueue]:
-        """The queues that stand still now, the oldest first."""
+        """The queues that are blocked now, the longest blocked first."""
         return sorted(self._table.values(), key=lambda one: one.since_ms)
 
     def running_info(self) -> dict[str, str]:
@@ -71,7 +72,7 @@ class BlockedQueues:
 
 
 def describe(one: BlockedQueue, now_ms: int) -> str:
-    """One line about a queue that stands still."""
+    """One line about a blocked queue."""
     age_s = (now_ms - one.since_ms) / 1000
     return (
         f"message {one.msg_id} at offset {one.queue_offset} has failed {one.attempts} time(s) in "

@@ -1,7 +1,7 @@
-"""The breakers of one consumer: which topics have an outage, and who may try one message.
+"""The circuit breakers of one consumer, one per topic: which topics have an outage.
 
-Owns a breaker a topic, and what the log says of it; refuses to know who is held back and where.
-Invariant: a topic that no failure was ever reported of costs one look into a dictionary.
+Owns the breakers and what is logged of them; knows nothing of which messages are held back and
+where. Invariant: a topic without any failure costs one lookup in a dictionary.
 Java: nothing alike
 """
 
@@ -45,16 +45,16 @@ class CircuitBreakers:
         return {"OUTAGES": " ".join(self.open_topics)} if self.open_topics else {}
 
     def log_opened(self, topic: str, reason: str) -> None:
-        """Say that an outage began."""
+        """Log that an outage began."""
         log.warning(
-            "failures of %s jump across keys, the last one: %s; it counts as an outage: one "
+            "failures of %s occur across keys, the last one: %s; it counts as an outage: one "
             "message at a time is tried until one goes well",
             topic,
             reason,
         )
 
     def log_closed(self, topic: str) -> None:
-        """Say that an outage is over."""
+        """Log that an outage is over."""
         log.warning("%s is handled again: the outage is over", topic)
 
 

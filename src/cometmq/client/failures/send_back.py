@@ -1,9 +1,9 @@
-"""Gives failed messages back to the broker: to be tried again later, or as dead letters.
+"""Sends failed messages back to the broker: to be retried later, or as dead letters.
 
 Owns the two ways back (CONSUMER_SEND_MSG_BACK, and a plain send to the group's retry topic) and
-what a dead letter carries; refuses to know when a message has failed for good (`rules.retry`).
-Invariants: nothing is reported as given back unless a broker said it has it; a message whose
-properties nearly fill a record can still be buried.
+what a dead letter carries; knows nothing of when a message is given up (`rules.retry`).
+Invariants: nothing is reported as sent back unless a broker has confirmed it; a message whose
+properties nearly fill a record can still become a dead letter.
 Java: DefaultMQPushConsumerImpl.sendMessageBack, ConsumeMessageOrderlyService.sendMessageBack
 """
 
@@ -35,14 +35,15 @@ log = logging.getLogger(__name__)
 
 DLQ_REASON_FIELD = "dlqReason"
 """Our own field of a send-back: what the dead letter shall say when this was the last attempt."""
-_BACK_TIMEOUT_S, _SEND_TIMEOUT_S = 5.0, 3.0
+_BACK_TIMEOUT_S = 5.0
+_SEND_TIMEOUT_S = 3.0
 _BROKERS_BYTES = 120
 """What a broker may write besides its region and its cluster: other pairs and the checksum."""
-_GONE = (Property.TRAN_MSG, Property.DELAY, Property.WAIT)
+_DROPPED = (Property.TRAN_MSG, Property.DELAY, Property.WAIT)
 
 
 class FailedMessageSender:
-    """The way back for one group's messages. One loop owns it."""
+    """Sends back the failed messages of one group. One loop owns it."""
 
     def __init__(
         self,
@@ -52,8 +53,11 @@ class FailedMessageSender:
         group: str,
         times_max: int,
     ) -> None:
-        self._session, self._sender, self._queue_selector = session, sender, queue_selector
-        self._group, self._times_max = group, times_max
+        self._session = session
+        self._sender = sender
+        self._queue_selector = queue_selector
+        self._group = group
+        self._times_max = times_max
 
     async def send_back(
         self,
@@ -63,7 +67,7 @@ class FailedMessageSender:
         reason: str,
         times_max: int | None = None,
     ) -> bool:
-        """Let the broker bring the message again; False when no broker took it back.
+        """Have the broker deliver the message again; False when no broker took it back.
 
         The broker decides whether it is a dead letter now; when it refuses, we do. `times_max` is
         its maximum of repeats; None: that of the group.
@@ -97,7 +101,7 @@ class FailedMessageSender:
         pairs[Property.DLQ_ORIGIN_OFFSET] = str(message.queue_offset)
         pairs[Property.DLQ_ORIGIN_MESSAGE_ID] = message.msg_id
         pairs[Property.DLQ_FAILED_AT] = str(self._session.clock.now_ms())
-        # one above the maximum, so that a broker without a lock of ours buries it all the same
+        # one above the maximum, so that any broker takes it for a dead letter
         pairs[Property.RECONSUME_TIME] = str(times_max + 1)
         pairs, left_out = fit_property_pairs(pairs, _room(message))
         if left_out:
@@ -132,7 +136,7 @@ class FailedMessageSender:
         await self._session.call_checked(addr, command, _BACK_TIMEOUT_S)
 
     def _retry_pairs(self, message: MessageExt, times_max: int) -> dict[str, str]:
-        pairs = {name: text for name, text in message.properties.items() if name not in _GONE}
+        pairs = {name: text for name, text in message.properties.items() if name not in _DROPPED}
         pairs.setdefault(Property.ORIGIN_MESSAGE_ID, message.msg_id)
         pairs.setdefault(Property.RETRY_TOPIC, message.topic)
         pairs[Property.RECONSUME_TIME] = str(message.reconsume_times + 1)
@@ -153,7 +157,7 @@ class FailedMessageSender:
             )
             await self._sender.send(sent, choose, 2, deadline)
         except CometError as error:
-            log.warning("%s could not be given back to a broker: %s", message, error)
+            log.warning("%s could not be sent back to a broker: %s", message, error)
             return False
         return True
 

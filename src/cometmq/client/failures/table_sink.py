@@ -1,7 +1,7 @@
-"""Rows for messages that a group gives up: the sink that `OnFailure.store` gives them to.
+"""A table of messages that a group gives up: a sink for `OnFailure.store`.
 
-Owns the columns and their SQL for any DB-API connection; refuses to know when a message is given up
-and what became of it afterwards. Invariant: one row a message, as long as one writer at a time has
+Owns the columns and their SQL for any DB-API connection; knows nothing of when a message is given
+up and what happens to its row. Invariant: one row a message, as long as one writer at a time has
 its queue, which holds for consumers in order: a second attempt finds the row.
 Java: nothing alike
 """
@@ -65,7 +65,8 @@ class TableSink:
         mark = _MARKS.get(paramstyle) if isinstance(paramstyle, str) else None
         if mark is None:
             raise SettingsError(f"paramstyle is {paramstyle!r}; it must be {', '.join(_MARKS)}")
-        self._connect, self._table = connect, table
+        self._connect = connect
+        self._table = table
         where = " AND ".join(f"{name} = {mark}" for name in _PLACE)
         marks = ", ".join([mark] * len(_TYPES))
         self._look = f"SELECT 1 FROM {table} WHERE {where}"

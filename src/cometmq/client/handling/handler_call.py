@@ -1,7 +1,8 @@
 """Runs a user's handler and turns whatever happens into an outcome.
 
-Owns the meaning of a handler's return and raise; refuses to know queues and retries. One of the
-few places that catch everything: a handler's error is news about messages, never the client's end.
+Owns the meaning of what a handler returns or raises; knows nothing of queues and retries. One of
+the few places that catch everything: an error of a handler is about its messages and never ends
+the client.
 Returning means done, raising means later, whatever is raised; RocketMQ's status values are
 understood; any other value counts as a failure and is logged. What a handler does to its list
 changes nothing.
@@ -31,7 +32,7 @@ Handler = SyncHandler | AsyncHandler
 
 
 class RetryLater(Exception):
-    """Raised by a handler: give me these messages again, later, without a word in the log.
+    """Raised by a handler: deliver these messages again later, and log nothing.
 
     `delay_level` is for concurrent consumers (1 is 1 s with the default table, 0 lets the broker
     choose: 10 s, then longer; -1 makes it a dead letter at once); `suspend_ms` is for
@@ -80,7 +81,7 @@ class HandlerOutcome(NamedTuple):
 
 
 class FailureDetails(NamedTuple):
-    """Why a message was given up, as sinks are told: calls of the handler, the last error, when."""
+    """Why a message was given up, for sinks: calls of the handler, the last error, and when."""
 
     attempts: int
     kind: type[BaseException]
@@ -172,7 +173,7 @@ def call_key_function(key: Callable[[MessageExt], Hashable], message: MessageExt
 
 
 def call_sink(sink: Callable[..., object], message: MessageExt, failure: FailureDetails) -> bool:
-    """Give a message that failed to a user's sink; whether that returned. Never raises."""
+    """Call a user's sink with a message that failed; whether it returned. Never raises."""
     try:
         sink(message, failure)
     except BaseException as error:

@@ -201,7 +201,7 @@ class OrderlyStrategy:
         self.overlap_count += handled
         log.warning(
             "the lock of %s ran out while %d message(s) from offset %d on were handled, and "
-            "somebody else has the queue since: their results are discarded",
+            "another member has had the queue since: their results are discarded",
             run.assigned.queue,
             handled,
             messages[0].queue_offset,
@@ -209,7 +209,7 @@ class OrderlyStrategy:
         run.assigned.window.put_back(messages)
 
     def _next(self, assigned: AssignedQueue) -> tuple[list[MessageExt], int]:
-        """Take the next messages in hand, and say how many the handler gets at a time."""
+        """Take the next messages; also, how many the handler gets at a time."""
         size, head = self._options.batch_size, assigned.window.waiting[0].queue_offset
         if head <= assigned.one_by_one_until:
             return assigned.window.take(min(assigned.one_by_one_until - head + 1, _RUN_MESSAGES)), 1

@@ -1,11 +1,11 @@
-"""Handlers in processes of their own, for work that one interpreter cannot share out.
+"""Handlers in processes of their own, for work that one interpreter cannot do in parallel.
 
-Owns the processes, the pipe to each, and what comes back; refuses to know queues, order and
-retries: to a consumer it looks like a plain handler that is called in threads, one thread a
+Owns the processes, the pipe to each, and their results; knows nothing of queues, order and
+retries: to a consumer it looks like a plain handler that is called in threads, one thread per
 process. Invariants: a process has at most one batch, so nothing waits in pipes; a process that dies
 makes its batch fail, and the next batch gets a new one; processes end when this one does.
 Processes are spawned: the handler must be importable, and a script needs the usual
-`if __name__ == "__main__":`. Ctrl-C is the parent's business.
+`if __name__ == "__main__":`. Ctrl-C is left to the parent.
 Java: nothing alike
 """
 
@@ -77,7 +77,7 @@ class ProcessPool:
             self._idle.put(worker)
 
     def handler_of(self, topic: str) -> SyncHandler:
-        """Return the handler to call here: it waits for a process, and for what that says."""
+        """Return the handler to call here: it waits for a free process, then for its result."""
 
         def call(messages: Sequence[MessageExt]) -> ConsumeStatus | None:
             return self._call(topic, messages)
@@ -89,12 +89,12 @@ class ProcessPool:
         self._is_closed = True
         while not self._idle.empty():
             if (worker := self._idle.get()) is not None:
-                worker.connection.close()  # which it takes for the end
+                worker.connection.close()  # which ends it
         for worker in list(self._all):
             worker.end()
         self._all.clear()
         for _ in range(self._count):
-            self._idle.put(None)  # nobody waits for ever for a process that is gone
+            self._idle.put(None)  # wakes whoever waits for a process
 
     def _call(self, topic: str, messages: Sequence[MessageExt]) -> ConsumeStatus | None:
         worker = self._idle.get()
@@ -102,8 +102,8 @@ class ProcessPool:
             if worker is None or not worker.process.is_alive():
                 self._forget(worker)
                 worker = None
-                worker = self._fresh()
-            kind, value = worker.ask((topic, list(messages)))
+                worker = self._start_ready()
+            kind, value = worker.call((topic, list(messages)))
         except (EOFError, OSError) as error:
             self._forget(worker)
             worker = None
@@ -116,7 +116,7 @@ class ProcessPool:
         raise raised from RemoteTraceback(where)
 
     def _forget(self, worker: _WorkerProcess | None) -> None:
-        """Let go of a worker that died; the next call starts another one in its place."""
+        """Forget a worker that died; the next call starts another one in its place."""
         if worker is not None:
             self._all.discard(worker)
             worker.connection.close()
@@ -124,7 +124,7 @@ class ProcessPool:
             if not self._is_closed:
                 log.warning("worker process %s ended with %s", worker.pid, worker.exit_code)
 
-    def _fresh(self) -> _WorkerProcess:
+    def _start_ready(self) -> _WorkerProcess:
         if self._is_closed:
             raise EOFError
         fresh = self._spawn()
@@ -151,24 +151,25 @@ class _WorkerProcess:
     """One process and the pipe to it. One thread at a time has it."""
 
     def __init__(self, process: Any, connection: Connection) -> None:
-        self.process, self.connection = process, connection
+        self.process = process
+        self.connection = connection
         self.pid: int = process.pid
         self.exit_code: int | None = None
 
     def wait_until_ready(self) -> None:
-        """Wait for the first word. Raises ClientError when there is none."""
+        """Wait until it reports that it is ready. Raises ClientError when it does not."""
         try:
             is_there = self.connection.poll(_READY_S)
-            kind, value = self.connection.recv() if is_there else (_FAILED, "it said nothing")
+            kind, value = self.connection.recv() if is_there else (_FAILED, "it reported nothing")
         except (EOFError, OSError):
             kind, value = _FAILED, _ENDED_AT_ONCE
         if kind != _READY:
             self.end()
             raise ClientError(f"a worker process did not start: {value}")
 
-    def ask(self, question: object) -> Any:
-        """Send a question and wait for the answer. Raises EOFError or OSError when it dies."""
-        self.connection.send(question)
+    def call(self, request: object) -> Any:
+        """Send a request and wait for the result. Raises EOFError or OSError when it dies."""
+        self.connection.send(request)
         return self.connection.recv()
 
     def end(self) -> None:

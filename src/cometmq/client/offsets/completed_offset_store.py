@@ -3,7 +3,7 @@
 Owns names, files and their size; refuses to know what the bytes say (`rules.done_map`). Invariants:
 a file never grows beyond `FILE_BYTES`; what was written is with the operating system when the call
 returns, so the death of the process loses nothing; a power cut may, and then messages are repeated.
-A disk that fails costs the memory of what is done and nothing else.
+When the disk fails, only the record of what is done is lost.
 Layout of a file: a journal, then zeros. Old files of a group are removed after `KEEP_DAYS`.
 Java: LocalFileOffsetStore (there: one offset a queue, and for broadcasting only)
 """
@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 FILE_BYTES = 131_072
 KEEP_DAYS = 14
 _DAY_MS = 86_400_000
-_SUFFIX, _NEW = ".done", ".new"
+_SUFFIX = ".done"
+_NEW_SUFFIX = ".new"
 _NAME_CHARS = 80
 
 
@@ -37,14 +38,15 @@ class CompletedOffsetFile:
 
     def __init__(self, files: Files, path: Path, journal: OffsetJournal) -> None:
         self.journal = journal
-        self._files, self._path = files, path
+        self._files = files
+        self._path = path
         self._file: OpenFile | None = None
         self._at = 0
         self._has_failed = False
         self._rewrite()
 
     def append(self, record: bytes) -> None:
-        """Write one record of the journal; a disk that fails is logged once and left alone."""
+        """Append one record of the journal; after an error, which is logged, nothing is written."""
         if not record or self._has_failed:
             return
         if self._at + len(record) > FILE_BYTES:
@@ -53,15 +55,15 @@ class CompletedOffsetFile:
         self._write(record)
 
     def close(self) -> None:
-        """Give the file back; nothing is written any more."""
+        """Close the file; nothing is written any more."""
         self._has_failed = True
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
     def _rewrite(self) -> None:
-        """Begin a new file, small again, and put it in the place of the old one."""
-        new = self._path.with_suffix(_NEW)
+        """Start a new, small file and put it in the place of the old one."""
+        new = self._path.with_suffix(_NEW_SUFFIX)
         try:
             if self._file is not None:
                 self._file.close()
@@ -88,10 +90,11 @@ class CompletedOffsetFile:
             self._give_up(error)
         else:
             self._at += len(record)
+            assert self._at <= FILE_BYTES, "a journal never grows beyond its file"
 
     def _give_up(self, error: OSError) -> None:
         log.warning(
-            "what is done cannot be noted in %s: %s; after a restart messages of the queue that "
+            "what is done cannot be written to %s: %s; after a restart messages of the queue that "
             "are done may come again",
             self._path,
             error,
@@ -108,7 +111,7 @@ class CompletedOffsetStore:
         self._directory = root / f"{quote(group, safe='')[:_NAME_CHARS]}-{digest}"
 
     def open(self, queue: MessageQueue, start: int, *, is_reset: bool) -> CompletedOffsetFile:
-        """Read the journal of a queue and go on with it, from the offset `start`."""
+        """Open the journal of a queue that starts at the offset `start`."""
         owner = sha256("\0".join((self._group, self._namesrv, str(queue))).encode()).hexdigest()
         path = (
             self._directory / f"{quote(queue.topic, safe='')[:_NAME_CHARS]}-{owner[:16]}{_SUFFIX}"
@@ -132,4 +135,4 @@ class CompletedOffsetStore:
                 if stat and now_ms - stat.modified_ms > KEEP_DAYS * _DAY_MS:
                     self._files.delete(path)
         except OSError as error:
-            log.warning("%s cannot be swept: %s", self._directory, error)
+            log.warning("%s cannot be cleared of old files: %s", self._directory, error)

@@ -1,8 +1,8 @@
-"""How far this member is in each queue when the group is broadcast to: kept in a file of its own.
+"""Offsets of one member of a group that is broadcast to: kept in a file of its own.
 
 Owns the file `<folder>/<clientId>/<group>/offsets.json` with its `.bak`, in RocketMQ's format;
-refuses to know windows. Invariants: one write is under way at a time, and a reader finds the file
-or its `.bak` whole at every instant; a queue once in the file stays in it.
+knows nothing of windows. Invariants: one write at a time, and at every instant a reader finds the
+file or its `.bak` whole; a queue once in the file stays in it.
 Java: LocalFileOffsetStore
 """
 
@@ -68,7 +68,7 @@ class LocalOffsetStore(OffsetStore):
     async def _save(self) -> None:
         async with self._saving:
             if self._kept == self._saved:
-                return  # a write that came in between had ours with it
+                return  # another write included it
             table = dict(self._kept)
             try:
                 await asyncio.to_thread(self._write, encode_reset_offset(table))

@@ -1,7 +1,7 @@
-"""How far the group is in each queue: kept at the brokers, remembered here in between.
+"""Offsets of a group: kept at the brokers, remembered here between commits.
 
-Owns reading, remembering and committing offsets, and where a group without offset begins; refuses
-to know windows and locks. Invariant: a remembered offset only grows, except by `reset`.
+Reads, remembers and commits offsets, and knows where a group without an offset starts; knows
+nothing of windows and locks. Invariant: a remembered offset only grows, except by `reset`.
 Java: RemoteBrokerOffsetStore, RebalancePushImpl.computePullFromWhere
 """
 
@@ -46,8 +46,10 @@ class OffsetStore:
         consume_from: ConsumeFrom,
         timestamp_ms: int | None,
     ) -> None:
-        self._session, self._group = session, group
-        self._from, self._timestamp_ms = consume_from, timestamp_ms
+        self._session = session
+        self._group = group
+        self._consume_from = consume_from
+        self._timestamp_ms = timestamp_ms
         self._memory: dict[MessageQueue, int] = {}
         self._resets: set[MessageQueue] = set()
 
@@ -58,7 +60,7 @@ class OffsetStore:
             self._resets.discard(queue)
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
-        """Go to an offset, backwards too."""
+        """Move to an offset, backwards too."""
         self._resets.add(queue)
         self._memory[queue] = offset
 
@@ -67,16 +69,16 @@ class OffsetStore:
         return self._memory.get(queue, 0)
 
     def was_reset(self, queue: MessageQueue) -> bool:
-        """Whether nothing was noted of the queue since `reset` named a place to begin."""
+        """Whether nothing was noted of the queue since the last `reset`."""
         return queue in self._resets
 
     def forget(self, queue: MessageQueue) -> None:
-        """Drop what was noted: the queue is somebody else's now."""
+        """Drop what was noted: another member has the queue now."""
         self._memory.pop(queue, None)
         self._resets.discard(queue)
 
     async def start_offset(self, queue: MessageQueue) -> int:
-        """Where to begin: where `reset` said, else at the committed offset, else by `consume_from`.
+        """Where to start: at the last reset, else at the committed offset, else by `consume_from`.
 
         Raises RemotingError, BrokerError or ProtocolError; the queue must not be read then.
         """
@@ -97,7 +99,7 @@ class OffsetStore:
             broker_name=queue.broker_name,
             consumer_group=self._group,
             # unless told not to, brokers start a new group of a young queue at its beginning
-            set_zero_if_not_found=False if self._from is ConsumeFrom.TIMESTAMP else None,
+            set_zero_if_not_found=False if self._consume_from is ConsumeFrom.TIMESTAMP else None,
         )
         addr = self._session.routes.master_addr(queue.broker_name)
         command = request(RequestCode.QUERY_CONSUMER_OFFSET, 0, header)
@@ -109,14 +111,14 @@ class OffsetStore:
         return OffsetResponseHeader.decode(answer.ext).offset
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Tell the broker and wait until it has heard. Raises RemotingError or BrokerError."""
+        """Commit at the broker and wait for its response. Raises RemotingError or BrokerError."""
         addr = self._session.routes.master_addr(queue.broker_name)
         await self._session.call_checked(
             addr, self._update(queue, offset, oneway=False), _TIMEOUT_S
         )
 
     def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Tell the brokers what is noted of these queues, without waiting for an answer."""
+        """Commit what is noted of these queues, without waiting for responses."""
         for queue in queues:
             offset = self._memory.get(queue)
             if offset is None:
@@ -129,9 +131,9 @@ class OffsetStore:
                 log.debug("the offset of %s stays unsaved for now: %s", queue, error)
 
     async def _first_offset(self, queue: MessageQueue) -> int:
-        if self._from is ConsumeFrom.FIRST:
+        if self._consume_from is ConsumeFrom.FIRST:
             return 0
-        if self._from is ConsumeFrom.TIMESTAMP and self._timestamp_ms is not None:
+        if self._consume_from is ConsumeFrom.TIMESTAMP and self._timestamp_ms is not None:
             return await self._ask(
                 queue,
                 RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,

@@ -15,7 +15,7 @@ from cometmq.client.consumer.pull_request import PullRequest, filter_of
 from cometmq.client.consumer.subscriptions import selector_of
 from cometmq.client.middleware.handler_hooks import HandlerHooks
 from cometmq.client.polling.lite_pull_engine import LitePullEngine
-from cometmq.client.polling.lite_pull_options import lite_options
+from cometmq.client.polling.lite_pull_options import lite_pull_options
 from cometmq.client.polling.lite_pull_subscriptions import LitePullSubscriptions
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import (
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from cometmq.model.results import PullResult
     from cometmq.model.selector import MessageSelector
 
-_BLOCK_S_MAX, _PULL_MAX = 30.0, 1024
+_BLOCK_S_MAX = 30.0
+_PULL_MAX = 1024
 
 
 class AsyncLitePullConsumer:
@@ -62,7 +63,7 @@ class AsyncLitePullConsumer:
     """
 
     def __init__(self, group: str, **settings: Unpack[LitePullSettings]) -> None:
-        options = lite_options(group, settings, os.environ)
+        options = lite_pull_options(group, settings, os.environ)
         self._client_options, self._options, self._lite = options
         self._namespace = Namespace(self._client_options.namespace)
         self._subscriptions = LitePullSubscriptions(self._options.group)

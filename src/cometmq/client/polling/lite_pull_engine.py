@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
     from cometmq.wire.headers.base import Header
 
-_BEGIN_S = 10.0
+_START_S = 10.0
 
 
 class LitePullEngine:
@@ -122,7 +122,7 @@ class LitePullEngine:
             await self.session.stop()
 
     def commit_if_due(self) -> None:
-        """Note all positions, if it is time for it; called before anything is handed out."""
+        """Note all positions when that is due; called before anything is handed out."""
         if not self._lite.auto_commit:
             return
         now = asyncio.get_running_loop().time()
@@ -131,7 +131,7 @@ class LitePullEngine:
             self.mark_all_consumed()
 
     def mark_all_consumed(self) -> None:
-        """Take everything that was handed out for done."""
+        """Note that everything handed out is consumed."""
         for queue, assigned in self.assignment.table.items():
             if not assigned.is_dropped:
                 self.offsets.set_consumed(queue, assigned.window.commit_offset)
@@ -162,10 +162,10 @@ class LitePullEngine:
     async def wait_until_assigned(self, queue: MessageQueue) -> AssignedQueue:
         """A queue that was assigned by hand may not be in work yet: wait until it is."""
         if self._subscriptions.queues is not None and queue in self._subscriptions.queues:
-            deadline = asyncio.get_running_loop().time() + _BEGIN_S
+            deadline = asyncio.get_running_loop().time() + _START_S
             while queue not in self.assignment.table:
                 if asyncio.get_running_loop().time() > deadline:
-                    raise ClientError(f"{queue} could not be begun within {_BEGIN_S:g} s")
+                    raise ClientError(f"{queue} could not be started within {_START_S:g} s")
                 await asyncio.sleep(0.01)
         return self.assigned(queue)
 
@@ -174,10 +174,10 @@ class LitePullEngine:
         assigned = await self.wait_until_assigned(queue)
         self.assignment.restart_queue(assigned)
         self.offsets.reset(queue, offset)
-        deadline = asyncio.get_running_loop().time() + _BEGIN_S
+        deadline = asyncio.get_running_loop().time() + _START_S
         while self.assignment.table.get(queue) in (None, assigned):
             if self.is_stopped or asyncio.get_running_loop().time() > deadline:
-                raise ClientError(f"{queue} could not be begun anew at {offset}")
+                raise ClientError(f"{queue} could not be restarted at {offset}")
             await asyncio.sleep(0.002)
 
     async def commit(self, offsets: dict[MessageQueue, int] | None) -> None:
@@ -195,14 +195,14 @@ class LitePullEngine:
         header = GetMinOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
-        return await self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
+        return await self._query_offset(queue, RequestCode.GET_MIN_OFFSET, header)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
         header = GetMaxOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
-        return await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
+        return await self._query_offset(queue, RequestCode.GET_MAX_OFFSET, header)
 
     async def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at a time or later."""
@@ -212,9 +212,9 @@ class LitePullEngine:
             broker_name=queue.broker_name,
             timestamp=timestamp_ms,
         )
-        return await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return await self._query_offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
-    async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
+    async def _query_offset(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
         await self.session.routes.subscribe_queues(queue.topic)
         addr = self.session.routes.master_addr(queue.broker_name)
         answer = await self.session.call_checked(addr, request(code, 0, header))

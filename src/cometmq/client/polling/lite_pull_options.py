@@ -1,7 +1,7 @@
-"""What a lite pull consumer can be told, with RocketMQ's defaults and ranges.
+"""The settings that a polling consumer takes by name, and the options made from them.
 
-Owns the settings that a push consumer does not have, and their names; refuses to know what uses
-them. What both have is checked by `consumer_options`.
+Owns the options that a push consumer does not have; those that both have are checked by
+`consumer_options`.
 Java: DefaultLitePullConsumer (its fields)
 """
 
@@ -16,7 +16,7 @@ from cometmq.client.consumer.consumer_options import (
     BROADCAST_INSTANCE,
     ConsumerOptions,
     check_names,
-    use_words,
+    resolve_names,
 )
 from cometmq.client.session.client_options import (
     CLIENT_SETTINGS,
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from cometmq.rules.allocate import Allocate
     from cometmq.rules.flow_control import FlowLimits
 
-_PULL_BATCH_SIZE, _PULL_BATCH_BYTES, _SUSPEND_S = 10, 2_147_483_647, 20.0
+_PULL_BATCH_SIZE = 10
+_PULL_BATCH_BYTES = 2_147_483_647
+_SUSPEND_S = 20.0
 _INSTANCE_MARK = "@STREAM"
 _numbers = iter(range(1 << 62))
 
@@ -75,7 +77,7 @@ class LitePullOptions:
         check_range("cached_max", self.cached_max, 1, 6_553_500)
 
 
-def lite_options(
+def lite_pull_options(
     group: str, settings: LitePullSettings, environ: Mapping[str, str]
 ) -> tuple[ClientOptions, ConsumerOptions, LitePullOptions]:
     """Make the options of a lite pull consumer from what was given by name.
@@ -90,7 +92,7 @@ def lite_options(
         for name, value in given.items()
         if name not in CLIENT_SETTINGS and name not in lite
     }
-    use_words(own)
+    resolve_names(own)
     own.setdefault("pull_batch_size", _PULL_BATCH_SIZE)
     own.setdefault("poll_suspend_s", _SUSPEND_S)
     check_group(group)
