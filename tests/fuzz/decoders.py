@@ -25,7 +25,7 @@ from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.headers.query import QueryMessageRequestHeader
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from cometmq.wire.pull_template import PullTemplates
-from cometmq.wire.send_template import SendTemplates
+from cometmq.wire.send_template import SendMatch, SendTemplates
 from fuzz.fuzzer import Decoder
 from wire.goldens import NAMES, read_golden
 
@@ -233,7 +233,7 @@ def bodies(data: bytes) -> str:
 
 
 class Sends:
-    """What a known layout tells of a header is what decoding it tells."""
+    """What a template tells of a header is what decoding it tells."""
 
     def __init__(self) -> None:
         self._templates, self._left = SendTemplates(), 0
@@ -242,23 +242,24 @@ class Sends:
         if not self._left:
             self._templates, self._left = SendTemplates(), 500
             for number in range(3):
-                self._templates.see(send_header(f"AB{number:02}")[8:-5])
+                self._templates.match_or_learn(send_header(f"AB{number:02}")[8:-5])
         self._left -= 1
-        fields = self._templates.see(data)
-        if fields is None:
+        matched = self._templates.match_or_learn(data)
+        if matched is None:
             return "not known"
+        fields = SendMatch(*matched)
         found = Command.decode(Frame(JSON, data, b""))
         v1 = found.code == RequestCode.SEND_MESSAGE
         header = (SendMessageRequestHeader if v1 else SendMessageRequestHeaderV2).decode(found.ext)
         told: dict[str, Any] = asdict(fields.header())
-        assert told == asdict(header), "the layout tells other fields"
+        assert told == asdict(header), "the template tells other fields"
         assert fields.properties == (header.properties or "").encode()
-        assert int(fields.opaque) == found.opaque
+        assert fields.opaque == found.opaque
         return f"known {found.flag}"
 
 
 class Pulls:
-    """What a known layout tells of a pull's header is what decoding it tells."""
+    """What a template tells of a pull's header is what decoding it tells."""
 
     def __init__(self) -> None:
         self._templates, self._left = PullTemplates(), 0
@@ -266,19 +267,20 @@ class Pulls:
     def __call__(self, data: bytes) -> str:
         if not self._left:
             self._templates, self._left = PullTemplates(), 500
-            self._templates.see(PULL_HEADER)
+            self._templates.match_or_learn(PULL_HEADER)
         self._left -= 1
-        fields = self._templates.match_at(data, 0, len(data))
-        if fields is None:
-            self._templates.see(data)
+        matched = self._templates.match_or_learn(data)
+        if matched is None:
             return "not known"
-        layout, queue_id, queue_offset, commit_offset, opaque = fields
+        one, values = matched
+        places = (one.queue_at, one.offset_at, one.commit_at)
+        queue_id, queue_offset, commit_offset = [int(values[at]) for at in places]
         found = Command.decode(Frame(JSON, data, b""))
         header = PullMessageRequestHeader.decode(found.ext)
         changes = {"queue_id": queue_id, "queue_offset": queue_offset}
-        told = replace(layout.header, commit_offset=commit_offset, **changes)
-        assert told == header, "the layout tells other fields"
-        assert (int(opaque), layout.code, 0) == (found.opaque, found.code, found.flag)
+        told = replace(one.header, commit_offset=commit_offset, **changes)
+        assert told == header, "the template tells other fields"
+        assert (int(values[one.opaque_at]), one.code, 0) == (found.opaque, found.code, found.flag)
         return f"known {chr(96 + len(str(queue_offset)))}"
 
 
@@ -331,8 +333,8 @@ _ALL = (
     Decoder("batch", batch_body, (GOLDENS["batch_body"],)),
     Decoder("json_body", json_body, JSON_BODIES),
     Decoder("bodies", bodies, JSON_BODIES),
-    Decoder("send_layout", Sends(), (send_header()[8:-5],)),
-    Decoder("pull_layout", Pulls(), (PULL_HEADER,)),
+    Decoder("send_template", Sends(), (send_header()[8:-5],)),
+    Decoder("pull_template", Pulls(), (PULL_HEADER,)),
     Decoder("sql_filter", sql_filter, FILTERS),
 )
 DECODERS = {each.name: each for each in _ALL}

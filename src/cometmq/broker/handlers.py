@@ -29,7 +29,7 @@ from cometmq.broker.messages.pull_check import PullCheck
 from cometmq.broker.messages.pull_read import PullReader
 from cometmq.broker.messages.send import SendHandler
 from cometmq.broker.messages.send_check import SendCheck
-from cometmq.broker.messages.send_fast_path import FastSend
+from cometmq.broker.messages.send_fast_path import FastPaths
 from cometmq.broker.messages.send_response import SendResponses
 from cometmq.broker.messages.single_put import RetryLimit, SingleMessageWriter
 from cometmq.net.admission import FastPathAdmission
@@ -165,13 +165,13 @@ class BrokerHandlers:
         now_ms = self._environment.clock.now_ms
         return PullHandler(check, reader, state.offsets, state.held_pulls, state.stats, now_ms)
 
-    def _make_fast_path(self) -> FastSend:
+    def _make_fast_path(self) -> FastPaths:
         state, admission = self._state, self._environment.admission
         gate = None
         if admission is not None:
             endpoints = [*self.send.endpoints(), *self.pull.endpoints()]
             gate = FastPathAdmission(admission, endpoints)
-        made = FastSend(
+        made = FastPaths(
             self._store,
             state.topics,
             self.send,

@@ -35,13 +35,13 @@ async def filled(count: int = 40, **settings) -> AsyncIterator[Harness]:
 def watch(monkeypatch) -> list[bool]:
     """What the short way says to each pull whose header it looks at."""
     said: list[bool] = []
-    take = pull_fast.Puller.take
+    take = pull_fast.PullFastPath.take
 
     def watched(self, data, at, length):
         said.append(take(self, data, at, length))
         return said[-1]
 
-    monkeypatch.setattr(pull_fast.Puller, "take", watched)
+    monkeypatch.setattr(pull_fast.PullFastPath, "take", watched)
     return said
 
 
@@ -57,8 +57,8 @@ def facts(harness: Harness, group: str = "CG") -> tuple[object, ...]:
     state = harness.broker.state
     counters = [
         (each.count, each.bytes, each.extra)
-        for table in (state.stats._gets, state.stats._queue_gets)
-        for each in table.values()
+        for family in (state.stats._gets, state.stats._queue_gets)
+        for each in family.children.values()
     ]
     return counters, state.offsets.pulled(group, "T", 0), state.offsets.committed(group, "T", 0)
 

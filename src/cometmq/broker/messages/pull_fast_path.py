@@ -1,9 +1,9 @@
-"""Hot. The short way of a pull whose header was seen before and that finds messages in memory.
+"""Hot. The fast path of a pull whose header matches a template and that finds messages in memory.
 
 Owns what one connection's headers were found to look like. All checks are those of
 `broker/messages/pull`; whatever does not end in messages at once (a refusal, an empty queue, a
-filter of properties, bytes on the disk only, too much unanswered) is left to the ordinary way, as
-if nobody had looked.
+filter of properties, bytes on the disk only, too much unanswered) is left to the slow path, as if
+nobody had looked.
 Invariant: a pull taken here is answered and counted exactly as `broker/messages/pull` would have.
 Java: none.
 """
@@ -20,40 +20,40 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
 
 
-class Puller:
-    """One connection's pulls. Its answers leave at the end of the turn, with those of others.
+class PullFastPath:
+    """One connection's pulls. Its answers leave at the end of the loop iteration, with others'.
 
     So the system wakes a consumer once for several: measured at 8 connections, 46 -> 37 us a pull.
     """
 
-    __slots__ = ("_connection", "_handler", "_templates", "see")
+    __slots__ = ("_connection", "_handler", "_templates", "learn")
 
     def __init__(self, handler: PullHandler, connection: Connection) -> None:
         self._handler, self._connection = handler, connection
         self._templates = PullTemplates()
-        self.see = self._templates.see
+        self.learn = self._templates.match_or_learn
 
     def forget(self) -> None:
         """Learn all headers anew."""
-        self._templates = PullTemplates()
-        self.see = self._templates.see
+        self._templates.templates.clear()
 
-    def take(self, data: bytes, at: int, length: int) -> bool:
-        """Answer the pull whose header of `length` bytes stands at `at`; False: the long way."""
-        found = self._templates.match_at(data, at, length)
+    def take(self, data: bytes, at: int, end: int) -> bool:
+        """Answer the pull whose header stands between two places; False: the slow path."""
+        found = self._templates.match_at(data, at, end)
         if found is None:
             return False
         connection = self._connection
         if connection.is_full or connection.is_blocked or connection.unsent_bytes > ANSWER_BYTES:
             return False
-        layout, queue_id, queue_offset, commit_offset, opaque = found
-        header = layout.header  # ours to write in: nobody keeps it
-        header.queue_id, header.queue_offset = queue_id, queue_offset
-        header.commit_offset = commit_offset
-        answer = self._handler.answer_from_memory(header, layout.code, opaque)
+        template, values = found
+        header = template.header  # ours to write in: nobody keeps it
+        header.queue_id = int(values[template.queue_at])
+        header.queue_offset = int(values[template.offset_at])
+        header.commit_offset = int(values[template.commit_at])
+        answer = self._handler.answer_from_memory(header, template.code, values[template.opaque_at])
         if answer is None:
             return False
-        connection.language, connection.version = layout.language, layout.version
+        connection.language, connection.version = template.language, template.version
         if isinstance(answer, bytes):
             connection.send(answer)
         else:

@@ -8,8 +8,7 @@ Java: none; MessageExtEncoder keeps nothing between messages.
 
 from __future__ import annotations
 
-from itertools import groupby
-from operator import add
+from itertools import repeat
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -18,7 +17,7 @@ from cometmq.wire import log_record as stored
 from cometmq.wire import properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.log_flush import QueueEntry
@@ -173,34 +172,39 @@ class RecordTemplate:
 
     def put_run(
         self,
-        queue_ids: list[int],
-        born: list[int],
+        queue_ids: Iterable[int],
+        born: Iterable[int],
         bodies: Sequence[bytes],
-        raws: list[bytes],
-        code: int,
+        raws: Sequence[bytes],
+        codes: Iterable[int],
     ) -> RecordPositions:
-        """Do as `put` with one message after the other, which share size and code of properties.
+        """Do as `put` with one message after the other.
 
         Ends where one would have to go another way: fewer places than messages come back then.
-        Measured: 1.2 us a message instead of 1.55.
+        Measured for 64: 1.1 us each, where `put` takes 1.4.
         """
         batch, log = self._batch, self._log
-        now, raw_bytes = batch.store_ms or batch.begin(), len(raws[0])
-        if not now or raw_bytes > self._properties_max:
+        now = batch.store_ms or batch.begin()
+        if not now:
             return RecordPositions([], [], 0)
-        middle = self._topic_part + _length(raw_bytes + self._sum_bytes)
-        size_before, size_max = self._fixed_bytes + raw_bytes, self._size_max
-        pack, magic, flag, queues = self._pack_front, self._magic, self._flag, self._queues
         phy_offset, room, entries = log.tail, log.room, batch.entries
-        behind, behind_of = b"", (-1, -1)
+        pack, magic, flag, queues = self._pack_front, self._magic, self._flag, self._queues
+        of_body = of_raw = of_time = size = -1
+        behind = middle = b""
         records, sums, phy_offsets, queue_offsets = [], [], [], []
-        for queue_id, born_ms, body, raw in zip(queue_ids, born, bodies, raws, strict=True):
-            body_bytes = len(body)
-            size = size_before + body_bytes
-            if room < size + 8 or size > size_max:
+        for queue_id, born_ms, body, raw, code in zip(
+            queue_ids, born, bodies, raws, codes, strict=False
+        ):
+            body_bytes, raw_bytes = len(body), len(raw)
+            if body_bytes != of_body or raw_bytes != of_raw or born_ms != of_time:
+                of_body, of_raw, of_time = body_bytes, raw_bytes, born_ms
+                size = self._fixed_bytes + body_bytes + raw_bytes
+                if raw_bytes > self._properties_max or size > self._size_max:
+                    break
+                behind = self._behind_of(born_ms, now, body_bytes)
+                middle = self._topic_part + _length(raw_bytes + self._sum_bytes)
+            if room < size + 8:
                 break
-            if behind_of != (born_ms, body_bytes):
-                behind, behind_of = self._behind_of(born_ms, now, body_bytes), (born_ms, body_bytes)
             queue = queues[queue_id] or self._open(queue_id)
             queue_offset = queue.next_offset
             queue.next_offset = queue_offset + 1
@@ -241,14 +245,7 @@ class RecordTemplate:
         if not (batch.store_ms or batch.begin()):
             return None
         log.make_room(total)
-        at, puts = 0, RecordPositions([], [], 0)
-        for _, alike in groupby(zip(sizes, codes, strict=True)):
-            end = at + len(list(alike))
-            ids, born = [queue_id] * (end - at), [born_ms] * (end - at)
-            put = self.put_run(ids, born, bodies[at:end], raws[at:end], codes[at])
-            puts = RecordPositions(*map(add, puts, put))
-            at = end
-        return puts
+        return self.put_run(repeat(queue_id), repeat(born_ms), bodies, raws, codes)
 
     def _behind_of(self, born_ms: int, store_ms: int, body_bytes: int) -> bytes:
         """The fields of a record's head that like messages of a moment share."""

@@ -1,0 +1,186 @@
+"""Hot. Recognises JSON headers that a client writes again and again, without decoding them.
+
+Only a few values change from one header of a kind to the next. Once a header was decoded in full,
+a template keeps the text between those values and matches later headers with one regular
+expression: the text must be the same, and each value of a form that needs no decoder. What does
+not match is left to the decoder, which is always right. Refuses to know what headers mean
+(`send_template` and `pull_template` do). Invariants: a match says what the decoder would say; the
+templates of a connection are bounded. No I/O. Java: none; every header is decoded there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from cometmq.errors import BadHeader, ProtocolError
+from cometmq.wire.command import Command
+from cometmq.wire.frame import JSON, Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Span = tuple[int, int]
+"""First byte of a value and the byte behind its last."""
+
+TEMPLATES_MAX = 32
+"""Most templates of one connection; the oldest is dropped for one more."""
+HEADER_BYTES_MAX = 4096
+"""Longest header that is learned."""
+MISSES_MAX = 64
+"""So many headers learned without one match in between, and learning pauses ..."""
+PAUSE = 1024
+"""... for so many."""
+
+QUEUE_ID = rb"(0|[1-9][0-9]{0,2}|10[01][0-9]|102[0-3])"
+"""0 to 1023."""
+NUMBER = rb"([0-9]{1,18})"
+"""Digits that fit into 64 bits."""
+OPAQUE = rb"([1-9][0-9]{0,8})"
+"""A bare number of JSON, which has no leading zero; of the longest ones only a decoder can tell
+whether they fit into 32 bits."""
+_ASCII = rb"[ !#-\[\]-\x7f]"
+SHORT_TEXT = rb"(%b{1,1024}+)" % _ASCII
+"""Text for which an answer has room: no quote, no escape, no control character."""
+_UTF_8 = (
+    rb"(?:[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|\xed[\x80-\x9f][\x80-\xbf]"
+    rb"|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xf0[\x90-\xbf][\x80-\xbf]{2}"
+    rb"|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})"
+)
+"""A character beyond ASCII (Unicode, table 3-7)."""
+TEXT = rb"(%b++)" % _ASCII
+"""The same of any length."""
+PROPERTIES = rb"((?:%b++|\\u000[12]|%b)*+)" % (_ASCII, _UTF_8)
+"""Such text, beyond ASCII as well, with the two separators of properties, escaped; maybe empty."""
+
+_entry = re.compile(
+    rb'\s*"([^"\\]*)"\s*:\s*("(?:[^"\\]|\\.)*"|[-+.0-9eE]+|true|false|null|\{)\s*', re.DOTALL
+).match
+_QUOTE = b'"'[0]
+
+
+class HeaderPattern:
+    """The text of a header around the values that change, and what matches the like of it."""
+
+    __slots__ = ("literals", "match", "ranks")
+
+    def __init__(self, header: bytes, gaps: dict[Span, bytes]) -> None:
+        """`gaps` says of what form the value in each span is: one group of a regular expression.
+
+        `ranks` are the places of these values, in the order of `gaps`, among those of a match.
+        """
+        ordered = sorted(gaps)
+        edges = [0, *(edge for span in ordered for edge in span), len(header)]
+        self.literals = tuple([header[edges[at] : edges[at + 1]] for at in range(0, len(edges), 2)])
+        pattern = re.escape(self.literals[0])
+        for span, literal in zip(ordered, self.literals[1:], strict=True):
+            pattern += gaps[span] + re.escape(literal)
+        self.match: Callable[..., re.Match[bytes] | None] = re.compile(pattern).fullmatch
+        self.ranks = tuple([ordered.index(span) for span in gaps])
+
+
+class _Template(Protocol):
+    """What a table of templates asks of each."""
+
+    match: Callable[..., re.Match[bytes] | None]
+
+
+T = TypeVar("T", bound=_Template)
+
+
+class HeaderTemplates(Generic[T]):
+    """The templates of one connection for requests of one kind."""
+
+    __slots__ = ("_is_candidate", "_make", "_misses", "_pause", "templates")
+
+    def __init__(
+        self,
+        is_candidate: Callable[[bytes], object],
+        make: Callable[[bytes, Command], T | None],
+    ) -> None:
+        """`is_candidate` finds out quickly what may be worth decoding; `make` learns from it."""
+        self._is_candidate, self._make = is_candidate, make
+        self._misses = self._pause = 0
+        self.templates: list[T] = []
+
+    def match_at(self, data: bytes, at: int, end: int) -> tuple[T, tuple[bytes, ...]] | None:
+        """The template of the header between two places and its own values; None for no match."""
+        for template in self.templates:
+            found = template.match(data, at, end)
+            if found is not None:
+                self._misses = 0
+                return template, found.groups()
+        return None
+
+    def match_or_learn(self, header: bytes) -> tuple[T, tuple[bytes, ...]] | None:
+        """Match a header; learn it where it is one of this kind that is not known. Never raises."""
+        found = self.match_at(header, 0, len(header))
+        if found is None and len(header) <= HEADER_BYTES_MAX and self._is_candidate(header):
+            if self._pause:
+                self._pause -= 1
+            else:
+                self._learn(header)
+        return found
+
+    def _learn(self, header: bytes) -> None:
+        try:
+            template = self._make(header, Command.decode(Frame(JSON, header, b"")))
+        except (ProtocolError, BadHeader):
+            return
+        self._misses += 1
+        if self._misses > MISSES_MAX:
+            self._misses, self._pause = 0, PAUSE
+        if template is not None and template.match(header) is not None:
+            self.templates.insert(0, template)
+            del self.templates[TEMPLATES_MAX:]
+
+
+def value_spans(header: bytes) -> dict[tuple[bool, bytes], Span] | None:
+    """Return where each value stands: (in extFields?, name) to its bytes, quotes included.
+
+    The header has passed a JSON decoder; None when it holds anything out of the ordinary.
+    """
+    spans: dict[tuple[bool, bytes], Span] = {}
+    at, is_inner = header.find(b"{") + 1, False
+    while entry := _entry(header, at):
+        name = (is_inner, entry[1])
+        if name in spans:
+            return None
+        spans[name] = entry.span(2)
+        at = entry.end()
+        if entry[2] == b"{":
+            if name != (False, b"extFields"):
+                return None
+            is_inner = True
+            continue
+        while is_inner and header[at : at + 1] == b"}":
+            is_inner, at = False, _skip_blanks(header, at + 1)
+        if header[at : at + 1] == b"}":
+            return spans if _skip_blanks(header, at + 1) == len(header) else None
+        if header[at : at + 1] != b",":
+            return None
+        at += 1
+    return None
+
+
+def text_spans(header: bytes, names: Sequence[bytes]) -> list[Span] | None:
+    """Where the texts of these fields in extFields and the number `opaque` stand, in that order.
+
+    None when one is missing or no text, or when the header is out of the ordinary.
+    """
+    spans = value_spans(header)
+    if spans is None or (False, b"opaque") not in spans:
+        return None
+    found = []
+    for name in names:
+        start, end = spans.get((True, name), (0, 0))
+        if header[start] != _QUOTE:
+            return None
+        found.append((start + 1, end - 1))
+    return [*found, spans[False, b"opaque"]]
+
+
+def _skip_blanks(header: bytes, at: int) -> int:
+    while header[at : at + 1].isspace():
+        at += 1
+    return at
