@@ -6,6 +6,8 @@ works with a live setting and is not subscribed fails these tests.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from broker.harness import SMALL_STORE, new_broker, run, running
 from cometmq.broker import state
 from cometmq.broker.app import Broker
@@ -16,6 +18,11 @@ from cometmq.settings.store import StoreSettings
 from cometmq.wire.codes import RequestCode
 from settings.changed import as_request, live_fields, read_by, reads_live, with_odd_numbers
 from settings.reachable import reachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
 
 KEPT = (BrokerSettings, StoreSettings, BrokerEnvironment)
 """Settings are looked at whole; the environment is what the broker was started with."""
@@ -75,21 +82,41 @@ def test_a_live_setting_that_state_is_made_with_is_handed_on_when_it_changes() -
     assert at_start - read_by(Broker._adjust) == set()
 
 
-def test_whatever_adjusts_to_settings_is_subscribed() -> None:
+def adjusters(broker: Broker) -> dict[tuple[int, str], tuple[type, str]]:
+    """All that the broker holds and that adjusts to settings, by identity and method."""
+    held = [value for _, _, value in reachable(broker, but=KEPT)]
+    return {
+        (id(each), name): (type(each), name)
+        for each in held
+        if type(each).__module__.startswith(("cometmq.broker.", "cometmq.store."))
+        for name in dir(type(each))
+        if name.startswith("adjust")
+    }
+
+
+def test_whatever_adjusts_to_settings_is_told_of_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: set[tuple[int, str]] = set()
+
+    def noting(adjust: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+        def noted(self: object, settings: object) -> None:
+            told.add((id(self), adjust.__name__))
+            adjust(self, settings)
+
+        return noted
+
     async def scenario() -> None:
+        first = new_broker()
+        for kind, name in set(adjusters(first).values()):
+            monkeypatch.setattr(kind, name, noting(getattr(kind, name)))
+        first.store.abandon()
         broker = new_broker()
-        found = [value for _, _, value in reachable(broker, but=KEPT)]
-        (live,) = {id(each): each for each in found if isinstance(each, LiveSettings)}.values()
-        subscribed = [each for several in live._subscribers.values() for each in several]
-        forgotten = {
-            f"{type(each).__name__}.{name}"
-            for each in found
-            if type(each).__module__.startswith("cometmq.broker.")
-            for name in dir(type(each))
-            if name.startswith("adjust") and getattr(each, name) not in subscribed
-        }
+        told.clear()  # some adjust to their first settings in the same way
+        found = adjusters(broker)
+        assert len(found) > 10
+        live = next(each for _, _, each in reachable(broker) if isinstance(each, LiveSettings))
+        live.apply(live.prepare("brokerPermission=4\nfileReservedTime=24\n"))
+        forgotten = {each for key, each in found.items() if key not in told}
         assert forgotten == set()
-        assert len(subscribed) > 10
         broker.store.abandon()
 
     run(scenario())
