@@ -21,9 +21,9 @@ QUEUES, KEYS = 8, 40
 class Member:
     """One member in its own process."""
 
-    def __init__(self, seen: Path, **told):
+    def __init__(self, seen: Path, **settings):
         self._seen = seen
-        options = {"orderly": True, "batch_size": 1, "pause_s": 0.0} | told
+        options = {"orderly": True, "batch_size": 1, "pause_s": 0.0} | settings
         argument = json.dumps(options | {"seen": str(seen)})
         self.process = subprocess.Popen(
             [sys.executable, consumer_process.__file__, argument],

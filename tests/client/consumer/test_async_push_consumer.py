@@ -302,7 +302,7 @@ def test_an_orderly_queue_rests_between_attempts_while_others_go_on(served, make
 
 
 def test_async_handlers_run_as_tasks_in_both_kinds(served, make_topic, group):
-    async def story(orderly):
+    async def scenario(orderly):
         topic, seen, busiest = await asyncio.to_thread(make_topic, served), [], []
 
         async def handler(messages):
@@ -325,7 +325,7 @@ def test_async_handlers_run_as_tasks_in_both_kinds(served, make_topic, group):
         return sorted(int(message.body) for message in seen)
 
     for orderly in (False, True):
-        assert asyncio.run(story(orderly)) == list(range(200))
+        assert asyncio.run(scenario(orderly)) == list(range(200))
 
 
 def test_a_slow_handler_never_holds_more_than_its_limits(served, make_topic, group):

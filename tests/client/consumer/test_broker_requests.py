@@ -327,7 +327,7 @@ def test_a_peer_that_never_answers_ends_the_call_at_its_deadline(peer):
 def test_a_cancelled_send_leaves_no_trace(peer):
     from cometmq import AsyncProducer
 
-    async def story():
+    async def scenario():
         peer.answers[RequestCode.SEND_MESSAGE_V2] = lambda command: None
         async with AsyncProducer("p", namesrv=peer.addr) as producer:
             task = producer.send_async(Message(TOPIC, b"x", sharding_key="k"))
@@ -338,7 +338,7 @@ def test_a_cancelled_send_leaves_no_trace(peer):
             (channel,) = producer._session.pool.open_channels()
             assert channel._waiting == {}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_record_that_cannot_be_read_is_never_skipped(peer):

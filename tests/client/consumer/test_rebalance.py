@@ -9,12 +9,12 @@ from cometmq import ConsumeFrom, Message, Producer, PushConsumer
 
 def test_members_share_the_queues_and_hand_them_over_in_order(served, make_topic, group, members):
     topic = make_topic(served, QUEUES)
-    told = {"namesrv": served.namesrv, "topic": topic, "group": group}
+    settings = {"namesrv": served.namesrv, "topic": topic, "group": group}
     source = Source(served, topic)
     source.start()
-    first = members(**told)
+    first = members(**settings)
     until(lambda: len(queues_of(first)) == QUEUES)
-    second = members(**told)
+    second = members(**settings)
     until(lambda: len(queues_of(second)) == QUEUES // 2)
     first.stop()
     at = len(second.seen)
@@ -30,10 +30,10 @@ def test_a_member_killed_without_warning_is_replaced_once_its_locks_ran_out(
     served, make_topic, group, members
 ):
     topic = make_topic(served, QUEUES)
-    told = {"namesrv": served.namesrv, "topic": topic, "group": group}
+    settings = {"namesrv": served.namesrv, "topic": topic, "group": group}
     source = Source(served, topic)
     source.start()
-    first, second = members(**told), members(**told)
+    first, second = members(**settings), members(**settings)
     until(lambda: queues_of(first) and queues_of(second))
     first.kill()
     at = len(second.seen)
@@ -47,10 +47,10 @@ def test_a_broker_killed_and_started_again_stops_nobody(
     mortal, make_topic, group, members, orderly
 ):
     topic = make_topic(mortal, QUEUES)
-    told = {"namesrv": mortal.namesrv, "topic": topic, "group": group, "orderly": orderly}
+    settings = {"namesrv": mortal.namesrv, "topic": topic, "group": group, "orderly": orderly}
     source = Source(mortal, topic)
     source.start()
-    two = [members(**told), members(**told)]
+    two = [members(**settings), members(**settings)]
     until(lambda: queues_of(two[0]) and queues_of(two[1]))
     for _ in range(2):
         seen = [len(one.seen) for one in two]

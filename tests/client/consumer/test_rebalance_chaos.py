@@ -18,13 +18,13 @@ IN_HAND = 20 * 6  # of each thread a hundredth of a second at 2 ms a message, an
 @pytest.mark.parametrize("order", ["queue", "key"])
 def test_order_is_kept_whoever_dies(mortal, make_topic, tmp_path, members, order, seed):
     dice, topic = random.Random(seed), make_topic(mortal, QUEUES)
-    told = {"namesrv": mortal.namesrv, "topic": topic, "group": "survivors", "order": order}
+    settings = {"namesrv": mortal.namesrv, "topic": topic, "group": "survivors", "order": order}
     everyone, alive = [], []
 
     def join():
         """Begin a member on one of two disks, so that some come back to what they know."""
         disk = {"state_dir": str(tmp_path / f"disk-{len(everyone) % 2}"), "fails": 0.1}
-        everyone.append(members(**told, **(disk if order == "key" else {})))
+        everyone.append(members(**settings, **(disk if order == "key" else {})))
         alive.append(everyone[-1])
 
     source = Source(mortal, topic)
@@ -55,16 +55,16 @@ def test_a_member_by_key_killed_and_started_again_repeats_what_it_had_in_hand_on
     mortal, make_topic, tmp_path, members
 ):
     topic = make_topic(mortal, 2)
-    told = {"namesrv": mortal.namesrv, "topic": topic, "group": "phoenix", "order": "key"}
-    told |= {"state_dir": str(tmp_path / "disk"), "pause_s": 0.002}
-    lives = [members(**told)]
+    settings = {"namesrv": mortal.namesrv, "topic": topic, "group": "phoenix", "order": "key"}
+    settings |= {"state_dir": str(tmp_path / "disk"), "pause_s": 0.002}
+    lives = [members(**settings)]
     source = Source(mortal, topic, 0.05)
     source.start()
     try:
         for _ in range(3):
             until(lambda: len(lives[-1].seen) > 200)
             lives[-1].kill()
-            lives.append(members(**told))
+            lives.append(members(**settings))
         count = source.end()
         until(lambda: audit(lives)[0] == count, 60)
     finally:

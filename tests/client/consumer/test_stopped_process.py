@@ -1,6 +1,6 @@
 """A member whose process stands still: its queues, its locks, and what its handler did.
 
-Each story is told twice: with short locks, and with those of life, 30 s at a member and 60 s at the
+Each scenario runs twice: with short locks, and with real ones, 30 s at a member and 60 s at the
 broker (`-k real`, some minutes).
 """
 
@@ -27,7 +27,7 @@ class Times(NamedTuple):
     source_s: float
     """Between two parts of 40 messages."""
 
-    def told(self, cluster, topic, group, pause_s):
+    def settings(self, cluster, topic, group, pause_s):
         return {
             "namesrv": cluster.namesrv,
             "topic": topic,
@@ -40,7 +40,9 @@ class Times(NamedTuple):
 
 
 SHORT = Times(0.5, 2.0, 3.0, 2.0, 0.3)
-REAL = Times(20.0, 30.0, 60.0, 20.0, 2.0)  # what a consumer and a broker have unless told otherwise
+REAL = Times(
+    20.0, 30.0, 60.0, 20.0, 2.0
+)  # what a consumer and a broker have unless settings otherwise
 PAUSE_S = 0.02
 PATIENCE_S = 120
 
@@ -98,26 +100,26 @@ def never_in_two_places(members):
     return True
 
 
-def joined_while_one_stands_still(members, told):
+def joined_while_one_stands_still(members, settings):
     """A member; one that stands still with the queues 2 and 3; one to have 3; since when."""
-    first = members(instance_name="a", **told)
-    stopped = members(instance_name="b", **told)
+    first = members(instance_name="a", **settings)
+    stopped = members(instance_name="b", **settings)
     until(lambda: queues_of(first) >= {0, 1} and queues_of(stopped) >= {2, 3}, PATIENCE_S)
     time.sleep(0.5)  # a round of rebalance may still be under way
     stopped.process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
-    return first, stopped, members(instance_name="c", **told), began
+    return first, stopped, members(instance_name="c", **settings), began
 
 
 def test_after_short_pauses_no_queue_was_in_two_places(
     cluster, times, make_topic, group, members, load
 ):
     topic = make_topic(cluster, 4)
-    told = times.told(cluster, topic, group, PAUSE_S)
+    settings = times.settings(cluster, topic, group, PAUSE_S)
     source = load(topic)
-    one = members(**told)
+    one = members(**settings)
     until(lambda: len(queues_of(one)) == 4, PATIENCE_S)
-    other = members(**told)
+    other = members(**settings)
     until(lambda: len(queues_of(other)) == 2, PATIENCE_S)
     for member, share in ((one, 0.6), (other, 0.6), (one, 0.9 if times is REAL else 0.6)):
         stand_still(member, times.valid_s * share)
@@ -133,9 +135,9 @@ def test_a_member_that_joins_meanwhile_waits_for_the_queues_of_one_that_stands_s
     cluster, times, make_topic, group, members, load
 ):
     topic = make_topic(cluster, 4)
-    told = times.told(cluster, topic, group, PAUSE_S)
+    settings = times.settings(cluster, topic, group, PAUSE_S)
     source = load(topic)
-    first, stopped, third, began = joined_while_one_stands_still(members, told)
+    first, stopped, third, began = joined_while_one_stands_still(members, settings)
     time.sleep(times.valid_s * 0.9 - (time.monotonic() - began))
     before = set(queues_of(third))
     stopped.process.send_signal(signal.SIGCONT)
@@ -153,11 +155,11 @@ def test_after_a_long_pause_nothing_is_begun_and_doubtful_results_are_counted(
     cluster, times, make_topic, group, members, load
 ):
     topic = make_topic(cluster, 4)
-    told = times.told(cluster, topic, group, 0.3)
+    settings = times.settings(cluster, topic, group, 0.3)
     source = load(topic)
     until(lambda: source.count >= 160)
     count = source.end()
-    first, stopped, third, began = joined_while_one_stands_still(members, told)
+    first, stopped, third, began = joined_while_one_stands_still(members, settings)
     until(lambda: queues_of(third) == {3}, PATIENCE_S)  # once the broker's lock has run out
     assert time.monotonic() - began > times.expire_s - times.renew_s - 1
     in_hand = [entry for entry in stopped.seen if entry[1] == 3][-1]

@@ -187,7 +187,7 @@ async def nothing_runs():
 
 
 def test_a_start_that_is_broken_off_leaves_nothing_behind_and_may_be_repeated(peer):
-    async def story():
+    async def scenario():
         peer.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda command: None
         running = consumer(peer, print, AsyncPushConsumer)
         with pytest.raises(TimeoutError):
@@ -201,11 +201,11 @@ def test_a_start_that_is_broken_off_leaves_nothing_behind_and_may_be_repeated(pe
             while QUEUE not in running.assigned:
                 await asyncio.sleep(0.01)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_stop_that_is_broken_off_still_says_goodbye(peer):
-    async def story():
+    async def scenario():
         begun = asyncio.Event()
 
         async def handler(messages):
@@ -222,5 +222,5 @@ def test_a_stop_that_is_broken_off_still_says_goodbye(peer):
         assert await running.wait(1)
         await nothing_runs()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert peer.of(RequestCode.UNREGISTER_CLIENT)

@@ -120,9 +120,9 @@ def test_a_blocked_queue_says_so_to_the_program_the_operator_and_at_the_start(pe
             assert one.reason == "ValueError: no such account"
             info = running_info(peer)
             assert info.mq_table[QUEUE].last_lock_timestamp > 0
-            told = info.properties[f"BLOCKED_{TOPIC}@{BROKER}@0"]
-            assert "offset 1 has failed" in told
-            assert "no such account" in told
+            text = info.properties[f"BLOCKED_{TOPIC}@{BROKER}@0"]
+            assert "offset 1 has failed" in text
+            assert "no such account" in text
         assert running.blocked == []
     assert "may block its queue for ever" in caplog.text
 

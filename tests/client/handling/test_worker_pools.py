@@ -13,18 +13,18 @@ def reported():
     return []
 
 
-def run(story, reported):
+def run(scenario, reported):
     async def main():
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
         async with asyncio.timeout(10):
-            await story()
+            await scenario()
 
     asyncio.run(main())
 
 
 def test_a_result_that_cannot_be_taken_does_not_hold_up_those_that_came_with_it(reported):
-    async def story():
+    async def scenario():
         threads, taken, gate = ThreadPool(1, "t"), [], threading.Event()
 
         def take(number):
@@ -44,12 +44,12 @@ def test_a_result_that_cannot_be_taken_does_not_hold_up_those_that_came_with_it(
         threads.close()
         assert taken == [1, 3]
 
-    run(story, reported)
+    run(scenario, reported)
     assert reported == ["number 0", "number 2", "number 4"]
 
 
 def test_a_task_that_breaks_makes_room_for_the_next(reported):
-    async def story():
+    async def scenario():
         tasks, ran = TaskPool(1), []
 
         async def work(number):
@@ -63,12 +63,12 @@ def test_a_task_that_breaks_makes_room_for_the_next(reported):
             await asyncio.sleep(0)
         tasks.close()
 
-    run(story, reported)
+    run(scenario, reported)
     assert reported == ["first"]
 
 
 def test_a_thread_that_cannot_be_started_leaves_its_place_to_another(reported, monkeypatch):
-    async def story():
+    async def scenario():
         threads, done = ThreadPool(1, "t"), asyncio.Event()
 
         def refuse(thread):
@@ -82,4 +82,4 @@ def test_a_thread_that_cannot_be_started_leaves_its_place_to_another(reported, m
         await done.wait()
         threads.close()
 
-    run(story, reported)
+    run(scenario, reported)

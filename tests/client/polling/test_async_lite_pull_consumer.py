@@ -157,7 +157,7 @@ def test_iterating_gives_one_message_after_the_other_and_breaking_off_loses_none
 
 
 def test_async_iteration_ends_with_the_consumer(served, queue, group):
-    async def story():
+    async def scenario():
         seen, consumer = (
             [],
             AsyncLitePullConsumer(group, namesrv=served.namesrv, consume_from="first"),
@@ -172,7 +172,7 @@ def test_async_iteration_ends_with_the_consumer(served, queue, group):
         await ending
         return seen
 
-    assert asyncio.run(story()) == list(range(30))
+    assert asyncio.run(scenario()) == list(range(30))
 
 
 def test_a_paused_queue_gives_nothing_until_it_is_resumed(served, topic, lite):

@@ -1,0 +1,111 @@
+"""Locks that ran out: taken again only where nobody else has gone on meanwhile."""
+
+import asyncio
+
+import pytest
+
+from cometmq.client.consumer.assigned_queue import AssignedQueue
+from cometmq.client.handling.lock_recovery import LockRecovery
+from cometmq.errors import RemotingTimeout
+from cometmq.model.queue import MessageQueue
+
+QUEUE = MessageQueue("T1", "b0", 3)
+FAR = float("inf")
+
+
+class Locks:
+    """A broker's answers to requests for the lock, one after the other; None: no answer."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    async def lock(self, queues):
+        answer = self.answers.pop(0)
+        return {} if answer is None else dict.fromkeys(queues, answer)
+
+
+class Offsets:
+    """The committed offset as the broker has it; an error is raised."""
+
+    def __init__(self, committed):
+        self._committed = committed
+
+    async def committed(self, queue):
+        if isinstance(self._committed, Exception):
+            raise self._committed
+        return self._committed
+
+
+def recover(locks, committed, *, is_dropped=False):
+    """Try once; whether the queue goes on, the queue, and what was restarted."""
+    restarted = []
+
+    async def scenario():
+        assigned = AssignedQueue(QUEUE, 10)
+        if is_dropped:
+            assigned.drop()
+        recovery = LockRecovery(locks, Offsets(committed), restarted.append)
+        async with asyncio.timeout(5):
+            return await recovery.recover(assigned), assigned
+
+    goes_on, assigned = asyncio.run(scenario())
+    return goes_on, assigned, restarted
+
+
+@pytest.mark.parametrize("committed", [None, 0, 9, 10])
+def test_a_queue_goes_on_where_nobody_has_committed_more(committed):
+    goes_on, assigned, restarted = recover(Locks(FAR), committed)
+    assert goes_on
+    assert assigned.holds_lock(1.0)
+    assert not assigned.has_lost_lock
+    assert restarted == []
+
+
+def test_a_queue_that_another_member_has_gone_on_with_is_restarted():
+    goes_on, assigned, restarted = recover(Locks(FAR), 11)
+    assert not goes_on
+    assert assigned.has_lost_lock
+    assert restarted == [assigned]
+
+
+@pytest.mark.parametrize(
+    ("answer", "committed"),
+    [(0.0, 10), (None, 10), (FAR, RemotingTimeout("no answer"))],
+    ids=["refused", "no answer", "no offset"],
+)
+def test_without_a_lock_or_an_offset_the_queue_waits(answer, committed):
+    goes_on, assigned, restarted = recover(Locks(answer), committed)
+    assert not goes_on
+    assert assigned.has_lost_lock
+    assert not assigned.holds_lock(0.0)
+    assert restarted == []
+
+
+def test_a_dropped_queue_is_locked_again_to_commit_but_never_restarted():
+    assert recover(Locks(FAR), 10, is_dropped=True)[0]
+    goes_on, _, restarted = recover(Locks(FAR), 11, is_dropped=True)
+    assert not goes_on
+    assert restarted == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "committed", "is_ours"),
+    [([FAR], 5, True), ([FAR], 6, False), ([None, 0.0, FAR], 5, True)],
+    ids=["nobody else", "another member", "late"],
+)
+def test_results_count_only_where_nobody_else_had_the_messages(answers, committed, is_ours):
+    async def scenario():
+        assigned = AssignedQueue(QUEUE, 5)
+        recovery = LockRecovery(Locks(*answers), Offsets(committed), lambda assigned: None)
+        async with asyncio.timeout(5):
+            found = await recovery.is_still_ours(assigned, 5)
+        assert found is is_ours
+        assert assigned.has_lost_lock is not is_ours
+
+    asyncio.run(scenario())
+
+
+def test_a_group_that_is_broadcast_to_needs_no_locks():
+    goes_on, assigned, _ = recover(None, 10)
+    assert goes_on
+    assert assigned.lock_until == FAR
