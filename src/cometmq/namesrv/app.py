@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import CometError, SettingsError
 from cometmq.namesrv.config_requests import NamesrvConfigRequests
-from cometmq.namesrv.handlers import Requests
 from cometmq.namesrv.kv_config import KvConfig, Table, encode
+from cometmq.namesrv.kv_requests import KvRequests
+from cometmq.namesrv.registration_requests import RegistrationRequests
 from cometmq.namesrv.route_registry import RouteRegistry
+from cometmq.namesrv.route_requests import RouteRequests
+from cometmq.namesrv.topic_list_requests import TopicListRequests
 from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.connection import join_address
 from cometmq.net.dispatcher import RequestDispatcher
@@ -35,8 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TELL_S = 3.0
-"""How long reaching a broker may take that is to be told something, seconds."""
+CONNECT_S = 3.0
+"""How long it may take to connect to a broker that gets a one-way command, seconds."""
 
 
 class NameServer:
@@ -53,14 +56,26 @@ class NameServer:
         admission: Admission | None = None,
     ) -> None:
         self._settings = settings
-        self._requests = Requests(routes, kv, settings, clock, self._tell)
+        self._routes = routes
+        self._registrations = RegistrationRequests(routes, kv, settings, clock, self._send_oneway)
+        route_requests = RouteRequests(routes, kv, settings, clock)
+        topic_lists = TopicListRequests(routes, settings)
         live = LiveSettings(settings, net)
-        live.subscribe(NamesrvSettings, self._requests.adjust)
-        config = NamesrvConfigRequests(live, conf)
-        self._pool = ChannelPool()
-        self._dispatcher = RequestDispatcher(
-            [*self._requests.endpoints(), *config.endpoints()], admission=admission
+        live.subscribe(
+            NamesrvSettings,
+            self._registrations.adjust,
+            route_requests.adjust,
+            topic_lists.adjust,
         )
+        endpoints = [
+            *self._registrations.endpoints(),
+            *route_requests.endpoints(),
+            *topic_lists.endpoints(),
+            *KvRequests(kv).endpoints(),
+            *NamesrvConfigRequests(live, conf).endpoints(),
+        ]
+        self._pool = ChannelPool()
+        self._dispatcher = RequestDispatcher(endpoints, admission=admission)
         self._server = RemotingServer(self._dispatcher, net)
         self._background = Background("name server")
         self.port = 0
@@ -108,7 +123,7 @@ class NameServer:
             self._settings.bind_address, self._settings.listen_port
         )
         interval_s = self._settings.scan_not_active_broker_interval_ms / 1000
-        self._background.every(interval_s, self._requests.drop_expired, name="liveness scan")
+        self._background.every(interval_s, self._registrations.drop_expired, name="liveness scan")
 
     async def stop(self) -> None:
         """Stop listening and close all connections."""
@@ -117,12 +132,12 @@ class NameServer:
         await self._server.stop()
         await self._pool.close()
 
-    def _tell(self, addr: str, command: Command) -> None:
-        self._background.spawn(self._try_to_tell(addr, command), name=f"word to {addr}")
+    def _send_oneway(self, addr: str, command: Command) -> None:
+        self._background.spawn(self._try_to_send(addr, command), name=f"word to {addr}")
 
-    async def _try_to_tell(self, addr: str, command: Command) -> None:
+    async def _try_to_send(self, addr: str, command: Command) -> None:
         try:
-            async with asyncio.timeout(TELL_S):
+            async with asyncio.timeout(CONNECT_S):
                 (await self._pool.channel(addr)).oneway(command)
         except (CometError, TimeoutError) as error:
             log.warning("the broker at %s was not told of its first: %s", addr, error)

@@ -224,9 +224,7 @@ def test_a_broker_that_asks_first_registers_only_what_is_news() -> None:
             assert (await (await harness.client()).send("T")).code == 0
             assert await route(server, "T") is not None
             assert said.codes()[3:] == [tell], "a change is told without asking"
-            server._requests._routes.unregister(
-                next(iter(server._requests._routes._live.values())).who
-            )
+            server._routes.unregister(next(iter(server._routes._live.values())).who)
             assert await route(server, "T") is None
             assert await harness.broker._registration.register() == 1
             assert said.codes()[4:] == [ask, tell], "it had forgotten"

@@ -1,0 +1,171 @@
+"""Requests of brokers: register (103), leave (104), give a sign of life (322, 904).
+
+Owns which connections brokers registered over, and what happens to silent ones. Invariant: when a
+connection goes, so do the brokers that registered over it.
+Java: DefaultRequestProcessor, BrokerHousekeepingService.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from typing import TYPE_CHECKING
+
+from cometmq.errors import Reject
+from cometmq.model.topic import ORDER_TOPIC_CONFIG
+from cometmq.namesrv.route_registry import BrokerId, BrokerRegistration
+from cometmq.net.connection import Connection
+from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.handler import Reply
+from cometmq.wire.bodies import name_lists, topic
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request as new_request
+from cometmq.wire.headers import namesrv as headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.namesrv.kv_config import KvConfig
+    from cometmq.namesrv.route_registry import MinBrokerIdChange, RouteRegistry
+    from cometmq.runtime.ports import Clock
+    from cometmq.settings.namesrv import NamesrvSettings
+    from cometmq.wire.command import Command
+
+
+log = logging.getLogger(__name__)
+
+_CRC_MASK = 0x7FFFFFFF
+
+
+class RegistrationRequests:
+    """Answers the requests of brokers. Belongs to the name server's loop."""
+
+    def __init__(
+        self,
+        routes: RouteRegistry,
+        kv: KvConfig,
+        settings: NamesrvSettings,
+        clock: Clock,
+        send_oneway: Callable[[str, Command], None],
+    ) -> None:
+        """`send_oneway` sends a command to an address and waits for nothing."""
+        self._routes = routes
+        self._kv = kv
+        self._settings = settings
+        self._clock = clock
+        self._send_oneway = send_oneway
+        self._owners: set[Connection] = set()
+        routes.on_min_id = self._tell_min_id
+
+    def adjust(self, settings: NamesrvSettings) -> None:
+        """Work with these settings from now on."""
+        self._settings = settings
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(RequestCode.REGISTER_BROKER, self.register, Effect.MUTATING),
+            Endpoint(RequestCode.UNREGISTER_BROKER, self.unregister, Effect.MUTATING),
+            Endpoint(RequestCode.BROKER_HEARTBEAT, self.heartbeat, Effect.MUTATING),
+            Endpoint(RequestCode.QUERY_DATA_VERSION, self.query_version),
+        )
+
+    def drop_expired(self) -> None:
+        """Let brokers go that gave no sign of life for too long, with their connections."""
+        for live in self._routes.expired(self._clock.now_ms()):
+            log.warning(
+                "broker %s at %s is silent and expired", live.who.broker_name, live.who.addr
+            )
+            self._routes.unregister(live.who)
+            if isinstance(live.owner, Connection):
+                live.owner.close()
+
+    def register(self, request: Command, connection: Connection) -> Reply:
+        """Take a broker's registration (103)."""
+        header = headers.RegisterBrokerRequestHeader.decode(request.ext)
+        if header.body_crc32 and zlib.crc32(request.body) & _CRC_MASK != header.body_crc32:
+            raise Reject(ResponseCode.SYSTEM_ERROR, "crc32 of the body does not match")
+        body = topic.decode_registration(
+            request.body, is_compressed=header.compressed, version=request.version
+        )
+        who = BrokerId(
+            header.cluster_name, header.broker_name, header.broker_id, header.broker_addr
+        )
+        registration = BrokerRegistration(
+            who=who,
+            topics=body.table.topics,
+            version=body.table.version,
+            timeout_ms=header.heartbeat_timeout_ms,
+            ha_server_addr=header.ha_server_addr,
+            has_acting_master=header.enable_acting_master,
+            zone=request.ext.get("__ZONE_NAME"),
+            filter_servers=body.filter_servers,
+        )
+        if self._routes.version_of(who.cluster, who.addr) is None:
+            log.info("broker %s at %s registers %d topics", *who[1::2], len(registration.topics))
+        found = self._routes.register(
+            registration,
+            self._clock.now_ms(),
+            owner=connection,
+            drop_missing=self._settings.delete_topic_with_broker_registration,
+        )
+        if connection not in self._owners:
+            self._owners.add(connection)
+            connection.on_close(self._lost)
+        answer = headers.RegisterBrokerResponseHeader(
+            ha_server_addr=found.ha_server_addr, master_addr=found.master_addr
+        )
+        return Reply(ResponseCode.SUCCESS, answer, self._order_topics())
+
+    def unregister(self, request: Command, _connection: Connection) -> Reply:
+        """Let a broker go that says so (104)."""
+        header = headers.UnRegisterBrokerRequestHeader.decode(request.ext)
+        self._routes.unregister(
+            BrokerId(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr)
+        )
+        return Reply()
+
+    def heartbeat(self, request: Command, _connection: Connection) -> Reply:
+        """Note a light sign of life (904)."""
+        header = headers.BrokerHeartbeatRequestHeader.decode(request.ext)
+        self._routes.touch(header.cluster_name, header.broker_addr, self._clock.now_ms())
+        return Reply()
+
+    def query_version(self, request: Command, _connection: Connection) -> Reply:
+        """Tell a broker whether its topics are known as they are (322)."""
+        header = headers.QueryDataVersionRequestHeader.decode(request.ext)
+        known = self._routes.version_of(header.cluster_name, header.broker_addr)
+        changed = known != topic.decode_data_version(request.body)
+        if not changed:
+            self._routes.touch(header.cluster_name, header.broker_addr, self._clock.now_ms())
+        body = b"" if known is None else topic.encode_data_version(known)
+        return Reply(
+            ResponseCode.SUCCESS, headers.QueryDataVersionResponseHeader(changed=changed), body
+        )
+
+    def _tell_min_id(self, change: MinBrokerIdChange) -> None:
+        """Tell brokers who is the first of them now (905)."""
+        if not self._settings.notify_min_broker_id_changed:
+            return
+        header = headers.NotifyMinBrokerIdChangeRequestHeader(
+            min_broker_id=change.min_id,
+            broker_name=change.broker_name,
+            min_broker_addr=change.min_addr,
+            offline_broker_addr=change.offline_addr,
+            ha_broker_addr=change.ha_addr,
+        )
+        code = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
+        for addr in change.told:
+            self._send_oneway(addr, new_request(code, 0, header, oneway=True))
+
+    def _order_topics(self) -> bytes:
+        if not self._settings.return_order_topic_config_to_broker:
+            return b""
+        table = self._kv.namespace(ORDER_TOPIC_CONFIG)
+        return b"" if table is None else name_lists.encode_kv_table(table)
+
+    def _lost(self, connection: Connection) -> None:
+        self._owners.discard(connection)
+        for who in self._routes.owned_by(connection):
+            log.warning("broker %s at %s is gone: its connection closed", who.broker_name, who.addr)
+            self._routes.unregister(who)
