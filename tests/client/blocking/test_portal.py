@@ -128,18 +128,18 @@ def test_sends_under_way_are_bounded_in_both_colours():
             kinds = [type(future.exception(30)) for future in futures]
         assert kinds == [RemotingTimeout] * 3 + [TooManyRequests]
 
-        async def story():
+        async def scenario():
             async with AsyncProducer("g", namesrv=peer.addr, pending_max=3) as producer:
                 begun = [producer.send_async(Message(TOPIC, b"x"), 0.2) for _ in range(3)]
                 with pytest.raises(TooManyRequests):
                     producer.send_async(Message(TOPIC, b"x"), 0.2)
                 await asyncio.gather(*begun, return_exceptions=True)
 
-        asyncio.run(story())
+        asyncio.run(scenario())
 
 
 def test_threads_bring_every_result_back_exactly_once():
-    async def story():
+    async def scenario():
         threads, done, loop = ThreadPool(8, "test"), [], asyncio.get_running_loop()
         over = loop.create_future()
 
@@ -156,11 +156,11 @@ def test_threads_bring_every_result_back_exactly_once():
         await asyncio.sleep(0)
         assert sorted(done) == list(range(5000))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_no_more_tasks_run_at_once_than_there_is_room_for():
-    async def story():
+    async def scenario():
         tasks, running, most, done = TaskPool(3), 0, 0, []
 
         async def job(n):
@@ -180,7 +180,7 @@ def test_no_more_tasks_run_at_once_than_there_is_room_for():
         assert sorted(done) == list(range(50))
         tasks.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_every_public_name_can_be_had_and_an_unknown_one_is_an_attribute_error():

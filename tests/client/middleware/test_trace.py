@@ -167,7 +167,7 @@ def test_a_consumer_tells_before_and_after_each_handling(served, make_topic, gro
 def test_an_async_handler_is_traced_as_well(served, make_topic, group):
     topic, to = make_topic(served), make_topic(served, queues=1)
 
-    async def story():
+    async def scenario():
         seen = asyncio.Event()
 
         async def handle(messages):
@@ -182,7 +182,7 @@ def test_an_async_handler_is_traced_as_well(served, make_topic, group):
 
     with Producer(group, namesrv=served.namesrv) as producer:
         producer.send(Message(topic, b"one"))
-        asyncio.run(story())
+        asyncio.run(scenario())
         got = []
         reader = PushConsumer(
             f"{group}-reader", namesrv=served.namesrv, consume_from=ConsumeFrom.FIRST

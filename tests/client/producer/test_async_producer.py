@@ -105,12 +105,12 @@ def test_many_messages_are_spread_over_the_queues_and_all_stored(producer, serve
 
 
 def test_calls_of_send_many_side_by_side_do_not_mix_up_a_queue(served, topic):
-    async def story():
+    async def scenario():
         async with AsyncProducer("producers", namesrv=served.namesrv) as producer:
             parts = [[Message(topic, b"%d" % n, sharding_key="k")] * 600 for n in range(4)]
             return await asyncio.gather(*(producer.send_many(part) for part in parts))
 
-    for results in asyncio.run(story()):
+    for results in asyncio.run(scenario()):
         offsets = [result.queue_offset for result in results]
         assert offsets == list(range(offsets[0], offsets[0] + 600))
 

@@ -85,7 +85,7 @@ class Script:
 def test_batches_and_single_sends_of_a_key_keep_its_order(seed):
     breaking, script = Breaking(seed), Script(seed)
 
-    async def story():
+    async def scenario():
         settings = {"namesrv": breaking.peer.addr, "retries": 60}
         async with AsyncProducer("g", **settings) as producer:
             await producer.queues(TOPIC)
@@ -99,7 +99,7 @@ def test_batches_and_single_sends_of_a_key_keep_its_order(seed):
             await asyncio.gather(*under_way)
 
     try:
-        asyncio.run(asyncio.wait_for(story(), 60))
+        asyncio.run(asyncio.wait_for(scenario(), 60))
     finally:
         breaking.peer.close()
     check(breaking.stored, script.calls)
@@ -131,7 +131,7 @@ def test_a_batch_that_waits_for_a_key_gives_up_in_its_time_and_lets_nobody_past(
         for connection in peer.connections:
             connection.write(peer.stored(held[0]).encode())
 
-    async def story():
+    async def scenario():
         async with AsyncProducer("g", namesrv=peer.addr, retries=0) as producer:
             await producer.queues(TOPIC)
             first = producer.send_async(Message(TOPIC, b"1", sharding_key="a"), 20.0)
@@ -151,13 +151,13 @@ def test_a_batch_that_waits_for_a_key_gives_up_in_its_time_and_lets_nobody_past(
             assert [command.body for command in peer.of(SEND)] == [b"1", b"4"]
 
     try:
-        asyncio.run(asyncio.wait_for(story(), 30))
+        asyncio.run(asyncio.wait_for(scenario(), 30))
     finally:
         peer.close()
 
 
 def test_several_keys_are_reserved_at_once_so_no_two_callers_wait_for_each_other():
-    async def story():
+    async def scenario():
         locks, done, loop = KeyLocks(), [], asyncio.get_running_loop()
         luck = random.Random(1)
 
@@ -179,7 +179,7 @@ def test_several_keys_are_reserved_at_once_so_no_two_callers_wait_for_each_other
             ]
         assert locks._last == {}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_lock_keeps_its_order_even_when_a_caller_gives_up_waiting():

@@ -19,7 +19,7 @@ from cometmq import (
     SettingsError,
     by_hash,
 )
-from cometmq.client.producer import queue_selector as choice
+from cometmq.client.producer import queue_selector
 from cometmq.client.session import routes
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.wire.bodies.route import encode_route
@@ -70,7 +70,7 @@ def pair():
 
 
 def test_a_broker_that_no_route_names_any_more_gets_no_more_heartbeats(pair):
-    async def story():
+    async def scenario():
         async with AsyncProducer("g", namesrv=pair.addr) as producer:
             await producer.send(Message(TOPIC, b"x"))
             known = producer.pipeline.session.routes
@@ -81,7 +81,7 @@ def test_a_broker_that_no_route_names_any_more_gets_no_more_heartbeats(pair):
             await known.refresh()
             assert known.broker_addrs(masters_only=True) == {pair.peers["b0"].addr}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def refuse(code):
@@ -155,7 +155,7 @@ def test_the_latency_fault_strategy_leaves_a_failing_broker_alone_and_is_off_by_
 def test_detection_notices_that_a_broker_is_back(pair, monkeypatch):
     monkeypatch.setattr("cometmq.client.producer.latency_tracker.PROBE_INTERVAL_S", 0.05)
 
-    async def story():
+    async def scenario():
         async with AsyncProducer(
             "g", namesrv=pair.addr, latency_fault="classic", detect_faults=True
         ) as producer:
@@ -174,7 +174,7 @@ def test_detection_notices_that_a_broker_is_back(pair, monkeypatch):
                     await asyncio.sleep(0.02)
         assert gone.of(RequestCode.GET_MAX_OFFSET)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_function_chooses_the_queue_and_a_wrong_choice_is_an_error(pair):
@@ -231,8 +231,8 @@ def test_balanced_keys_go_to_the_least_loaded_queue_and_stay(pair, monkeypatch):
         assert sorted(list(at.values()).count(q) for q in set(at.values())) == [3, 3, 3, 3]
         again = producer.send_many([Message(TOPIC, b"y", sharding_key=key) for key in keys[::-1]])
         assert [result.queue for result in again] == [at[key] for key in keys[::-1]]
-    monkeypatch.setattr(choice, "KEYS_MAX", 2)
-    picks = choice.QueueSelector(0, balanced=True)
+    monkeypatch.setattr(queue_selector, "KEYS_MAX", 2)
+    picks = queue_selector.QueueSelector(0, balanced=True)
     queues = [MessageQueue("t", "b", n) for n in range(3)]
     first = picks.for_key(queues, "a")
     for key in ("b", "c"):
@@ -242,7 +242,7 @@ def test_balanced_keys_go_to_the_least_loaded_queue_and_stay(pair, monkeypatch):
 
 
 def test_a_key_keeps_its_queue_in_a_batch_of_more_keys_than_are_remembered(pair, monkeypatch):
-    monkeypatch.setattr(choice, "KEYS_MAX", 2)
+    monkeypatch.setattr(queue_selector, "KEYS_MAX", 2)
     with Producer("g", namesrv=pair.addr, keys="balanced") as producer:
         keys = "abcabca"
         found = producer.send_many([Message(TOPIC, b"x", sharding_key=key) for key in keys])
@@ -285,7 +285,7 @@ def test_each_key_is_stored_in_order_while_connections_break(pair, seed):
     for name in pair.peers:
         broker(name)
 
-    async def story():
+    async def scenario():
         async with AsyncProducer("g", namesrv=pair.addr, retries=50) as producer:
             futures = [
                 producer.send_async(Message(TOPIC, b"%d %d" % (key, n), sharding_key=f"k{key}"), 60)
@@ -294,7 +294,7 @@ def test_each_key_is_stored_in_order_while_connections_break(pair, seed):
             ]
             await asyncio.gather(*futures)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     places, order = {}, {}
     for name, queue, body in log:
         key, n = map(int, body.split())
@@ -308,3 +308,11 @@ def test_each_key_is_stored_in_order_while_connections_break(pair, seed):
     running = [int(body.split()[0]) for _, _, body in log]
     # One after the other it would be 5 keys of 8 messages; what broke and came again counts too.
     assert len(set(running[:40])) > 10, "keys ran one after the other, not side by side"
+
+
+def test_round_robin_avoids_the_broker_that_failed():
+    queues = [MessageQueue("T", broker, n) for broker in "ab" for n in range(2)]
+    selector = queue_selector.QueueSelector(first=5)
+    assert [selector.round_robin("T", queues) for _ in range(4)] == [*queues[1:], queues[0]]
+    assert {selector.round_robin("T", queues, "a").broker_name for _ in range(8)} == {"b"}
+    assert selector.round_robin("T", queues[:2], "a") in queues[:2]  # nothing else is there

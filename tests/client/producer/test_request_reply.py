@@ -68,7 +68,7 @@ def test_a_request_returns_the_reply_that_a_broker_brings(peer):
 
 
 def test_requests_side_by_side_get_their_own_replies_and_late_ones_are_dropped(peer):
-    async def story():
+    async def scenario():
         async with AsyncProducer("g", namesrv=peer.addr) as producer:
             reply_soon(peer)
             found = await asyncio.gather(
@@ -82,7 +82,7 @@ def test_requests_side_by_side_get_their_own_replies_and_late_ones_are_dropped(p
             await asyncio.to_thread(peer.ask, push({"CORRELATION_ID": late}, b"late", "odd"))
             await producer.send(Message(TOPIC, b"still alive"))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def asked(properties):

@@ -91,7 +91,7 @@ def once(peer, first):
 
 @pytest.mark.parametrize("key", [None, "k"])
 def test_a_send_whose_answer_is_lost_goes_on_with_the_same_id(peer, key):
-    async def story():
+    async def scenario():
         async with AsyncProducer("g", namesrv=peer.addr) as producer:
             await producer.send(Message(TOPIC, b"first"))
             before = len(peer.of(SEND))
@@ -107,7 +107,7 @@ def test_a_send_whose_answer_is_lost_goes_on_with_the_same_id(peer, key):
             assert {result.msg_id in command.ext["i"] for command in again} == {True}
             assert len({command.ext["g"] for command in again}) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("key", [None, "k"])
@@ -128,7 +128,7 @@ def test_a_refusal_that_may_pass_is_tried_again_and_another_is_raised(peer, key)
 
 
 def test_sends_without_answer_end_at_their_deadlines_whatever_their_order(peer):
-    async def story():
+    async def scenario():
         async with AsyncProducer("g", namesrv=peer.addr, retries=0) as producer:
             await producer.send(Message(TOPIC, b"first"))
             peer.answers[SEND] = lambda command: None
@@ -144,7 +144,7 @@ def test_sends_without_answer_end_at_their_deadlines_whatever_their_order(peer):
             for wanted, found in zip((0.4, 0.1, 0.25), took, strict=True):
                 assert wanted <= found < wanted + 0.15
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_batches_take_the_queues_that_are_free_and_wait_where_none_is(peer):
@@ -166,7 +166,7 @@ def test_batches_take_the_queues_that_are_free_and_wait_where_none_is(peer):
             await asyncio.sleep(0.01)
         return [command.ext["e"] for command in peer.of(BATCH)]
 
-    async def story():
+    async def scenario():
         async with AsyncProducer("g", namesrv=peer.addr, retries=0) as producer:
             await producer.send(Message(TOPIC, b"connect"))
             tasks = []
@@ -186,7 +186,7 @@ def test_batches_take_the_queues_that_are_free_and_wait_where_none_is(peer):
                 assert len({result.msg_id for result in results}) == 2
             assert sorted(await arrived(4)) == ["0", "0", "1", "1"]
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 def test_a_blocking_send_without_answer_ends_at_its_deadline(peer):
@@ -347,7 +347,7 @@ def test_no_way_of_sending_overtakes_an_earlier_send_of_the_key_that_is_tried_ag
     def busy(command):
         return response(command.opaque, ResponseCode.SYSTEM_BUSY, remark="not now")
 
-    async def story():
+    async def scenario():
         async with AsyncProducer("g", namesrv=peer.addr) as producer:
             await producer.send(Message(TOPIC, b"first"))
             (queue,) = await producer.queues(TOPIC)
@@ -373,7 +373,7 @@ def test_no_way_of_sending_overtakes_an_earlier_send_of_the_key_that_is_tried_ag
                 bodies = [command.body for command in peer.of(SEND)]
                 assert bodies == [b"sooner", b"sooner", b"later"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_queue_of_another_topic_is_refused_and_so_is_no_message_in_a_transaction(peer):

@@ -102,7 +102,7 @@ def test_the_listeners_way_ends_as_the_local_transaction_says(asking):
 def test_an_async_check_is_asked_too_and_an_open_block_is_left_alone(asking):
     topic = fresh(asking, "async-check")
 
-    async def story():
+    async def scenario():
         asked = []
 
         async def check(message):
@@ -130,7 +130,7 @@ def test_an_async_check_is_asked_too_and_an_open_block_is_left_alone(asking):
             found = await asyncio.to_thread(reads, asking, topic, 4)
         assert found == [b"async", b"left", b"open", b"second"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_end_that_no_broker_heard_is_answered_when_it_asks(peer):

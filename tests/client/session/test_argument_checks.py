@@ -394,7 +394,7 @@ ASYNC = [
 
 @pytest.mark.parametrize(("kind", "table", "assigned"), ASYNC)
 def test_the_asyncio_face_refuses_the_same(peer, kind, table, assigned):
-    async def story():
+    async def scenario():
         client = kind(namesrv=peer.addr) if kind is AsyncAdmin else kind("g3", namesrv=peer.addr)
         async with client:
             for queues in assigned:
@@ -409,7 +409,7 @@ def test_the_asyncio_face_refuses_the_same(peer, kind, table, assigned):
                     method = getattr(client.transaction(), name)
                     await refused_async(peer, method, fitting, argument, value)
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 @pytest.mark.parametrize(

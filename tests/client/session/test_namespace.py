@@ -170,7 +170,7 @@ def test_a_lite_pull_consumer_speaks_bare_names_everywhere(served, bare, group):
 def test_the_asyncio_lite_pull_consumer_iterates_over_bare_names(served, bare, group):
     send(served, bare, b"a", b"b")
 
-    async def story():
+    async def scenario():
         given = settings(served, consume_from=ConsumeFrom.FIRST)
         async with AsyncLitePullConsumer("async-" + group, **given) as consumer:
             consumer.assign(await consumer.fetch_message_queues(bare))
@@ -181,7 +181,7 @@ def test_the_asyncio_lite_pull_consumer_iterates_over_bare_names(served, bare, g
                     break
         assert found == [(bare, b"a"), (bare, b"b")]
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 def told(peer):

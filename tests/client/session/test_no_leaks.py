@@ -51,7 +51,7 @@ def deaf_listener():
 def test_a_pool_cuts_off_a_peer_that_does_not_read():
     listener, addr = deaf_listener()
 
-    async def story():
+    async def scenario():
         pool = ChannelPool()
         channel = await pool.channel(addr)
         posted = channel.send_frame(1, (bytes(BIG),), asyncio.get_running_loop().time() + 30)
@@ -64,12 +64,12 @@ def test_a_pool_cuts_off_a_peer_that_does_not_read():
         with pytest.raises(RemotingError):
             await posted
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     listener.close()
 
 
 def test_a_pool_that_is_closed_while_it_connects_leaves_nothing():
-    async def story():
+    async def scenario():
         for turns in range(8):
             listener, addr = deaf_listener()
             pool = ChannelPool()
@@ -80,7 +80,7 @@ def test_a_pool_that_is_closed_while_it_connects_leaves_nothing():
             await asyncio.gather(attempt, return_exceptions=True)
             listener.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_producer_whose_broker_stopped_reading_leaves_nothing(peer):
@@ -119,7 +119,7 @@ class SilentTls:
 def test_a_tls_peer_that_says_no_farewell_is_not_waited_for():
     silent = SilentTls()
 
-    async def story():
+    async def scenario():
         context = ssl.create_default_context(cafile=PEM)
         pool = ChannelPool(tls=context)
         channel = await pool.channel(silent.addr)
@@ -128,7 +128,7 @@ def test_a_tls_peer_that_says_no_farewell_is_not_waited_for():
         assert channel.socket_closed.done()
 
     try:
-        asyncio.run(story())
+        asyncio.run(scenario())
     finally:
         silent.close()
 
@@ -136,7 +136,7 @@ def test_a_tls_peer_that_says_no_farewell_is_not_waited_for():
 def test_a_stop_that_is_cancelled_at_any_turn_leaves_nothing(peer):
     peer.answers[RequestCode.UNREGISTER_CLIENT] = lambda command: None  # the goodbye hangs
 
-    async def story():
+    async def scenario():
         for turns in range(1, 12):
             producer = AsyncProducer("g", namesrv=peer.addr)
             await producer.start()
@@ -151,7 +151,7 @@ def test_a_stop_that_is_cancelled_at_any_turn_leaves_nothing(peer):
                 while peer.connections:
                     await asyncio.sleep(0.001)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_interrupted_stop_of_a_blocking_client_leaves_nothing(peer):

@@ -26,7 +26,7 @@ _all: weakref.WeakSet[BlockingBridge] = weakref.WeakSet()
 
 
 class BlockingBridge:
-    """The portal of one blocking client, held from start to stop."""
+    """Calls the asyncio client of one blocking client, on the loop of the portal."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -35,7 +35,7 @@ class BlockingBridge:
         _all.add(self)
 
     def start(self, start: Coroutine[object, object, None]) -> None:
-        """Take the portal and run the start of the client on it."""
+        """Enter the portal and run the client's start on it."""
         if self._is_foreign:
             start.close()
             raise self._not_running()
@@ -48,11 +48,12 @@ class BlockingBridge:
                 portal.leave()
 
     def stop(self, stop: Coroutine[object, object, None]) -> None:
-        """Run the stop of the client and give the portal back."""
+        """Run the client's stop and leave the portal."""
         if self._portal is None:
             stop.close()
             return
-        portal, self._portal = self._portal, None
+        portal = self._portal
+        self._portal = None
         try:
             portal.call(stop)
         finally:
@@ -85,7 +86,7 @@ class BlockingBridge:
         return self.portal.begin(begin)
 
     def disown(self) -> None:
-        """Forget the portal of a parent process: its thread and its connections are not ours."""
+        """Drop the portal of a parent process, whose thread does not exist in this one."""
         self._is_foreign = self._portal is not None
         self._portal = None
 
@@ -101,8 +102,8 @@ class BlockingBridge:
 
 
 def _disown_all() -> None:
-    for crossing in list(_all):
-        crossing.disown()
+    for bridge in list(_all):
+        bridge.disown()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,9 +1,9 @@
 """The one thread and event loop of a process that all blocking clients share.
 
-Owns the life of the thread: started by the first client, ended by the last one, and made anew in
-a forked child. Refuses to know what runs on the loop. Invariant: at most one portal thread per
-process, and none without a client; every call ends, also when the portal does; at most `CALLS_MAX`
-calls wait for the loop to begin them.
+Owns the life of the thread: the first client starts it, the last one ends it, and a forked child
+gets a new one. Refuses to know what runs on the loop. Invariants: at most one portal thread per
+process, and none without a client; every call ends, at the latest with the portal; at most
+`CALLS_MAX` calls wait for the loop to begin them.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Portal:
         with _lock:
             portal = _shared.get(os.getpid())
             if portal is None:
-                _shared.clear()  # what a parent process left behind has no thread here
+                _shared.clear()  # a forked child inherits the parent's entry, but not its thread
                 portal = _shared[os.getpid()] = Portal()
             portal._users += 1
             return portal
 
     def leave(self) -> None:
-        """Give the portal back; the last one to do so ends its thread."""
+        """Leave the portal; the last client that leaves ends the thread."""
         with _lock:
             self._users -= 1
             is_last = self._users == 0 and _shared.get(os.getpid()) is self
@@ -99,7 +99,7 @@ class Portal:
         """Call `start` on the loop, soon and in the order of the calls; return its result's future.
 
         Many calls share one wake-up of the loop. Raises TooManyRequests when 65,535 of them wait
-        for it: threads that begin faster than the loop begins are told, and nothing is kept.
+        for it: when threads begin calls faster than the loop, they get the error.
         """
         if len(self._calls) >= CALLS_MAX:
             raise TooManyRequests(
@@ -114,7 +114,7 @@ class Portal:
             except CometError as error:
                 outside.set_exception(error)
                 return
-            inside.add_done_callback(lambda done: _pass_on(done, outside))
+            inside.add_done_callback(lambda done: _copy_result(done, outside))
 
         self._calls.append(run)
         if not self._is_woken:
@@ -123,7 +123,7 @@ class Portal:
         return outside
 
     def _drain(self) -> None:
-        self._is_woken = False  # before looking: who appends later wakes the loop again
+        self._is_woken = False  # before the loop below: a later append must wake the loop again
         for _ in range(len(self._calls)):
             self._calls.popleft()()
 
@@ -137,24 +137,24 @@ class Portal:
             self._loop.close()
 
     def _run_on(self) -> None:
-        """Run the loop; what would end a program ends no more here than the one who raised it."""
+        """Run the loop; a SystemExit raised on it ends the task that raised it, not the loop."""
         try:
             self._loop.run_forever()
         except (SystemExit, KeyboardInterrupt) as error:
             log.error("%r was raised on the loop that all blocking clients share", error)
 
     async def _end(self) -> None:
-        """Let nobody wait for what would never come."""
+        """Begin the last calls, then cancel all tasks, so that no caller waits for ever."""
         self._drain()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        await close_pools_of_loop()  # of clients whose stop was interrupted
+        await close_pools_of_loop()  # those of clients whose stop was interrupted
         await self._loop.shutdown_asyncgens()
 
 
-def _pass_on(done: asyncio.Future[T], outside: Future[T]) -> None:
+def _copy_result(done: asyncio.Future[T], outside: Future[T]) -> None:
     if not outside.set_running_or_notify_cancel():
         return
     if done.cancelled():
@@ -165,11 +165,11 @@ def _pass_on(done: asyncio.Future[T], outside: Future[T]) -> None:
         outside.set_result(done.result())
 
 
-def _forked() -> None:
-    """Another thread of the parent may have held the lock; it is not here to let it go."""
+def _renew_lock() -> None:
+    """Make a new lock: a thread of the parent may have held it, and does not exist here."""
     global _lock
     _lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_renew_lock)

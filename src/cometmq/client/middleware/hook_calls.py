@@ -1,6 +1,6 @@
 """Calls single hooks: those that may raise, and those whose errors are logged and ignored.
 
-Owns the two ways of a call, each for plain callers and for async ones; refuses to know which hook
+Owns both kinds of calls, each for plain callers and for async ones; refuses to know which hook
 is called when. One of the few places that catch everything: an error of a middleware that only
 watches must not change what it watches.
 """

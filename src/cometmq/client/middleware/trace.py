@@ -46,7 +46,9 @@ BYTES_MAX = 128_000
 """Longest message of the trace topic."""
 KEYS_CHARS_MAX = 16_384
 """Longest list of keys of one message of the trace topic: 496 ids."""
-FLUSH_S, LOOK_S = 5.0, 0.5
+FLUSH_S = 5.0
+"""Records wait no longer than this before they are sent."""
+LOOK_S = 0.5
 _STATES = {8: "COMMIT_MESSAGE", 12: "ROLLBACK_MESSAGE", 0: "UNKNOW"}
 _numbers = count(1)
 
@@ -57,7 +59,8 @@ class Trace(Middleware):
     def __init__(
         self, session: ClientSession, group: str, kind: str, loop: asyncio.AbstractEventLoop
     ) -> None:
-        self._session, self._loop = session, loop
+        self._session = session
+        self._loop = loop
         self._topic = session.options.trace or ""
         self._group = without_namespace(session.options.namespace, group)
         name = f"_INNER_TRACE_PRODUCER-{group}-{kind}-{next(_numbers)}"

@@ -64,7 +64,6 @@ class AsyncProducer:
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
         self._client_options, self._options = producer_options(group, settings, os.environ)
         self._session: ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop
         self._now: Callable[[], float]
         self.pipeline: SendPipeline
         """Set by start. Not for users: the blocking producer needs it."""
@@ -79,8 +78,7 @@ class AsyncProducer:
             session.register_producer(self._options.group)
             session.start()
             self._session = session
-            self._loop = asyncio.get_running_loop()
-            self._now = self._loop.time
+            self._now = asyncio.get_running_loop().time
             self.pipeline = SendPipeline(session, self._options)
             self._transactions = Transactions(self.pipeline, self._options)
             self._request_reply = RequestReply(self.pipeline, self._options)
@@ -94,7 +92,7 @@ class AsyncProducer:
                 await asyncio.gather(*self._pending, return_exceptions=True)
                 if self.pipeline.trace is not None:
                     await self.pipeline.trace.flush()
-            finally:  # also when whoever stops it is interrupted
+            finally:  # also when the caller is cancelled
                 session, self._session = self._session, None
                 if session is not None:
                     await session.stop()
@@ -128,9 +126,7 @@ class AsyncProducer:
         deadline = self._now() + timeout_s
         pipeline = self.pipeline
         if pipeline.hooks is not None:
-            return await pipeline.with_hooks(
-                "send", message, lambda: pipeline.send(message, queue, deadline), queue
-            )
+            return await pipeline.send_with_hooks(message, queue, deadline)
         if type(message) is not Message:
             checks.check_kind(message)
         if queue is not None:

@@ -148,8 +148,9 @@ class QueueSelector:
             balance.queue_of[key] = chosen
             balance.key_counts[chosen] = balance.key_counts.get(chosen, 0) + 1
             if len(balance.queue_of) > KEYS_MAX:
-                _, gone = balance.queue_of.popitem(last=False)
-                balance.key_counts[gone] -= 1
+                _, forgotten = balance.queue_of.popitem(last=False)
+                balance.key_counts[forgotten] -= 1
+                assert balance.key_counts[forgotten] >= 0, "a key is counted where it is"
         balance.queue_of.move_to_end(key)
         balance.send_counts[chosen] = balance.send_counts.get(chosen, 0) + 1
         return chosen

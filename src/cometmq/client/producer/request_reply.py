@@ -90,7 +90,7 @@ class RequestReply:
             self._pending.pop(correlation_id, None)
 
     async def reply(self, asked: MessageExt, body: bytes, timeout_s: float) -> SendResult:
-        """Send the reply to a message by way of the broker it came from."""
+        """Send the reply to a message through the broker it came from."""
         if not isinstance(asked, MessageExt):
             raise InvalidMessage(
                 f"request must be a message as a consumer gets it, not {asked!r:.80}"

@@ -1,4 +1,4 @@
-"""The way of one message: the fast path where it fits, else the slow path, retries included.
+"""Sends one message: on the fast path where it fits, else on the slow path, retries included.
 
 Owns the choice of the path and the locks of sharding keys; refuses to know frames and connections
 (`send_fast_path`, `thread_sender`, `retrying_sender`). Invariants: sends of one key leave one after
@@ -71,12 +71,20 @@ class SendPipeline:
     async def send(
         self, message: Message, queue: MessageQueue | SelectQueue | None, deadline: float
     ) -> SendResult:
-        """Send one message by the way it needs, without hooks."""
+        """Send one message on the path that it needs, without hooks."""
         if queue is not None:
             return await self.send_to(message, queue, deadline)
         if message.sharding_key is not None:
             return await self.send_in_key_order(message, deadline)
         return await self._send_unordered(message, deadline)
+
+    async def send_with_hooks(
+        self, message: Message, queue: MessageQueue | SelectQueue | None, deadline: float
+    ) -> SendResult:
+        """Send one message on the path that it needs, with the hooks of the middleware."""
+        return await self.with_hooks(
+            "send", message, lambda: self.send(message, queue, deadline), queue
+        )
 
     async def with_hooks(
         self,

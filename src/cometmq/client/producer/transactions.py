@@ -86,7 +86,7 @@ class Transactions:
         self._open: dict[str, None] = {}
         """Half messages whose transaction is still running."""
         self._ending: set[str] = set()
-        """Half messages whose end is on its way to the broker."""
+        """Half messages whose end is being sent to the broker."""
         self._checks = 0
         self._check_lock = asyncio.Lock()
         self._thread: ThreadPoolExecutor | None = None

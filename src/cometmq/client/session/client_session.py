@@ -138,7 +138,7 @@ class ClientSession:
         try:
             await self.background.stop()
             await asyncio.gather(*map(self._unregister, self.pool.open_channels()))
-        finally:  # also when whoever stops it is interrupted
+        finally:  # also when the caller is cancelled
             await self._connections.leave(self)
 
     async def _connect(self, addr: str, timeout_s: float) -> tuple[Channel, float]:
