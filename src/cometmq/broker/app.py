@@ -129,6 +129,7 @@ class Broker:
         return RequestDispatcher(
             map(self._with_effects, endpoints),
             on_durable=partial(_on_durable, self.store),
+            on_flushed=partial(_on_durable, self.store, local_only=True),
             failure_answer=_failure_answer,
             fallback=unsupported,
             admission=admission,
@@ -145,6 +146,7 @@ class Broker:
                 self.store.cold_reader,
                 self._registration,
                 partial(_on_durable, self.store),
+                partial(_on_durable, self.store, local_only=True),
                 _failure_answer,
             )
         if Effect.COLD_READS in effects:
@@ -282,7 +284,7 @@ class Broker:
         await self.state.delayed_messages.written()
         self.state.delayed_messages.save()
         safe = asyncio.get_running_loop().create_future()
-        self.store.on_durable(safe.set_result)
+        self.store.on_durable(safe.set_result, local_only=True)
         await safe
         self.state.offsets.save()
 
@@ -330,8 +332,12 @@ class Broker:
             connection.close()
 
 
-def _on_durable(store: MessageStore, done: Callable[[Any], None]) -> None:
-    store.on_durable(lambda status: done(None if status is PutStatus.PUT_OK else status))
+def _on_durable(
+    store: MessageStore, done: Callable[[Any], None], *, local_only: bool = False
+) -> None:
+    store.on_durable(
+        lambda status: done(None if status is PutStatus.PUT_OK else status), local_only=local_only
+    )
 
 
 def _failure_answer(status: PutStatus) -> tuple[int, str]:

@@ -57,19 +57,22 @@ class RequestDispatcher:
         endpoints: Iterable[Endpoint],
         *,
         on_durable: OnDurable | None = None,
+        on_flushed: OnDurable | None = None,
         failure_answer: FailureAnswer = _flush_failure,
         fallback: Handler | None = None,
         admission: Admission | None = None,
     ) -> None:
         """`fallback` answers codes that have no endpoint; raises ValueError for a code with two.
 
-        `admission` is asked about every request before its handler is.
+        `admission` is asked about every request before its handler is. `on_flushed` does what
+        `on_durable` does, for replies that wait for this machine only.
         """
         table = table_of(endpoints)
         self._handlers = {code: admitted(admission, each) for code, each in table.items()}
         self._unthrottled = _codes_with(Effect.UNTHROTTLED, table.values())
         self._durable = _codes_with(Effect.DURABLE, table.values())
         self._on_durable = on_durable
+        self._on_flushed = on_flushed or on_durable
         self._failure_answer = failure_answer
         self._fallback = admitted(admission, Endpoint(_UNKNOWN, fallback or _unsupported))
         self._warnings = RateLimitedLog(log)
@@ -107,17 +110,24 @@ class RequestDispatcher:
         self._send_result(connection, request, answer)
 
     def send_durable(
-        self, connection: Connection, data: bytes, opaque: int, header: Header | None = None
+        self,
+        connection: Connection,
+        data: bytes,
+        opaque: int,
+        header: Header | None = None,
+        *,
+        local_only: bool = False,
     ) -> None:
         """Send a whole frame once all that was put so far is as safe as promised.
 
         When it cannot be made safe, the answer is the failure's code with this header.
         """
-        if self._on_durable is None:
+        on_durable = self._on_flushed if local_only else self._on_durable
+        if on_durable is None:
             connection.send(data)
         else:
             connection.begin_request()
-            self._on_durable(partial(self._send_after_flush, connection, data, opaque, header))
+            on_durable(partial(self._send_after_flush, connection, data, opaque, header))
 
     def stop(self) -> None:
         """Cancel handlers that still wait for something; their requests stay unanswered."""
@@ -137,7 +147,9 @@ class RequestDispatcher:
             data = result.encode(request.opaque)
             if result.durable:
                 assert request.code in self._durable, f"{request.code} waits and does not say so"
-                self.send_durable(connection, data, request.opaque, result.header)
+                self.send_durable(
+                    connection, data, request.opaque, result.header, local_only=result.local_only
+                )
             else:
                 connection.send(data)
         elif type(result) is bytes:

@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 
 class Reply:
-    """What a handler answers. A `durable` reply leaves once all that was put is safe."""
+    """What a handler answers. A `durable` reply leaves once all that was put is safe.
 
-    __slots__ = ("body", "code", "durable", "ext", "header", "remark")
+    With `local_only` safe means on this machine; without, on its replicas too where there are any.
+    """
+
+    __slots__ = ("body", "code", "durable", "ext", "header", "local_only", "remark")
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class Reply:
         remark: str | None = None,
         ext: Mapping[str, str] | None = None,
         durable: bool = False,
+        local_only: bool = False,
     ) -> None:
         self.code = code
         self.header = header
@@ -37,6 +41,7 @@ class Reply:
         self.remark = remark
         self.ext = ext
         self.durable = durable
+        self.local_only = local_only
 
     def encode(self, opaque: int) -> bytes:
         """Return the whole frame that answers the request with this opaque."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from cometmq.runtime.ports import Clock
     from cometmq.settings.store import StoreSettings
+    from cometmq.store.durability import DurabilityConditions
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.log_flush import DurableCallback, LogFlusher, QueueEntry
     from cometmq.store.message_publisher import MessagePublisher
@@ -48,6 +49,7 @@ class MessageAppender:
         clock: Clock,
         tags_code: Callable[[str, bytes, int], int],
         is_refusing: Callable[[], bool],
+        conditions: DurabilityConditions,
     ) -> None:
         """`is_refusing`: whether the rest of the store can take no messages now."""
         self._log = commit_log
@@ -58,6 +60,7 @@ class MessageAppender:
         self._clock = clock
         self.tags_code = tags_code
         self._is_refusing = is_refusing
+        self._conditions = conditions
         self._put_times = flusher.put_times
         self._is_sync = settings.is_sync_flush
         self._with_crc = settings.append_crc
@@ -65,6 +68,7 @@ class MessageAppender:
         self._properties_max = properties.BYTES_MAX - crc_bytes
         self._batch = LoopBatch(self._begin_template_batch)
         self._callbacks: list[DurableCallback] = []
+        self._conditional_callbacks: list[DurableCallback] = []
         self._is_batch_open = False
         self._is_write_failing = False
         self.last_store_ms = 0
@@ -149,15 +153,19 @@ class MessageAppender:
             with_crc=self._with_crc,
         )
 
-    def on_durable(self, callback: DurableCallback) -> None:
+    def on_durable(self, callback: DurableCallback, *, local_only: bool = False) -> None:
         """Have `callback` called on the loop once all that was put before is as safe as promised.
 
         That is: written (ASYNC_FLUSH), or durable (SYNC_FLUSH; after syncFlushTimeout it is called
-        with FLUSH_DISK_TIMEOUT). SERVICE_NOT_AVAILABLE: it could not be kept.
+        with FLUSH_DISK_TIMEOUT); and it meets all durability conditions, unless `local_only`.
+        SERVICE_NOT_AVAILABLE: it could not be kept.
         """
         if not self._is_batch_open:
             self._begin_batch()
-        self._callbacks.append(callback)
+        if local_only or not self._conditions:
+            self._callbacks.append(callback)
+        else:
+            self._conditional_callbacks.append(callback)
 
     def _refuse(self, status: PutStatus) -> PutResult:
         self._put_times.failed += 1
@@ -234,11 +242,15 @@ class MessageAppender:
         self.batch_number += 1
         callbacks, self._callbacks = self._callbacks, []
         entries, self._batch.entries = self._batch.entries, []
+        conditional, self._conditional_callbacks = self._conditional_callbacks, []
         try:
             self._log.write()
         except OSError as problem:
-            self._take_back(entries, callbacks, problem)
+            self._take_back(entries, callbacks + conditional, problem)
             return
+        if conditional:
+            # Asked now, before the flush: replicas work while the disk does.
+            callbacks.append(self._conditions.begin(self._log.written, conditional))
         if self._is_write_failing and entries:
             self._is_write_failing = False
             log.warning("the log %s is written again", self._log.directory)

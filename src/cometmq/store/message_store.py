@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.runtime.system import ThreadWorker
+from cometmq.store.durability import DurabilityConditions
 from cometmq.store.index.key_lookup import KeyLookup
 from cometmq.store.message_appender import MessageAppender
 from cometmq.store.queues.consume_queues import run
@@ -57,6 +58,8 @@ class MessageStore:
         self.cold_reader = parts.cold_reader
         self.lookup = KeyLookup(parts.index, parts.cold_reader, parts.publisher, parts.clock.now_ms)
         self.deletion = TopicDeletion(parts.queues, parts.maintenance, parts.queue_worker)
+        self.durability_conditions = DurabilityConditions()
+        """What responses wait for beside the local flush; none unless somebody adds one."""
         self._appender = appender = MessageAppender(
             parts.commit_log,
             parts.queues,
@@ -66,6 +69,7 @@ class MessageStore:
             parts.clock,
             parts.tags_code,
             self._is_refusing,
+            self.durability_conditions,
         )
         appender.last_store_ms = parts.publisher.newest_visible.store_ms
         reads = parts.reads
@@ -124,6 +128,11 @@ class MessageStore:
     @on_arrival.setter
     def on_arrival(self, callback: Callable[[str, int, int, int], None]) -> None:
         self._parts.publisher.on_arrival = callback
+
+    @property
+    def is_deferring(self) -> bool:
+        """Whether `on_durable` may call back after the loop iteration of its puts."""
+        return self.is_sync or bool(self.durability_conditions)
 
     @property
     def batch_store_ms(self) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PutStatus(Enum):
-    """What became of a message. The two first mean that it is stored."""
+    """What became of a message. PUT_OK, FLUSH_ and SLAVE_ statuses mean that it is stored."""
 
     PUT_OK = 0
     FLUSH_DISK_TIMEOUT = 1
@@ -24,6 +24,8 @@ class PutStatus(Enum):
     MESSAGE_ILLEGAL = 3
     PROPERTIES_SIZE_EXCEEDED = 4
     OS_PAGE_CACHE_BUSY = 5
+    FLUSH_SLAVE_TIMEOUT = 6
+    SLAVE_NOT_AVAILABLE = 7
 
 
 class GetStatus(Enum):

@@ -157,7 +157,7 @@ class CheckBack:
         """Write the offsets: after a kill the same messages would be checked twice."""
         self._has_copied = False
         safe = asyncio.get_running_loop().create_future()
-        self._store.on_durable(safe.set_result)
+        self._store.on_durable(safe.set_result, local_only=True)
         await asyncio.shield(safe)  # the store answers it, also when the broker stops meanwhile
         await self._offsets.save_in_thread()
 
@@ -299,7 +299,7 @@ class CheckBack:
         place = self.half_offset, self.op_offset
         if place != self._committed:
             self._committed = place
-            self._store.on_durable(partial(self._on_durable_done, place, copies))
+            self._store.on_durable(partial(self._on_durable_done, place, copies), local_only=True)
 
     def _on_durable_done(
         self, place: tuple[int, int], copies: list[CopiedHalfMessage], status: PutStatus

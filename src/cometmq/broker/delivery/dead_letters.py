@@ -80,7 +80,7 @@ class DeadLetterQueues:
             placed = self._put(group, draft)
             if placed.status is PutStatus.PUT_OK:
                 _remember(known, origin, placed)
-                self._store.on_durable(partial(_forget_unsafe, known, origin))
+                self._store.on_durable(partial(_forget_unsafe, known, origin), local_only=True)
         return placed
 
     def _put(self, group: str, draft: MessageDraft) -> PutResult:

@@ -142,7 +142,7 @@ class DelayedMessages:
         self._next_due_ms = self._now_ms() + int(wait_s * 1000)
         self._update_offsets()
         if self.delivered != delivered:
-            self._store.on_durable(partial(self._on_durable_done, before))
+            self._store.on_durable(partial(self._on_durable_done, before), local_only=True)
         return wait_s
 
     def _on_durable_done(
@@ -175,7 +175,7 @@ class DelayedMessages:
             if status is PutStatus.PUT_OK:
                 self._write(places)
 
-        self._store.on_durable(write)
+        self._store.on_durable(write, local_only=True)
 
     async def save_in_thread(self) -> None:
         """Do as `save`, with the writing in a thread."""
@@ -183,7 +183,9 @@ class DelayedMessages:
         if places == self._saved:
             return
         safe: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
-        self._store.on_durable(lambda status: None if safe.done() else safe.set_result(status))
+        self._store.on_durable(
+            lambda status: None if safe.done() else safe.set_result(status), local_only=True
+        )
         if await safe is PutStatus.PUT_OK:
             self.version = self.version.next(self._now_ms())
             content = {"dataVersion": version_fields(self.version), **places}

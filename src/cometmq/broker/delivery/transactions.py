@@ -223,7 +223,7 @@ class Transactions:
         self._ended.update(dict.fromkeys(offsets))
         while len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
-        self._store.on_durable(partial(self._on_durable_done, offsets))
+        self._store.on_durable(partial(self._on_durable_done, offsets), local_only=True)
 
     def _on_durable_done(self, offsets: list[int], status: PutStatus) -> None:
         self.ending.difference_update(offsets)

@@ -218,7 +218,8 @@ class FastPaths:
         store = self.store
         if store.batch_number != self._batch:
             self._batch, self._group = store.batch_number, []
-            store.on_durable(partial(self._write_answers, self._group))
+            self.is_sync = store.is_deferring
+            store.on_durable(partial(self._write_answers, self._group, self.is_sync))
         self._group.append((connection, answers))
 
     def forget(self) -> None:
@@ -226,7 +227,7 @@ class FastPaths:
         self.generation += 1
 
     def _write_answers(
-        self, group: list[tuple[Connection, list[bytes]]], status: PutStatus
+        self, group: list[tuple[Connection, list[bytes]]], is_counted: bool, status: PutStatus
     ) -> None:
         """All sends of an iteration are as safe as promised, or none is: answer."""
         if status is not PutStatus.PUT_OK:
@@ -234,7 +235,7 @@ class FastPaths:
                 (connection, [_refusal(one, status) for one in each]) for connection, each in group
             ]
         for connection, answers in group:
-            if self.is_sync:
+            if is_counted:
                 connection.end_requests(answers)
             else:
                 connection.write(answers)

@@ -120,6 +120,8 @@ class SendPlanner:
 
         One pass; measured: 3.4 -> 1.8 us for five properties, against asking for each key.
         """
+        if self._store.durability_conditions and b"WAIT\x01false" in raw:
+            return None  # it waits for less than the other sends of its batch
         kept, unique, tag = [], b"", b""
         for item in raw.removesuffix(b"\x02").split(b"\x02"):
             key, _, value = item.partition(b"\x01")

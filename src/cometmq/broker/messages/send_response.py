@@ -41,7 +41,9 @@ class SendResponses:
             msg_region=self._region["MSG_REGION"],
             trace_on=True,
         )
-        return Reply(ResponseCode.SUCCESS, header, durable=True)
+        # waitStoreMsgOK of Java's Message: false asks for this broker's own copy only
+        local_only = properties.find(raw, b"WAIT") == b"false" if b"WAIT\x01" in raw else False
+        return Reply(ResponseCode.SUCCESS, header, durable=True, local_only=local_only)
 
     def not_stored(self, status: PutStatus) -> Reply:
         """The store did not take the message."""

@@ -16,6 +16,8 @@ PUT_STATUS_CODES = {
     PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
     PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
 }
 
 PUT_STATUS_REMARKS = {
@@ -25,6 +27,8 @@ PUT_STATUS_REMARKS = {
         "the properties take more than 32767 bytes with what the broker adds to them"
     ),
     PutStatus.SERVICE_NOT_AVAILABLE: "the store takes no messages now: closed, or the disk is full",
+    PutStatus.FLUSH_SLAVE_TIMEOUT: "the message is stored, but its replicas were not in time",
+    PutStatus.SLAVE_NOT_AVAILABLE: "the message is stored, but no replica could be reached",
     PutStatus.OS_PAGE_CACHE_BUSY: "[PC_SYNCHRONIZED] the disk does not keep up; try again later",
 }
 

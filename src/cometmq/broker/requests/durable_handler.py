@@ -41,6 +41,7 @@ class DurableHandler:
         "_groups",
         "_handler",
         "_on_durable",
+        "_on_flushed",
         "_registration",
         "_topics",
     )
@@ -53,6 +54,7 @@ class DurableHandler:
         cold_reader: ColdReader,
         registration: NamesrvRegistration,
         on_durable: OnDurable,
+        on_flushed: OnDurable,
         failure_answer: FailureAnswer,
     ) -> None:
         self._handler = handler
@@ -61,6 +63,7 @@ class DurableHandler:
         self._cold_reader = cold_reader
         self._registration = registration
         self._on_durable = on_durable
+        self._on_flushed = on_flushed
         self._failure_answer = failure_answer
 
     def __call__(
@@ -88,7 +91,8 @@ class DurableHandler:
             return result  # a refusal stands on nothing
         log_flushed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if result.durable:  # asked for now: a later call would speak of later messages
-            self._on_durable(log_flushed.set_result)
+            on_durable = self._on_flushed if result.local_only else self._on_durable
+            on_durable(log_flushed.set_result)
         else:
             log_flushed.set_result(None)
         return self._when_flushed(result, log_flushed, is_registered=is_registered)

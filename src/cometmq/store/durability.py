@@ -1,0 +1,88 @@
+"""Conditions that a message must meet, beside the local flush, before its sender has a response.
+
+A condition is told up to which byte the log was written and calls back when that much is as safe as
+it promises: on so many replicas, say. All conditions are asked at the moment of the write, so they
+run beside the local flush. A store without conditions does nothing here.
+Invariant: each callback is called once, after every condition and the local flush have answered.
+Java: CommitLog.handleDiskFlushAndHA, GroupTransferService.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from cometmq.store.results import PutStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    DurableCallback = Callable[[PutStatus], None]
+
+_SEVERITY = {
+    PutStatus.PUT_OK: 0,
+    PutStatus.FLUSH_DISK_TIMEOUT: 1,
+    PutStatus.SLAVE_NOT_AVAILABLE: 2,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: 3,
+    PutStatus.SERVICE_NOT_AVAILABLE: 4,
+}
+"""Which status is reported where several failed: not kept at all before not replicated in time."""
+
+
+class DurabilityCondition(Protocol):
+    """What a message may have to wait for. Used on the store's loop."""
+
+    def wait_for(self, log_end: int, callback: DurableCallback) -> None:
+        """Call `callback` once, now or later, on the loop: bytes below `log_end` meet it, or not.
+
+        PUT_OK when they do; FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE when the message is kept and
+        the condition was not met in time. The condition sees to it that a time runs out.
+        """
+        ...
+
+
+class DurabilityConditions:
+    """The conditions of one store. Belongs to its loop."""
+
+    def __init__(self) -> None:
+        self._conditions: list[DurabilityCondition] = []
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._conditions)
+
+    def add(self, condition: DurabilityCondition) -> None:
+        """Have what is put from now on wait for this condition, too."""
+        self._conditions.append(condition)
+
+    def remove(self, condition: DurabilityCondition) -> None:
+        """Ask this condition no longer; what it was asked it still answers."""
+        self._conditions.remove(condition)
+
+    def begin(self, log_end: int, callbacks: list[DurableCallback]) -> DurableCallback:
+        """Ask all conditions about what was written; returns what the local flush must call."""
+        conditions = list(self._conditions)
+        wait = _Wait(callbacks, 1 + len(conditions))
+        for condition in conditions:
+            condition.wait_for(log_end, wait.end_one)
+        return wait.end_one
+
+
+class _Wait:
+    """Callbacks that wait for the local flush and all conditions."""
+
+    __slots__ = ("_callbacks", "_left", "_status")
+
+    def __init__(self, callbacks: list[DurableCallback], count: int) -> None:
+        self._callbacks = callbacks
+        self._left = count
+        self._status = PutStatus.PUT_OK
+
+    def end_one(self, status: PutStatus) -> None:
+        """One of them has answered."""
+        assert self._left > 0, "a condition answered twice"
+        self._left -= 1
+        if _SEVERITY[status] > _SEVERITY[self._status]:
+            self._status = status
+        if not self._left:
+            for callback in self._callbacks:
+                callback(self._status)
