@@ -151,3 +151,28 @@ def records(answer: Command) -> list[stored.Stored]:
 
 def properties_of(record: stored.Stored) -> dict[str, str]:
     return properties.decode(stored.shown_properties(record.properties))
+
+
+async def received(client: Client, count: int, topic: str = "T") -> list[stored.Stored]:
+    """Pull, waiting, until so many have come."""
+    found: list[stored.Stored] = []
+    while len(found) < count:
+        answer = await client.pull(
+            topic, queue_offset=len(found), sys_flag=6, suspend_timeout_ms=5_000
+        )
+        if answer.code == ResponseCode.SUCCESS:
+            found += records(answer)
+    return found
+
+
+def held_pull(client: Client, topic: str, **more: Any) -> asyncio.Future[Command]:
+    """Send a pull that may wait, and do not wait for its answer."""
+    header = pull_header(topic, **{"sys_flag": 6, "suspend_timeout_ms": 20_000, **more})
+    return client.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
+
+
+async def until_held(harness: Harness, count: int) -> None:
+    """Wait until so many requests are held."""
+    async with asyncio.timeout(10):
+        while harness.broker.state.held_requests.count != count:
+            await asyncio.sleep(0.005)

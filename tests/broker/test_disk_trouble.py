@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.commands import properties_of
-from broker.delivery.test_delayed_messages import received
+from broker.commands import properties_of, received
 from broker.harness import CONFIG, STORE, new_broker, run, running
 from cometmq.settings.store import StoreSettings
 from cometmq.testing.sim_files import SimFile, SimFiles, SimWorker

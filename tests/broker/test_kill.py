@@ -3,78 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import signal
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.commands import TIMEOUT_S, Client, send_header
-from broker.delivery.test_delayed_messages import received
+from broker.broker_process import BrokerProcess, client_of
+from broker.commands import TIMEOUT_S, Client, received, send_header
 from broker.sockets import run
 from cometmq.errors import RemotingError
-from cometmq.net.channel import connect
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
     from pathlib import Path
-
-BROKER = """
-import asyncio, json, sys
-from cometmq.broker.app import Broker
-from cometmq.settings.broker import BrokerSettings
-from cometmq.settings.store import StoreSettings
-
-async def main():
-    settings = BrokerSettings(
-        store_path_root_dir=sys.argv[1], listen_port=0, message_delay_level="1s 2s 3s",
-        dead_letter_deduplicate=True,
-        transaction_timeout_ms=0, transaction_check_interval_ms=200,
-    )
-    store = StoreSettings(commit_log_file_bytes=4 * 1024 * 1024, flush_disk_type=sys.argv[2])
-    broker = Broker.open(settings, store)
-    await broker.start()
-    print(json.dumps(broker.address), flush=True)
-    await asyncio.Event().wait()
-
-asyncio.run(main())
-"""
-
-
-class Process:
-    """A broker in a process of its own."""
-
-    def __init__(self, root: Path, flush: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", BROKER, str(root), flush], stdout=subprocess.PIPE
-        )
-        assert self._process.stdout is not None
-        self.address = json.loads(self._process.stdout.readline())
-
-    def kill(self) -> None:
-        os.kill(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-    async def kill_amid(
-        self, work: Coroutine[Any, Any, None], count: Callable[[], int], more: int
-    ) -> None:
-        """Kill it once `count` has grown by `more` through the work, and wait for its end."""
-        working, target = asyncio.create_task(work), count() + more
-        while count() < target and not working.done():
-            await asyncio.sleep(0.001)
-        self.kill()
-        await working
-
-
-async def client_of(process: Process) -> Client:
-    return Client(await connect(process.address), asyncio.Queue())
 
 
 async def send_until_killed(client: Client, round_number: int, acknowledged: list[bytes]) -> None:
@@ -100,12 +41,12 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
     async def scenario() -> None:
         acknowledged: list[bytes] = []
         for round_number in range(3):
-            process = Process(tmp_path, flush)
+            process = BrokerProcess(tmp_path, flush)
             client = await client_of(process)
             sending = send_until_killed(client, round_number, acknowledged)
             await process.kill_amid(sending, lambda: len(acknowledged), 100)
             client.close()
-        process = Process(tmp_path, flush)
+        process = BrokerProcess(tmp_path, flush)
         client = await client_of(process)
         stored = [record.body for record in await client.drain("T")]
         assert len(acknowledged) >= 300
@@ -119,7 +60,7 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
 
 def test_a_kill_among_deliveries_repeats_none_and_loses_none(tmp_path: Path) -> None:
     async def scenario() -> None:
-        process = Process(tmp_path, "ASYNC_FLUSH")
+        process = BrokerProcess(tmp_path, "ASYNC_FLUSH")
         client = await client_of(process)
         wanted = [b"%03d" % number for number in range(400)]
         for first in range(0, 400, 20):
@@ -133,7 +74,7 @@ def test_a_kill_among_deliveries_repeats_none_and_loses_none(tmp_path: Path) -> 
         before = await received(client, 50)
         process.kill()
         client.close()
-        process = Process(tmp_path, "ASYNC_FLUSH")
+        process = BrokerProcess(tmp_path, "ASYNC_FLUSH")
         client = await client_of(process)
         await received(client, 400)
         await asyncio.sleep(0.3)
@@ -148,14 +89,14 @@ def test_a_kill_among_deliveries_repeats_none_and_loses_none(tmp_path: Path) -> 
 
 def test_delayed_messages_survive_the_kill(tmp_path: Path) -> None:
     async def scenario() -> None:
-        process = Process(tmp_path, "ASYNC_FLUSH")
+        process = BrokerProcess(tmp_path, "ASYNC_FLUSH")
         client = await client_of(process)
         for number in range(10):
             properties = {"UNIQ_KEY": f"K{number}", "DELAY": "2"}
             assert (await client.send("T", b"%d" % number, properties=properties)).code == 0
         process.kill()
         client.close()
-        process = Process(tmp_path, "ASYNC_FLUSH")
+        process = BrokerProcess(tmp_path, "ASYNC_FLUSH")
         client = await client_of(process)
         stored = [record.body for record in await received(client, 10)]
         assert stored == [b"%d" % number for number in range(10)]

@@ -1,14 +1,20 @@
-"""Groups on demand where RocketMQ's answers are not what one would guess."""
+"""Groups as administrators create, list, change, forbid and delete them."""
 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
+
+import pytest
 
 from broker.harness import leave_table, new_disk, run, running
 from cometmq.model.group import SubscriptionGroupConfig
-from cometmq.wire.bodies.group import decode_group_config, encode_group_config
+from cometmq.wire.bodies.group import decode_group_config, decode_group_table, encode_group_config
+from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.codes import RequestCode as Code
-from cometmq.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_asking_for_a_group_makes_it_where_first_use_does() -> None:
@@ -58,5 +64,75 @@ def test_offsets_of_topics_that_are_gone_are_dropped_at_the_start() -> None:
         leave_table(disk, "consumerOffset.json", {"offsetTable": offsets})
         async with running(disk=disk) as harness:
             assert set(harness.broker.state.offsets.snapshot()) == {"T@CG", "%LMQ%x@CG"}
+
+    run(scenario())
+
+
+def test_groups_are_created_told_and_deleted() -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk) as harness:
+            client = await harness.client()
+            config = SubscriptionGroupConfig(group_name="CG", retry_max_times=3)
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+            assert (await client.call(code, None, encode_group_config(config))).code == 0
+            answer = await client.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group="CG")
+            assert decode_group_config(answer.body) == config
+            answer = await client.call(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            assert {"CG", "TOOLS_CONSUMER"} <= set(decode_group_table(answer.body).groups)
+            bad = SubscriptionGroupConfig(group_name="a b")
+            answer = await client.call(code, None, encode_group_config(bad))
+            assert answer.code == ResponseCode.INVALID_PARAMETER
+        async with running(disk=disk) as harness:
+            client = await harness.client()
+            harness.broker.state.offsets.commit("CG", "T", 0, 1)
+            fields = {"groupName": "CG", "cleanOffset": "true"}
+            assert (await client.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, **fields)).code == 0
+            assert "CG" not in harness.broker.state.groups.table
+            assert harness.broker.state.offsets.snapshot() == {}
+
+    run(scenario())
+
+
+def test_a_group_is_kept_from_a_topic_until_it_is_let_again() -> None:
+    fields = {"group": "CG", "topic": "T"}
+
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk) as harness:
+            client = await harness.client()
+            await client.send("T")
+            await client.beat("CG", "T")
+            answer = await client.call(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)
+            assert json.loads(answer.body) == {**fields, "readable": True}
+            answer = await client.call(
+                Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields, readable="false"
+            )
+            assert json.loads(answer.body)["readable"] is False
+            answer = await client.pull("T", sys_flag=0)
+            assert answer.code == ResponseCode.NO_PERMISSION
+        async with running(disk=disk) as harness:
+            client = await harness.client()
+            await client.beat("CG", "T")
+            assert (await client.pull("T", sys_flag=0)).code == ResponseCode.NO_PERMISSION
+            await client.call(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields, readable="true")
+            assert (await client.pull("T", sys_flag=0)).code == 0
+
+    run(scenario())
+
+
+def test_what_groups_may_not_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cometmq.broker.groups.consumer_groups.FORBIDDEN_MAX", 2)
+
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            for topic, code in (("A", 0), ("B", 0), ("C", 1)):
+                fields = {"group": "CG", "topic": topic, "readable": "false"}
+                answer = await client.call(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)
+                assert answer.code == code
+            fields = {"group": "CG", "topic": "A", "readable": "true"}
+            answer = await client.call(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)
+            assert answer.code == 0
 
     run(scenario())

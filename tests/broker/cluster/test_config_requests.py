@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.commands import held_pull, until_held
 from broker.harness import new_disk, run, running
-from broker.messages.test_held_pulls import parked, pulls
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.codes import ResponseCode
 
@@ -156,8 +156,8 @@ def test_pulls_obey_new_limits() -> None:
             answer = await client.pull("T")
             assert int(answer.ext["nextBeginOffset"]) == 2
             await change(client, "longPollingEnable=false\nshortPollingTimeMills=50\n")
-            waiting = pulls(client, "T", queue_offset=5)
-            await parked(harness, 1)
+            waiting = held_pull(client, "T", queue_offset=5)
+            await until_held(harness, 1)
             async with asyncio.timeout(5):
                 assert (await waiting).code == ResponseCode.PULL_NOT_FOUND
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.broker_process import BrokerProcess, client_of
 from broker.commands import Client, Harness
 from broker.sockets import new_broker, run
-from broker.test_kill import Process, client_of
 from cometmq.errors import RemotingError
 from cometmq.runtime.system import SystemFiles
 from cometmq.settings.store import StoreSettings
@@ -262,11 +262,11 @@ def test_topics_made_and_deleted_under_kills_are_whole_or_gone(tmp_path: Path) -
     async def scenario() -> None:
         answered: dict[str, bool] = {}
         for _ in range(3):
-            process = Process(tmp_path, "ASYNC_FLUSH")
+            process = BrokerProcess(tmp_path, "ASYNC_FLUSH")
             client = await client_of(process)
             await process.kill_amid(make_and_delete(client, answered), lambda: len(answered), 8)
             client.close()
-        process = Process(tmp_path, "ASYNC_FLUSH")
+        process = BrokerProcess(tmp_path, "ASYNC_FLUSH")
         client = await client_of(process)
         assert len(answered) >= 24
         for topic, is_there in answered.items():

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from broker.commands import Client, Harness, properties_of, records
+from broker.commands import Client, Harness, properties_of, received, records
 from broker.harness import CONFIG, SMALL_STORE, new_disk, now_ms, run, running, stored_table
 from cometmq.store.results import MessageDraft
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
 from cometmq.wire.codes import ResponseCode
-
-if TYPE_CHECKING:
-    from cometmq.wire.log_record import Stored
 
 SHORT = {"message_delay_level": "1s 2s 1h"}
 
@@ -26,18 +23,6 @@ async def delayed(client: Client, level: int, body: bytes = b"later", **more: An
     answer = await client.send("T", body, properties=extra, **more)
     assert answer.code == 0, answer
     return answer
-
-
-async def received(client: Client, count: int, topic: str = "T") -> list[Stored]:
-    """Pull, waiting, until so many have come."""
-    found: list[Stored] = []
-    while len(found) < count:
-        answer = await client.pull(
-            topic, queue_offset=len(found), sys_flag=6, suspend_timeout_ms=5_000
-        )
-        if answer.code == ResponseCode.SUCCESS:
-            found += records(answer)
-    return found
 
 
 async def until_delivered(harness: Harness, count: int) -> None:

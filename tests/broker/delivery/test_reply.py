@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.commands import Client, properties_of, send_header
-from broker.delivery.test_transactions import produce
+from broker.delivery.transaction_commands import produce
 from broker.harness import run, running
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, response

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.commands import Client, Harness, properties_of, records
-from broker.delivery.test_delayed_messages import received
-from broker.harness import new_disk, run, running
+from broker.commands import Client, properties_of, received, records
+from broker.harness import run, running
 from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
-from cometmq.store.results import MessageDraft
 from cometmq.wire.bodies.lock import LockRequest, encode_lock_request
 from cometmq.wire.codes import RequestCode, ResponseCode
 
@@ -320,82 +317,5 @@ def test_a_retry_topic_of_an_unknown_group_is_refused() -> None:
             client = await harness.client()
             answer = await send_to_retry_topic(client)
             assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-
-    run(scenario())
-
-
-async def use_up_attempts(harness: Harness, client: Client, keys: str) -> None:
-    for key in keys:
-        extra = {"UNIQ_KEY": key, "RETRY_TOPIC": "T"}
-        answer = await client.send(
-            RETRY, b"hard", properties=extra, reconsume_times=1, max_reconsume_times=0
-        )
-        assert answer.code == 0
-        assert answer.ext["queueOffset"].isdigit()
-    assert harness.broker.state.topics.get(DEAD)
-
-
-@pytest.mark.parametrize(("once", "lie"), [(True, "AB"), (False, "ABAA")])
-def test_whether_a_message_dies_once_or_each_time_is_a_setting(once: bool, lie: str) -> None:
-    async def scenario() -> None:
-        disk = new_disk()
-        settings = {**SHORT, "dead_letter_deduplicate": once}
-        async with running(disk=disk, **settings) as harness:
-            client = await harness.client()
-            await client.beat("CG", "T")
-            await use_up_attempts(harness, client, "ABA")
-        async with running(disk=disk, **settings) as harness:
-            client = await harness.client()
-            await use_up_attempts(harness, client, "A")
-            dead = await client.drain(DEAD)
-            assert "".join(properties_of(record)["UNIQ_KEY"] for record in dead) == lie
-
-    run(scenario())
-
-
-def test_a_repeat_is_answered_with_the_place_of_the_first() -> None:
-    async def scenario() -> None:
-        async with running(dead_letter_deduplicate=True) as harness:
-            client = await harness.client()
-            await client.beat("CG", "T")
-            answers = [
-                await client.send(RETRY, b"hard", reconsume_times=1, max_reconsume_times=0)
-                for _ in range(2)
-            ]
-            assert answers[0].ext == answers[1].ext
-
-    run(scenario())
-
-
-def test_one_message_may_die_in_two_groups() -> None:
-    async def scenario() -> None:
-        async with running(dead_letter_deduplicate=True) as harness:
-            client = await harness.client()
-            record = await first(client)
-            await client.beat("DG", "T")
-            for group in ("CG", "DG"):
-                assert (await send_back(client, record, group=group, delayLevel=-1)).code == 0
-                assert len(records(await client.pull("%DLQ%" + group))) == 1
-
-    run(scenario())
-
-
-def test_of_many_dead_letters_the_old_ones_are_read_back_behind_the_start() -> None:
-    def letter(number: int) -> MessageDraft:
-        return MessageDraft("T", 0, b"x", b"UNIQ_KEY\x01id-%d\x02" % number)
-
-    async def scenario() -> None:
-        disk = new_disk()
-        async with running(disk=disk, dead_letter_deduplicate=True) as harness:
-            first = [harness.broker.state.dead_letters.put("G", letter(n)) for n in range(700)]
-        async with running(disk=disk, dead_letter_deduplicate=True) as harness:
-            letters = harness.broker.state.dead_letters
-            assert letters.put("G", letter(699)).queue_offset == first[699].queue_offset
-            async with asyncio.timeout(20):
-                while len(letters._origins["%DLQ%G"]) < 700:
-                    await asyncio.sleep(0.01)
-            for number in (0, 1, 350, 698):
-                assert letters.put("G", letter(number)).queue_offset == first[number].queue_offset
-            assert letters.put("G", letter(700)).queue_offset == 700
 
     run(scenario())

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from broker.commands import Client, properties_of, send_header
-from broker.delivery.test_transactions import COMMIT, HALF, LOST, OP, ROLLBACK, UNKNOWN, produce
+from broker.delivery.transaction_commands import COMMIT, HALF, LOST, OP, ROLLBACK, UNKNOWN, produce
 from broker.harness import SMALL_STORE, sim_worker
 from cometmq.broker.app import Broker
 from cometmq.net.channel import Channel, connect

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.broker_process import BrokerProcess
 from broker.commands import Client
-from broker.delivery.test_transactions import COMMIT, HALF, ROLLBACK, end, half, produce
+from broker.delivery.transaction_commands import COMMIT, HALF, ROLLBACK, end, half, produce
 from broker.sockets import run
-from broker.test_kill import Process
 from cometmq.errors import RemotingError
 from cometmq.net.channel import Channel, connect
 from cometmq.runtime.system import SystemClock
@@ -67,14 +67,14 @@ def test_every_acknowledged_half_message_ends_as_its_producer_says(
     async def scenario() -> None:
         producer = Producer()
         for _ in range(2):
-            process = Process(tmp_path, flush)
+            process = BrokerProcess(tmp_path, flush)
             client = Client(
                 await connect(process.address, on_request=producer.answer), asyncio.Queue()
             )
             await produce(client)
             await process.kill_amid(producer.work(client), lambda: producer.sent, 60)
             client.close()
-        process = Process(tmp_path, flush)
+        process = BrokerProcess(tmp_path, flush)
         client = Client(await connect(process.address, on_request=producer.answer), asyncio.Queue())
         await produce(client)
         wanted = {key for key in producer.acknowledged if producer.verdict(key) == COMMIT}

@@ -1,0 +1,89 @@
+"""How far topics and groups have come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.commands import Client
+from broker.harness import run, running
+from cometmq.model.queue import MessageQueue
+from cometmq.wire import fastjson
+from cometmq.wire.bodies import admin as bodies
+from cometmq.wire.bodies.name_lists import decode_group_list, decode_topic_list
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.codes import RequestCode as Code
+
+if TYPE_CHECKING:
+    from broker.commands import Client
+    from cometmq.wire.command import Command
+
+
+async def create(client: Client, topic: str = "T", **more: Any) -> Command:
+    fields = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": "3",
+        "writeQueueNums": "3",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "order": "false",
+    }
+    return await client.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **{**fields, **more})
+
+
+def test_progress_of_topics_and_groups_is_told() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            for _ in range(3):
+                await client.send("T")
+            await client.beat("CG", "T")
+            await client.pull("T", max_msg_nums=2)
+            harness.broker.state.offsets.commit("CG", "T", 0, 1)
+            queue = MessageQueue("T", "b0", 0)
+            answer = await client.call(RequestCode.GET_TOPIC_STATS_INFO, topic="T")
+            told = bodies.decode_topic_stats(answer.body)
+            assert len(told) == 4
+            assert (told[queue].min_offset, told[queue].max_offset) == (0, 3)
+            assert told[queue].last_update_timestamp > 0
+            answer = await client.call(RequestCode.GET_CONSUME_STATS, consumerGroup="CG")
+            progress = bodies.decode_consume_stats(answer.body).offset_table[queue]
+            assert (progress.broker_offset, progress.consumer_offset) == (3, 1)
+            assert progress.pull_offset == 2
+            assert progress.last_timestamp > 0
+            answer = await client.call(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, topic="T")
+            assert decode_group_list(answer.body) == ["CG"]
+            answer = await client.call(RequestCode.QUERY_TOPICS_BY_CONSUMER, group="CG")
+            assert decode_topic_list(answer.body) == ["T"]
+            fields = {"topic": "T", "group": "CG"}
+            answer = await client.call(RequestCode.QUERY_CONSUME_TIME_SPAN, **fields)
+            spans = bodies.decode_time_spans(answer.body)
+            assert {span.message_queue.queue_id for span in spans} == {0, 1, 2, 3}
+            answer = await client.call(RequestCode.GET_TOPIC_STATS_INFO, topic="Nope")
+            assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+
+    run(scenario())
+
+
+def test_the_progress_of_every_group_is_told_at_once() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            for _ in range(5):
+                await client.send("T")
+            await client.beat("CG", "T")
+            await client.pull("T", max_msg_nums=4)
+            harness.broker.state.offsets.commit("CG", "T", 0, 1)
+            answer = await client.call(Code.GET_BROKER_CONSUME_STATS, isOrder="false")
+            told = fastjson.loads(answer.body)
+            assert told["brokerAddr"] == harness.broker.address
+            assert (told["totalDiff"], told["totalInflightDiff"]) == (4, 3)
+            found = {
+                group: stats for each in told["consumeStatsList"] for group, stats in each.items()
+            }
+            assert len(found["CG"]) == 1
+            assert found["TOOLS_CONSUMER"] == []
+            answer = await client.call(Code.GET_BROKER_CONSUME_STATS, isOrder="true")
+            assert fastjson.loads(answer.body)["totalDiff"] == 0, "no topic is ordered"
+
+    run(scenario())

@@ -1,0 +1,94 @@
+"""What a broker tells of itself while it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from broker.harness import SMALL_STORE, run, running
+from cometmq.wire.bodies.name_lists import decode_kv_table
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.codes import RequestCode as Code
+
+SYNC_STORE = dataclasses.replace(SMALL_STORE, flush_disk_type="SYNC_FLUSH")
+
+
+RUNTIME_KEYS = """
+    brokerVersionDesc brokerActive putTps getTransferredTps getTransferedTps brokerVersion
+    sendThreadPoolQueueSize sendThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueSize
+    pullThreadPoolQueueHeadWaitTimeMills pageCacheLockTimeMills earliestMessageTimeStamp
+    commitLogDiskRatio msgPutTotalYesterdayMorning msgPutTotalTodayMorning msgPutTotalTodayNow
+    msgGetTotalYesterdayMorning msgGetTotalTodayMorning msgGetTotalTodayNow timerReadBehind
+    timerOffsetBehind timerCongestNum timerEnqueueTps timerDequeueTps consumeQueueDiskRatio
+    putMessageAverageSize bootTimestamp runtime commitLogMinOffset commitLogMaxOffset
+    commitLogDirCapacity remainHowManyDataToFlush ackThreadPoolQueueSize getFoundTps getMissTps
+    getTotalTps putMessageDistributeTime putLatency99 putLatency999 putMessageFailedTimes
+    putMessageEntireTimeMax getMessageEntireTimeMax
+"""
+
+
+def test_the_runtime_information_has_every_key_that_tools_read() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            for _ in range(2):
+                await client.send("T")
+            await client.pull("T")
+            answer = await client.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+            told = decode_kv_table(answer.body)
+            assert not set(RUNTIME_KEYS.split()) - set(told)
+            assert told["msgPutTotalTodayNow"] == told["msgGetTotalTodayNow"] == "2"
+            assert len(told["putTps"].split()) == 3
+            assert int(told["earliestMessageTimeStamp"]) > 1_700_000_000_000
+
+    run(scenario())
+
+
+def test_pulls_and_the_time_of_puts_are_told_as_measured() -> None:
+    async def scenario() -> None:
+        async with running(store=SYNC_STORE) as harness:
+            client = await harness.client()
+            for _ in range(3):
+                await client.send("T")
+            for offset in (0, 1, 3, 3, 3):
+                await client.pull("T", queue_offset=offset)
+            harness.broker.state.stats.sample()
+            store = harness.broker.store
+            answer = await client.call(Code.GET_BROKER_RUNTIME_INFO)
+            told = decode_kv_table(answer.body)
+            assert told["getFoundTps"].split()[0] == "0.2", "two in ten seconds"
+            assert told["getMissTps"].split()[0] == "0.3"
+            assert told["getTotalTps"].split()[0] == "0.5"
+            assert told["getTransferredTps"].split()[0] == "0.5", "messages: three and two"
+            classes = [each.rpartition(":") for each in told["putMessageDistributeTime"].split()]
+            assert [name for name, _, _ in classes][::12] == ["[<=0ms]", "[10s~]"]
+            assert sum(int(count) for _, _, count in classes) == 3
+            assert float(told["putLatency99"]) > 0
+            assert float(told["putLatency999"]) >= float(told["putLatency99"])
+            assert told["putMessageEntireTimeMax"] == str(int(store.put_times.longest_s * 1000))
+            assert told["putMessageFailedTimes"] == "0"
+            assert told["remainHowManyDataToFlush"] == "0 B", "SYNC_FLUSH"
+
+    run(scenario())
+
+
+def test_how_far_the_key_index_is_behind_the_log_is_told() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client, store = await harness.client(), harness.broker.store
+
+            async def behind() -> int:
+                answer = await client.call(Code.GET_BROKER_RUNTIME_INFO)
+                return int(decode_kv_table(answer.body)["dispatchBehindBytes"])
+
+            await client.send("T")
+            await store.lookup.catch_up()
+            assert await behind() == 0
+            store._parts.index.is_paused = True
+            start = store.max_phy_offset
+            await client.send("T")
+            assert await behind() == store.max_phy_offset - start > 0
+            store._parts.index.is_paused = False
+            await store.lookup.catch_up()
+            assert await behind() == 0
+
+    run(scenario())

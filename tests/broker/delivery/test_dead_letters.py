@@ -1,0 +1,119 @@
+"""Dead letters: once or each time, known again after a start."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.commands import Client, Harness, properties_of, records
+from broker.harness import new_disk, run, running
+from cometmq.store.results import MessageDraft
+from cometmq.wire.codes import RequestCode
+
+if TYPE_CHECKING:
+    from cometmq.wire.command import Command
+    from cometmq.wire.log_record import Stored
+
+
+SHORT = {"message_delay_level": "1s 1s 1s 1s 1s"}
+RETRY, DEAD = "%RETRY%CG", "%DLQ%CG"
+
+
+async def first(client: Client, **more: Any) -> Stored:
+    """One message of topic T, sent and pulled by the group CG."""
+    await client.beat("CG", "T")
+    assert (await client.send("T", b"hard", **more)).code == 0
+    return records(await client.pull("T"))[-1]
+
+
+async def send_back(client: Client, record: Stored, **more: Any) -> Command:
+    fields = {
+        "offset": str(record.phy_offset),
+        "group": "CG",
+        "delayLevel": "0",
+        "originMsgId": "K1",
+        "originTopic": "T",
+        "unitMode": "false",
+        "maxReconsumeTimes": "3",
+    }
+    wanted = {**fields, **{name: str(value) for name, value in more.items()}}
+    return await client.call(RequestCode.CONSUMER_SEND_MSG_BACK, **wanted)
+
+
+async def use_up_attempts(harness: Harness, client: Client, keys: str) -> None:
+    for key in keys:
+        extra = {"UNIQ_KEY": key, "RETRY_TOPIC": "T"}
+        answer = await client.send(
+            RETRY, b"hard", properties=extra, reconsume_times=1, max_reconsume_times=0
+        )
+        assert answer.code == 0
+        assert answer.ext["queueOffset"].isdigit()
+    assert harness.broker.state.topics.get(DEAD)
+
+
+@pytest.mark.parametrize(("once", "lie"), [(True, "AB"), (False, "ABAA")])
+def test_whether_a_message_dies_once_or_each_time_is_a_setting(once: bool, lie: str) -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        settings = {**SHORT, "dead_letter_deduplicate": once}
+        async with running(disk=disk, **settings) as harness:
+            client = await harness.client()
+            await client.beat("CG", "T")
+            await use_up_attempts(harness, client, "ABA")
+        async with running(disk=disk, **settings) as harness:
+            client = await harness.client()
+            await use_up_attempts(harness, client, "A")
+            dead = await client.drain(DEAD)
+            assert "".join(properties_of(record)["UNIQ_KEY"] for record in dead) == lie
+
+    run(scenario())
+
+
+def test_a_repeat_is_answered_with_the_place_of_the_first() -> None:
+    async def scenario() -> None:
+        async with running(dead_letter_deduplicate=True) as harness:
+            client = await harness.client()
+            await client.beat("CG", "T")
+            answers = [
+                await client.send(RETRY, b"hard", reconsume_times=1, max_reconsume_times=0)
+                for _ in range(2)
+            ]
+            assert answers[0].ext == answers[1].ext
+
+    run(scenario())
+
+
+def test_one_message_may_die_in_two_groups() -> None:
+    async def scenario() -> None:
+        async with running(dead_letter_deduplicate=True) as harness:
+            client = await harness.client()
+            record = await first(client)
+            await client.beat("DG", "T")
+            for group in ("CG", "DG"):
+                assert (await send_back(client, record, group=group, delayLevel=-1)).code == 0
+                assert len(records(await client.pull("%DLQ%" + group))) == 1
+
+    run(scenario())
+
+
+def test_of_many_dead_letters_the_old_ones_are_read_back_behind_the_start() -> None:
+    def letter(number: int) -> MessageDraft:
+        return MessageDraft("T", 0, b"x", b"UNIQ_KEY\x01id-%d\x02" % number)
+
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk, dead_letter_deduplicate=True) as harness:
+            first = [harness.broker.state.dead_letters.put("G", letter(n)) for n in range(700)]
+        async with running(disk=disk, dead_letter_deduplicate=True) as harness:
+            letters = harness.broker.state.dead_letters
+            assert letters.put("G", letter(699)).queue_offset == first[699].queue_offset
+            async with asyncio.timeout(20):
+                while len(letters._origins["%DLQ%G"]) < 700:
+                    await asyncio.sleep(0.01)
+            for number in (0, 1, 350, 698):
+                assert letters.put("G", letter(number)).queue_offset == first[number].queue_offset
+            assert letters.put("G", letter(700)).queue_offset == 700
+
+    run(scenario())

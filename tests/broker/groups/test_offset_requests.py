@@ -1,0 +1,126 @@
+"""Requests about committed offsets and the ends of queues."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.harness import SMALL_STORE, new_disk, run, running, stored_table
+from cometmq.wire.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from broker.commands import Client
+
+
+async def committed(client: Client, topic: str = "T", queue: int = 0, **more: Any) -> Any:
+    fields = {"consumerGroup": "CG", "topic": topic, "queueId": str(queue), **more}
+    return await client.call(RequestCode.QUERY_CONSUMER_OFFSET, **fields)
+
+
+async def commit(client: Client, offset: int, **more: str) -> Any:
+    fields = {"consumerGroup": "CG", "topic": "T", "queueId": "0", "commitOffset": str(offset)}
+    return await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, **{**fields, **more})
+
+
+def test_a_committed_offset_is_told_and_the_last_writer_wins() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            await client.send("T")
+            await client.beat("CG", "T")
+            for offset in (7, 3):
+                assert (await commit(client, offset)).code == 0
+                assert (await committed(client)).ext == {"offset": str(offset)}
+
+    run(scenario())
+
+
+def test_a_new_group_starts_at_0_while_the_queue_is_young() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            await client.send("T")
+            assert (await committed(client)).ext == {"offset": "0"}
+            answer = await committed(client, setZeroIfNotFound="false")
+            assert answer.code == ResponseCode.QUERY_NOT_FOUND
+            assert (await committed(client, queue=1)).code == ResponseCode.QUERY_NOT_FOUND
+
+    run(scenario())
+
+
+def test_a_new_group_is_not_sent_to_the_start_of_a_queue_that_begins_on_disk() -> None:
+    async def scenario() -> None:
+        async with running(replace(SMALL_STORE, memory_percent=0)) as harness:
+            client = await harness.client()
+            await client.send("T")
+            assert (await committed(client)).code == ResponseCode.QUERY_NOT_FOUND
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"consumerGroup": "Nobody"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"topic": "Nope"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"queueId": "99"}, ResponseCode.INVALID_PARAMETER),
+        ({"queueId": "-1"}, ResponseCode.INVALID_PARAMETER),
+        ({"commitOffset": "-1"}, ResponseCode.INVALID_PARAMETER),
+    ],
+)
+def test_a_commit_that_makes_no_sense_is_refused(fields: dict[str, str], code: int) -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            await client.send("T")
+            await client.beat("CG", "T")
+            assert (await commit(client, 1, **fields)).code == code
+            assert harness.broker.state.offsets.snapshot() == {}
+
+    run(scenario())
+
+
+def test_offsets_are_on_disk_after_a_stop_and_known_after_a_start() -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk) as harness:
+            client = await harness.client()
+            await client.send("T")
+            await client.beat("CG", "T")
+            await commit(client, 5)
+        stored = stored_table(disk, "consumerOffset.json")
+        assert stored["offsetTable"] == {"T@CG": {"0": 5}}
+        async with running(disk=disk) as harness:
+            assert (await committed(await harness.client())).ext == {"offset": "5"}
+
+    run(scenario())
+
+
+def test_queues_tell_their_ends_and_times() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            for _ in range(3):
+                await client.send("T")
+            queue = {"topic": "T", "queueId": "0"}
+            answer = await client.call(RequestCode.GET_MAX_OFFSET, **queue)
+            assert answer.ext == {"offset": "3"}
+            answer = await client.call(RequestCode.GET_MIN_OFFSET, **queue)
+            assert answer.ext == {"offset": "0"}
+            answer = await client.call(RequestCode.GET_EARLIEST_MSG_STORETIME, **queue)
+            stored_ms = int(answer.ext["timestamp"])
+            for at, boundary, offset in (
+                (stored_ms, "LOWER", "0"),
+                (stored_ms + 600_000, "LOWER", "3"),
+                (stored_ms - 600_000, "LOWER", "0"),
+                (stored_ms + 600_000, "UPPER", "2"),
+                (stored_ms + 600_000, "upper", "2"),  # Java reads it in any case
+                (stored_ms - 600_000, "UPPER", "0"),
+            ):
+                fields = {**queue, "timestamp": str(at), "boundaryType": boundary}
+                answer = await client.call(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, **fields)
+                assert answer.ext == {"offset": offset}, (at - stored_ms, boundary)
+
+    run(scenario())
