@@ -125,7 +125,7 @@ def _standalone() -> str:
 
 
 def _unit(name: str) -> str:
-    if "_bytes" in name or name == "max_message_size":
+    if "_bytes" in name:
         return "bytes"
     if "_seconds" in name:
         return "s"

@@ -109,8 +109,10 @@ async def outcome(frames: list[bytes], cuts: list[int], sync: bool, has_fast: bo
     """What a broker makes of these frames, which come cut in pieces of these sizes in turn."""
     disk = new_disk()
     flush = "SYNC_FLUSH" if sync else "ASYNC_FLUSH"
-    store = StoreSettings(**SMALL, flush_disk_type=flush, message_index_enable=False)
-    async with running(store, disk=disk, max_message_size=3_000) as harness:
+    store = StoreSettings(
+        **SMALL, flush_disk_type=flush, message_index_enable=False, max_message_bytes=3_000
+    )
+    async with running(store, disk=disk) as harness:
         broker = harness.broker
         broker.state.topics.ensure("T", 4)
         broker.state.topics.ensure("U", 2)

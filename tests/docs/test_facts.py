@@ -64,7 +64,7 @@ def page(name):
         (WIRE, NET.unsent_bytes_max // MIB),
         (WIRE, NET.connections_max),
         (WIRE, NET.in_flight_total_max),
-        (WIRE, BROKER.max_message_size // MIB),
+        (WIRE, STORE.max_message_bytes // MIB),
         (WIRE, BROKER.parked_pulls_max),
         (WIRE, holds.HELD_PER_CONNECTION_MAX),
         (WIRE, held_pulls.SUSPEND_MS_MAX // 60_000),

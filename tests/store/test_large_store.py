@@ -122,7 +122,7 @@ def send(channel, topic, queue_id):
 
 
 begin = time.monotonic()
-with LocalCluster(sys.argv[1], timeout_s=300, max_message_size=4194304) as cluster:
+with LocalCluster(sys.argv[1], timeout_s=300, max_message_bytes=4194304) as cluster:
     opened = time.monotonic() - begin
     peak = private_mb(cluster.pid)
     with Admin(namesrv=cluster.namesrv) as admin:

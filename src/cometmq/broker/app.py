@@ -121,7 +121,12 @@ class Broker:
             self.state.check_back.adjust,
             self._adjust,
         )
-        live.subscribe(StoreSettings, self.store.adjust, self.state.check_back.adjust_store)
+        live.subscribe(
+            StoreSettings,
+            self.store.adjust,
+            *self._handlers.store_settings_subscribers(),
+            self.state.check_back.adjust_store,
+        )
 
     def _make_dispatcher(
         self, endpoints: Iterable[Endpoint], admission: Admission | None

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from cometmq.broker.state import BrokerEnvironment, BrokerState
     from cometmq.net.endpoint import Endpoint
     from cometmq.settings.broker import BrokerSettings
+    from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore
 
 
@@ -103,13 +104,16 @@ class BrokerHandlers:
         """What must be called with new settings as soon as they change."""
         return [
             self.send.adjust,
-            self.fast_path.adjust,
             self.pull.adjust,
             self._heartbeat.adjust,
             self._send_back.adjust,
             self._reply.adjust,
             self._offset_resets.adjust,
         ]
+
+    def store_settings_subscribers(self) -> list[Callable[[StoreSettings], None]]:
+        """The same for the settings that they share with the store."""
+        return [self.send.adjust_store, self.pull.adjust_store, self.fast_path.adjust]
 
     def endpoints(self) -> list[Endpoint]:
         """All requests that these handlers answer."""
@@ -141,7 +145,9 @@ class BrokerHandlers:
         state, now_ms = self._state, self._environment.clock.now_ms
         settings = self._environment.settings
         keys = UniqKeyGenerator(store_host[:-4], os.getpid(), id(self))
-        preparation = MessagePreparer(settings, lambda: keys.next_key(now_ms()))
+        preparation = MessagePreparer(
+            settings, self._environment.store_settings, lambda: keys.next_key(now_ms())
+        )
         single_put = SingleMessageWriter(
             self._store,
             RetryLimit(state.groups, state.locks),
@@ -154,14 +160,14 @@ class BrokerHandlers:
             SendCheck(state.topics, settings),
             preparation,
             single_put,
-            BatchWriter(self._store, preparation, state.stats, settings),
+            BatchWriter(self._store, preparation, state.stats, self._environment.store_settings),
             SendResponses(preparation.region, store_host),
         )
 
     def _make_pull(self) -> PullHandler:
         state, settings = self._state, self._environment.settings
         check = PullCheck(state.topics, state.groups, state.clients, state.filters, settings)
-        reader = PullReader(self._store, settings)
+        reader = PullReader(self._store, self._environment.store_settings)
         now_ms = self._environment.clock.now_ms
         return PullHandler(check, reader, state.offsets, state.held_pulls, state.stats, now_ms)
 
@@ -177,7 +183,8 @@ class BrokerHandlers:
             self.send,
             self.pull,
             state.stats,
-            self._environment.settings,
+            self._environment.settings.region_id,
+            self._environment.store_settings,
             gate,
         )
         if admission is not None:

@@ -65,7 +65,6 @@ class BrokerSettings:
         note="registrations travel compressed, without the order and unit marks of topics",
         live=True,
     )
-    max_message_size: int = setting(4 * 1024 * 1024, note="largest body, bytes", live=True)
     long_polling_enable: bool = setting(
         default=True, note="pulls at the end of a queue wait", live=True
     )
@@ -77,12 +76,6 @@ class BrokerSettings:
     )
     parked_pulls_max: int = setting(
         100_000, note="pulls that wait for messages, at most", live=True
-    )
-    max_transfer_count_on_message_in_memory: int = setting(
-        32, note="messages in one answer", live=True
-    )
-    max_transfer_bytes_on_message_in_memory: int = setting(
-        262_144, note="bytes in one answer", live=True
     )
     message_delay_level: str = setting(DELAY_LEVELS, note="times of the delay levels, from 1")
     flush_delay_offset_interval_ms: int = setting(
@@ -163,9 +156,8 @@ class BrokerSettings:
         one_of(self, "broker_role", "ASYNC_MASTER")
         one_of(self, "broker_permission", 2, 4, 6)
         between(self, 0, 65_535, "listen_port")
-        at_least(self, 1, "default_topic_queue_nums", "max_message_size", "parked_pulls_max")
-        at_least(self, 1, "max_transfer_count_on_message_in_memory")
-        at_least(self, 1, "max_transfer_bytes_on_message_in_memory", "register_broker_timeout_ms")
+        at_least(self, 1, "default_topic_queue_nums", "parked_pulls_max")
+        at_least(self, 1, "register_broker_timeout_ms")
         at_least(self, 1, "short_polling_time_ms", "queue_lock_expire_ms")
         at_least(self, 1, "flush_delay_offset_interval_ms", "flush_consumer_offset_interval_ms")
         at_least(self, 1, "transaction_check_interval_ms", "transaction_check_max")

@@ -230,7 +230,7 @@ def test_a_lowered_limit_for_bodies_keeps_back_nothing_that_was_taken() -> None:
             await delayed(client, 1, b"long" * 1000)
             await delayed(client, 1, b"short")
         lower = replace(SMALL_STORE, max_message_bytes=1000)
-        async with running(lower, disk=disk, max_message_size=1000, **SHORT) as harness:
+        async with running(lower, disk=disk, **SHORT) as harness:
             client = await harness.client()
             bodies = [record.body for record in await received(client, 2)]
             assert bodies == [b"long" * 1000, b"short"]

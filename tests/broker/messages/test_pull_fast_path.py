@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.commands import Client, Harness, records
-from broker.harness import run, running
+from broker.harness import SMALL_STORE, run, running
 from cometmq.broker.messages import pull_fast_path as pull_fast
 from cometmq.net.connection import JOINED_BYTES_MAX
 from cometmq.store.log.mapped_file_queue import NotInMemory
@@ -154,9 +154,9 @@ def test_whatever_an_administrator_changes_holds_for_the_next_pull() -> None:
             settings = replace(harness.broker.settings, broker_permission=2)
             harness.broker._handlers.pull.adjust(settings)
             assert (await client.pull("T")).code == ResponseCode.NO_PERMISSION
-            settings = replace(settings, broker_permission=6)
-            harness.broker._handlers.pull.adjust(
-                replace(settings, max_transfer_count_on_message_in_memory=5)
+            harness.broker._handlers.pull.adjust(replace(settings, broker_permission=6))
+            harness.broker._handlers.pull.adjust_store(
+                replace(SMALL_STORE, transfer_count_in_memory_max=5)
             )
             assert len(records(await client.pull("T"))) == 5
             state.topics.delete("T")

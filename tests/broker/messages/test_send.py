@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
 from broker.commands import properties_of, records, send_header
-from broker.harness import run, running
+from broker.harness import SMALL_STORE, run, running
 from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
@@ -165,7 +165,7 @@ def test_a_queue_that_does_not_exist_is_refused() -> None:
 
 def test_a_body_above_the_limit_is_refused_and_the_connection_stays() -> None:
     async def scenario() -> None:
-        async with running(max_message_size=1000) as harness:
+        async with running(replace(SMALL_STORE, max_message_bytes=1000)) as harness:
             client = await harness.client()
             answer = await client.send("T", b"x" * 1001)
             assert answer.code == ResponseCode.MESSAGE_ILLEGAL

@@ -27,7 +27,7 @@ from cometmq.wire.codes import ResponseCode
 if TYPE_CHECKING:
     from cometmq.broker.messages.message_preparation import MessagePreparer
     from cometmq.broker.metrics.broker_stats import BrokerStats
-    from cometmq.settings.broker import BrokerSettings
+    from cometmq.settings.store import StoreSettings
     from cometmq.store.log.record_template import RecordPositions
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.headers.send import SendMessageRequestHeader
@@ -62,14 +62,14 @@ class BatchWriter:
         store: MessageStore,
         preparation: MessagePreparer,
         stats: BrokerStats,
-        settings: BrokerSettings,
+        settings: StoreSettings,
     ) -> None:
         self._store = store
         self._preparation = preparation
         self._stats = stats
         self._settings = settings
 
-    def adjust(self, settings: BrokerSettings) -> None:
+    def adjust(self, settings: StoreSettings) -> None:
         """Work with these settings from now on."""
         self._settings = settings
 
@@ -104,10 +104,10 @@ class BatchWriter:
             raise illegal_message(
                 "a batch goes neither to a retry topic nor to one of more than 127 bytes"
             )
-        if len(body) > self._settings.max_message_size:
+        if len(body) > self._settings.max_message_bytes:
             raise Reject(
                 ResponseCode.SYSTEM_ERROR,
-                f"the batch has {len(body)} bytes, the limit is {self._settings.max_message_size}",
+                f"the batch has {len(body)} bytes, the limit is {self._settings.max_message_bytes}",
             )
         try:
             items = message_batch.decode(body)

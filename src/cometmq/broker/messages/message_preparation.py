@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.settings.broker import BrokerSettings
+    from cometmq.settings.store import StoreSettings
     from cometmq.store.results import MessageDraft
 
 COPIED_MARKS = (b"MSG_REGION\x01", b"CLUSTER\x01")
@@ -29,18 +30,20 @@ TRANSIENT_MARK = b"__RMQ.TRANSIENT."
 class MessagePreparer:
     """Completes and checks messages."""
 
-    def __init__(self, settings: BrokerSettings, next_key: Callable[[], str]) -> None:
+    def __init__(
+        self, settings: BrokerSettings, store: StoreSettings, next_key: Callable[[], str]
+    ) -> None:
         """`next_key` makes the UNIQ_KEY of a message that came without one."""
         self._next_key = next_key
-        self._settings = settings
+        self._store_settings = store
         self.region = {"MSG_REGION": settings.region_id, "TRACE_ON": "true"}
         """What every response to a send carries."""
         self.tail = properties.encode({**self.region, "CLUSTER": settings.broker_cluster_name})
         """What every stored message's properties end with."""
 
-    def adjust(self, settings: BrokerSettings) -> None:
+    def adjust(self, settings: StoreSettings) -> None:
         """Work with these settings from now on."""
-        self._settings = settings
+        self._store_settings = settings
 
     def complete(self, raw: bytes) -> bytes:
         """A sender's properties as they are stored: with what a broker adds."""
@@ -67,13 +70,11 @@ class MessagePreparer:
 
     def check_content(self, draft: MessageDraft) -> None:
         """Raise Reject for a message that this broker does not take."""
-        raw, settings = draft.properties, self._settings
+        raw, size_max = draft.properties, self._store_settings.max_message_bytes
         if not draft.body:
             raise illegal_message("the body is empty")
-        if len(draft.body) > settings.max_message_size:
-            raise illegal_message(
-                f"the body has {len(draft.body)} bytes, the limit is {settings.max_message_size}"
-            )
+        if len(draft.body) > size_max:
+            raise illegal_message(f"the body has {len(draft.body)} bytes, the limit is {size_max}")
         if b"INNER_NUM\x01" in raw and properties.find(raw, b"INNER_NUM"):
             raise illegal_message(
                 "the property INNER_NUM marks a batch in one record, which this is not"

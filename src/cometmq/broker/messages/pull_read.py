@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.broker.messages.pull_check import MessageFilter
-    from cometmq.settings.broker import BrokerSettings
+    from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.store.results import GetResult, PropertyFilter
     from cometmq.wire.headers.pull import PullMessageRequestHeader
@@ -30,18 +30,18 @@ BODY_BYTES_MIN = 100
 
 
 class PullReader:
-    """Reads queues within the limits of the broker's settings."""
+    """Reads queues within the limits of the settings."""
 
-    def __init__(self, store: MessageStore, settings: BrokerSettings) -> None:
+    def __init__(self, store: MessageStore, settings: StoreSettings) -> None:
         self._store = store
         self.max_offset = store.max_offset
         """The offset after the last message of a topic's queue."""
         self.adjust(settings)
 
-    def adjust(self, settings: BrokerSettings) -> None:
+    def adjust(self, settings: StoreSettings) -> None:
         """Work with these settings from now on."""
-        self._count_max = settings.max_transfer_count_on_message_in_memory
-        self._bytes_max = settings.max_transfer_bytes_on_message_in_memory
+        self._count_max = settings.transfer_count_in_memory_max
+        self._bytes_max = settings.transfer_bytes_in_memory_max
 
     def read_cached(
         self, header: PullMessageRequestHeader, message_filter: MessageFilter

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
     from cometmq.net.handler import Reply
     from cometmq.settings.broker import BrokerSettings
+    from cometmq.settings.store import StoreSettings
     from cometmq.wire.command import Command
 
 
@@ -70,6 +71,9 @@ class SendHandler:
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""
         self.check.adjust(settings)
+
+    def adjust_store(self, settings: StoreSettings) -> None:
+        """Work with these limits from now on."""
         self.preparation.adjust(settings)
         self._batch_put.adjust(settings)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.net.admission import FastPathAdmission
     from cometmq.net.connection import Connection
-    from cometmq.settings.broker import BrokerSettings
+    from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.send_run import SendRun
 
@@ -189,24 +189,25 @@ class FastPaths:
         send: SendHandler,
         pulls: PullHandler,
         stats: BrokerStats,
-        settings: BrokerSettings,
+        region_id: str,
+        settings: StoreSettings,
         admission: FastPathAdmission | None = None,
     ) -> None:
         self.admission = admission
         """Asked before a header is learned; what was learned is admitted until `forget`."""
         self.store, self.pulls = store, pulls
-        self.planner = SendPlanner(store, topics, send, stats, settings.region_id)
+        self.planner = SendPlanner(store, topics, send, stats, region_id)
         self.is_sync = store.is_sync
-        self.body_max = settings.max_message_size
+        self.body_max = settings.max_message_bytes
         self.generation = 0
         """Grows when any topic changes: what was decided before is void."""
         self._batch = -1
         self._group: list[tuple[Connection, list[bytes]]] = []
         topics.on_change.append(lambda _topic: self.forget())
 
-    def adjust(self, settings: BrokerSettings) -> None:
+    def adjust(self, settings: StoreSettings) -> None:
         """Work with these settings from now on."""
-        self.body_max = settings.max_message_size
+        self.body_max = settings.max_message_bytes
         self.generation += 1
 
     def __call__(self, connection: Connection) -> ConnectionFastPath:
