@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from client.short_delay_cluster import until
-from cometmq import ClientError, Message, Producer, PushConsumer
+from cometmq import ClientError, Message, Middleware, Producer, PushConsumer
 
 SCRIPT = """
 import json, os, sys
@@ -141,3 +141,39 @@ def test_an_async_handler_is_refused(served):
     consumer.subscribe("anything", "*", handle)
     with pytest.raises(ClientError, match="async"):
         consumer.start()
+
+
+def fails_in_its_process(messages):
+    """A handler of a module, as processes need it."""
+    if messages[0].body == b"bad":
+        raise ValueError(f"in process {os.getpid()}")
+
+
+def test_the_hooks_of_a_middleware_run_in_the_parent(served, topic, group):
+    log = []
+
+    class Notes(Middleware):
+        def before_handle(self, messages, context):
+            log.append(("before", messages[0].body, os.getpid()))
+
+        def after_handle(self, messages, context, status):
+            log.append(("after", messages[0].body, os.getpid()))
+
+        def handle_failed(self, messages, context, error):
+            log.append(("failed", str(error).partition(" ")[0], os.getpid()))
+
+    consumer = PushConsumer(
+        group, namesrv=served.namesrv, consume_from="first", workers="process", consume_threads=1,
+        middleware=[Notes()], max_attempts=1,
+    )  # fmt: skip
+    consumer.subscribe(topic, "*", fails_in_its_process)
+    with Producer("g", namesrv=served.namesrv) as producer, consumer:
+        for body in (b"good", b"bad"):
+            producer.send(Message(topic, body), queue=producer.queues(topic)[0])
+            until(lambda wanted=2 * (1 + (body == b"bad")): len(log) >= wanted)
+    assert log == [
+        ("before", b"good", os.getpid()),
+        ("after", b"good", os.getpid()),
+        ("before", b"bad", os.getpid()),
+        ("failed", "in", os.getpid()),
+    ]

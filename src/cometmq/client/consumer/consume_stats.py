@@ -14,7 +14,6 @@ from cometmq.metrics.sampled_series import SampledSeries
 from cometmq.model.stats import ConsumeStatus
 
 if TYPE_CHECKING:
-    from cometmq.client.middleware.middleware import HandlerReport
     from cometmq.runtime.ports import Clock
 
 SAMPLE_S = 10.0
@@ -51,15 +50,15 @@ class ConsumeStats(Middleware):
         series.pulled.add(count)
         series.pull_ms.add(spent_s * 1000)
 
-    def after_run(self, report: HandlerReport) -> None:
+    def after_run(self, topic: str, calls: int, spent_s: float, done: int, failed: int) -> None:
         """Count what handlers have done."""
-        series = self._of(report.topic)
-        if report.calls:
-            series.run_ms.add(report.spent_s / report.calls * 1000)
-        if report.done:
-            series.ok.add(report.done)
-        if report.failed:
-            series.failed.add(report.failed)
+        series = self._of(topic)
+        if calls:
+            series.run_ms.add(spent_s / calls * 1000)
+        if done:
+            series.ok.add(done)
+        if failed:
+            series.failed.add(failed)
 
     def sample(self) -> None:
         """Take the samples that are due; call it every `SAMPLE_S`."""

@@ -242,7 +242,7 @@ class KeyStrategy:
         self._fill_slots()
 
     def _count(self, run: KeyRun, now: float) -> None:
-        self._report(run.report())
+        run.report_to(self._report)
         if run.calls and not run.assigned.holds_lock(now):
             # the lock ran out meanwhile: another member may have had them too
             self.overlap_count += run.done + run.failed

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from cometmq.client.failures.circuit_breakers import CircuitBreakers, key_of
 from cometmq.client.handling.concurrent_call import ConcurrentCall
 from cometmq.client.handling.expired_messages import SEARCHES, ExpiredMessages
-from cometmq.client.middleware.middleware import HandlerReport
 from cometmq.model.topic import is_retry_topic
 from cometmq.rules.failure_policy import FailureAction, decide
 from cometmq.rules.retry_policy import UNLIMITED
@@ -156,7 +155,7 @@ class ConcurrentStrategy:
         done = len(call.messages) if outcome.is_done else outcome.done_count
         if done == len(call.messages):
             topic = assigned.queue.topic
-            self._report(HandlerReport(topic, 1, call.spent_s, len(messages), 0))
+            self._report(topic, 1, call.spent_s, len(messages), 0)
             self._remove(assigned, messages)
         else:
             self._end_failed_call(call, messages, call.messages[:done], outcome, is_out=is_out)
@@ -204,7 +203,7 @@ class ConcurrentStrategy:
         done = [message for message in messages if message in head]
         rest = [message for message in messages if message not in head]
         topic = assigned.queue.topic
-        self._report(HandlerReport(topic, 1, call.spent_s, len(done), len(rest)))
+        self._report(topic, 1, call.spent_s, len(done), len(rest))
         if done:
             self._remove(assigned, done)
         if self._options.broadcasting:  # nobody would deliver them again, as in RocketMQ

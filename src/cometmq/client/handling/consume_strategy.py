@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cometmq.client.failures.failure_actions import FailureActions
     from cometmq.client.failures.send_back import FailedMessageSender
     from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
-    from cometmq.client.middleware.middleware import HandlerReport
+    from cometmq.client.middleware.middleware import ReportRun
     from cometmq.client.offsets.offset_store import OffsetStore
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
@@ -68,7 +68,7 @@ class StrategyContext:
     failure_actions: FailureActions
     offsets: OffsetStore
     background: Background
-    report: Callable[[HandlerReport], None]
+    report: ReportRun
     """Called on the loop with what handlers have done."""
     clock: Clock
     restart_after_error: Callable[[AssignedQueue], None]

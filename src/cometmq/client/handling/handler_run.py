@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from cometmq.client.handling import handler_call as handlers
-from cometmq.client.middleware.middleware import HandlerReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.subscriptions import Subscription
     from cometmq.client.handling.handler_call import AsyncHandler, HandlerOutcome, SyncHandler
+    from cometmq.client.middleware.middleware import ReportRun
     from cometmq.model.message import MessageExt
 
 
@@ -78,10 +78,10 @@ class HandlerRun:
             began = self.clock()
             self._count(await handlers.call_async_handler(handler, batch), len(batch), began)
 
-    def report(self) -> HandlerReport:
-        """The counts, under the topic of the queue."""
+    def report_to(self, report: ReportRun) -> None:
+        """Report the counts, under the topic of the queue."""
         topic = self.assigned.queue.topic
-        return HandlerReport(topic, self.calls, self.spent_s, self.done, self.failed)
+        report(topic, self.calls, self.spent_s, self.done, self.failed)
 
     def _may_go_on(self, until: float) -> bool:
         if self.failed or self.done == len(self.messages) or self.assigned.is_dropped:

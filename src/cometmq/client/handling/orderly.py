@@ -148,7 +148,7 @@ class OrderlyStrategy:
             assigned.window.put_back(messages[1:])
             messages, size = messages[:1], 1
         run = await self._run(assigned, messages, size)
-        self._report(run.report())
+        run.report_to(self._report)
         if run.calls and not await self._locks.is_still_ours(assigned, messages[0].queue_offset):
             self._discard(run, messages)
             return False

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.handling.handler_call import AsyncHandler, Handler, SyncHandler
-    from cometmq.client.middleware.middleware import HandlerReport
+    from cometmq.client.middleware.middleware import ReportRun
     from cometmq.model.message import MessageExt
     from cometmq.model.results import ConsumeStatus
 
@@ -77,10 +77,17 @@ class HandlerHooks:
         for one in reversed(self._pollers):
             await await_observer(one.after_poll, messages, context)
 
-    def report(self, report: HandlerReport) -> None:
-        """Call the hooks that count what handlers have done (on the loop)."""
+    @property
+    def report(self) -> ReportRun:
+        """What to call, on the loop, with what handlers have done."""
+        # The consumer's own statistics are always there; alone they need no guard against errors.
+        return self._observers[0].after_run if len(self._observers) == 1 else self._report_to_all
+
+    def _report_to_all(
+        self, topic: str, calls: int, spent_s: float, done: int, failed: int
+    ) -> None:
         for one in self._observers:
-            call_observer(one.after_run, report)
+            call_observer(one.after_run, topic, calls, spent_s, done, failed)
 
     async def _around(
         self, handler: AsyncHandler, messages: list[MessageExt]

@@ -9,8 +9,9 @@ Java: SendMessageHook, ConsumeMessageHook, EndTransactionHook
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import ConsumeStatus, SendResult, TransactionState
 
+ReportRun = Callable[[str, int, float, int, int], None]
+"""What `after_run` is: topic, calls, seconds, messages done, messages failed."""
 _numbers = count(1)
 
 
@@ -40,17 +43,6 @@ class CallContext:
         self.number = next(_numbers)
         self.began_s = time.monotonic()
         self.state: dict[str, object] = {}
-
-
-class HandlerReport(NamedTuple):
-    """What one or several calls of a handler in a row have done to messages of one queue."""
-
-    topic: str
-    """The topic of the queue; the group's retry topic for messages that came again."""
-    calls: int
-    spent_s: float
-    done: int
-    failed: int
 
 
 class Middleware:
@@ -105,8 +97,12 @@ class Middleware:
     ) -> Awaitable[None] | None:
         """A handler raised, or a before hook did."""
 
-    def after_run(self, report: HandlerReport) -> None:
-        """Handlers have run; called on the client's loop, which makes it the place to count in."""
+    def after_run(self, topic: str, calls: int, spent_s: float, done: int, failed: int) -> None:
+        """Handlers have run `calls` times in a row for messages of one queue.
+
+        `topic` is the queue's: the group's retry topic for messages that came again. Called on the
+        client's loop, once for a run of calls, which makes it the place to count in.
+        """
 
     def after_poll(
         self, messages: list[MessageExt], context: CallContext
