@@ -1,8 +1,8 @@
-"""Who of a group gets which queues: RocketMQ's allocation strategies as pure functions.
+"""Divides queues among the members of a group: RocketMQ's allocation strategies as pure functions.
 
-Owns the arithmetic; refuses to know where queues and members come from. Invariant: members that
-see the same queues and members agree, without a word, on who has what; nobody gets what another
-gets. Queues are ordered by topic, broker and id, members by the UTF-16 order of their ids.
+Invariant: members that see the same queues and the same members compute the same allocation, and no
+queue belongs to two of them. Queues are ordered by topic, broker and id, members by the UTF-16
+order of their ids.
 Java: org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueue*
 """
 
@@ -36,6 +36,7 @@ def share_of(
     """Sort queues and members as every client does, then ask the strategy; unknown member: none."""
     if client_id not in clients:
         return []
+    # Java compares strings by UTF-16 units, not by code points (String.compareTo).
     members = sorted(set(clients), key=lambda client: client.encode("utf-16-be", "surrogatepass"))
     return strategy(client_id, sorted(queues), members)
 
@@ -47,20 +48,21 @@ def average(
     index, members = clients.index(client_id), len(clients)
     size, rest = divmod(len(queues), members)
     start = index * size + min(index, rest)
+    assert start + size + (index < rest) <= len(queues), "the runs end with the last queue"
     return list(queues[start : start + size + (index < rest)])
 
 
 def average_by_circle(
     client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
 ) -> list[MessageQueue]:
-    """AVG_BY_CIRCLE: queues dealt like cards."""
+    """AVG_BY_CIRCLE: queues dealt out round robin."""
     return list(queues[clients.index(client_id) :: len(clients)])
 
 
 def consistent_hash(
     client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
 ) -> list[MessageQueue]:
-    """CONSISTENT_HASH: a ring with ten places per member, so a change moves few queues."""
+    """CONSISTENT_HASH: a ring with ten points per member, so that a change moves few queues."""
     ring = sorted(
         (_md5(f"{client}-{n}"), client) for client in clients for n in range(_VIRTUAL_NODES)
     )
@@ -73,7 +75,7 @@ def consistent_hash(
 
 
 def configured(own: Collection[MessageQueue]) -> Allocate:
-    """CONFIG: always the queues given here, whoever else is there."""
+    """CONFIG: always the queues given here, whatever other members there are."""
 
     def allocate(
         client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
@@ -85,7 +87,7 @@ def configured(own: Collection[MessageQueue]) -> Allocate:
 
 
 def machine_room(rooms: Collection[str]) -> Allocate:
-    """MACHINE_ROOM: only queues of brokers named `room@name` with one of the rooms given."""
+    """MACHINE_ROOM: only queues of brokers named `room@name` in one of these rooms."""
 
     def allocate(
         client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
@@ -103,7 +105,7 @@ def machine_room_nearby(
     room_of_broker: Callable[[str], str],
     room_of_client: Callable[[str], str],
 ) -> Allocate:
-    """MACHINE_ROOM_NEARBY: `inner` within the own room; rooms without members go to all."""
+    """MACHINE_ROOM_NEARBY: `inner` within a member's own room; other rooms' queues go to all."""
 
     def allocate(
         client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
@@ -130,7 +132,7 @@ STRATEGIES: dict[str, Allocate] = {
 
 
 def _room(broker_name: str) -> str | None:
-    """The room of a name like `room@name`; None of any other, two marks included."""
+    """The room of a name like `room@name`; None for any other, one with two `@` included."""
     room, mark, name = broker_name.partition("@")
     return room if mark and name and "@" not in name else None
 

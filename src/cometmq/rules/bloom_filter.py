@@ -1,8 +1,8 @@
-"""The places of a Bloom filter that RocketMQ keeps beside each SQL92 subscription.
+"""The bit positions of a Bloom filter that RocketMQ stores with each SQL92 subscription.
 
-Its broker drops all it finds in config/consumerFilter.json when these are missing or of another
-shape, so they are written as it would. Nothing here filters by them. The hash is MurmurHash3 in its
-128-bit form for 64-bit machines, of which the lower 64 bits count.
+Its broker drops all of config/consumerFilter.json when they are missing or have another shape, so
+they are written as it would write them. Nothing here filters by them. The hash is MurmurHash3
+(x64, 128 bits), of which the lower 64 bits are used.
 Java: BloomFilter, BloomFilterData.
 """
 
@@ -16,7 +16,9 @@ _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
 
 def shape(error_percent: int = 20, expected: int = 32) -> tuple[int, int]:
-    """(bits, places of one entry) for a rate of false hits and a number of entries."""
+    """(bits, positions per entry) for a rate of false positives and a number of entries."""
+    assert 0 < error_percent < 100, f"a rate of {error_percent} % is not between 0 and 100"
+    assert expected > 0, "a filter has room for at least one entry"
     rate = error_percent / 100
     places = ceil(log(rate) / log(0.5))
     bits = ceil(expected * log2(1 / rate) * log2(e))
@@ -24,13 +26,14 @@ def shape(error_percent: int = 20, expected: int = 32) -> tuple[int, int]:
 
 
 def bit_positions(text: str, bits: int, places: int) -> list[int]:
-    """The places that stand for a text."""
+    """The bit positions of a text."""
+    assert bits > 0, "a filter without bits has no positions"
     hashed = murmur3(text.encode())
     first, second = hashed & 0xFFFFFFFF, hashed >> 32
     found = []
     for index in range(1, places + 1):
         combined = (first + index * second) & 0xFFFFFFFF
-        if combined >= 1 << 31:
+        if combined >= 1 << 31:  # negative as a Java int: BloomFilter.calcBitPositions inverts it
             combined ^= 0xFFFFFFFF
         found.append(combined % bits)
     return found

@@ -1,9 +1,9 @@
-"""How a dead letter is made to fit into the bytes a record has for properties.
+"""Shortens the properties of a dead letter to the bytes that a record has for them.
 
-Owns what gives way first: the text of the reason, then what else tells of the failure, and at last
-properties of the message itself, the longest first. Refuses to know brokers and encodings.
-Invariant: the body, the message's id and where it came from are never given up for other things.
-Java: nothing alike; there such a message cannot become a dead letter
+Decides what is dropped first: the text of the reason, then the other facts about the failure, at
+last properties of the message itself, the longest first.
+Invariant: the message's id and its origin are never dropped. Java: none; RocketMQ cannot store such
+a message as a dead letter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cometmq.rules.retry_policy import REASON_CHARS_MAX
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_TOLD = (
+_FACTS = (
     Property.DLQ_ATTEMPTS,
     Property.DLQ_FAILED_AT,
     Property.DLQ_ORIGIN_QUEUE_ID,
@@ -39,17 +39,18 @@ _BROKERS = {
     Property.CLUSTER,
     Property.WAIT,
 }
-"""What a broker writes anew, or wrote for a delay that is over: no loss."""
+"""What a broker writes again, or wrote for a delay that is over: dropping it loses nothing."""
 
 
 def fit_property_pairs(
     pairs: Mapping[str, str], bytes_max: int
 ) -> tuple[dict[str, str], list[str]]:
-    """The pairs that fit into `bytes_max` as stored, and the message's own that were left out.
+    """The pairs that fit into `bytes_max` as stored, and the message's own that were dropped.
 
-    Where any were, the reason begins with their names.
+    If any were dropped, the reason begins with their names.
     """
-    optional = {*_TOLD, Property.DLQ_REASON}
+    assert bytes_max > 0, "a record has room for properties"
+    optional = {*_FACTS, Property.DLQ_REASON}
     found = {name: text for name, text in pairs.items() if name not in optional}
     room = bytes_max - sum(_size(name, text) for name, text in found.items())
     left_out = []
@@ -59,7 +60,7 @@ def fit_property_pairs(
         room += _size(name, found.pop(name))
         if name not in _BROKERS:
             left_out.append(name)
-    for name in _TOLD:
+    for name in _FACTS:
         if name in pairs and (size := _size(name, pairs[name])) <= room:
             found[name] = pairs[name]
             room -= size

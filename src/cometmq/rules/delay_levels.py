@@ -1,8 +1,8 @@
-"""Delay levels: the table ``messageDelayLevel`` and the times it stands for.
+"""Delay levels: the table ``messageDelayLevel`` and the delays in it.
 
-Owns the text form (``1s 5s 10s``: a whole number and one of s m h d, levels counted from 1), the
-clamping of levels above the table and the time a waiting message is due. Time is an argument.
-Invariant: every level of a table lasts longer than nothing.
+Parses the text (``1s 5s 10s``: a whole number and one of s m h d; levels count from 1), clamps
+levels above the table, and computes when a message is due. Time is an argument.
+Invariant: every delay is longer than zero.
 Java: ScheduleMessageService.parseDelayLevel.
 """
 
@@ -26,6 +26,7 @@ class DelayLevels:
 
     def __init__(self, delays_ms: Iterable[int]) -> None:
         self._delays_ms = tuple(delays_ms)
+        assert all(delay > 0 for delay in self._delays_ms), "a delay is longer than zero"
 
     @classmethod
     def parse(cls, text: str) -> DelayLevels:
@@ -39,20 +40,20 @@ class DelayLevels:
 
     @property
     def max_level(self) -> int:
-        """The highest level; higher ones are taken for it."""
+        """The highest level; higher ones count as this one."""
         return len(self._delays_ms)
 
     def clamp(self, level: int) -> int:
-        """The level that is meant by a number above the table; 0 and below stay as they are."""
+        """The level, at most the highest; 0 and below stay as they are."""
         return min(level, len(self._delays_ms))
 
     def delay_ms(self, level: int) -> int:
-        """How long a message on this level waits; levels above the table wait as the last one."""
+        """The delay of this level; levels above the table have that of the highest."""
         assert level > 0, "level 0 is no delay"
         return self._delays_ms[min(level, len(self._delays_ms)) - 1]
 
     def nearest(self, delay_ms: int) -> int:
-        """The shortest level that waits at least so long; where none does, the longest of all."""
+        """The shortest level of at least this delay; if there is none, the longest."""
         delays = self._delays_ms
         enough = [delay for delay in delays if delay >= delay_ms]
         return delays.index(min(enough) if enough else max(delays)) + 1
@@ -66,7 +67,7 @@ def _delay_ms(word: str) -> int:
     number, unit = word[:-1], word[-1]
     if unit not in _UNIT_MS or not (number.isascii() and number.isdigit()) or int(number) == 0:
         raise SettingsError(
-            f"messageDelayLevel: {word!r} is no level; write a whole number and one of s m h d, "
+            f"messageDelayLevel: {word!r} is not a level; write a whole number and one of s m h d, "
             "as in '30s' or '2h'"
         )
     return int(number) * _UNIT_MS[unit]

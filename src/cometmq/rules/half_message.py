@@ -1,9 +1,9 @@
-"""Half messages: when their producer is asked what became of them, and which have ended.
+"""Half messages: when the broker checks back with their producer, and which have ended.
 
-Owns the decisions about one half message and the memory of which ends were noted in the op queue.
-Refuses to know stores, clients and time (an argument). A half message is known by its offset in the
-half queue; its copies, made with every question, have offsets of their own.
-Invariant: an offset that was told to have ended stays so until the window moves past it.
+Decides about one half message, and remembers the ends that op messages report. Time is an argument.
+A half message is identified by its offset in the half queue; each check-back stores a copy, with an
+offset of its own.
+Invariant: an offset that has ended stays so until the window moves past it.
 Java: TransactionalMessageServiceImpl.check, EndTransactionProcessor.rejectCommitOrRollback.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import Enum
 
 SPAN_MAX = 1 << 23
-"""How far ahead of the first open half message ends are remembered, in offsets (a byte each)."""
+"""Longest window of ends after the first open half message, in offsets (one byte each)."""
 
 _MS = 1_000
 
@@ -20,9 +20,9 @@ _MS = 1_000
 class CheckDecision(Enum):
     """What the check does with a half message that has not ended."""
 
-    DISCARD = "asked too often, or too old"
-    TOO_YOUNG = "its producer may still be at work, as may those of all behind it"
-    IMMUNE = "its producer asked for a longer time of its own"
+    DISCARD = "checked too often, or too old"
+    TOO_YOUNG = "its producer may still be working, as may those of all later ones"
+    IMMUNE = "its producer asked for a longer time"
     ASK = "its producer is asked"
 
 
@@ -37,9 +37,10 @@ def decide_check(
 ) -> CheckDecision:
     """Decide on a half message born `age_ms` ago, whose producer was asked `asked` times.
 
-    `immunity` is the text of CHECK_IMMUNITY_TIME_IN_SECONDS. An age below 0 means that clocks
-    differ: then it is asked at once.
+    `immunity` is the text of CHECK_IMMUNITY_TIME_IN_SECONDS. An age below 0 means that the clocks
+    differ: then the producer is asked at once.
     """
+    assert asked >= 0, "a count of questions is not negative"
     if asked >= checks_max or age_ms > reserved_ms:
         return CheckDecision.DISCARD
     if immunity is not None:
@@ -52,19 +53,20 @@ def decide_check(
 
 
 def is_end_too_late(age_ms: int, immunity: bytes | None, timeout_ms: int) -> bool:
-    """Whether an end that no question preceded comes after the time its producer asked for."""
+    """Whether an end without a check-back comes after the time that its producer asked for."""
     if not immunity:
         return False
     return age_ms > max(_immunity_ms(immunity, 0), timeout_ms)
 
 
 def parse_op_body(body: bytes) -> list[int]:
-    """The half offsets an op message names; what is no offset is passed over."""
+    """The half offsets that an op message names; anything else in it is ignored."""
     return [int(word) for word in body.split(b",") if word.isdigit() and len(word) < 19]
 
 
 def encode_op_body(offsets: list[int]) -> bytes:
-    """An op message that says of these half offsets that they have ended."""
+    """The body of an op message: these half offsets have ended."""
+    assert all(offset >= 0 for offset in offsets), "a half offset is not negative"
     return b"".join([b"%d," % offset for offset in offsets])
 
 
@@ -79,17 +81,19 @@ class EndedOffsets:
     __slots__ = ("_marks", "first")
 
     def __init__(self, first: int) -> None:
+        assert first >= 0, "the half queue begins at offset 0"
         self.first = first
         self._marks = bytearray()
 
     def add(self, offset: int) -> None:
-        """Note an end; offsets before the window, or too far behind it, are not kept."""
+        """Note an end; offsets before the window, or beyond `SPAN_MAX`, are not kept."""
         at = offset - self.first
         if not 0 <= at < SPAN_MAX:
             return
         missing = at + 1 - len(self._marks)
         if missing > 0:
             self._marks += bytes(missing)
+        assert at < len(self._marks) <= SPAN_MAX, "the window has a mark for each of its offsets"
         self._marks[at] = 1
 
     def __contains__(self, offset: int) -> bool:
@@ -98,7 +102,7 @@ class EndedOffsets:
         return 0 <= at < len(self._marks) and self._marks[at] == 1
 
     def move_to(self, first: int) -> None:
-        """Forget everything before `first`, which may not lie before the window."""
-        assert first >= self.first, "the window of ended half messages only moves on"
+        """Forget everything before `first`, which is not before the window."""
+        assert first >= self.first, "the window of ended half messages only moves forward"
         del self._marks[: first - self.first]
         self.first = first

@@ -1,7 +1,7 @@
-"""Which brokers to keep away from for a while, judged by how long their answers took.
+"""Avoids brokers for a while that answered late or not at all.
 
-Owns the two tables of RocketMQ, the time a broker is left alone, and the choice when all are; time
-is an argument. Invariant: there is always a choice; the strategy only ever changes its order.
+Has RocketMQ's two tables of latencies and times to avoid, and chooses a queue even when all brokers
+are avoided. Time is an argument. Invariant: there is always a choice; only the order changes.
 Java: MQFaultStrategy, LatencyFaultToleranceImpl
 """
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 
 class LatencyTable(NamedTuple):
-    """From the latency of a send to the time its broker is left alone, all in ms."""
+    """From the latency of a send to the time its broker is avoided, all in ms."""
 
     latency_ms: tuple[int, ...]
     avoid_ms: tuple[int, ...]
     isolation_ms: int
-    """How long a broker is left alone after an error."""
+    """How long a broker is avoided after an error."""
 
     def avoid_ms_after(self, latency_ms: float) -> int:
-        """For how long a broker that took so long is left alone."""
+        """How long a broker with this latency is avoided."""
+        assert len(self.latency_ms) == len(self.avoid_ms), "one time to avoid for each latency"
         place = bisect_right(self.latency_ms, latency_ms)
         return self.avoid_ms[place - 1] if place else 0
 
@@ -46,24 +47,27 @@ TABLES = {
 
 
 class _Health:
-    """What is known of one broker."""
+    """The health of one broker."""
 
     __slots__ = ("avoid_until_ms", "is_reachable", "latency_ms")
 
     def __init__(self) -> None:
-        self.latency_ms, self.avoid_until_ms, self.is_reachable = 0.0, 0.0, True
+        self.latency_ms = 0.0
+        self.avoid_until_ms = 0.0
+        self.is_reachable = True
 
 
 class LatencyFaultTolerance:
-    """The brokers of one producer. Its owner tells the time, in ms of one clock."""
+    """The health of one producer's brokers. Times are given in ms of one clock."""
 
     def __init__(self, table: LatencyTable, *, detects: bool = False) -> None:
-        """`detects`: a broker that broke off is out until `reached` says otherwise."""
+        """With `detects` an unreachable broker is avoided until `record_reachable`."""
         self._table, self._detects = table, detects
         self._brokers: dict[str, _Health] = {}
 
     def record_latency(self, broker_name: str, latency_ms: float, now_ms: float) -> None:
-        """Note how long a send took."""
+        """Note the latency of a send."""
+        assert latency_ms >= 0, "a latency is not negative: one clock"
         health = self._of(broker_name)
         health.latency_ms = latency_ms
         health.avoid_until_ms = now_ms + self._table.avoid_ms_after(latency_ms)
@@ -77,12 +81,12 @@ class LatencyFaultTolerance:
         health.is_reachable = was_reached or not self._detects
 
     def record_reachable(self, broker_name: str) -> None:
-        """Note that a broker answers again: it is over."""
+        """Note that a broker answers again: it is no longer avoided."""
         health = self._of(broker_name)
         health.is_reachable, health.avoid_until_ms = True, 0.0
 
     def unreachable_brokers(self) -> list[str]:
-        """The brokers that somebody should look after."""
+        """The brokers to probe."""
         return [name for name, health in self._brokers.items() if not health.is_reachable]
 
     def choose(
@@ -92,11 +96,12 @@ class LatencyFaultTolerance:
         avoid: str | None,
         now_ms: float,
     ) -> MessageQueue:
-        """The next queue in turn on a broker that is fine; else the best that can be had.
+        """The next queue on a healthy broker, round robin; else the best there is.
 
-        `avoid` is the broker that failed last. If none is fine: one of the better half by latency,
-        with the next of its queues.
+        `avoid` is the broker that failed last. If no broker is healthy, one of the better half by
+        latency is chosen, and the next of its queues.
         """
+        assert queues, "there is a queue to choose"
         names = {queue.broker_name for queue in queues}
         fine = {name for name in names if self._is_fine(name, now_ms)}
         wanted = (fine - {avoid}) or fine

@@ -1,6 +1,6 @@
 """Whether RocketMQ allows a name for a topic or a group.
 
-Owns the test of alphabet and length. Answers with a sentence; whoever asks decides how to refuse.
+Checks characters and length. Returns a sentence; the caller decides how to refuse the name.
 Java: TopicValidator, Validators.
 """
 

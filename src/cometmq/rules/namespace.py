@@ -1,8 +1,8 @@
-"""Names of topics and groups inside an instance of a shared cluster, and outside of it.
+"""Names of topics and groups with and without the namespace of an instance of a shared cluster.
 
-Owns the putting on and taking off of the instance's name (RocketMQ's first kind of namespaces);
-refuses to know which cluster it is. Invariant: taking off what was put on gives the name back;
-names that belong to RocketMQ itself, and names that have it already, stay as they are.
+Adds and removes the instance's name (RocketMQ's first kind of namespaces). Invariant: removing what
+was added restores the name; names of RocketMQ itself, and names that have the prefix already, stay
+as they are.
 Java: NamespaceUtil
 """
 
@@ -23,7 +23,7 @@ _instance = re.compile(r"(?:\w+://)?(MQ_INST_\w+_\w+)\..*").fullmatch
 
 
 def instance_of(addr: str) -> str | None:
-    """The instance that the address of a name server names, as cloud vendors write it."""
+    """The instance in the address of a name server, as cloud vendors write it; None for none."""
     found = _instance(addr)
     return found[1] if found else None
 

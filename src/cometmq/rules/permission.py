@@ -1,7 +1,7 @@
 """The permission bits of a topic or a broker, and what they allow.
 
-Owns the meaning of the number ``perm``: 8 priority, 4 read, 2 write, 1 inherit (a topic that lends
-its shape to topics created by a send). Knows nothing of topics, brokers or requests.
+The bits of ``perm``: 8 priority, 4 read, 2 write, 1 inherit (new topics that a send creates take
+their settings from a topic with this bit).
 Java: PermName.
 """
 
@@ -23,7 +23,7 @@ def is_writable(perm: int) -> bool:
 
 
 def is_inherited(perm: int) -> bool:
-    """Whether a send to an unknown topic may create it after this one."""
+    """Whether a send to an unknown topic may create it with the settings of this one."""
     return perm & PERM_INHERIT != 0
 
 

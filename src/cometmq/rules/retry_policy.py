@@ -1,7 +1,7 @@
-"""What follows a failure: try again, wait, or give the message up, and what a dead letter says.
+"""What follows a failure: a retry, a pause, or a dead letter and the reason in it.
 
-Owns the decisions and the texts; knows nothing of time, chance and the network (all are arguments).
-Invariant: a dead letter's reason never holds a byte that separates properties.
+Pure decisions; time is an argument. Invariant: the reason of a dead letter never contains a byte
+that separates properties.
 Java: ConsumeMessageOrderlyService.checkReconsumeTimes, DefaultMQPushConsumerImpl.sendMessageBack
 """
 
@@ -15,38 +15,39 @@ if TYPE_CHECKING:
 REASON_CHARS_MAX = 512
 SUSPEND_MS_MIN, SUSPEND_MS_MAX = 10, 30_000
 RECONSUME_TIMES_MAX = 16
-"""Repeats of a concurrent group that sets no maximum of its own."""
+"""Retries of a concurrent group that sets no maximum."""
 UNLIMITED = 2_147_483_647
 
 
 def reconsume_times_max(max_attempts: int | None, *, orderly: bool) -> int:
-    """How often a message may come again; the first call of the handler does not count."""
+    """How often a message may be delivered again, without the first delivery."""
+    assert max_attempts is None or max_attempts > 0, "the first delivery is an attempt"
     if max_attempts is not None:
         return max_attempts - 1
     return UNLIMITED if orderly else RECONSUME_TIMES_MAX
 
 
 def queue_block_s_max(max_attempts: int | None, pause_ms: int) -> float | None:
-    """How long a message that always fails may hold up an orderly queue; None: for ever.
+    """How long a message that always fails may block an orderly queue; None: for ever.
 
-    The pauses between the attempts together; the handler's own time comes on top.
+    The sum of the pauses between attempts, without the time of the handler.
     """
     return None if max_attempts is None else (max_attempts - 1) * clamp_suspend_ms(pause_ms) / 1000
 
 
 def attempts_exhausted(reconsume_times: int, times_max: int) -> bool:
-    """Whether a message that failed now has had all its attempts."""
+    """Whether a message that failed now has used all its attempts."""
     return reconsume_times >= times_max
 
 
 def clamp_suspend_ms(asked_ms: int) -> int:
-    """How long an orderly queue rests after a failure: what was asked, within 10 ms and 30 s."""
+    """How long an orderly queue pauses after a failure: as asked, between 10 ms and 30 s."""
     return min(max(asked_ms, SUSPEND_MS_MIN), SUSPEND_MS_MAX)
 
 
 def backoff_s(failures: int, first_s: float, most_s: float) -> float:
-    """The pause after the given number of failures in a row (>= 1): doubling, bounded."""
-    assert failures >= 1, "a pause follows a failure"
+    """The pause after so many failures in a row (at least 1): it doubles, up to `most_s`."""
+    assert failures > 0, "a pause follows a failure"
     return min(first_s * 2.0 ** min(failures - 1, 30), most_s)
 
 
@@ -56,22 +57,22 @@ def retry_delay_level(asked: int, reconsume_times: int) -> int:
 
 
 def policy_delay_ms(policy: GroupRetryPolicy, reconsume_times: int) -> int | None:
-    """How long a group's policy has the next attempt wait; None where it leaves it to the levels.
+    """The pause before the next attempt by a group's policy; None if the delay levels apply.
 
-    EXPONENTIAL: the first wait times the multiplier for each failure before, at most the maximum.
-    CUSTOMIZED: from the list, beginning with its third entry as RocketMQ does, the last for all
-    later attempts.
+    EXPONENTIAL: the first pause times the multiplier for each earlier failure, at most the maximum.
+    CUSTOMIZED: from the list; the last entry counts for all later attempts.
     """
     times = max(reconsume_times, 0)
     if policy.type == "EXPONENTIAL":
         factor: int = policy.multiplier ** min(times, 32)
         return min(policy.max_ms, policy.initial_ms * factor)
     steps = policy.next_ms
+    # Java: CustomizedRetryPolicy.nextDelayDuration begins with the third entry, too.
     return steps[min(times + 2, len(steps) - 1)] if steps else None
 
 
 def dead_letter_reason(kind: str, text: str) -> str:
-    """The sentence a dead letter carries: the error's type and text, at most 512 characters."""
+    """The reason in a dead letter: the error's type and text, at most 512 characters."""
     sentence = f"{kind}: {text}" if text else kind
     clean = "".join(sign if sign.isprintable() else " " for sign in sentence)
     return clean[:REASON_CHARS_MAX].strip()

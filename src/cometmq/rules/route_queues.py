@@ -1,8 +1,8 @@
-"""What a client reads out of a route: queues to send to, queues to read, addresses of brokers.
+"""What a client reads from a route: queues to send to, queues to read, addresses of brokers.
 
-Owns the selection by permission and by master; refuses to know how routes are fetched and cached.
-Invariant: the order of the queues depends on the route's content, never on the order it came in,
-so producers of any house map a sharding key to the same queue.
+Selects queues by permission and by master. Invariant: the order of the queues depends on the
+route's content, never on the order in which it arrived, so every producer, Java's included, maps a
+sharding key to the same queue.
 Java: MQClientInstance.topicRouteData2TopicPublishInfo, topicRouteData2TopicSubscribeInfo
 """
 
@@ -33,7 +33,7 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """The queues a consumer group shares out: all readable ones, in order."""
+    """The queues that a consumer group divides: all readable ones, in order."""
     return [
         MessageQueue(topic, data.broker_name, queue_id)
         for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
@@ -43,13 +43,18 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def default_topic_route(route: TopicRouteData, queue_count: int) -> TopicRouteData:
-    """The route a topic that does not exist yet will get: that of the default topic, cut down."""
+    """The route that a topic will have which does not exist yet, from the default topic's.
+
+    It has at most `queue_count` queues on each broker.
+    """
+    assert queue_count > 0, "a topic has at least one queue"
     return replace(
         route,
         queue_datas=tuple(
             replace(
                 data,
                 read_queue_nums=min(queue_count, data.read_queue_nums),
+                # updateTopicRouteInfoFromNameServer takes the read queues for both.
                 write_queue_nums=min(queue_count, data.read_queue_nums),
             )
             for data in route.queue_datas
@@ -58,7 +63,7 @@ def default_topic_route(route: TopicRouteData, queue_count: int) -> TopicRouteDa
 
 
 def read_addr(addrs: dict[int, str], broker_id: int) -> str | None:
-    """The address to pull from: the broker id suggested, else the next one, else any."""
+    """The address to pull from: that of the suggested broker id, else of the next one, else any."""
     wanted = addrs.get(broker_id)
     if wanted is None and broker_id != MASTER_ID:
         wanted = addrs.get(broker_id + 1)

@@ -1,8 +1,8 @@
-"""What an SQL92 filter is made of, each part with the function that works it out for a message.
+"""The expressions of an SQL92 filter, each with the function that evaluates it for a message.
 
-Owns what RocketMQ refuses when a part is put together (a text beside `<`, `= NULL`, a range that
-ends before it begins) and the three-valued answers: True, False, None for unknown. A function gets
-`get`, which gives a property's text or None, and may raise ValueError: then there is no verdict.
+Refuses what RocketMQ refuses in an expression (a text beside `<`, `= NULL`, a range that
+ends before it begins). Results have three values: True, False, None for unknown. A function takes
+`get`, which returns a property's text or None, and may raise ValueError: then there is no result.
 Java: ComparisonExpression, LogicExpression, UnaryExpression, PropertyExpression.
 """
 
@@ -20,13 +20,13 @@ PropertyGetter = Callable[[str], str | None]
 Evaluate = Callable[[PropertyGetter], Value]
 
 DEPTH_MAX = 100
-"""How deep parts may lie in parts."""
+"""Deepest nesting of expressions."""
 
 ORDERS: dict[str, Callable[[int, int], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 
 
 class Expression(NamedTuple):
-    """A part. `value` is that of a constant, `name` that of a property; `size` counts parts."""
+    """`value` is that of a constant, `name` that of a property; `size` counts all parts."""
 
     run: Evaluate
     depth: int = 1
@@ -38,7 +38,7 @@ class Expression(NamedTuple):
 
 
 def constant(value: Value, at: int) -> Expression:
-    """A literal. A double must be positive and finite, whatever stands before it."""
+    """A literal. A double must be positive and finite, whatever its sign."""
     if type(value) is float and not 0 < value < inf:
         raise BadFilter("a number with a point must lie between 4.9e-324 and 1.8e308", at)
     is_condition = value is None or type(value) is bool
@@ -51,7 +51,7 @@ def named(name: str) -> Expression:
 
 
 def condition(term: Expression, at: int) -> Expression:
-    """The part as a condition. A property alone is one that no text fulfils."""
+    """The expression as a condition. A property alone is a condition that is never true."""
     if term.is_condition:
         return term
     if term.name is None:
@@ -61,7 +61,7 @@ def condition(term: Expression, at: int) -> Expression:
 
 
 def negative(term: Expression, at: int) -> Expression:
-    """`-` before a part; what is no number becomes unknown."""
+    """`-` before an expression; the result for anything but a number is unknown."""
     run = term.run
 
     def negate(get: PropertyGetter) -> Value:
@@ -86,7 +86,7 @@ def negated(term: Expression, at: int) -> Expression:
 
 
 def joined(terms: list[Expression], at: int, *, by_or: bool) -> Expression:
-    """Conditions with AND or OR between them, worked out from the left until one decides."""
+    """Conditions joined by AND or OR, evaluated from the left until one decides."""
     if len(terms) == 1:
         return terms[0]
     runs = tuple(term.run for term in terms)
@@ -105,14 +105,14 @@ def joined(terms: list[Expression], at: int, *, by_or: bool) -> Expression:
 
 
 def equals(left: Expression, right: Expression, at: int) -> Expression:
-    """`=`: a literal NULL on either side is refused, as is a truth value against another kind."""
+    """`=`: refuses a literal NULL on either side, and a truth value against another type."""
     for term in (left, right):
         if term.is_constant and term.value is None:
             raise BadFilter("NULL is compared with IS NULL or IS NOT NULL", at)
     if left.is_constant and left.is_condition and right.is_constant and not right.is_condition:
         raise BadFilter("a truth value is compared with another one only", at)
     left_run, right_run, wanted = left.run, right.run, right.value
-    if left.name is not None and type(wanted) is str:  # the common case, without the detour
+    if left.name is not None and type(wanted) is str:  # the common case, without `equal`
 
         def same(get: PropertyGetter) -> Value:
             found = left_run(get)
@@ -129,7 +129,7 @@ def is_null(term: Expression, at: int) -> Expression:
 
 
 def ordered(left: Expression, right: Expression, sign: str, at: int) -> Expression:
-    """`>`, `>=`, `<` or `<=`: between numbers and what may become one."""
+    """`>`, `>=`, `<` or `<=`: between numbers, and properties that may be numbers."""
     for term in (left, right):
         is_number = type(term.value) in (int, Long, float)
         if term.is_condition or (term.is_constant and not is_number):
@@ -207,5 +207,5 @@ def _made(run: Evaluate, at: int, *parts: Expression) -> Expression:
 def _deeper(at: int, *parts: Expression) -> int:
     depth = 1 + max(part.depth for part in parts)
     if depth > DEPTH_MAX:
-        raise BadFilter(f"more than {DEPTH_MAX} parts lie in one another", at)
+        raise BadFilter(f"the filter is nested deeper than {DEPTH_MAX}", at)
     return depth

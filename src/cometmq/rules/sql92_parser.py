@@ -1,9 +1,9 @@
-"""SQL92 filters: a text that says which messages a subscriber wants, made ready to ask.
+"""Parses SQL92 filters: texts that say which messages a subscriber wants.
 
-Owns the grammar, loosest first: OR; AND; `=`, `<>`, IS [NOT] NULL; `<`, `<=`, `>`, `>=` and [NOT]
-BETWEEN, IN, CONTAINS, STARTSWITH, ENDSWITH; then `+`, `-`, NOT; then literals, properties and what
-stands in brackets. Refuses to know where properties come from. Like RocketMQ it ignores what
-follows a whole expression. Invariant: a filter never raises; only True lets a message through.
+The grammar, loosest first: OR; AND; `=`, `<>`, IS [NOT] NULL; `<`, `<=`, `>`, `>=` and [NOT]
+BETWEEN, IN, CONTAINS, STARTSWITH, ENDSWITH; then `+`, `-`, NOT; then literals, properties and
+expressions in brackets. Like RocketMQ it ignores what follows a complete expression.
+Invariant: a filter never raises; a message matches only if the result is True.
 Java: SelectorParser.jj, SqlFilter.
 """
 
@@ -29,7 +29,7 @@ _LITERALS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
 class Sql92Filter:
-    """A filter ready for use. `size` is the number of its parts: what a message costs at most."""
+    """A parsed filter. `size` is the number of its parts: the most that a message costs."""
 
     __slots__ = ("_run", "size")
 
@@ -37,21 +37,21 @@ class Sql92Filter:
         self._run, self.size = run, size
 
     def matches(self, get: PropertyGetter) -> bool:
-        """Whether a message is wanted; `get` gives a property by its name, None for none."""
+        """Whether a message matches; `get` returns a property by its name, or None."""
         try:
             return self._run(get) is True
-        except ValueError:  # a text that is not the number it is compared with
+        except ValueError:  # a text compared with a number is not one
             return False
 
 
 def parse(text: str) -> Sql92Filter:
-    """The filter that a text describes; raises BadFilter where there is none."""
+    """The filter of a text; raises BadFilter for a text that is not one."""
     term = _term(text)
     return Sql92Filter(term.run, term.size)
 
 
 def evaluator_of(text: str) -> Evaluate:
-    """The same as a function of three values, None for unknown; ValueError: there is none."""
+    """The filter as a function of three values, None for unknown; it may raise ValueError."""
     return _term(text).run
 
 
@@ -62,7 +62,7 @@ def _term(text: str) -> Expression:
 
 
 class _Parser:
-    """One text on its way to a term; one method for each level of the grammar."""
+    """A recursive descent parser of one text; one method for each level of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._tokens = Tokenizer(text)
@@ -164,7 +164,7 @@ class _Parser:
     def _deeper(self, part: Callable[[], Expression], at: int) -> Expression:
         self._nested += 1
         if self._nested > terms.DEPTH_MAX:
-            raise BadFilter(f"more than {terms.DEPTH_MAX} parts lie in one another", at)
+            raise BadFilter(f"the filter is nested deeper than {terms.DEPTH_MAX}", at)
         term = part()
         self._nested -= 1
         return term

@@ -1,8 +1,7 @@
-"""The words of an SQL92 filter, cut from its text one at a time, when they are asked for.
+"""Splits the text of an SQL92 filter into tokens, one at a time, on demand.
 
-Being lazy matters: RocketMQ never looks at what follows a whole expression, beyond one word. Of
-several words that could begin at a place the longest counts. Keywords come in any case, names as
-they are written. Comments are `--` up to the end of its line and `/* */`.
+It must be lazy: RocketMQ reads only one token beyond a complete expression. The longest match
+counts. Keywords ignore case, names do not. Comments are `--` to the end of the line and `/* */`.
 Java: SelectorParserTokenManager.
 """
 
@@ -37,7 +36,7 @@ _WORD = re.compile(
 
 
 class Token(NamedTuple):
-    """One word. `kind` is a keyword, a sign, or one of FLOAT, INTEGER, STRING, NAME and END."""
+    """One token. `kind` is a keyword, a sign, or one of FLOAT, INTEGER, STRING, NAME and END."""
 
     kind: str
     text: str
@@ -45,25 +44,25 @@ class Token(NamedTuple):
 
 
 class Tokenizer:
-    """The words of one text, in order, each read when it is first looked at."""
+    """The tokens of one text in order, each read on demand."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
         self._ahead: list[Token] = []
 
     def peek(self, index: int = 0) -> Token:
-        """The next word, or one further on; BadFilter where no word can begin."""
+        """The next token, or a later one, without taking it; BadFilter if there is no token."""
         ahead = self._ahead
         while len(ahead) <= index:
             ahead.append(self._read())
         return ahead[index]
 
     def take(self) -> Token:
-        """The next word, which is gone then."""
+        """Take the next token."""
         return self._ahead.pop(0) if self._ahead else self._read()
 
     def expect(self, kind: str) -> Token:
-        """The next word, which must be of this kind."""
+        """Take the next token, which must be of this kind."""
         token = self.take()
         if token.kind != kind:
             raise unexpected(token, kind)
@@ -76,7 +75,8 @@ class Tokenizer:
             return Token(END, "", start)
         found = _WORD.match(self._text, start)
         if found is None:
-            raise BadFilter(f"no word of a filter begins with {self._text[start]!r}", start)
+            raise BadFilter(f"no token of a filter begins with {self._text[start]!r}", start)
+        assert found.end() > start, "a token has at least one character"
         self._at = found.end()
         kind, text = found.lastgroup or "", found.group()
         if kind == NAME and text.upper() in KEYWORDS:
@@ -87,6 +87,6 @@ class Tokenizer:
 
 
 def unexpected(token: Token, wanted: str) -> BadFilter:
-    """The refusal of a word that stands where another is needed."""
+    """The error for a token where another is expected."""
     found = token.text[:32] or token.kind
-    return BadFilter(f"{wanted} is needed where {found!r} stands", token.at)
+    return BadFilter(f"expected {wanted}, found {found!r}", token.at)

@@ -1,8 +1,8 @@
-"""The values of an SQL92 filter and how RocketMQ compares those of unlike kinds.
+"""The values of an SQL92 filter, and how RocketMQ compares values of different types.
 
 A property is text; a literal is a 32-bit integer (int), a 64-bit one (Long), a double (float), text
-or a truth value; None is what is not known. Beside a number or a truth value a text is read as one
-of that very kind: "2.5" is no integer, and then the whole filter has no verdict (ValueError).
+or a truth value; None is unknown. A text that is compared with a number or a truth value is parsed
+as that type: "2.5" is not an integer, and then the whole filter has no result (ValueError).
 Java: ComparisonExpression.__compare, and Integer, Long, Double and Boolean.valueOf.
 """
 
@@ -29,13 +29,13 @@ class Long(int):
 
 
 def integer(text: str) -> int:
-    """The number of an integer literal, of 32 bits where they suffice; ValueError beyond 64."""
+    """The number of an integer literal, of 32 bits if it fits; ValueError beyond 64 bits."""
     number = _bounded(text.rstrip("lL"), _INT64)
     return number if number < _INT32 else Long(number)
 
 
 def double(text: str) -> float:
-    """Text as a double, read as Java does; ValueError when it is none."""
+    """Text as a double, parsed as Java does (Double.valueOf); ValueError when it is none."""
     trimmed = text.strip(_TRIMMED)
     if _DECIMAL.fullmatch(trimmed):
         return float(trimmed.rstrip("fFdD"))
@@ -51,27 +51,27 @@ def double(text: str) -> float:
 
 
 def equal(left: Value, right: Value) -> bool | None:
-    """Whether two values are the same: two unknown ones are, a known one is not an unknown one."""
+    """Whether two values are equal; two unknown ones are, a known and an unknown one are not."""
     if left is None:
         return True if right is None else None
     return right is not None and compare(left, right) == 0
 
 
 def order(left: bool | int | float | str, right: bool | int | float | str) -> int:
-    """As `compare`, but two texts are compared as the numbers they must be."""
+    """Like `compare`, but two texts are compared as numbers, which they must be."""
     if type(left) is str and type(right) is str:
         return _of_doubles(double(left), double(right))
     return compare(left, right)
 
 
 def compare(left: bool | int | float | str, right: bool | int | float | str) -> int:
-    """Below 0, 0 or above 0; unlike kinds that nothing brings together give -1."""
+    """Below 0, 0 or above 0; types that cannot be compared give -1."""
     if type(left) is str:
         if type(right) is str:
             return (left > right) - (left < right)
         left = _read_as(left, right)
     elif type(right) is str:
-        if type(left) is bool:  # there a cast that fails
+        if type(left) is bool:  # ComparisonExpression.__compare fails with a ClassCastException
             raise ValueError("a truth value is not compared with text on its right")
         right = _read_as(right, left)
     if type(left) is bool or type(right) is bool:
@@ -82,7 +82,7 @@ def compare(left: bool | int | float | str, right: bool | int | float | str) -> 
 
 
 def _read_as(text: str, like: bool | int | float | str) -> bool | int | float:
-    """Text as the kind of value that it is compared with."""
+    """Text as the type of the value that it is compared with."""
     kind = type(like)
     if kind is int:
         return _bounded(text, _INT32)
@@ -94,7 +94,8 @@ def _read_as(text: str, like: bool | int | float | str) -> bool | int | float:
 
 
 def _bounded(text: str, limit: int) -> int:
-    """The whole number that the text is, sign and digits alone; ValueError when it is none."""
+    """The whole number of a text of sign and digits; ValueError when it is none."""
+    assert limit in (_INT32, _INT64), "Java has integers of 32 and of 64 bits here"
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isdecimal() or max(digits) > "\uffff":
         raise ValueError(f"{text[:32]!r} is no whole number")

@@ -1,7 +1,6 @@
-"""Tag expressions: ``*``, or tags joined by ``||``, and what they let through.
+"""Tag expressions: ``*``, or tags joined by ``||``.
 
-Owns the grammar of TAG subscriptions; does not know how a tag becomes the code that a consume
-queue entry has, nor that a code may belong to several tags.
+The grammar of TAG subscriptions; not how a tag becomes the code in a consume queue.
 Java: FilterAPI.
 """
 
@@ -27,9 +26,9 @@ def split_expression(expression: str | None) -> tuple[str, ...]:
 
 
 def expression_problem(expression: str) -> str | None:
-    """What keeps a subscriber's text from being a tag expression, in a few words; or None.
+    """Why a text is not a tag expression, in a few words; or None.
 
-    Whoever writes SQL, a pattern or a single bar means something else than a tag of that name.
+    Somebody who writes SQL, a pattern or a single bar does not mean a tag of that name.
     """
     tags = split_expression(expression)
     if not tags and expression.strip() not in ("", ALL):

@@ -1,7 +1,7 @@
-"""One entry of a consume queue: where a record lies, how long it is, what its tag hashes to.
+"""One entry of a consume queue: the place of a record, its size, and its tag code.
 
 Layout, big-endian, 20 bytes: phy_offset i64, size i32, tags_code i64. Entry number i of a queue
-lies at byte i * 20. Entries that stand before a queue's first message carry size 2,147,483,647.
+begins at byte i * 20. Fillers before a queue's first message have size 2,147,483,647.
 Java: ConsumeQueue.
 """
 
@@ -17,7 +17,7 @@ ENTRY = Struct(">qiq")
 SIZE = ENTRY.size
 FILLER_SIZE = 0x7FFFFFFF
 FILLER = ENTRY.pack(0, FILLER_SIZE, 0)
-"""Stands in the places before the first message of a queue that does not start at 0."""
+"""Fills the entries before the first message of a queue that does not start at 0."""
 
 
 def encode(phy_offset: int, size: int, tags_code: int) -> bytes:

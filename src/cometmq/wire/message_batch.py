@@ -32,13 +32,14 @@ def encode(items: Iterable[BatchItem]) -> bytes:
     parts: list[bytes] = []
     for flag, body, properties in items:
         size = _HEAD.size + len(body) + 2 + len(properties)
+        assert len(properties) <= 0x7FFF, "the length of the properties is a signed 16-bit number"
         parts += (_HEAD.pack(size, 0, 0, flag, len(body)), body)
         parts += (_LENGTH.pack(len(properties)), properties)
     return b"".join(parts)
 
 
 def decode(raw: bytes) -> list[BatchItem]:
-    """The items of a request body; ProtocolError where the lengths do not add up."""
+    """The items of a request body; ProtocolError if the lengths are inconsistent."""
     items: list[BatchItem] = []
     at, end = 0, len(raw)
     while at < end:
@@ -54,9 +55,10 @@ def decode(raw: bytes) -> list[BatchItem]:
         if length < 0 or next_at > end or size != next_at - at:
             raise _broken(len(items), at)
         items.append(BatchItem(flag, raw[body_at:body_end], raw[body_end + 2 : next_at]))
+        assert next_at > at, "each item moves on"
         at = next_at
     return items
 
 
 def _broken(index: int, at: int) -> ProtocolError:
-    return ProtocolError(f"message {index} of the batch, at byte {at}, has lengths that do not fit")
+    return ProtocolError(f"message {index} of the batch, at byte {at}, has inconsistent lengths")

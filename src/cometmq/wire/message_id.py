@@ -1,9 +1,9 @@
-"""The two ids of a message: where it lies (offset id) and who made it (unique key).
+"""The two ids of a message: where it is stored (offset id) and who made it (unique key).
 
 Offset id: hex of store host (4 or 16 bytes), port i32, phy_offset i64; 32 or 56 digits.
 Unique key: hex of the producer's IP, low 16 bits of its pid, i32 that tells processes of one host
 apart, milliseconds since the month began (UTC here), u16 counter; 32 or 56 digits.
-Time, pid and address are arguments: this file asks nobody.
+Time, pid and address are arguments.
 Java: MessageDecoder.createMessageId, MessageClientIDSetter.
 """
 
@@ -26,7 +26,8 @@ _DIGITS = [f"{number:03X}" for number in range(0x1000)]
 
 
 def offset_id(store_host: bytes, phy_offset: int) -> str:
-    """The id that says on which broker and at which byte of its log a record lies."""
+    """The id that names a record's broker and its byte in the broker's log."""
+    assert phy_offset >= 0, "a log begins at byte 0"
     return (store_host + _OFFSET.pack(phy_offset)).hex().upper()
 
 
@@ -37,13 +38,13 @@ def offset_ids(store_host: bytes, phy_offsets: Iterable[int]) -> str:
 
 
 def parse_offset_id(text: str) -> tuple[bytes, int]:
-    """The packed store host and the phy_offset of an offset id; ProtocolError if it is none."""
+    """The packed store host and the phy_offset of an offset id; ProtocolError for another text."""
     try:
         raw = bytes.fromhex(text)
     except ValueError:
         raw = b""
     if len(raw) not in (16, 28) or len(text) != 2 * len(raw):
-        raise ProtocolError(f"{text[:64]!r} is no message id: 32 or 56 hex digits are needed")
+        raise ProtocolError(f"{text[:64]!r} is not a message id: it needs 32 or 56 hex digits")
     return raw[:-8], _OFFSET.unpack_from(raw, len(raw) - 8)[0]
 
 
@@ -63,6 +64,7 @@ class UniqKeyGenerator:
 
     def __init__(self, host: bytes, pid: int, seed: int) -> None:
         """`host`: packed IP (4 or 16 bytes). `seed`: any number that differs between processes."""
+        assert len(host) in (4, 16), f"an IP address has 4 or 16 bytes, not {len(host)}"
         self._prefix = (host + _PROCESS.pack(pid & 0xFFFF, seed & 0xFFFFFFFF)).hex().upper()
         self._counter = count()
         self._month = (0, 0)
@@ -77,7 +79,7 @@ class UniqKeyGenerator:
         return text + _DIGITS[number & 0xFFF]
 
     def _begin(self, now_ms: int, block: int) -> str:
-        """What is the same of all keys of one ms and one block of 4,096 numbers."""
+        """The common prefix of all keys of one ms and one block of 4,096 numbers."""
         begin, end = self._month
         if not begin <= now_ms < end:
             begin, end = self._month = _month_bounds(now_ms)

@@ -1,8 +1,9 @@
 """The properties of a message as bytes: key 0x01 value 0x02, repeated.
 
-A reader tolerates a missing last 0x02 and drops what is no pair: no 0x01, an empty key, an empty
-value. Of repeated keys the last one counts. Order has no meaning.
-The whole-record checksum is a property too; `wire.stored` writes it, nobody shows it to users.
+A reader accepts a missing last 0x02 and ignores anything but pairs: no 0x01, an empty key, an empty
+value. The last of repeated keys counts. The order has no meaning.
+The checksum of the whole record is a property, too; `wire.log_record` writes it, and users never
+see it.
 Java: MessageDecoder.string2messageProperties, MessageConst.
 """
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BYTES_MAX = 32_767
-"""The length is a signed 16-bit number on disk."""
+"""Most bytes: their length is a signed 16-bit number on disk."""
 
 CRC32_KEY = b"__CRC32#"
 TAGS_KEY, KEYS_KEY = Property.TAGS.encode(), Property.KEYS.encode()
@@ -30,7 +31,7 @@ def encode(pairs: Mapping[str, str]) -> bytes:
 
 
 def decode(raw: bytes) -> dict[str, str]:
-    """The pairs of the bytes; what is no pair is dropped, bad UTF-8 becomes replacement marks."""
+    """The pairs of the bytes; anything else is ignored, bad UTF-8 becomes U+FFFD."""
     pairs: dict[str, str] = {}
     for item in raw.decode("utf-8", "replace").split("\x02"):
         key, _, value = item.partition("\x01")
@@ -69,7 +70,7 @@ def remove(raw: bytes, key: bytes) -> bytes:
 
 
 def append(raw: bytes, key: bytes, value: bytes) -> bytes:
-    """The bytes with one pair more at the end; adds the separator that an older writer left out."""
+    """The bytes with one more pair at the end; adds the separator that older writers leave out."""
     if raw and raw[-1] != 2:
         return b"%s\x02%s\x01%s\x02" % (raw, key, value)
     return b"%s%s\x01%s\x02" % (raw, key, value)

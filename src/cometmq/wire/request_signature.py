@@ -1,6 +1,5 @@
-"""RocketMQ's signature of a request: who asks, and proof of it.
+"""RocketMQ's signature of a request: the access key of its sender, and a proof.
 
-Owns the order of what is signed and the names of the fields; refuses to know who may do what.
 Signed are the values of all fields in the order of their names, then the body.
 Java: AclClientRPCHook, AclUtils.combineRequestContent, AclSigner
 """
@@ -21,7 +20,7 @@ ACCESS_KEY, SIGNATURE, SECURITY_TOKEN = "AccessKey", "Signature", "SecurityToken
 
 
 class Credentials(NamedTuple):
-    """Who a client is; a token comes with temporary keys (STS)."""
+    """The keys of a client; temporary keys (STS) come with a token."""
 
     access_key: str
     secret_key: str
@@ -39,7 +38,7 @@ def sign(fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
 
 
 def add_signature(command: Command, credentials: Credentials) -> None:
-    """Write who asks, and the signature, into the fields of a request."""
+    """Write the access key and the signature into the fields of a request."""
     fields = command.ext
     fields[ACCESS_KEY] = credentials.access_key
     if credentials.security_token:

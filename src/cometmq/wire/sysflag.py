@@ -1,6 +1,6 @@
 """Bits of a record's sysFlag: compression, transaction state, address families.
 
-Refuses to know how to inflate a body; it only says what the bits mean.
+Only the meaning of the bits; `wire/compression` inflates bodies.
 Java: MessageSysFlag, CompressionType.
 """
 
@@ -23,7 +23,7 @@ COMPRESSION_LZ4 = 0x100
 COMPRESSION_ZSTD = 0x200
 COMPRESSION_ZLIB = 0x300
 COMPRESSED_ZLIB = COMPRESSED | COMPRESSION_ZLIB
-"""What today's clients set when they deflate a body."""
+"""What current clients set when they deflate a body."""
 
 
 def transaction_of(sys_flag: int) -> int:
@@ -32,7 +32,7 @@ def transaction_of(sys_flag: int) -> int:
 
 
 def is_queued(sys_flag: int) -> bool:
-    """Whether such a record gets a queue entry; half and rolled back ones do not."""
+    """Whether such a record gets a queue entry; half and rolled-back ones do not."""
     return not sys_flag & TRANSACTION_PREPARED
 
 

@@ -1,8 +1,8 @@
-"""Reads typed values out of decoded JSON, as leniently as Java peers do.
+"""Reads typed values from decoded JSON, as leniently as Java peers do.
 
-Numbers may be texts, booleans may be texts, enum names may have any case or be ordinals, missing
-and null mean the default, unknown fields are ignored. What cannot be read so is a ProtocolError
-that names the field.
+Numbers and booleans may be texts, enum names may have any case or be ordinals, missing and null
+mean the default, unknown fields are ignored. Any other value is a ProtocolError that names the
+field.
 """
 
 from __future__ import annotations
