@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cometmq.rules.circuit_breaker import BreakerLimits, CircuitBreaker
-from cometmq.rules.completed_offsets import OffsetJournal, decode_journal
 from cometmq.rules.failure_policy import BLOCK, FailureAction, FailurePolicy, OnFailure
 from cometmq.rules.key_lanes import BARRIER
 from cometmq.rules.key_queue import KeyQueue, LaneBatch
+from cometmq.rules.offset_journal import OffsetJournal, decode_journal
 from cometmq.rules.process_queue import ProcessQueue
 from rules.key_world import FOR_EVER, Pulled, handled, never_overtaken
 

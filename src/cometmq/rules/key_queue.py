@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
     from cometmq.rules.circuit_breaker import CircuitBreaker
-    from cometmq.rules.completed_offsets import OffsetJournal
     from cometmq.rules.failure_policy import FailureDecision, FailurePolicy
     from cometmq.rules.key_lanes import KeyLane
+    from cometmq.rules.offset_journal import OffsetJournal
     from cometmq.rules.process_queue import ProcessQueue
 
 

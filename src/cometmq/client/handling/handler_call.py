@@ -56,7 +56,9 @@ class RetryLater(Exception):
                 raise SettingsError(
                     f"{name} is {value!r}; it must be a whole number, {least} or more"
                 )
-        self.delay_level, self.suspend_ms, self.done = delay_level, suspend_ms, done
+        self.delay_level = delay_level
+        self.suspend_ms = suspend_ms
+        self.done = done
         super().__init__(reason)
 
 

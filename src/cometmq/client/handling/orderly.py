@@ -73,7 +73,7 @@ class OrderlyStrategy:
     async def drain_queue(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """Wait until the handler at work on the queue is done with its batch; False when it is not.
 
-        `in_hand` then says that it still runs.
+        `in_flight` then shows that it still runs.
         """
         _, late = await asyncio.wait(assigned.tasks, timeout=timeout_s)
         return not late
@@ -177,7 +177,10 @@ class OrderlyStrategy:
         return breaker.excuses_failures(now)
 
     def _finish(self, assigned: AssignedQueue, run: HandlerRun) -> None:
-        """Take what is done out of the window, once the handler has committed it."""
+        """Take what is done out of the window, once the handler has committed it.
+
+        As ProcessQueue.commit and rollback in RocketMQ, but only with `auto_commit` off.
+        """
         window, done = assigned.window, run.messages[: run.done]
         status = run.outcome.status
         if done:
@@ -259,7 +262,7 @@ class OrderlyStrategy:
             if decision.action is not FailureAction.NONE:
                 await self._apply(assigned, failed[0], decision, run.outcome)
                 return
-            failed[0].reconsume_times += not is_out
+            failed[0].reconsume_times += not is_out  # an outage costs no attempt
             pause_ms = decision.pause_ms
         await assigned.sleep_unless_dropped(pause_ms / 1000)
 

@@ -1,9 +1,9 @@
-"""Journals of finished messages on this machine's disk, a file a queue.
+"""Journals of finished messages on this machine's disk, one file per queue.
 
-Owns names, files and their size; refuses to know what the bytes say (`rules.done_map`). Invariants:
-a file never grows beyond `FILE_BYTES`; what was written is with the operating system when the call
-returns, so the death of the process loses nothing; a power cut may, and then messages are repeated.
-When the disk fails, only the record of what is done is lost.
+Owns names, files and their size; knows nothing of what the bytes mean (`rules.offset_journal`).
+Invariants: a file never grows beyond `FILE_BYTES`; what was written is with the operating system
+when the call returns, so the death of the process loses nothing; after a power cut messages may be
+repeated. When the disk fails, only the record of what is done is lost.
 Layout of a file: a journal, then zeros. Old files of a group are removed after `KEEP_DAYS`.
 Java: LocalFileOffsetStore (there: one offset a queue, and for broadcasting only)
 """
@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from cometmq.rules.completed_offsets import OffsetJournal
+from cometmq.rules.offset_journal import OffsetJournal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +106,9 @@ class CompletedOffsetStore:
     """The journals of one group on this machine."""
 
     def __init__(self, files: Files, root: Path, group: str, namesrv: tuple[str, ...]) -> None:
-        self._files, self._group, self._namesrv = files, group, ";".join(sorted(namesrv))
+        self._files = files
+        self._group = group
+        self._namesrv = ";".join(sorted(namesrv))
         digest = sha256(f"{group}\0{self._namesrv}".encode()).hexdigest()[:12]
         self._directory = root / f"{quote(group, safe='')[:_NAME_CHARS]}-{digest}"
 
