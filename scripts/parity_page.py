@@ -1,8 +1,8 @@
 # ruff: noqa: INP001
-"""Writes docs/parity.md: what the client promises, and how it came out on both houses.
+"""Writes docs/parity.md: what the client promises, and how it came out on both implementations.
 
     python scripts/parity_page.py            run tests/parity on both, then write the page
-    python scripts/parity_page.py --only apache     run one house; the page stays as it is
+    python scripts/parity_page.py --only apache     run one implementation; the page stays as it is
 
 Needs Java and Maven for Apache RocketMQ, as tests/interop does. Ends with 1 when a test failed.
 The page says nothing that is not in the record of the run: date, versions and commit included.
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "parity.md"
-HOUSES = {"cometmq": "CometMQ", "apache": "Apache RocketMQ"}
+IMPLEMENTATIONS = {"cometmq": "CometMQ", "apache": "Apache RocketMQ"}
 MARKS = {"passed": "yes", "failed": "**no**", "skipped": "-"}
 
 
@@ -29,7 +29,7 @@ class Found(NamedTuple):
 
     versions: dict[str, str]
     rows: dict[tuple[str, str], dict[str, list[str]]]
-    """The outcomes by file and test, then by house: one for each case."""
+    """The outcomes by file and test, then by implementation: one for each case."""
 
     @property
     def failed(self) -> list[str]:
@@ -49,7 +49,7 @@ def commit() -> str:
 
 
 def run(record: Path, only: str) -> None:
-    """Runs the tests of one house or both; what fails is in the record."""
+    """Runs the tests of one implementation or both; what fails is in the record."""
     command = [sys.executable, "-m", "pytest", "-q", "tests/parity", "-m", "interop"]
     command += ["-k", only] if only else []
     environ = os.environ | {"COMETMQ_PARITY_RECORD": str(record)}
@@ -62,10 +62,10 @@ def read(record: Path) -> Found:
     for line in record.read_text().splitlines():
         one = json.loads(line)
         if "version" in one:
-            found.versions[one["house"]] = one["version"]
+            found.versions[one["implementation"]] = one["version"]
             continue
         row = found.rows.setdefault((one["file"], one["test"]), {})
-        row.setdefault(one["house"], []).append(one["outcome"])
+        row.setdefault(one["implementation"], []).append(one["outcome"])
     return found
 
 
@@ -85,8 +85,9 @@ def sentence(test: str) -> str:
 
 def page(found: Found, when: str, at: str) -> str:
     """The page as text."""
-    houses = " and ".join(
-        f"{title} {found.versions.get(name, '(not run)')}" for name, title in HOUSES.items()
+    implementations = " and ".join(
+        f"{title} {found.versions.get(name, '(not run)')}"
+        for name, title in IMPLEMENTATIONS.items()
     )
     cases = sum(len(outcomes) for row in found.rows.values() for outcomes in row.values())
     lines = [
@@ -96,16 +97,16 @@ def page(found: Found, when: str, at: str) -> str:
         "Written by `python scripts/parity_page.py`; nothing here is typed in.",
         "",
         f"- {when}, commit {at}",
-        f"- {houses}",
+        f"- {implementations}",
         f"- {len(found.rows)} promises, {cases} tests, {len(found.failed)} promises not kept",
     ]
     last = ""
     for (file, test), row in sorted(found.rows.items(), key=lambda item: item[0][0]):
         if file != last:
-            titles = " | ".join(HOUSES.values())
+            titles = " | ".join(IMPLEMENTATIONS.values())
             lines += ["", f"## {sentence(file)}", "", f"| What holds | {titles} |", "|---|---|---|"]
             last = file
-        cells = [cell(row.get(house, [])) for house in HOUSES]
+        cells = [cell(row.get(implementation, [])) for implementation in IMPLEMENTATIONS]
         lines.append(f"| {sentence(test)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -113,7 +114,7 @@ def page(found: Found, when: str, at: str) -> str:
 def main() -> None:
     """Run, write, and say whether all passed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=list(HOUSES), default="")
+    parser.add_argument("--only", choices=list(IMPLEMENTATIONS), default="")
     told = parser.parse_args()
     when, at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), commit()
     with tempfile.TemporaryDirectory() as folder:

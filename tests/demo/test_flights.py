@@ -53,6 +53,7 @@ def test_the_whole_job_on_the_first_messages_counts_right_through_both_kills(tmp
     until(lambda: not processes_in(directory), 15)
 
 
+@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(60)
 def test_ctrl_c_leaves_no_process_behind(tmp_path):
     directory = tmp_path / "flights"
@@ -67,6 +68,7 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path):
     until(lambda: not processes_in(directory), 15)  # the JVM ends a moment after its parent
 
 
+@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(60)
 def test_kill_9_of_the_job_takes_its_processes_along(tmp_path):
     directory = tmp_path / "flights"

@@ -1,4 +1,4 @@
-"""What the tests of both houses begin with: sending, reading, and members of groups."""
+"""What the tests of both implementations begin with: sending, reading, and members of groups."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from cometmq import MessageExt, MessageQueue, MessageSelector
-    from parity.conftest import House
+    from parity.conftest import Cluster
 
 
-def send(house: House, topic: str, numbers: Iterable[int], **more: object) -> None:
-    with Producer("parity", namesrv=house.namesrv) as producer:
+def send(cluster: Cluster, topic: str, numbers: Iterable[int], **more: object) -> None:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         producer.send_many([Message(topic, str(n).encode(), **more) for n in numbers])
 
 
-def send_around(house: House, topic: str) -> int:
+def send_around(cluster: Cluster, topic: str) -> int:
     """Send ten messages and ten more; a moment with a second to either side, epoch ms."""
-    send(house, topic, range(10))
+    send(cluster, topic, range(10))
     time.sleep(1.1)
     middle_ms = int(time.time() * 1000)
     time.sleep(1.1)
-    send(house, topic, range(10, 20))
+    send(cluster, topic, range(10, 20))
     return middle_ms
 
 
-def send_in_order(house: House, topic: str, numbers: Iterable[int], keys: int = 5) -> None:
-    with Producer("parity", namesrv=house.namesrv) as producer:
+def send_in_order(cluster: Cluster, topic: str, numbers: Iterable[int], keys: int = 5) -> None:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         producer.send_many(
             [Message(topic, str(n).encode(), sharding_key=f"key-{n % keys}") for n in numbers]
         )
 
 
 def consumer(
-    house: House,
+    cluster: Cluster,
     group: str,
     topic: str,
     handler: Callable[[Sequence[MessageExt]], object],
@@ -54,7 +54,7 @@ def consumer(
     **settings: object,
 ) -> PushConsumer:
     settings = {"consume_from": ConsumeFrom.FIRST, "rebalance_s": 1.0, **settings}
-    made = PushConsumer(group, namesrv=house.namesrv, **settings)
+    made = PushConsumer(group, namesrv=cluster.namesrv, **settings)
     made.subscribe(topic, expression, handler)
     return made
 
@@ -81,9 +81,9 @@ class Seen:
         until(lambda: len(self.messages) >= count, timeout_s)
 
 
-def lite(house: House, group: str, **settings: object) -> LitePullConsumer:
+def lite(cluster: Cluster, group: str, **settings: object) -> LitePullConsumer:
     settings = {"consume_from": ConsumeFrom.FIRST, "rebalance_s": 1.0, **settings}
-    return LitePullConsumer(group, namesrv=house.namesrv, **settings)
+    return LitePullConsumer(group, namesrv=cluster.namesrv, **settings)
 
 
 def polled(reader: LitePullConsumer, count: int) -> list[int]:
@@ -94,16 +94,16 @@ def polled(reader: LitePullConsumer, count: int) -> list[int]:
     return found
 
 
-def only_queue(house: House, topic: str) -> MessageQueue:
-    with Admin(namesrv=house.namesrv) as admin:
+def only_queue(cluster: Cluster, topic: str) -> MessageQueue:
+    with Admin(namesrv=cluster.namesrv) as admin:
         (queue,) = admin.queues(topic)
     return queue
 
 
-def stored(house: House, topic: str, count: int, timeout_s: float = 60) -> list[MessageExt]:
+def stored(cluster: Cluster, topic: str, count: int, timeout_s: float = 60) -> list[MessageExt]:
     """Everything that lies in a topic, once it is so much: queue by queue, in its order."""
     found: list[MessageExt] = []
-    with LitePullConsumer("parity-reader", namesrv=house.namesrv) as reader:
+    with LitePullConsumer("parity-reader", namesrv=cluster.namesrv) as reader:
         offsets = dict.fromkeys(reader.fetch_message_queues(topic), 0)
         end = time.monotonic() + timeout_s
         while True:
@@ -120,15 +120,15 @@ def stored(house: House, topic: str, count: int, timeout_s: float = 60) -> list[
                 time.sleep(0.05)
 
 
-def dead_letters(house: House, group: str, count: int) -> list[bytes]:
+def dead_letters(cluster: Cluster, group: str, count: int) -> list[bytes]:
     """The bodies of a group's dead letters, once there are so many."""
     topic = f"%DLQ%{group}"
-    with Admin(namesrv=house.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         until(lambda: topic in admin.topics(), 60)
-    return sorted(message.body for message in stored(house, topic, count))
+    return sorted(message.body for message in stored(cluster, topic, count))
 
 
-def committed(house: House, group: str, topic: str) -> int:
+def committed(cluster: Cluster, group: str, topic: str) -> int:
     """How many messages of a topic a group is past."""
-    with Admin(namesrv=house.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         return sum(offset or 0 for offset in admin.group_offsets(group, topic).values())

@@ -1,4 +1,4 @@
-"""The two houses the same tests run against, and the record of what came out in each."""
+"""Our broker and Apache's, which the same tests run against, and the record of what came out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from parity.relay import Relay
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-HOUSES = ("cometmq", "apache")
+IMPLEMENTATIONS = ("cometmq", "apache")
 RECORD = "COMETMQ_PARITY_RECORD"
 """Names a file that gets one JSON line for each test; scripts/parity_page.py sets it."""
 DELAYS = "1s 1s 1s 1s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s"
@@ -33,7 +33,7 @@ DELAYS = "1s 1s 1s 1s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s"
 _numbers = count()
 
 
-class House(NamedTuple):
+class Cluster(NamedTuple):
     """One cluster under test."""
 
     name: str
@@ -57,31 +57,31 @@ APACHES = {
 }
 
 
-@pytest.fixture(scope="session", params=HOUSES)
-def house(
+@pytest.fixture(scope="session", params=IMPLEMENTATIONS)
+def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[House]:
+) -> Iterator[Cluster]:
     """A broker and its name server: ours, then Apache RocketMQ's."""
     root = tmp_path_factory.mktemp(request.param)
     if request.param == "cometmq":
         with LocalCluster(root / "store", **OURS) as running:
-            made = House("cometmq", running.namesrv, running.broker)
-            note({"house": made.name, "version": f"{cometmq.__version__} ({_python()})"})
+            made = Cluster("cometmq", running.namesrv, running.broker)
+            note({"implementation": made.name, "version": f"{cometmq.__version__} ({_python()})"})
             yield made
         return
     jars = request.getfixturevalue("apache_jars")
-    cluster = ApacheCluster(jars, root, **APACHES)
+    apache = ApacheCluster(jars, root, **APACHES)
     try:
-        until_registered(cluster.namesrv, 1)
-        made = House("apache", cluster.namesrv, cluster.broker)
-        note({"house": made.name, "version": _version(cluster.broker)})
+        until_registered(apache.namesrv, 1)
+        made = Cluster("apache", apache.namesrv, apache.broker)
+        note({"implementation": made.name, "version": _version(apache.broker)})
         yield made
     finally:
-        cluster.stop()
+        apache.stop()
 
 
 class Pair(NamedTuple):
-    """Two brokers of one house behind wires that can be cut."""
+    """Two brokers of one kind behind wires that can be cut."""
 
     name: str
     namesrv: str
@@ -91,12 +91,12 @@ class Pair(NamedTuple):
 
 @pytest.fixture(scope="module")
 def pair(
-    house: House, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
     """Two brokers and a name server, all of whose connections go through wires."""
     root = tmp_path_factory.mktemp("pair")
     with contextlib.ExitStack() as started:
-        if house.name == "cometmq":
+        if cluster.name == "cometmq":
             first = started.enter_context(LocalCluster(root / "a", broker_name="a", **OURS))
             namesrv, sets = first.namesrv, ["--set=brokerName=b", f"--store={root / 'b'}"]
             second = ServerProcess(["broker", f"-n{namesrv}", "-p0", *sets])
@@ -115,7 +115,7 @@ def pair(
         names = Relay(namesrv, {addr: wires[name].addr for name, addr in brokers.items()})
         for wire in (names, *wires.values()):
             started.callback(wire.close)
-        yield Pair(house.name, names.addr, wires)
+        yield Pair(cluster.name, names.addr, wires)
 
 
 def until_registered(namesrv: str, count: int) -> None:
@@ -142,10 +142,10 @@ def group() -> str:
 
 
 @pytest.fixture
-def make_topic(house: House) -> Callable[[int], str]:
+def make_topic(cluster: Cluster) -> Callable[[int], str]:
     def make(queues: int = 4) -> str:
         name = f"parity-topic-{next(_numbers)}"
-        with Admin(namesrv=house.namesrv) as admin:
+        with Admin(namesrv=cluster.namesrv) as admin:
             admin.create_topic(name, queues=queues)
         return name
 
@@ -169,13 +169,13 @@ def pytest_runtest_makereport(
 ) -> Iterator[pytest.TestReport]:
     """Write down how a test ended, where somebody asked for it."""
     report = yield
-    house = getattr(item, "callspec", None) and item.callspec.params.get("house")
-    if house and (report.when == "call" or report.failed):
+    cluster = getattr(item, "callspec", None) and item.callspec.params.get("cluster")
+    if cluster and (report.when == "call" or report.failed):
         note(
             {
                 "file": item.path.stem.removeprefix("test_"),
                 "test": item.originalname,
-                "house": house,
+                "implementation": cluster,
                 "outcome": report.outcome,
             }
         )

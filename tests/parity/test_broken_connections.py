@@ -1,4 +1,4 @@
-"""Sends over wires that break, to two brokers of one house: retries, other brokers, order."""
+"""Sends over wires that break, to two brokers of one kind: retries, other brokers, order."""
 
 from __future__ import annotations
 

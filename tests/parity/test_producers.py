@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq import SendResult
-    from parity.conftest import House
+    from parity.conftest import Cluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 COUNT = 60
 
 
-def bodies(house: House, topic: str, count: int) -> list[bytes]:
-    return sorted(message.body for message in stored(house, topic, count))
+def bodies(cluster: Cluster, topic: str, count: int) -> list[bytes]:
+    return sorted(message.body for message in stored(cluster, topic, count))
 
 
 def has_queues(producer: Producer, topic: str) -> bool:
@@ -46,7 +46,7 @@ def has_queues(producer: Producer, topic: str) -> bool:
         return False
 
 
-def test_a_message_arrives_whole(house: House, topic: str) -> None:
+def test_a_message_arrives_whole(cluster: Cluster, topic: str) -> None:
     began_ms = int(time.time() * 1000)
     sent = Message(
         topic,
@@ -57,9 +57,9 @@ def test_a_message_arrives_whole(house: House, topic: str) -> None:
         sharding_key="account",
         flag=7,
     )
-    with Producer("parity", namesrv=house.namesrv) as producer:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         result = producer.send(sent)
-    (got,) = stored(house, topic, 1)
+    (got,) = stored(cluster, topic, 1)
     assert result.status is SendStatus.SEND_OK
     assert (got.body, got.tags, got.keys, got.flag) == (sent.body, "red", ["one", "two"], 7)
     assert got.properties.items() >= {"shop": "Å", "n": "1"}.items()
@@ -71,27 +71,27 @@ def test_a_message_arrives_whole(house: House, topic: str) -> None:
     assert abs(got.store_ms - got.born_ms) < 10_000
 
 
-def test_messages_without_key_take_the_queues_in_turn(house: House, topic: str) -> None:
-    with Producer("parity", namesrv=house.namesrv) as producer:
+def test_messages_without_key_take_the_queues_in_turn(cluster: Cluster, topic: str) -> None:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         producer.send(Message(topic, b"the first makes the connection"))
         found = [producer.send(Message(topic, b"x")).queue.queue_id for _ in range(8)]
     assert found[:4] == found[4:]
     assert sorted(found[:4]) == [0, 1, 2, 3]
 
 
-def test_asyncio_sends_side_by_side(house: House, topic: str) -> None:
+def test_asyncio_sends_side_by_side(cluster: Cluster, topic: str) -> None:
     async def story() -> list[SendResult]:
-        async with AsyncProducer("parity", namesrv=house.namesrv) as producer:
+        async with AsyncProducer("parity", namesrv=cluster.namesrv) as producer:
             messages = [Message(topic, b"%d" % n) for n in range(COUNT)]
             return await asyncio.gather(*map(producer.send, messages))
 
     results = asyncio.run(story())
     assert len({result.msg_id for result in results}) == COUNT
-    assert bodies(house, topic, COUNT) == sorted(b"%d" % n for n in range(COUNT))
+    assert bodies(cluster, topic, COUNT) == sorted(b"%d" % n for n in range(COUNT))
 
 
-def test_threads_share_a_producer(house: House, topic: str) -> None:
-    with Producer("parity", namesrv=house.namesrv) as producer:
+def test_threads_share_a_producer(cluster: Cluster, topic: str) -> None:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
 
         def work(who: int) -> None:
             for n in range(10):
@@ -102,13 +102,13 @@ def test_threads_share_a_producer(house: House, topic: str) -> None:
             one.start()
         for one in threads:
             one.join()
-    assert bodies(house, topic, 60) == sorted(
+    assert bodies(cluster, topic, 60) == sorted(
         b"%d %d" % (who, n) for who in range(6) for n in range(10)
     )
 
 
-def test_futures_end_with_results_and_keep_the_order_of_a_key(house: House, topic: str) -> None:
-    with Producer("parity", namesrv=house.namesrv) as producer:
+def test_futures_end_with_results_and_keep_the_order_of_a_key(cluster: Cluster, topic: str) -> None:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         futures = [
             producer.send_async(Message(topic, b"%d" % n, sharding_key=f"key-{n % 5}"))
             for n in range(COUNT)
@@ -123,18 +123,18 @@ def test_futures_end_with_results_and_keep_the_order_of_a_key(house: House, topi
         assert len({result.queue for result in results[key::5]}) == 1
 
 
-def test_one_way_messages_arrive(house: House, topic: str) -> None:
-    with Producer("parity", namesrv=house.namesrv) as producer:
+def test_one_way_messages_arrive(cluster: Cluster, topic: str) -> None:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         for n in range(10):
             producer.send_oneway(Message(topic, b"%d" % n))
-        assert bodies(house, topic, 10) == sorted(b"%d" % n for n in range(10))
+        assert bodies(cluster, topic, 10) == sorted(b"%d" % n for n in range(10))
 
 
-def test_a_batch_has_a_result_for_each_of_its_messages(house: House, topic: str) -> None:
+def test_a_batch_has_a_result_for_each_of_its_messages(cluster: Cluster, topic: str) -> None:
     batch = [Message(topic, b"%d" % n, tags="t", keys=f"k{n}") for n in range(20)]
-    with Producer("parity", namesrv=house.namesrv) as producer:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         results = producer.send_batch(batch)
-    found = stored(house, topic, 20)
+    found = stored(cluster, topic, 20)
     assert [message.body for message in found] == [message.body for message in batch]
     assert [message.keys for message in found] == [[f"k{n}"] for n in range(20)]
     assert [message.msg_id for message in found] == [result.msg_id for result in results]
@@ -143,54 +143,54 @@ def test_a_batch_has_a_result_for_each_of_its_messages(house: House, topic: str)
     assert len({result.queue for result in results}) == 1
 
 
-def test_a_batch_with_keys_goes_to_the_queues_of_its_keys(house: House, topic: str) -> None:
+def test_a_batch_with_keys_goes_to_the_queues_of_its_keys(cluster: Cluster, topic: str) -> None:
     batch = [Message(topic, b"%d" % n, sharding_key=f"key-{n % 7}") for n in range(70)]
-    with Producer("parity", namesrv=house.namesrv) as producer:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         results = producer.send_batch(batch)
         alone = [producer.send(Message(topic, b"x", sharding_key=f"key-{n}")) for n in range(7)]
     for n, one in enumerate(alone):
         assert {result.queue for result in results[n::7]} == {one.queue}
     by_key = defaultdict(list)
-    for message in stored(house, topic, 77):
+    for message in stored(cluster, topic, 77):
         if message.body != b"x":
             by_key[message.sharding_key].append(int(message.body))
     assert all(numbers == sorted(numbers) for numbers in by_key.values())
 
 
-def test_a_large_batch_is_split_by_its_size(house: House, topic: str) -> None:
+def test_a_large_batch_is_split_by_its_size(cluster: Cluster, topic: str) -> None:
     body = b"z" * 200_000
-    with Producer("parity", namesrv=house.namesrv) as producer:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         results = producer.send_batch([Message(topic, body) for _ in range(30)], timeout_s=30)
     assert len({result.msg_id for result in results}) == 30
-    assert bodies(house, topic, 30) == [body] * 30
+    assert bodies(cluster, topic, 30) == [body] * 30
 
 
-def test_many_messages_are_spread_over_the_queues(house: House, topic: str) -> None:
-    with Producer("parity", namesrv=house.namesrv) as producer:
+def test_many_messages_are_spread_over_the_queues(cluster: Cluster, topic: str) -> None:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         results = producer.send_many([Message(topic, b"%d" % n) for n in range(500)])
     assert len({result.queue for result in results}) == 4
-    assert bodies(house, topic, 500) == sorted(b"%d" % n for n in range(500))
+    assert bodies(cluster, topic, 500) == sorted(b"%d" % n for n in range(500))
 
 
 @pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
-def test_large_bodies_travel_and_lie_compressed(house: House, topic: str, kind: str) -> None:
+def test_large_bodies_travel_and_lie_compressed(cluster: Cluster, topic: str, kind: str) -> None:
     body = b"a body worth the work " * 1_000
-    with Producer("parity", namesrv=house.namesrv, compression=kind) as producer:
+    with Producer("parity", namesrv=cluster.namesrv, compression=kind) as producer:
         producer.send(Message(topic, body))
         producer.send(Message(topic, b"short"))
         producer.send_async(Message(topic, body)).result(20)
         producer.send_oneway(Message(topic, body))
-    found = stored(house, topic, 4)
+    found = stored(cluster, topic, 4)
     assert sorted(message.body for message in found) == sorted([body, body, body, b"short"])
     places = [message.phy_offset for message in found]
     assert max(places) - min(places) < len(body), "three large ones take less room than one"
 
 
-def test_a_delay_level_holds_a_message_back(house: House, topic: str, group: str) -> None:
+def test_a_delay_level_holds_a_message_back(cluster: Cluster, topic: str, group: str) -> None:
     seen = Seen()
     with (
-        consumer(house, group, topic, seen) as running,
-        Producer("parity", namesrv=house.namesrv) as producer,
+        consumer(cluster, group, topic, seen) as running,
+        Producer("parity", namesrv=cluster.namesrv) as producer,
     ):
         until(lambda: len(running.assigned) >= 4)
         began = time.monotonic()
@@ -206,32 +206,32 @@ def test_a_delay_level_holds_a_message_back(house: House, topic: str, group: str
     assert all(result.status is SendStatus.SEND_OK for result in results)
 
 
-def test_a_level_beyond_the_last_means_the_last(house: House, topic: str, group: str) -> None:
+def test_a_level_beyond_the_last_means_the_last(cluster: Cluster, topic: str, group: str) -> None:
     seen = Seen()
-    with Producer("parity", namesrv=house.namesrv) as producer:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         producer.send(Message(topic, b"1", delay_level=99))
-    with consumer(house, group, topic, seen):
+    with consumer(cluster, group, topic, seen):
         seen.wait(1, 20)  # the last level of both is 2 s
 
 
-def test_delayed_messages_among_many_go_alone(house: House, topic: str) -> None:
+def test_delayed_messages_among_many_go_alone(cluster: Cluster, topic: str) -> None:
     messages = [Message(topic, b"%d" % n, delay_level=n % 2) for n in range(10)]
-    with Producer("parity", namesrv=house.namesrv) as producer:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         with pytest.raises(CometError, match="delay"):
             producer.send_batch(messages)
         producer.send_many(messages)
-    assert bodies(house, topic, 10) == sorted(b"%d" % n for n in range(10))
+    assert bodies(cluster, topic, 10) == sorted(b"%d" % n for n in range(10))
 
 
-def test_the_first_message_makes_its_topic(house: House, unmade_topic: str) -> None:
-    with Producer("parity", namesrv=house.namesrv, default_topic_queues=3) as producer:
+def test_the_first_message_makes_its_topic(cluster: Cluster, unmade_topic: str) -> None:
+    with Producer("parity", namesrv=cluster.namesrv, default_topic_queues=3) as producer:
         producer.send(Message(unmade_topic, b"first"), timeout_s=20)
-        assert bodies(house, unmade_topic, 1) == [b"first"]
-    with Admin(namesrv=house.namesrv) as admin:
+        assert bodies(cluster, unmade_topic, 1) == [b"first"]
+    with Admin(namesrv=cluster.namesrv) as admin:
         assert len(admin.queues(unmade_topic)) == 3
 
 
-def test_what_breaks_the_rules_is_refused_before_it_is_sent(house: House, topic: str) -> None:
+def test_what_breaks_the_rules_is_refused_before_it_is_sent(cluster: Cluster, topic: str) -> None:
     wrong = [
         Message("no blanks", b"x"),
         Message("x" * 128, b"x"),
@@ -240,44 +240,44 @@ def test_what_breaks_the_rules_is_refused_before_it_is_sent(house: House, topic:
         Message(topic, b"x", properties={"KEYS": "x"}),
         Message("SCHEDULE_TOPIC_XXXX", b"x"),
     ]
-    with Producer("parity", namesrv=house.namesrv) as producer:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         for message in wrong:
             with pytest.raises(InvalidMessage):
                 producer.send(message)
 
 
-def test_a_queue_that_may_not_be_written_is_an_error(house: House, topic: str) -> None:
-    with Producer("parity", namesrv=house.namesrv) as producer:
+def test_a_queue_that_may_not_be_written_is_an_error(cluster: Cluster, topic: str) -> None:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         producer.send(Message(topic, b"x"))
-    with Admin(namesrv=house.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         admin.create_topic(topic, queues=4, perm=4)
-    with Producer("parity", namesrv=house.namesrv) as producer:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         until(lambda: not has_queues(producer, topic))  # name servers hear of it a moment later
         with pytest.raises(RouteNotFound, match=topic):
             producer.send(Message(topic, b"y"), timeout_s=2)
-    assert bodies(house, topic, 1) == [b"x"]
+    assert bodies(cluster, topic, 1) == [b"x"]
 
 
-def test_properties_that_are_too_long_are_refused(house: House, topic: str) -> None:
+def test_properties_that_are_too_long_are_refused(cluster: Cluster, topic: str) -> None:
     with (
-        Producer("parity", namesrv=house.namesrv) as producer,
+        Producer("parity", namesrv=cluster.namesrv) as producer,
         pytest.raises((InvalidMessage, BrokerError)),
     ):
         producer.send(Message(topic, b"x", properties={"p": "x" * 40_000}))
 
 
 def test_the_trace_tells_of_sends_and_handlers(
-    house: House, topic: str, make_topic: Callable[[int], str], group: str
+    cluster: Cluster, topic: str, make_topic: Callable[[int], str], group: str
 ) -> None:
     told_to, seen = make_topic(1), Seen()
-    with Producer(group, namesrv=house.namesrv, trace=told_to) as producer:
+    with Producer(group, namesrv=cluster.namesrv, trace=told_to) as producer:
         sent = [producer.send(Message(topic, b"%d" % n, tags="t", keys="k")) for n in range(3)]
-    with consumer(house, group, topic, seen, trace=told_to):
+    with consumer(cluster, group, topic, seen, trace=told_to):
         seen.wait(3)
     records = []
 
     def all_told() -> bool:
-        texts = [message.body.decode() for message in stored(house, told_to, 1)]
+        texts = [message.body.decode() for message in stored(cluster, told_to, 1)]
         records[:] = [one.split("\x01") for text in texts for one in text.split("\x02") if one]
         return len(records) >= 9
 
@@ -292,38 +292,40 @@ def test_the_trace_tells_of_sends_and_handlers(
     assert len([r for r in records if r[0] == "SubAfter" and r[4] == "true"]) == 3
 
 
-def test_the_trace_goes_to_rocketmqs_own_topic(house: House, topic: str, group: str) -> None:
-    with Producer(group, namesrv=house.namesrv, trace=True) as producer:
+def test_the_trace_goes_to_rocketmqs_own_topic(cluster: Cluster, topic: str, group: str) -> None:
+    with Producer(group, namesrv=cluster.namesrv, trace=True) as producer:
         sent = producer.send(Message(topic, b"x"))
     until(
         lambda: any(
             sent.msg_id.encode() in message.body
-            for message in stored(house, "RMQ_SYS_TRACE_TOPIC", 1)
+            for message in stored(cluster, "RMQ_SYS_TRACE_TOPIC", 1)
         ),
         30,
     )
 
 
-def test_an_instance_of_a_shared_cluster_has_topics_of_its_own(house: House, topic: str) -> None:
+def test_an_instance_of_a_shared_cluster_has_topics_of_its_own(
+    cluster: Cluster, topic: str
+) -> None:
     instance = "MQ_INST_1"
-    with Admin(namesrv=house.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         admin.create_topic(f"{instance}%{topic}", queues=4)
-    with Producer("parity", namesrv=house.namesrv, namespace=instance) as producer:
+    with Producer("parity", namesrv=cluster.namesrv, namespace=instance) as producer:
         result = producer.send(Message(topic, b"inside"))
-    with Producer("parity", namesrv=house.namesrv) as producer:
+    with Producer("parity", namesrv=cluster.namesrv) as producer:
         producer.send(Message(topic, b"outside"))
     assert result.queue.topic == topic
-    assert bodies(house, f"{instance}%{topic}", 1) == [b"inside"]
-    assert bodies(house, topic, 1) == [b"outside"]
+    assert bodies(cluster, f"{instance}%{topic}", 1) == [b"inside"]
+    assert bodies(cluster, topic, 1) == [b"outside"]
 
 
 def test_an_instance_of_the_second_kind_keeps_the_names(
-    house: House, topic: str, group: str
+    cluster: Cluster, topic: str, group: str
 ) -> None:
     seen, second = Seen(), {"namespace_v2": "instance-2", "unit_name": "unit"}
-    with Producer("parity", namesrv=house.namesrv, **second) as producer:
+    with Producer("parity", namesrv=cluster.namesrv, **second) as producer:
         producer.send(Message(topic, b"5"))
-    with consumer(house, group, topic, seen, **second) as running:
+    with consumer(cluster, group, topic, seen, **second) as running:
         seen.wait(1)
         assert running.client_id.endswith("@unit")
     assert seen.numbers == [5]
