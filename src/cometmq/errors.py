@@ -2,19 +2,19 @@
 
 CometError
 ├── SettingsError          a setting is unknown or wrong: which, where, and what is near
-├── ProtocolError          the peer broke the wire; the connection dies
-│   └── BadHeader          one header field is missing or is no number
+├── ProtocolError          the peer violated the protocol; the connection is closed
+│   └── BadHeader          one header field is missing or malformed
 ├── StoreError             the disk
-│   ├── StoreLocked        another broker holds the directory
+│   ├── StoreLocked        another broker uses the directory
 │   ├── NotAStore          the directory holds something else
-│   ├── StoreFull          no room left
+│   ├── StoreFull          no space left
 │   └── StoreCorrupt       bytes that recovery cannot explain
 ├── RemotingError          a call did not get its answer
 │   ├── ConnectFailed, SendFailed, RemotingTimeout (also a TimeoutError), TooManyRequests
 ├── BrokerError            the peer answered with an error code (code, remark, addr)
 ├── ClientError            misuse or state of a client
 │   ├── NotStarted, RouteNotFound, InvalidMessage, BadFilter
-│   └── DataLoss           messages a reader was promised are gone; QueueShrank when they may return
+│   └── DataLoss           messages that a reader had planned are gone; QueueShrank: may return
 └── Reject                 server side only: answer this code with this remark
 """
 
@@ -30,9 +30,9 @@ class CometError(Exception):
     """Root of all errors raised on purpose."""
 
     retriable = False
-    """Whether the same call may succeed elsewhere or later."""
+    """Whether the same call may succeed later, or at another broker."""
     stale_route = False
-    """Whether the route that led here should be fetched again."""
+    """Whether the client should fetch the route again."""
     msg_id = ""
     """The id of the message whose send failed, if it had got one."""
 
@@ -42,7 +42,7 @@ class SettingsError(CometError):
 
 
 class ProtocolError(CometError):
-    """The peer sent bytes that are no RocketMQ frame or header."""
+    """The peer sent bytes that are not a RocketMQ frame or header."""
 
 
 class BadHeader(ProtocolError):
@@ -58,15 +58,15 @@ class StoreError(CometError):
 
 
 class StoreLocked(StoreError):
-    """Another process holds the store directory."""
+    """Another process uses the store directory."""
 
 
 class NotAStore(StoreError):
-    """The directory holds something that is no store."""
+    """The directory holds something other than a store."""
 
 
 class StoreFull(StoreError):
-    """The disk has no room left."""
+    """The disk has no space left."""
 
 
 class StoreCorrupt(StoreError):
@@ -80,7 +80,7 @@ class RemotingError(CometError):
 
 
 class ConnectFailed(RemotingError):
-    """No connection to the address could be made."""
+    """The connection to the address could not be opened."""
 
     stale_route = True
 
@@ -92,11 +92,11 @@ class SendFailed(RemotingError):
 
 
 class RemotingTimeout(RemotingError, TimeoutError):
-    """No answer within the time given."""
+    """No answer arrived within the timeout."""
 
 
 class TooManyRequests(RemotingError):
-    """The bound on unanswered requests is reached."""
+    """The limit on unanswered requests is reached."""
 
 
 class BrokerError(CometError):
@@ -113,7 +113,7 @@ class BrokerError(CometError):
 
 
 class ClientError(CometError):
-    """Misuse or state of a client."""
+    """A client was misused, or is in the wrong state."""
 
 
 class NotStarted(ClientError):
@@ -132,7 +132,7 @@ class InvalidMessage(ClientError):
 
 
 class BadFilter(ClientError):
-    """A filter expression is no SQL92 as RocketMQ reads it; `at` is the place, from 0."""
+    """A filter expression is not SQL92 as RocketMQ reads it; `at` is the position, from 0."""
 
     def __init__(self, problem: str, at: int) -> None:
         self.at = at
@@ -140,11 +140,11 @@ class BadFilter(ClientError):
 
 
 class DataLoss(ClientError):
-    """Messages that a reader was promised are no longer in the broker."""
+    """Messages that a reader had planned to read are no longer at the broker."""
 
 
 class QueueShrank(DataLoss):
-    """A queue ends before the place it had reached; it may grow again once its broker is back."""
+    """A queue is shorter than it was; it may grow again once its broker is back."""
 
     retriable = True
 
@@ -152,8 +152,8 @@ class QueueShrank(DataLoss):
 class PartlySent(ClientError):
     """Some of many messages could not be sent.
 
-    `results` has one entry a message, in the order given: its SendResult, or None where nobody
-    knows whether it was stored; `__cause__` is the first error.
+    `results` has one entry for each message, in order: its SendResult, or None if it is unknown
+    whether it was stored; `__cause__` is the first error.
     """
 
     def __init__(self, results: Sequence[object], first: CometError) -> None:

@@ -88,7 +88,7 @@ def test_a_directory_with_somebody_elses_files_is_refused_and_left_alone(tmp_pat
     done = subprocess.run(command(tmp_path), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "holds files that are not of an earlier run" in done.stderr
+    assert "holds files that no earlier run wrote" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 

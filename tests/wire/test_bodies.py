@@ -16,10 +16,10 @@ from cometmq.model.stats import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     ConsumeStats,
-    ConsumeStatus,
     OffsetWrapper,
     ProcessQueueInfo,
     QueueTimeSpan,
+    TopicConsumeRates,
     TopicOffset,
 )
 from cometmq.model.subscription import (
@@ -150,7 +150,7 @@ running = st.builds(
         ),
         max_size=2,
     ),
-    status_table=st.dictionaries(names, st.builds(ConsumeStatus, pull_rt=reals), max_size=2),
+    status_table=st.dictionaries(names, st.builds(TopicConsumeRates, pull_rt=reals), max_size=2),
     jstack=maybe,
 )
 

@@ -1,7 +1,7 @@
 """The command `cometmq demo`: the demonstrations on real data.
 
-Owns the options, the working directory, the progress bars and the exit code; refuses to know what
-a demonstration does. Invariant: exit code 0 means that every count was right.
+Owns the options, the working directory, the progress bars and the exit code. Invariant: exit code 0
+means that every count was right.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ def flights(messages: int | None, directory: Path, keep: bool, as_json: bool) ->
 
     The exit code is 0 when every count is right. The report is DIR/report.html.
     """
-    _require_parts()
+    _require_packages()
     directory = directory.expanduser().absolute()
-    _make_room(directory)
+    _empty_directory(directory)
     from cometmq.demo.flights import job
 
-    with _noise_to(directory / "spark.log") as stderr, _Bars(stderr) as bars:
+    with _redirect_stderr(directory / "spark.log") as stderr, _Bars(stderr) as bars:
         report = job.run(job.JobSettings(directory=directory, messages=messages), bars)
     if report.passed and not keep:
-        _tidy(directory)
-    _tell(report, as_json=as_json)
+        _remove_leftovers(directory)
+    _print_report(report, as_json=as_json)
     sys.exit(0 if report.passed else 1)
 
 
 class _Bars:
-    """Progress bars; plain lines where the file is no terminal."""
+    """Progress bars on a terminal, plain lines elsewhere."""
 
     def __init__(self, file: TextIO) -> None:
         from rich.console import Console
@@ -112,11 +112,10 @@ class _Bars:
 
 
 @contextmanager
-def _noise_to(path: Path) -> Iterator[TextIO]:
-    """Let what others write to stderr go to a file; yields the real one.
+def _redirect_stderr(path: Path) -> Iterator[TextIO]:
+    """Redirect stderr to a file, for Spark's JVM and workers; yield the real stderr.
 
-    Spark's JVM and its workers report there what is no news to the user: log levels, the ends of
-    worker processes.
+    Their messages (log levels, ends of worker processes) do not concern the user.
     """
     sys.stderr.flush()
     with os.fdopen(os.dup(2), "w") as real, path.open("ab") as log:
@@ -129,7 +128,7 @@ def _noise_to(path: Path) -> Iterator[TextIO]:
             os.dup2(real.fileno(), 2)
 
 
-def _require_parts() -> None:
+def _require_packages() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise SettingsError(
@@ -137,18 +136,18 @@ def _require_parts() -> None:
         )
 
 
-def _make_room(directory: Path) -> None:
-    """Empty the working directory; refuse one that holds anything that is not ours."""
+def _empty_directory(directory: Path) -> None:
+    """Empty the working directory; refuse one with files that no earlier run wrote."""
     if directory.is_dir() and any(directory.iterdir()) and not (directory / _MARK).exists():
         raise SettingsError(
-            f"{directory} holds files that are not of an earlier run: choose another --dir"
+            f"{directory} holds files that no earlier run wrote: choose another --dir"
         )
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     (directory / _MARK).touch()
 
 
-def _tidy(directory: Path) -> None:
+def _remove_leftovers(directory: Path) -> None:
     for path in _leftovers(directory):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -160,7 +159,7 @@ def _leftovers(directory: Path) -> Iterator[Path]:
     return (path for path in directory.iterdir() if path.name not in _RESULTS)
 
 
-def _tell(report: JobReport, *, as_json: bool) -> None:
+def _print_report(report: JobReport, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=1))
         return

@@ -1,8 +1,8 @@
-"""The `cometmq` command: which subcommands there are, and how errors are told.
+"""The `cometmq` command: its subcommands, and how errors are reported.
 
-Imports a subcommand's file only when it is called, so `--help` is fast. Invariant: an error raised
-on purpose is one sentence on stderr and exit code 1, a wrong call is exit code 2, never a
-traceback. Java: mqadmin, mqnamesrv, mqbroker.
+Imports a subcommand's file only when it is called, so `--help` is fast. Invariant: a CometError is
+one sentence on stderr and exit code 1, a usage error is exit code 2; there is never a traceback.
+Java: mqadmin, mqnamesrv, mqbroker.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and loads one when it is wanted."""
+    """A group that lists its commands by name and imports one when it is called."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return the names of all commands that this installation has."""
         return [name for name, command in _COMMANDS.items() if _is_there(command)]
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a command; None when there is none of that name."""
+        """Import a command; None when there is none of that name."""
         command = _COMMANDS.get(cmd_name)
         if command is None or not _is_there(command):
             return None
@@ -88,7 +88,7 @@ def run(arguments: list[str]) -> int:
         click.echo(f"cometmq: {error}", err=True)
         return 1
     except BrokenPipeError:
-        # Whoever read our output has gone; the interpreter must not flush into it again.
+        # The reader of our output is gone; the interpreter must not flush into the pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code if isinstance(code, int) else 0

@@ -1,7 +1,8 @@
 """The file that says where a started role listens.
 
-Written in one step when everything accepts, removed at a clean stop, so whoever finds it may
-connect. Layout: JSON, {"namesrv": "host:port", "broker": "host:port", "store": path, "pid": n}.
+Written atomically when everything accepts connections, and removed at a clean stop. As long as it
+exists, clients may connect.
+Layout: JSON, {"namesrv": "host:port", "broker": "host:port", "store": path, "pid": n}.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ class ReadyFile:
     """One such file, or none when `path` is None."""
 
     def __init__(self, path: Path | None) -> None:
-        """Remove what an earlier run left; raises SettingsError when the place cannot be used."""
+        """Remove the file of an earlier run; raises SettingsError when the path cannot be used."""
         self._path = path
         self._try(self._check)
 
     def write(self, facts: Mapping[str, object]) -> None:
-        """Make the file appear, whole; raises SettingsError when it cannot be written."""
+        """Write the file atomically; raises SettingsError when it cannot be written."""
         self._try(lambda: self._write(json.dumps(facts) + "\n"))
 
     def remove(self) -> None:
-        """Take it away: nothing listens any more."""
+        """Remove the file: nothing listens any more."""
         self._try(self._remove)
 
     def _check(self) -> None:
@@ -40,9 +41,9 @@ class ReadyFile:
 
     def _write(self, text: str) -> None:
         if self._path is not None:
-            fresh = self._path.with_name(f".{self._path.name}.tmp")
-            fresh.write_text(text, encoding="utf-8")
-            fresh.replace(self._path)
+            temporary = self._path.with_name(f".{self._path.name}.tmp")
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(self._path)
 
     def _remove(self) -> None:
         if self._path is not None:

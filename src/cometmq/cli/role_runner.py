@@ -1,7 +1,7 @@
 """Runs roles until a signal: the loop, the signals, the order of starting and stopping.
 
-Refuses to know what a role is beyond `start` and `stop`. Invariant: what was started is stopped in
-reverse order, whatever ends the run; a second signal ends the process at once.
+A role has `start` and `stop`. Invariant: however the run ends, roles are stopped in the reverse
+order of their start; a second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -23,52 +23,56 @@ if TYPE_CHECKING:
     from types import FrameType
 
 YOUNG_MAX = 20_000
-"""Objects made before the collector looks at them; a turn of a busy role makes and drops 1,000."""
+"""New objects before a collection; one loop iteration of a busy role makes and drops 1,000."""
 SWITCH_S = 0.001
-"""How long a thread that computes keeps the interpreter; the loop waits so long beside one."""
+"""How long a computing thread keeps the interpreter lock, and so the loop's longest wait for it."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = 130
 
 
 class Role(Protocol):
-    """What can be started and stopped."""
+    """A server that can be started and stopped."""
 
     async def start(self) -> None:
-        """Begin to serve; raises CometError when that cannot be."""
+        """Begin to serve; raises CometError when it cannot."""
 
     async def stop(self) -> None:
-        """Serve no more and leave everything in order."""
+        """Stop serving and release everything."""
 
 
-class Running:
-    """What runs, in the order it was started."""
+class RunningRoles:
+    """The roles that run, in the order of their start."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
 
     async def start(self, role: Role) -> None:
-        """Start a role; it is stopped when the run ends."""
+        """Start a role, and stop it when the run ends."""
         await role.start()
         self._stack.push_async_callback(role.stop)
 
     def at_end(self, work: Callable[[], None]) -> None:
-        """Have `work` done when the run ends, before what was started earlier stops."""
+        """Call `work` when the run ends, before the roles that were started earlier stop."""
         self._stack.callback(work)
 
 
-def serve(begin: Callable[[Running], Awaitable[None]], *, until_stdin_closes: bool = False) -> None:
+def serve(
+    begin: Callable[[RunningRoles], Awaitable[None]], *, until_stdin_closes: bool = False
+) -> None:
     """Call `begin`, which starts roles; return after SIGINT or SIGTERM, when all have stopped."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(begin, until_stdin_closes))
 
 
-async def _serve(begin: Callable[[Running], Awaitable[None]], until_stdin_closes: bool) -> None:
+async def _serve(
+    begin: Callable[[RunningRoles], Awaitable[None]], until_stdin_closes: bool
+) -> None:
     ended = asyncio.Event()
     async with AsyncExitStack() as stack:
         stack.callback(_on_signals(ended))
         if until_stdin_closes:
             _on_stdin_end(ended)
-        beginning = asyncio.ensure_future(_begin(begin, Running(stack)))
+        beginning = asyncio.ensure_future(_begin(begin, RunningRoles(stack)))
         ending = asyncio.ensure_future(ended.wait())
         await asyncio.wait((beginning, ending), return_when=asyncio.FIRST_COMPLETED)
         if not beginning.done():
@@ -78,9 +82,9 @@ async def _serve(begin: Callable[[Running], Awaitable[None]], until_stdin_closes
             await ending
 
 
-async def _begin(begin: Callable[[Running], Awaitable[None]], running: Running) -> None:
+async def _begin(begin: Callable[[RunningRoles], Awaitable[None]], running: RunningRoles) -> None:
     await begin(running)
-    # What lives now lives long: the collector need not walk through it again and again.
+    # Objects that exist now live long: freeze them, so that collections skip them.
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_MAX)
@@ -88,9 +92,9 @@ async def _begin(begin: Callable[[Running], Awaitable[None]], running: Running) 
 
 
 def _on_signals(ended: asyncio.Event) -> Callable[[], None]:
-    """Have signals set `ended`; return what takes the handlers away again.
+    """Let signals set `ended`; return a function that restores the previous handlers.
 
-    Plain handlers, not the loop's: these run even while a long recovery keeps the loop busy.
+    Plain handlers, not the loop's: they run even while a long recovery keeps the loop busy.
     """
     loop = asyncio.get_running_loop()
     is_second = False
@@ -133,13 +137,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def log_to_stderr(verbosity: int) -> None:
-    """Log warnings and errors to stderr; with 1 what happens as well, with 2 everything."""
+    """Log warnings and errors to stderr; with 1 also what happens, with 2 everything."""
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
-def tell(*lines: str) -> None:
-    """Print lines to stdout now; a reader that has gone is no reason to stop."""
+def print_lines(*lines: str) -> None:
+    """Print lines to stdout now; a closed stdout does not stop the roles."""
     for line in lines:
         click.echo(line)
     sys.stdout.flush()

@@ -1,7 +1,7 @@
 """The commands that serve: standalone, namesrv, broker.
 
-Owns how files, environment and options become settings, and which defaults `standalone` changes
-because people want them on one machine. Refuses to know how roles work.
+Turns files, environment and options into settings; `standalone` changes some defaults for use on
+one machine.
 Java: mqnamesrv, mqbroker, BrokerStartup, NamesrvStartup.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cometmq.cli.ready_file import ReadyFile
-from cometmq.cli.role_runner import Running, log_to_stderr, serve, tell
+from cometmq.cli.role_runner import RunningRoles, log_to_stderr, print_lines, serve
 from cometmq.errors import SettingsError
 from cometmq.net.connection import join_address
 from cometmq.net.server import require_free
@@ -49,16 +49,16 @@ STANDALONE = {
     "traceTopicEnable": "true",
     "deadLetterDeduplicate": "true",
     "enablePropertyFilter": "true",
-    # A machine that people work on is often quite full: go on until it is nearly so, and do not
-    # delete yesterday's messages for it.
+    # The disk of a developer's machine is often nearly full: go on, and do not delete yesterday's
+    # messages for it.
     "cleanFileForciblyEnable": "false",
     "diskSpaceWarningLevelRatio": "98",
 }
-"""What `standalone` sets before everything else."""
+"""The defaults of `standalone`; files, environment and options override them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Common:
+class CommonOptions:
     """The options that all three commands have."""
 
     config: str | None
@@ -113,7 +113,7 @@ def standalone(
     The settings of FILE, of COMETMQ_... variables and of --set go to whichever of the two has them;
     the ports only come from the options, but for the broker's, which is listenPort.
     """
-    common = Common(**rest)
+    common = CommonOptions(**rest)
     log_to_stderr(common.verbose)
     given = [*_from_file(common.config), *_environment(), *_from_sets(common.sets)]
     mine = [one for one in given if one.key not in _namesrv_only()]
@@ -130,7 +130,7 @@ def standalone(
     )
     ready = ReadyFile(common.ready_file)
 
-    async def begin(running: Running) -> None:
+    async def begin(running: RunningRoles) -> None:
         from cometmq.namesrv.app import NameServer
 
         name_server = NameServer.open(
@@ -144,7 +144,7 @@ def standalone(
             namesrv_addr=";".join(filter(None, (join_address(_inside(host), port), others))),
         )
         facts = {"namesrv": join_address(_outside(host), port)}
-        await _begin_broker(running, settings, loaded, ready, facts, common.conf)
+        await _start_broker(running, settings, loaded, ready, facts, common.conf)
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
 
@@ -157,7 +157,7 @@ def namesrv(
     **rest: Any,
 ) -> None:
     """Start a name server; Ctrl-C stops it."""
-    common = Common(**rest)
+    common = CommonOptions(**rest)
     log_to_stderr(common.verbose)
     options = from_options({"bindAddress": common.host, "listenPort": port})
     loaded = _load(
@@ -169,7 +169,7 @@ def namesrv(
     )
     ready = ReadyFile(common.ready_file)
 
-    async def begin(running: Running) -> None:
+    async def begin(running: RunningRoles) -> None:
         from cometmq.namesrv.app import NameServer
 
         settings = loaded.of(NamesrvSettings)
@@ -196,7 +196,7 @@ def broker(
 
     Without -n the name servers come from namesrvAddr in FILE or from the variable NAMESRV_ADDR.
     """
-    common = Common(**rest)
+    common = CommonOptions(**rest)
     log_to_stderr(common.verbose)
     options = {
         "bindAddress": common.host,
@@ -215,16 +215,16 @@ def broker(
     )
     ready = ReadyFile(common.ready_file)
 
-    async def begin(running: Running) -> None:
+    async def begin(running: RunningRoles) -> None:
         settings = loaded.of(BrokerSettings)
         facts = {"namesrv": settings.namesrv_addr} if settings.namesrv_addr else {}
-        await _begin_broker(running, settings, loaded, ready, facts, common.conf)
+        await _start_broker(running, settings, loaded, ready, facts, common.conf)
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
 
 
-async def _begin_broker(
-    running: Running,
+async def _start_broker(
+    running: RunningRoles,
     settings: BrokerSettings,
     loaded: LoadedSettings,
     ready: ReadyFile,
@@ -246,9 +246,9 @@ async def _begin_broker(
     )
 
 
-def _announce(running: Running, ready: ReadyFile, facts: Mapping[str, object]) -> None:
+def _announce(running: RunningRoles, ready: ReadyFile, facts: Mapping[str, object]) -> None:
     width = max(map(len, facts))
-    tell(*(f"{what:<{width}}  {where}" for what, where in facts.items()), "Ctrl-C stops it.")
+    print_lines(*(f"{what:<{width}}  {where}" for what, where in facts.items()), "Ctrl-C stops it.")
     running.at_end(ready.remove)
     ready.write({**facts, "pid": os.getpid()})
 

@@ -1,7 +1,7 @@
-"""The commands about a store that no broker uses: verify, dump.
+"""The commands for a store that no broker uses: verify, dump.
 
-Reads through the store's own checks and changes nothing. `verify` exits with 1 when something is
-lost. Java: none.
+They read with the store's own checks and change nothing. `verify` exits with 1 when data is lost.
+Java: none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a broker knows of a consumer group, and the groups that are always there.
+"""The configuration of a consumer group at its broker, and RocketMQ's own groups.
 
 Java: SubscriptionGroupConfig, GroupRetryPolicy, MixAll.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
-"""The producer group every client has for messages it sends on its own account."""
+"""The producer group of messages that a client sends by itself, such as traces."""
 
 SYSTEM_GROUPS = (
     "TOOLS_CONSUMER",

@@ -1,6 +1,5 @@
-"""What calls of a client come back with: send results, pull results, a handler's verdict.
+"""The results of a client's calls: send results, pull results, the result of a handler.
 
-Owns the nouns and their field-standard names; refuses to know how they came about.
 Java: org.apache.rocketmq.client.producer.{SendResult, SendStatus, LocalTransactionState},
 org.apache.rocketmq.client.consumer.{PullResult, PullStatus},
 org.apache.rocketmq.client.consumer.listener.{ConsumeConcurrentlyStatus, ConsumeOrderlyStatus}
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SendStatus(Enum):
-    """How safe a stored message is. All four mean: the broker has it."""
+    """How durable a stored message is. All four mean that the broker has it."""
 
     SEND_OK = 0
     FLUSH_DISK_TIMEOUT = 10
@@ -29,7 +28,7 @@ class SendResult(NamedTuple):
     """The broker's answer to one message sent.
 
     `msg_id` is the id made by the producer (it survives retries), `offset_msg_id` the broker's.
-    `region_id` and `trace_on` are what the broker says for the message trace.
+    `region_id` and `trace_on` are the broker's settings for the message trace.
     """
 
     status: SendStatus
@@ -43,7 +42,7 @@ class SendResult(NamedTuple):
 
 
 class TransactionState(Enum):
-    """How a transaction ends; UNKNOWN lets the broker ask again."""
+    """How a transaction ends; after UNKNOWN the broker checks back later."""
 
     COMMIT = 8
     ROLLBACK = 12
@@ -67,7 +66,7 @@ class PullStatus(Enum):
 
 
 class PullResult(NamedTuple):
-    """One answer to a pull: messages oldest first, and where to go on."""
+    """One answer to a pull: messages, oldest first, and the next offset to pull."""
 
     status: PullStatus
     next_offset: int
@@ -78,10 +77,10 @@ class PullResult(NamedTuple):
 
 
 class BlockedQueue(NamedTuple):
-    """An orderly queue that stands still since its first message keeps failing.
+    """An orderly queue that is blocked because its first message keeps failing.
 
-    `attempts` counts the failures so far, `since_ms` is the time of the first one that was seen
-    here (ms since 1970), `reason` the last error.
+    `attempts` counts the failures so far, `since_ms` is the time of the first failure seen by this
+    consumer (ms since 1970), `reason` the last error.
     """
 
     queue: MessageQueue
@@ -93,7 +92,7 @@ class BlockedQueue(NamedTuple):
 
 
 class ConsumeStatus(Enum):
-    """RocketMQ's verdicts of a handler; returning nothing means the same as CONSUME_SUCCESS.
+    """RocketMQ's results of a handler; returning nothing means CONSUME_SUCCESS.
 
     COMMIT and ROLLBACK are for orderly consumers without auto_commit.
     """
@@ -107,7 +106,7 @@ class ConsumeStatus(Enum):
 
     @property
     def is_done(self) -> bool:
-        """Whether the messages need not come again."""
+        """Whether the messages are done and are not delivered again."""
         return self in (
             ConsumeStatus.CONSUME_SUCCESS,
             ConsumeStatus.SUCCESS,
@@ -116,7 +115,7 @@ class ConsumeStatus(Enum):
 
 
 class ConsumeFrom(Enum):
-    """Where a group starts in a queue it has no committed offset for."""
+    """Where a group starts in a queue without a committed offset."""
 
     LAST = "CONSUME_FROM_LAST_OFFSET"
     FIRST = "CONSUME_FROM_FIRST_OFFSET"

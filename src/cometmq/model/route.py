@@ -1,4 +1,4 @@
-"""Where a topic lives, as a name server tells it.
+"""The route of a topic: its brokers and queues, as a name server reports them.
 
 Java: TopicRouteData, QueueData, BrokerData, ClusterInfo, BrokerMemberGroup.
 """
@@ -12,7 +12,7 @@ MASTER_ID = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueData:
-    """How many queues of the topic one broker name has, and what may be done with them."""
+    """How many queues of the topic one broker name has, and their permissions."""
 
     broker_name: str
     read_queue_nums: int

@@ -1,6 +1,6 @@
-"""What a subscriber wants of a topic: tags, or a condition in SQL92.
+"""The messages that a subscriber wants of a topic: by tags, or by a condition in SQL92.
 
-Owns the noun only; refuses to know grammar. Whether a condition can be read, brokers decide.
+The broker parses the condition.
 Java: MessageSelector
 """
 
@@ -36,4 +36,4 @@ class MessageSelector(NamedTuple):
 
 def _check(name: str, text: object) -> None:
     if not isinstance(text, str):
-        raise ClientError(f"the {name} of a MessageSelector is {text!r:.80}; it must be a text")
+        raise ClientError(f"the {name} of a MessageSelector is {text!r:.80}; it must be a string")

@@ -1,4 +1,4 @@
-"""What administrators see: offsets of topics and groups, and what a consumer says of itself.
+"""What administrators see: offsets of topics and groups, and what a consumer reports.
 
 Java: TopicStatsTable, ConsumeStats, QueueTimeSpan, ConsumerRunningInfo, ProcessQueueInfo,
 ConsumeStatus, ConsumeMessageDirectlyResult.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOffset:
-    """What one queue holds; `last_update_timestamp` is the last message's store time, ms."""
+    """The offsets of one queue; `last_update_timestamp` is the last message's store time, ms."""
 
     min_offset: int
     max_offset: int
@@ -54,7 +54,7 @@ class QueueTimeSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessQueueInfo:
-    """What a consumer holds of one queue. Times in ms since the epoch."""
+    """The state of one queue in a consumer. Times in ms since the epoch."""
 
     commit_offset: int = 0
     cached_msg_min_offset: int = 0
@@ -70,8 +70,8 @@ class ProcessQueueInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumeStatus:
-    """Rates of one topic in one consumer: times in ms, rates a second."""
+class TopicConsumeRates:
+    """Rates of one topic in one consumer (Java: ConsumeStatus): times in ms, rates a second."""
 
     pull_rt: float = 0.0
     pull_tps: float = 0.0
@@ -83,18 +83,18 @@ class ConsumeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerRunningInfo:
-    """What one consumer says of itself."""
+    """What one consumer reports about itself."""
 
     properties: dict[str, str] = field(default_factory=dict)
     subscriptions: tuple[SubscriptionData, ...] = ()
     mq_table: dict[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
-    status_table: dict[str, ConsumeStatus] = field(default_factory=dict)
+    status_table: dict[str, TopicConsumeRates] = field(default_factory=dict)
     jstack: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeMessageDirectlyResult:
-    """How a consumer fared with one message it was told to handle."""
+    """The result of a consumer that was asked to handle one message."""
 
     consume_result: str
     order: bool = False

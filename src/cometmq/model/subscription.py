@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic, and what a client says about itself in a heartbeat.
+"""What a consumer subscribes to, and what a client reports in a heartbeat.
 
 Java: SubscriptionData, ConsumerData, ProducerData, HeartbeatData, Connection.
 """
@@ -15,7 +15,7 @@ SQL92 = "SQL92"
 
 
 class ConsumeType(StrEnum):
-    """Who moves: the consumer pulls itself, or the client pulls for its handler."""
+    """Whether the application pulls, or the client pulls and calls a handler."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -23,7 +23,7 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Whether the members of a group share the messages or each gets all."""
+    """Whether the members of a group share the messages, or each member gets all."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
@@ -72,7 +72,7 @@ class ConsumerData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatData:
-    """What one client tells each broker about itself."""
+    """What one client reports about itself to each broker."""
 
     client_id: str
     producer_groups: tuple[str, ...] = ()

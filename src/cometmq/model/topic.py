@@ -1,6 +1,6 @@
-"""What a broker knows of a topic, and the names that have a meaning of their own.
+"""The configuration of a topic at its broker, and the names of RocketMQ's own topics.
 
-Facts and names only; whether a name is allowed is decided in `rules`.
+Whether a name is allowed is decided in `rules`.
 Java: TopicConfig, DataVersion, PermName, TopicValidator, MixAll.
 """
 
@@ -12,7 +12,7 @@ PERM_PRIORITY = 8
 PERM_READ = 4
 PERM_WRITE = 2
 PERM_INHERIT = 1
-"""A topic with this bit lends its settings to topics created on first use."""
+"""Topics that a send creates take their settings from a topic with this bit."""
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
@@ -30,7 +30,7 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 ROCKSDB_OP_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
-"""Made by release 5.5 for another way of transactions, which is not ours."""
+"""Created by release 5.5 for another implementation of transactions, which we do not have."""
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
@@ -70,7 +70,7 @@ SEND_FORBIDDEN_TOPICS = frozenset(
 )
 
 ORDER_ATTRIBUTE = "comet.order"
-"""The attribute of a topic whose messages have one order; ours, kept by RocketMQ's brokers too."""
+"""The attribute of a topic in global order; ours, but RocketMQ's brokers keep it, too."""
 GLOBAL = "global"
 
 TOPIC_NAME_MAX = 127
@@ -78,7 +78,7 @@ TOPIC_NAME_MAX = 127
 RETRY_TOPIC_NAME_MAX = 255
 """Longest name of a retry or dead-letter topic."""
 NAME_PATTERN = r"[%|a-zA-Z0-9_-]+"
-"""What topic and group names are made of."""
+"""The characters of topic and group names."""
 
 
 def retry_topic_of(group: str) -> str:
@@ -87,7 +87,7 @@ def retry_topic_of(group: str) -> str:
 
 
 def dlq_topic_of(group: str) -> str:
-    """Return the topic that holds the messages a group gave up."""
+    """Return the topic with a group's dead letters."""
     return DLQ_PREFIX + group
 
 
@@ -119,13 +119,13 @@ class TopicConfig:
 
 
 def is_in_global_order(config: TopicConfig) -> bool:
-    """Whether all messages of the topic have one order, so that it may have one queue only."""
+    """Whether the topic is in global order, so that it may have one queue only."""
     return config.attributes.get(ORDER_ATTRIBUTE) == GLOBAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataVersion:
-    """Which state of a table this is; a name server takes topics only when it differs."""
+    """The version of a table; a name server takes topics only when it differs."""
 
     state_version: int = 0
     timestamp: int = 0

@@ -1,8 +1,8 @@
 """A real name server and a real broker on free ports, for tests.
 
-`LocalCluster` runs them in a child process, so they can be killed; `InProcessCluster` runs them on
-the test's own loop, which is faster and can be looked into. Refuses to know what is tested.
-Invariant: on leaving the `with`, and when the test's process dies, nothing is left running.
+`LocalCluster` runs them in a child process, so they can be killed. `InProcessCluster` runs them on
+the test's own loop: it is faster, and tests can inspect it.
+Invariant: after the `with`, and when the test's process dies, nothing is left running.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _POLL_S = 0.01
 
 
 class ClusterError(CometError):
-    """The child process ended or stayed silent; the sentence ends with what it last said."""
+    """The child process ended or did not start; the message ends with its last line on stderr."""
 
 
 class ServerProcess:
     """One `cometmq` command that serves, in a child process of its own.
 
-    It ends when it is stopped or killed, and when the process that started it is gone.
+    It ends when it is stopped or killed, and when the process that started it has ended.
     """
 
     def __init__(self, arguments: list[str], *, timeout_s: float = 30.0) -> None:
@@ -63,7 +63,7 @@ class ServerProcess:
                 start_new_session=True,
             )
         self.facts: dict[str, Any] = self._wait(ready, timeout_s)
-        """What its ready file says."""
+        """The content of its ready file."""
 
     @property
     def pid(self) -> int:
@@ -72,7 +72,7 @@ class ServerProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the child is there."""
+        """Whether the child is still running."""
         return self._child.poll() is None
 
     @property
@@ -147,7 +147,7 @@ class LocalCluster:
         """Addresses, "host:port"; they stay the same after `restart`."""
 
     def start(self) -> None:
-        """Start what does not run, on the ports of the run before; raises ClusterError."""
+        """Start what does not run, on the same ports as before; raises ClusterError."""
         if self._apart and self._names is None:
             port, kept = _port(self.namesrv), self.store / "config" / "kvConfig.json"
             self._names = ServerProcess(
@@ -160,7 +160,7 @@ class LocalCluster:
             self.broker = self._broker.facts["broker"]
 
     def kill(self) -> None:
-        """End the broker's process as a crash does; without `apart` the name server dies too."""
+        """End the broker's process as a crash does; without `apart` the name server dies, too."""
         if self._broker is not None:
             self._broker.kill()
             self._broker = None
@@ -227,7 +227,7 @@ class InProcessCluster:
         files: Files | None = None,
         **settings: object,
     ) -> None:
-        """Take a store directory, other ports to the world than the real ones, and settings."""
+        """Take a store directory, ports to use instead of the system's, and settings."""
         keyed = {"brokerName": "broker-a", **_keyed(settings)}
         keyed["storePathRootDir"] = str(store)
         keyed.setdefault("listenPort", 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.middleware.middleware import Middleware
 from cometmq.metrics.sampled_series import SampledSeries
-from cometmq.model.stats import ConsumeStatus
+from cometmq.model.stats import TopicConsumeRates
 
 if TYPE_CHECKING:
     from cometmq.runtime.ports import Clock
@@ -66,7 +66,7 @@ class ConsumeStats(Middleware):
         for series in self._topics.values():
             series.sample(now_ms)
 
-    def table(self) -> dict[str, ConsumeStatus]:
+    def table(self) -> dict[str, TopicConsumeRates]:
         """The rates of every topic, as the running info has them."""
         return {topic: _status(series) for topic, series in self._topics.items()}
 
@@ -77,11 +77,11 @@ class ConsumeStats(Middleware):
         return series
 
 
-def _status(series: _Topic) -> ConsumeStatus:
+def _status(series: _Topic) -> TopicConsumeRates:
     run = series.run_ms.minute()
     if not run.total:
         run = series.run_ms.hour()
-    return ConsumeStatus(
+    return TopicConsumeRates(
         pull_rt=series.pull_ms.minute().mean,
         pull_tps=series.pulled.minute().per_second,
         consume_rt=run.mean,

@@ -12,10 +12,10 @@ from cometmq.model.stats import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     ConsumeStats,
-    ConsumeStatus,
     OffsetWrapper,
     ProcessQueueInfo,
     QueueTimeSpan,
+    TopicConsumeRates,
     TopicOffset,
 )
 from cometmq.model.subscription import (
@@ -299,7 +299,7 @@ def _process_queue_of(value: Any) -> ProcessQueueInfo:
     )
 
 
-def _status_fields(one: ConsumeStatus) -> dict[str, object]:
+def _status_fields(one: TopicConsumeRates) -> dict[str, object]:
     return {
         "consumeFailedMsgs": one.consume_failed_msgs,
         "consumeFailedTPS": one.consume_failed_tps,
@@ -310,9 +310,9 @@ def _status_fields(one: ConsumeStatus) -> dict[str, object]:
     }
 
 
-def _status_of(value: Any) -> ConsumeStatus:
+def _status_of(value: Any) -> TopicConsumeRates:
     obj = shape.object_of(value, "statusTable")
-    return ConsumeStatus(
+    return TopicConsumeRates(
         pull_rt=shape.real(obj, "pullRT"),
         pull_tps=shape.real(obj, "pullTPS"),
         consume_rt=shape.real(obj, "consumeRT"),
