@@ -59,7 +59,8 @@ class MessageAppender:
         self._settings = settings
         self._clock = clock
         self.tags_code = tags_code
-        self._is_refusing = is_refusing
+        self.is_refusing = is_refusing
+        """Whether something else than the log forbids puts now."""
         self._conditions = conditions
         self._put_times = flusher.put_times
         self._is_sync = settings.is_sync_flush
@@ -167,6 +168,14 @@ class MessageAppender:
         else:
             self._conditional_callbacks.append(callback)
 
+    def add_entries(self, entries: list[QueueEntry], store_ms: int) -> None:
+        """Publish records that are in the log already, like messages put in this iteration."""
+        if not self._is_batch_open:
+            self._begin_batch()
+        assert not self._log.pending, "messages and raw bytes in one batch"
+        self._batch.entries += entries
+        self.last_store_ms = max(self.last_store_ms, store_ms)
+
     def _refuse(self, status: PutStatus) -> PutResult:
         self._put_times.failed += 1
         return PutResult(status, _NO_OFFSET, 0, _NO_OFFSET, 0)
@@ -174,7 +183,7 @@ class MessageAppender:
     def _refusal(self) -> PutStatus | None:
         """Why nothing at all can be put now, if so."""
         commit_log = self._log
-        if self._flusher.failure or self._is_refusing():
+        if self._flusher.failure or self.is_refusing():
             return PutStatus.SERVICE_NOT_AVAILABLE
         safe = commit_log.flushed if self._is_sync else commit_log.written
         assert safe <= commit_log.tail, "the log ends behind what is safe of it"

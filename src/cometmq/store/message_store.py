@@ -18,6 +18,7 @@ from cometmq.store.index.key_lookup import KeyLookup
 from cometmq.store.message_appender import MessageAppender
 from cometmq.store.queues.consume_queues import run
 from cometmq.store.queues.topic_deletion import TopicDeletion
+from cometmq.store.raw_log import RawLog
 from cometmq.store.results import GetResult, GetStatus, MessageDraft, PutResult, PutStatus
 from cometmq.store.store_parts import open_parts
 
@@ -78,6 +79,9 @@ class MessageStore:
         self.put_batch = appender.put_batch
         self.record_template = appender.record_template
         self.on_durable = appender.on_durable
+        self.raw_log = RawLog(parts.commit_log, parts.queues, parts.flusher, appender)
+        self.append_raw = self.raw_log.append
+        self.read_raw = reads.read_raw
         self.get = reads.get
         self.record_at = reads.record_at
         self.entry = reads.entry

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.errors import StoreError
 from cometmq.store.queues.offset_by_time import offset_by_time
 
 if TYPE_CHECKING:
@@ -73,6 +74,24 @@ class ReadContext:
         """The record that begins at a byte of the log; None when none does that readers may see."""
         is_visible = not self._is_sync or phy_offset < self._log.flushed
         return self._log.record_at(phy_offset, self.cached_only) if is_visible else None
+
+    def read_raw(self, from_offset: int, max_bytes: int) -> bytes:
+        """Bytes of the log from an offset on, of one file: what another store takes as they are.
+
+        Up to what readers may see, so with SYNC_FLUSH only what is flushed: a copy never has what
+        a power cut takes from this store. Empty at that end.
+        StoreError when the offset is before the first byte or behind that end.
+        """
+        log = self._log
+        end = log.flushed if self._is_sync else log.written
+        if not log.first <= from_offset <= end:
+            raise StoreError(
+                f"byte {from_offset} is not in the log, which begins at {log.first} "
+                f"and ends at {end}"
+            )
+        room = log.file_bytes - from_offset % log.file_bytes
+        length = min(max_bytes, end - from_offset, room)
+        return log.read(from_offset, length, self.cached_only) if length > 0 else b""
 
     def entry(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
         """(phy_offset, size, tags_code) of a visible message; None when there is none."""

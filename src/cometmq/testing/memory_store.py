@@ -22,6 +22,8 @@ from cometmq.testing.sim_files import SimClock, SimFiles, SimWorker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cometmq.runtime.ports import Worker
+
 STORE_ROOT = Path("/store")
 STORE_HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 """127.0.0.1:10911, packed as it is written into records."""
@@ -42,6 +44,7 @@ def memory_store(
     tags_code: Callable[[str, bytes, int], int] | None = None,
     base: StoreSettings = SMALL_FILES,
     seed: int = 0,
+    worker: Callable[[str], Worker] | None = None,
     **settings: Any,
 ) -> MessageStore:
     """Open a store on a simulated disk; `settings` are fields of StoreSettings.
@@ -49,6 +52,7 @@ def memory_store(
     Must be used on a running loop, like every store. Nothing flushes or cleans in the background
     before `await store.start()`. `files` and `clock`: a disk and a clock that the test controls
     (default: new ones). `tags_code`: the broker's by default, with the standard delay levels.
+    `worker` makes what stands for each thread (default: a SimWorker).
     """
     rng = Random(seed)
     if files is None:
@@ -61,6 +65,6 @@ def memory_store(
         files=files,
         tags_code=tags_code or TagCodes(levels),
         store_host=STORE_HOST,
-        worker=lambda _name: SimWorker(rng),
+        worker=worker or (lambda _name: SimWorker(rng)),
         ram=1 << 30,
     )

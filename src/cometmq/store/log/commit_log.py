@@ -85,6 +85,16 @@ class CommitLog:
         """The offset of the oldest byte still there."""
         return self._mapped_files.first
 
+    @property
+    def file_bytes(self) -> int:
+        """How large each file is."""
+        return self._file_bytes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever written, or all of it was deleted."""
+        return not self._mapped_files.bases
+
     def fits(self, size: int) -> bool:
         """Whether so many bytes of records can lie in one file."""
         return size + 8 <= self._file_bytes
@@ -148,6 +158,32 @@ class CommitLog:
             self._repair(start)
             raise
         self.written = end
+        if end > self._resident_update_at:
+            self._resident_update_at = end + (self._resident_bytes >> 3)
+            self._mapped_files.resident_from = max(self._life_start, end - self._resident_bytes)
+
+    def append_raw(self, data: bytes) -> None:
+        """Write bytes that are encoded already behind the last one; OSError: nothing was kept."""
+        assert not self.pending, "messages wait to be written before these bytes"
+        assert self.tail == self.written
+        start = at = self.written
+        try:
+            if self._is_torn:
+                self._repair(start)
+            while at < start + len(data):
+                room = self._file_bytes - at % self._file_bytes
+                piece = data[at - start : at - start + room]
+                self._mapped_files.write(at, piece)
+                at += len(piece)
+        except OSError:
+            self._is_torn = True
+            self._repair(start)
+            raise
+        self._end_at(at)
+
+    def _end_at(self, end: int) -> None:
+        self.tail = self.written = end
+        self.room = self._file_bytes - end % self._file_bytes
         if end > self._resident_update_at:
             self._resident_update_at = end + (self._resident_bytes >> 3)
             self._mapped_files.resident_from = max(self._life_start, end - self._resident_bytes)

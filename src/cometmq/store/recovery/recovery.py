@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.errors import ProtocolError
 from cometmq.store.log.log_reader import LogReader
+from cometmq.store.queues.record_dispatcher import RecordDispatcher
 from cometmq.wire import log_record as stored
-from cometmq.wire import sysflag
 from cometmq.wire.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _WRITE_EVERY = 65_536
-_GAP_MAX = 10_000_000
-"""Messages of one queue that damage may have taken; a wider gap is a broken number."""
 
 
 class LastRecord(NamedTuple):
@@ -78,7 +76,8 @@ class Recovery:
         check_crc: bool,
     ) -> None:
         self._mapped_files, self._log, self._queues = mapped_files, commit_log, queues
-        self._checkpoint, self._tags_code = checkpoint, tags_code
+        self._checkpoint = checkpoint
+        self._dispatcher = RecordDispatcher(queues, tags_code)
         self._deletions = queues.deletions
         self._reader = LogReader(mapped_files, check_crc=check_crc)
         self._resumed: set[ConsumeQueue] = set()
@@ -188,9 +187,8 @@ class Recovery:
 
     def _dispatch(self, record: Stored) -> bool:
         """Give a record its queue entry; False when it is a left-over of an older life."""
-        is_gone = record.phy_offset < self._deletions.end_of(record.topic)
-        if sysflag.is_queued(record.sys_flag) and not is_gone:
-            queue = self._queues.get_or_create(record.topic, record.queue_id)
+        queue = self._dispatcher.queue_of(record)
+        if queue is not None:
             number = record.queue_offset
             if queue not in self._resumed:
                 self._resume_queue(queue, number)
@@ -198,21 +196,15 @@ class Recovery:
                 if record.store_ms < self._last.store_ms:
                     return False
                 self._queues.cut(queue, number)  # the topic was deleted and made again
-            if number - queue.next_offset > _GAP_MAX:
+            entries = self._dispatcher.entries(record, queue)
+            if entries is None:
                 return False
-            for _ in range(number - queue.next_offset):
-                self._append(queue, record.phy_offset, FILLER_SIZE, 0)
-            code = self._tags_code(record.topic, record.properties, record.store_ms)
-            self._append(queue, record.phy_offset, record.size, code)
+            self._queues.append(entries)
         self._last = LastRecord(record.phy_offset, record.size, record.store_ms)
         self._records += 1
         if not self._records % _WRITE_EVERY:
             self._queues.write_all_pending()
         return True
-
-    def _append(self, queue: ConsumeQueue, phy_offset: int, size: int, code: int) -> None:
-        self._queues.append([(queue, phy_offset, size, code)])
-        queue.next_offset += 1
 
     def _resume_queue(self, queue: ConsumeQueue, number: int) -> None:
         """Settle where a queue stands at its first record read again."""

@@ -1,0 +1,54 @@
+"""From a record of the log to its queue entries, for whatever reads the log: recovery, raw appends.
+
+Knows which records stand in queues, what their entries say, and that a gap in the numbers of a
+queue is filled with entries that no reader is given. Knows nothing of where records come from.
+Java: CommitLogDispatcherBuildConsumeQueue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.wire import sysflag
+from cometmq.wire.consume_queue_entry import FILLER_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.store.log.log_flush import QueueEntry
+    from cometmq.store.queues.consume_queue import ConsumeQueue
+    from cometmq.store.queues.consume_queues import ConsumeQueues
+    from cometmq.wire.log_record import Stored
+
+_GAP_MAX = 10_000_000
+"""Messages of one queue that damage may have taken; a wider gap is a broken number."""
+
+
+class RecordDispatcher:
+    """Makes the queue entries of one store's records. Belongs to its loop."""
+
+    def __init__(self, queues: ConsumeQueues, tags_code: Callable[[str, bytes, int], int]) -> None:
+        self._queues = queues
+        self._tags_code = tags_code
+
+    def queue_of(self, record: Stored) -> ConsumeQueue | None:
+        """The queue that a record stands in; None: in none, or its topic was deleted after it."""
+        if not sysflag.is_queued(record.sys_flag):
+            return None
+        if record.phy_offset < self._queues.deletions.end_of(record.topic):
+            return None
+        return self._queues.get_or_create(record.topic, record.queue_id)
+
+    def entries(self, record: Stored, queue: ConsumeQueue) -> list[QueueEntry] | None:
+        """The entries up to and with the record's, which `next_offset` then counts.
+
+        None: the record's number cannot be true.
+        """
+        gap = record.queue_offset - queue.next_offset
+        assert gap >= 0, "the queue has this number already"
+        if gap > _GAP_MAX:
+            return None
+        code = self._tags_code(record.topic, record.properties, record.store_ms)
+        queue.next_offset = record.queue_offset + 1
+        filler = queue, record.phy_offset, FILLER_SIZE, 0
+        return [filler] * gap + [(queue, record.phy_offset, record.size, code)]

@@ -1,0 +1,138 @@
+"""The log as raw bytes, for a copy of the store that is fed with nothing else.
+
+`read_raw` of one store (see `ReadContext`) gives bytes from an offset on; `append_raw` of another
+takes them at that offset. What follows from the bytes is made here by the code that recovery uses:
+queue entries at once, then the key index, arrivals and delays as after a put. Runs of bytes may
+begin and end anywhere, as Apache's replication sends them: what is not a whole record yet waits in
+memory, so the files never hold a part that a restart could take for a record. After a restart the
+copy goes on from `max_phy_offset`, until then from `raw_log.end_offset`.
+Invariants: bytes continue the log exactly; only whole records with good checksums are written; a
+batch of the loop has puts or raw bytes, never both.
+Java: DefaultMessageStore.appendToCommitLog, DefaultHAClient.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.errors import ProtocolError, StoreCorrupt, StoreError
+from cometmq.store.queues.record_dispatcher import RecordDispatcher
+from cometmq.wire import log_record
+
+if TYPE_CHECKING:
+    from cometmq.store.log.commit_log import CommitLog
+    from cometmq.store.log.log_flush import LogFlusher, QueueEntry
+    from cometmq.store.message_appender import MessageAppender
+    from cometmq.store.queues.consume_queue import ConsumeQueue
+    from cometmq.store.queues.consume_queues import ConsumeQueues
+    from cometmq.wire.log_record import Stored
+
+_MAGICS = (log_record.MAGIC_V1, log_record.MAGIC_V2)
+
+
+class RawLog:
+    """Takes raw bytes of another store's log. Belongs to the loop of its own store."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        flusher: LogFlusher,
+        appender: MessageAppender,
+    ) -> None:
+        self._log = commit_log
+        self._queues = queues
+        self._flusher = flusher
+        self._appender = appender
+        self._dispatcher = RecordDispatcher(queues, appender.tags_code)
+        self._partial = b""
+        """What came last and is not a whole record yet."""
+        self._partial_at = -1
+        """Where it begins."""
+
+    @property
+    def end_offset(self) -> int:
+        """Where the next raw bytes must begin: behind what is written and what waits in memory."""
+        return self._log.tail + len(self._waiting())
+
+    def append(self, at_offset: int, data: bytes) -> int:
+        """Take bytes that begin at this offset of the log; returns the new `end_offset`.
+
+        An empty log may begin at any multiple of its file size. Whole records are visible as puts
+        are: at the end of the loop iteration, with SYNC_FLUSH once they are flushed. StoreError:
+        the bytes do not continue the log, or nothing may be put; StoreCorrupt: they hold no
+        records; OSError: the disk refused them. Nothing was taken then.
+        """
+        self._check_place(at_offset)
+        unread = self._waiting() + data
+        records, taken = self._decode(unread, self._log.tail)
+        queues = [self._dispatcher.queue_of(record) for record in records]
+        self._log.append_raw(unread[:taken])
+        self._partial = unread[taken:]
+        self._partial_at = self._log.tail
+        entries: list[QueueEntry] = []
+        for record, queue in zip(records, queues, strict=True):
+            if queue is not None:
+                entries += self._entries(record, queue)
+        self._appender.add_entries(entries, records[-1].store_ms if records else 0)
+        assert self.end_offset == at_offset + len(data)
+        return self.end_offset
+
+    def _waiting(self) -> bytes:
+        """The part of a record that came last; nothing when messages were put since."""
+        return self._partial if self._partial_at == self._log.tail else b""
+
+    def _check_place(self, at_offset: int) -> None:
+        log = self._log
+        if log.pending:
+            raise StoreError("messages were put in this loop iteration: append raw bytes later")
+        if self._flusher.failure or self._appender.is_refusing():
+            raise StoreError("the store takes no messages now: closed, or its disk is in trouble")
+        end = self.end_offset
+        if at_offset == end:
+            return
+        if end or not log.is_empty or at_offset % log.file_bytes:
+            raise StoreError(f"raw bytes at {at_offset} do not continue a log that ends at {end}")
+        log.begin_at(at_offset)
+
+    def _decode(self, unread: bytes, phy_offset: int) -> tuple[list[Stored], int]:
+        """The whole records that bytes begin with, and how many bytes these take."""
+        records: list[Stored] = []
+        index, file_bytes = 0, self._log.file_bytes
+        while len(unread) - index >= log_record.BLANK_SIZE:
+            at = phy_offset + index
+            room = file_bytes - at % file_bytes
+            size, magic = log_record.BLANK.unpack_from(unread, index)
+            is_blank = magic == log_record.MAGIC_BLANK and size == room
+            is_sound = magic in _MAGICS and log_record.FIXED_BYTES <= size <= room - 8
+            if not (is_blank or is_sound):
+                raise StoreCorrupt(f"the raw bytes at {at} are neither a record nor a file's end")
+            if size > len(unread) - index:
+                break
+            if is_sound:
+                records.append(_whole_record(unread, index, at))
+            index += size
+        return records, index
+
+    def _entries(self, record: Stored, queue: ConsumeQueue) -> list[QueueEntry]:
+        number = record.queue_offset
+        if number < queue.next_offset:
+            # The other store deleted the topic and made it again: its numbers begin anew.
+            self._queues.remove(queue)
+            queue = self._queues.get_or_create(record.topic, record.queue_id)
+        if not queue.next_offset:
+            queue.begin_at(number)  # the log may begin after the queue did
+        entries = self._dispatcher.entries(record, queue)
+        if entries is None:
+            raise StoreCorrupt(f"the record at {record.phy_offset} has the number {number}")
+        return entries
+
+
+def _whole_record(raw: bytes, index: int, phy_offset: int) -> Stored:
+    try:
+        record = log_record.decode(raw, index)
+    except ProtocolError as problem:
+        raise StoreCorrupt(f"the record at {phy_offset} cannot be read: {problem}") from problem
+    if record.phy_offset != phy_offset or not log_record.is_whole(record, raw, index):
+        raise StoreCorrupt(f"the record at {phy_offset} belongs elsewhere, or is damaged")
+    return record
