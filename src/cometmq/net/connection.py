@@ -77,14 +77,20 @@ class Connection:
         settings: NetSettings,
     ) -> None:
         self.addr, self.host = _address(transport.get_extra_info("peername"))
-        self.language, self.version = 0, 0
+        self.language = 0
+        self.version = 0
         self.is_closed = self.is_blocked = self.is_flush_scheduled = False
-        self.open_requests, self.unsent_bytes, self._unread = 0, 0, 0
+        self.open_requests = 0
+        self.unsent_bytes = 0
+        self._unread = 0
         self.held: dict[int, tuple[Command, HeldAnswerer]] = {}
-        self._transport, self._loop = transport, loop
-        self._coalescer, self._in_flight = coalescer, in_flight
+        self._transport = transport
+        self._loop = loop
+        self._coalescer = coalescer
+        self._in_flight = in_flight
         self._pending: list[bytes] = []
-        self._unsent_max, self._calls_max = settings.unsent_bytes_max, settings.calls_max
+        self._unsent_max = settings.unsent_bytes_max
+        self._calls_max = settings.calls_max
         self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
         self._opaque = 0
         self._close_callbacks: list[Callable[[Connection], None]] = []
@@ -147,6 +153,7 @@ class Connection:
     def end_request(self) -> None:
         """Take back one `begin_request`; nothing after the close, which took back all."""
         if not self.is_closed:
+            assert self.open_requests > 0, "a request ends that was never begun"
             self.open_requests -= 1
             self._in_flight.total -= 1
 
@@ -154,6 +161,7 @@ class Connection:
         """Write the answers to so many requests that were begun; nothing when closed."""
         if not self.is_closed:
             count = len(answers)
+            assert count <= self.open_requests, "requests end that were never begun"
             self.open_requests -= count
             self._in_flight.total -= count
             self.write(answers)
@@ -236,8 +244,10 @@ class Connection:
 
     def release(self) -> None:
         """Release all that the connection held; the protocol calls it once, when it is gone."""
+        assert 0 <= self.open_requests <= self._in_flight.total, "a request was counted twice"
         self._in_flight.total -= self.open_requests
-        self.open_requests, self.is_closed = 0, True
+        self.open_requests = 0
+        self.is_closed = True
         self.unblock()
         self._pending.clear()
         self.unsent_bytes = 0

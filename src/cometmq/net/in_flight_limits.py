@@ -14,7 +14,9 @@ class InFlightLimits:
     __slots__ = ("connection_max", "total", "total_max", "unread", "unread_max")
 
     def __init__(self, connection_max: int, total_max: int, unread_max: int) -> None:
-        self.connection_max, self.total_max, self.unread_max = connection_max, total_max, unread_max
+        self.connection_max = connection_max
+        self.total_max = total_max
+        self.unread_max = unread_max
         self.total = 0
         self.unread = 0
         """Bytes written to connections that do not read them."""

@@ -54,11 +54,13 @@ class ServerProtocol(asyncio.Protocol):
     """One accepted socket. Made by `RemotingServer` only."""
 
     def __init__(self, server: RemotingServer) -> None:
-        self._server, self._answer = server, server.answer
+        self._server = server
+        self._answer = server.answer
         self._fast_path: FastPath | None = None
         self._chunk: Callable[[bytes], int] | None = None  # while nothing waits before the chunk
         self._decoder = FrameDecoder(server.settings.frame_bytes_max)
-        self._feed, self._bytes_max = self._decoder.feed, server.settings.frame_bytes_max
+        self._feed = self._decoder.feed
+        self._bytes_max = server.settings.frame_bytes_max
         self._backlog: list[Frame] = []
         self._is_quiet = False
         self._quiet_sweeps = 0
@@ -186,7 +188,9 @@ class RemotingServer:
         *,
         fast_path: Callable[[Connection], FastPath] | None = None,
     ) -> None:
-        self.answer, self.settings, self.fast_path = answer, settings, fast_path
+        self.answer = answer
+        self.settings = settings
+        self.fast_path = fast_path
         self.protocols: set[ServerProtocol] = set()
         self.warnings = RateLimitedLog(log)
         self._in_flight = InFlightLimits(

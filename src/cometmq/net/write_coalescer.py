@@ -5,16 +5,22 @@ Invariant: bytes leave in the order in which they were given. Java: none; Netty 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
 
-    from cometmq.net.connection import Connection
-
 
 CONNECTIONS_MAX = 64
 """Most connections that wait for a flush: this bounds the bytes that they hold together."""
+
+
+class BufferedWriter(Protocol):
+    """A connection, as far as it matters here."""
+
+    def flush(self) -> None:
+        """Write what waits."""
+        ...
 
 
 class WriteCoalescer:
@@ -24,9 +30,9 @@ class WriteCoalescer:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: list[Connection] = []
+        self._waiting: list[BufferedWriter] = []
 
-    def schedule(self, connection: Connection) -> None:
+    def schedule(self, connection: BufferedWriter) -> None:
         """Have the connection flushed before the loop waits again; once an iteration."""
         if not self._waiting:
             self._loop.call_soon(self.flush)

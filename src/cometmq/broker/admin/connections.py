@@ -55,7 +55,8 @@ class ConnectionRequests:
     """Answers requests about connections."""
 
     def __init__(self, clients: ClientRegistry, store: MessageStore) -> None:
-        self._clients, self._store = clients, store
+        self._clients = clients
+        self._store = store
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""

@@ -49,7 +49,9 @@ class GroupRequests:
     def __init__(
         self, groups: ConsumerGroups, offsets: ConsumerOffsets, stats: BrokerStats
     ) -> None:
-        self._groups, self._offsets, self._stats = groups, offsets, stats
+        self._groups = groups
+        self._offsets = offsets
+        self._stats = stats
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""

@@ -57,8 +57,12 @@ class OffsetResetRequests:
         held_pulls: HeldPulls,
         settings: BrokerSettings,
     ) -> None:
-        self._store, self._topics, self._groups = store, topics, groups
-        self._clients, self._offsets, self._held_pulls = clients, offsets, held_pulls
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._offsets = offsets
+        self._held_pulls = held_pulls
         self._settings = settings
 
     def endpoints(self) -> tuple[Endpoint, ...]:

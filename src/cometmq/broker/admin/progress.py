@@ -54,10 +54,16 @@ class ProgressRequests:
         broker_name: str,
         address: Callable[[], str],
     ) -> None:
-        self._store, self._topics, self._groups = store, topics, groups
-        self._clients, self._offsets, self._delayed_messages = clients, offsets, delayed_messages
-        self._stats, self._now_ms = stats, now_ms
-        self._broker_name, self._address = broker_name, address
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._offsets = offsets
+        self._delayed_messages = delayed_messages
+        self._stats = stats
+        self._now_ms = now_ms
+        self._broker_name = broker_name
+        self._address = address
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""

@@ -66,10 +66,13 @@ class NamesrvRegistration:
         name_servers: Sequence[str],
         topics: Callable[[], TopicTable],
     ) -> None:
-        self._pool, self._settings, self._topics = pool, settings, topics
+        self._pool = pool
+        self._settings = settings
+        self._topics = topics
         self._name_servers = tuple(name_servers)
         self._address = ""
-        self._is_changed, self._is_registered = asyncio.Event(), asyncio.Event()
+        self._is_changed = asyncio.Event()
+        self._is_registered = asyncio.Event()
         self._changes = self._registered_changes = 0
         self._unreachable: set[str] = set()
         self._former: set[str] = set()

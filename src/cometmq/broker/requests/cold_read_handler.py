@@ -27,7 +27,8 @@ class ColdReadHandler:
     __slots__ = ("_cold_reader", "_handler")
 
     def __init__(self, handler: Handler, cold_reader: ColdReader) -> None:
-        self._handler, self._cold_reader = handler, cold_reader
+        self._handler = handler
+        self._cold_reader = cold_reader
 
     def __call__(
         self, request: Command, connection: Connection

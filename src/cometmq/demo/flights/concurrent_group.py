@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 GROUP = "flights-concurrent"
 MEMBERS, THREADS = 2, 8
-DELAY_LEVELS = "1s 2s 3s"
-"""The broker's delay levels during the demo; attempts after the first wait for level 1."""
 
 
 def pause_every(messages: int) -> int:

@@ -10,7 +10,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from cometmq.demo.flights import concurrent_group, consumer_process, producer_process
+from cometmq.demo.flights import consumer_process, producer_process
 from cometmq.demo.flights.child_processes import BrokerProcess, ChildFailed, ChildProcess
 from cometmq.demo.flights.observations import count
 
@@ -23,10 +23,13 @@ TOPIC, QUEUES = "flights", 16
 LOCK_LIFE_MS, LOCK_VALID_S = 6000, 4.0
 """A killed member's queues move to others when its locks have expired at the broker."""
 
+DELAY_LEVELS = "1s 2s 3s"
+"""The broker's delay levels; attempts of a concurrent group after the first wait for level 1."""
+
 BROKER_SETTINGS = (
     f"queueLockExpireMs={LOCK_LIFE_MS}",
     "flushConsumerOffsetInterval=1000",
-    f"messageDelayLevel={concurrent_group.DELAY_LEVELS}",
+    f"messageDelayLevel={DELAY_LEVELS}",
     f"maxTransferCountOnMessageInMemory={consumer_process.PULL_BATCH}",
 )
 
