@@ -42,6 +42,7 @@ class Recorder(Middleware):
         self.log.append((f"{self.name}{hook}", context.kind, detail))
 
     def before_send(self, message, context):
+        assert (context.queue is not None) == (message.body == b"3")
         if message.body == b"refused":
             raise InvalidMessage("the middleware refuses it")
         message.tags = "tagged"

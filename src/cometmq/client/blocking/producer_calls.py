@@ -16,6 +16,7 @@ from cometmq.client.producer.message_checks import check_kind, check_timeout
 from cometmq.client.producer.thread_sender import FailedSend
 from cometmq.client.producer.transactions import state_of
 from cometmq.client.session.argument_checks import check_function
+from cometmq.model.queue import MessageQueue
 from cometmq.model.results import SendResult, TransactionResult, TransactionState
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from cometmq.client.producer.send_pipeline import SendPipeline
     from cometmq.client.session.client_options import TransactionVerdict
     from cometmq.model.message import Message
-    from cometmq.model.queue import MessageQueue
 
 
 def send(
@@ -38,25 +38,31 @@ def send(
     queue: MessageQueue | SelectQueue | None,
 ) -> SendResult:
     """Send on this thread's own connection where that is possible, else over the bridge."""
-    if queue is not None or not bridge.is_started:
-        return bridge.call(producer.send(message, timeout_s, queue=queue))
+    if not bridge.is_started:
+        return bridge.call(producer.send(message, timeout_s, queue=queue))  # raises NotStarted
     check_timeout(timeout_s)
     hooks = producer.pipeline.hooks
     if hooks is None:
-        return _send_in_thread(bridge, producer.pipeline, message, timeout_s)
+        return _send_in_thread(bridge, producer.pipeline, message, timeout_s, queue)
     if not hooks.are_plain:
-        return bridge.call(producer.send(message, timeout_s))
+        return bridge.call(producer.send(message, timeout_s, queue=queue))
     check_kind(message)
-    return hooks.around_in_thread(
-        message, partial(_send_in_thread, bridge, producer.pipeline, message, timeout_s)
-    )
+    work = partial(_send_in_thread, bridge, producer.pipeline, message, timeout_s, queue)
+    return hooks.around_in_thread(message, work, queue if isinstance(queue, MessageQueue) else None)
 
 
 def _send_in_thread(
-    bridge: BlockingBridge, pipeline: SendPipeline, message: Message, timeout_s: float
+    bridge: BlockingBridge,
+    pipeline: SendPipeline,
+    message: Message,
+    timeout_s: float,
+    queue: MessageQueue | SelectQueue | None,
 ) -> SendResult:
     """Send on this thread's own connection, else over the bridge with the time that is left."""
     begun = time.monotonic()
+    if queue is not None:
+        check_kind(message)
+        return bridge.call(pipeline.send(message, queue, begun + timeout_s))
     # timeout_s as it was given: a socket whose timeout changes costs a system call a send
     sent = pipeline.thread_sender.send(message, timeout_s)
     if type(sent) is SendResult:

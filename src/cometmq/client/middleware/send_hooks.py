@@ -65,9 +65,12 @@ class SendHooks:
             await await_observer(one.after_send, message, context, result)
         return result
 
-    def around_in_thread(self, message: Message, send: Callable[[], SendResult]) -> SendResult:
+    def around_in_thread(
+        self, message: Message, send: Callable[[], SendResult], queue: MessageQueue | None
+    ) -> SendResult:
         """Send one message with its hooks, which must be plain, on the calling thread."""
-        context = CallContext("send", self._group)
+        assert self.are_plain, "a thread cannot await a hook"
+        context = CallContext("send", self._group, queue)
         entered: list[Middleware] = []
         try:
             for one in self._middleware:
