@@ -47,8 +47,8 @@ def members(tmp_path: Path) -> Iterator[Callable[..., Member]]:
     """Starts a member; what still runs at the end of the test is killed."""
     started: list[Member] = []
 
-    def start(**told: object) -> Member:
-        started.append(Member(tmp_path / f"seen-{len(started)}", **told))
+    def start(**settings: object) -> Member:
+        started.append(Member(tmp_path / f"seen-{len(started)}", **settings))
         return started[-1]
 
     yield start

@@ -59,7 +59,7 @@ class Member:
 
 
 class Source(threading.Thread):
-    """Sends numbered messages of many keys, part by part, until it is told to stop."""
+    """Sends numbered messages of many keys, part by part, until `end`."""
 
     def __init__(self, served, topic, pause_s=0.01):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A peer on a real socket that answers as it is told: a broker and its name server in one."""
+"""A broker and its name server in one, on a real socket, that answers by a script."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class ScriptedBroker:
         return response(command.opaque, 0, header=OffsetResponseHeader(offset=self.committed))
 
     def nothing_new(self, command: Command) -> Command | None:
-        return None  # parked
+        return None  # held
 
     def stored(self, command: Command) -> Command:
         asked = SendMessageRequestHeaderV2.decode(command.ext)

@@ -1,4 +1,4 @@
-"""Poison and outage told apart, over virtual time."""
+"""Bad messages and outages kept apart, over virtual time."""
 
 from dataclasses import replace
 
@@ -13,9 +13,9 @@ LIMITS = BreakerLimits(keys=3, results=8, share=0.5, memory_s=10.0, pause_s=1.0,
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.floats(0, 3)), max_size=60))
-def test_one_bad_key_never_opens_it_whatever_else_goes_well(story):
+def test_one_bad_key_never_opens_it_whatever_else_goes_well(calls):
     breaker, now = CircuitBreaker(LIMITS), 0.0
-    for key, passes in story:
+    for key, passes in calls:
         now += passes
         breaker.record_failure("bad", now, is_probe=False)
         if key:

@@ -115,7 +115,7 @@ def test_pauses_double_up_to_their_bound():
     ]  # fmt: skip
 
 
-def test_a_retry_waits_longer_each_time_unless_told_otherwise():
+def test_a_retry_waits_longer_each_time_unless_a_level_is_asked_for():
     assert [retry_policy.retry_delay_level(0, times) for times in (0, 1, 5)] == [3, 4, 8]
     assert retry_policy.retry_delay_level(7, 5) == 7
 

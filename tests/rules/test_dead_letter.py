@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cometmq.rules.dead_letter_properties import fit_property_pairs
 
-TOLD = {
+DETAILS = {
     "DLQ_ATTEMPTS": "3",
     "DLQ_FAILED_AT": "1753000000000",
     "DLQ_ORIGIN_QUEUE_ID": "3",
@@ -25,12 +25,12 @@ def size(pairs):
 
 
 def test_what_fits_is_left_alone():
-    pairs = {"own": "x" * 100, **KEPT, **TOLD, **REASON}
+    pairs = {"own": "x" * 100, **KEPT, **DETAILS, **REASON}
     assert fit_property_pairs(pairs, size(pairs)) == (pairs, [])
 
 
 def test_the_reason_is_shortened_first_then_the_facts_of_the_failure_go():
-    pairs = {"own": "x" * 100, **KEPT, **TOLD, **REASON}
+    pairs = {"own": "x" * 100, **KEPT, **DETAILS, **REASON}
     found, left_out = fit_property_pairs(pairs, size(pairs) - 400)
     assert found == {**pairs, "DLQ_REASON": REASON["DLQ_REASON"][:-400]}
     assert not left_out
@@ -43,12 +43,12 @@ def test_the_reason_is_shortened_first_then_the_facts_of_the_failure_go():
 
 
 def test_the_longest_property_of_the_message_goes_last_and_the_reason_names_it():
-    pairs = {"own": "x" * 900, "small": "y", "REAL_TOPIC": "%RETRY%g", **KEPT, **TOLD, **REASON}
+    pairs = {"own": "x" * 900, "small": "y", "REAL_TOPIC": "%RETRY%g", **KEPT, **DETAILS, **REASON}
     found, left_out = fit_property_pairs(pairs, 1000)
     assert left_out == ["own"]
     assert found["DLQ_REASON"].startswith("[without own] ValueError: xxx")
     assert found["small"] == "y"
-    assert TOLD.items() <= found.items()
+    assert DETAILS.items() <= found.items()
 
 
 def test_a_brokers_own_properties_give_way_before_those_of_the_message():
@@ -62,7 +62,7 @@ texts = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=
 
 @given(st.dictionaries(texts, texts, max_size=6), texts, st.integers(0, 400))
 def test_it_always_fits_and_keeps_what_tells_where_it_came_from(own, reason, spare):
-    pairs = {**own, **KEPT, **TOLD, "DLQ_REASON": reason}
+    pairs = {**own, **KEPT, **DETAILS, "DLQ_REASON": reason}
     bytes_max = size(KEPT) + spare
     found, left_out = fit_property_pairs(pairs, bytes_max)
     assert size(found) <= bytes_max

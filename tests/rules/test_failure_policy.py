@@ -41,11 +41,11 @@ def put(message, failure):
         (OnFailure.store(put, after=5), (5, FailureAction.STORE)),
     ],
 )
-def test_a_message_meets_its_end_after_exactly_so_many_calls(policy, expected):
+def test_a_message_is_given_up_after_exactly_so_many_calls(policy, expected):
     assert calls(policy) == expected
 
 
-def test_in_an_outage_no_message_meets_its_end():
+def test_in_an_outage_no_message_is_given_up():
     assert decide(OnFailure.skip(), 7, 1000, is_outage=True).action is FailureAction.NONE
 
 

@@ -26,7 +26,7 @@ def long_hash(value: int) -> int:
 
 
 def hash_of_number(value: int, is_long: bool) -> int:
-    """Java's hash code of an Integer, or of a Long when told so or beyond 32 bits."""
+    """Java's hash code of an Integer, or of a Long if `is_long` or beyond 32 bits."""
     if is_long or not -0x80000000 <= value <= 0x7FFFFFFF:
         return long_hash(value)
     return value

@@ -25,7 +25,7 @@ from cometmq.errors import ClientError, RouteNotFound, SettingsError
 
 
 class Seen:
-    """A handler that keeps what it saw, and fails where it is told to."""
+    """A handler that keeps what it saw, and fails where it should."""
 
     def __init__(self, fail=lambda message: None):
         self.messages, self._fail, self._lock = [], fail, threading.Lock()
@@ -246,7 +246,7 @@ def test_a_concurrent_message_that_always_fails_becomes_one_dead_letter(served, 
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
-def test_an_orderly_message_that_always_fails_holds_its_queue_then_is_buried(
+def test_an_orderly_message_that_always_fails_holds_its_queue_then_is_a_dead_letter(
     served, make_topic, group, batch_size
 ):
     topic = make_topic(served, queues=1)
@@ -450,7 +450,7 @@ def test_a_topic_that_is_created_or_changed_is_known_at_once_whatever_its_permis
 
 @pytest.mark.parametrize("orderly", [False, True])
 @pytest.mark.parametrize("size", [32_000, 32_500, 32_590])
-def test_a_message_whose_properties_fill_a_record_can_still_be_buried(
+def test_a_message_whose_properties_fill_a_record_can_still_be_a_dead_letter(
     served, make_topic, group, orderly, size
 ):
     topic = make_topic(served, queues=1)
@@ -468,7 +468,9 @@ def test_a_message_whose_properties_fill_a_record_can_still_be_buried(
         send(served, topic, [b"good"])
         until(lambda: seen.attempts(b"good") == 1)
         (letter,) = dead_letters(served, group, 1)
-    has_room = orderly or size < 32_590  # without room for a retry's properties: buried at once
+    has_room = (
+        orderly or size < 32_590
+    )  # without room for a retry's properties: a dead letter at once
     assert seen.attempts(b"bad") == (2 if has_room else 1)
     found = letter.properties
     assert (letter.body, found["small"]) == (b"bad", "s")

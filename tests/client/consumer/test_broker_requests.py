@@ -112,7 +112,7 @@ def test_a_question_about_another_group_is_refused(peer, listening):
     assert "other" in answer.remark
 
 
-def test_a_consumer_handles_one_message_when_told(peer, listening):
+def test_a_consumer_handles_one_message_when_a_broker_asks(peer, listening):
     header = ConsumeMessageDirectlyResultRequestHeader(consumer_group=GROUP, broker_name=BROKER)
     answer = answer_to(peer, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, record(123))
     assert decode_directly_result(answer.body).consume_result == "CR_SUCCESS"

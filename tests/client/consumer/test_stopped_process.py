@@ -44,7 +44,7 @@ REAL = Times(
     20.0, 30.0, 60.0, 20.0, 2.0
 )  # what a consumer and a broker have unless settings otherwise
 PAUSE_S = 0.02
-PATIENCE_S = 120
+WAIT_S = 120
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -104,7 +104,7 @@ def joined_while_one_stands_still(members, settings):
     """A member; one that stands still with the queues 2 and 3; one to have 3; since when."""
     first = members(instance_name="a", **settings)
     stopped = members(instance_name="b", **settings)
-    until(lambda: queues_of(first) >= {0, 1} and queues_of(stopped) >= {2, 3}, PATIENCE_S)
+    until(lambda: queues_of(first) >= {0, 1} and queues_of(stopped) >= {2, 3}, WAIT_S)
     time.sleep(0.5)  # a round of rebalance may still be under way
     stopped.process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
@@ -118,14 +118,14 @@ def test_after_short_pauses_no_queue_was_in_two_places(
     settings = times.settings(cluster, topic, group, PAUSE_S)
     source = load(topic)
     one = members(**settings)
-    until(lambda: len(queues_of(one)) == 4, PATIENCE_S)
+    until(lambda: len(queues_of(one)) == 4, WAIT_S)
     other = members(**settings)
-    until(lambda: len(queues_of(other)) == 2, PATIENCE_S)
+    until(lambda: len(queues_of(other)) == 2, WAIT_S)
     for member, share in ((one, 0.6), (other, 0.6), (one, 0.9 if times is REAL else 0.6)):
         stand_still(member, times.valid_s * share)
         time.sleep(0.3)
     count = source.end()
-    until(lambda: audit([one, other])[0] == count, PATIENCE_S)
+    until(lambda: audit([one, other])[0] == count, WAIT_S)
     assert one.stop() == other.stop() == 0
     assert audit([one, other]) == (count, 0)
     assert never_in_two_places([one, other])
@@ -141,10 +141,10 @@ def test_a_member_that_joins_meanwhile_waits_for_the_queues_of_one_that_stands_s
     time.sleep(times.valid_s * 0.9 - (time.monotonic() - began))
     before = set(queues_of(third))
     stopped.process.send_signal(signal.SIGCONT)
-    until(lambda: 3 in queues_of(third), PATIENCE_S)
+    until(lambda: 3 in queues_of(third), WAIT_S)
     count = source.end()
     everyone = [first, stopped, third]
-    until(lambda: audit(everyone)[0] == count, PATIENCE_S)
+    until(lambda: audit(everyone)[0] == count, WAIT_S)
     assert before == set(), "it worked on a queue whose lock was another's"
     assert [one.stop() for one in everyone] == [0, 0, 0]
     assert audit(everyone) == (count, 0)
@@ -160,12 +160,12 @@ def test_after_a_long_pause_nothing_is_begun_and_doubtful_results_are_counted(
     until(lambda: source.count >= 160)
     count = source.end()
     first, stopped, third, began = joined_while_one_stands_still(members, settings)
-    until(lambda: queues_of(third) == {3}, PATIENCE_S)  # once the broker's lock has run out
+    until(lambda: queues_of(third) == {3}, WAIT_S)  # once the broker's lock has run out
     assert time.monotonic() - began > times.expire_s - times.renew_s - 1
     in_hand = [entry for entry in stopped.seen if entry[1] == 3][-1]
     resumed_at = time.time()
     stopped.process.send_signal(signal.SIGCONT)
-    until(lambda: _different([first, stopped, third]) == count, PATIENCE_S)
+    until(lambda: _different([first, stopped, third]) == count, WAIT_S)
     assert [entry for entry in stopped.seen if entry[1] == 3][-1] == in_hand
     assert any(entry[1] == 2 and entry[0] > resumed_at for entry in stopped.seen)
     assert in_hand[3] in {entry[3] for entry in third.seen}

@@ -134,7 +134,7 @@ def test_a_blocked_queue_says_so_to_the_program_the_operator_and_at_the_start(pe
         ({"max_attempts": 17, "suspend_ms": 5000}, logging.WARNING, "block its queue 80 s"),
     ],
 )
-def test_the_longest_block_is_told_and_above_a_minute_it_is_a_warning(
+def test_the_longest_block_is_logged_and_above_a_minute_it_is_a_warning(
     peer, caplog, settings, level, words
 ):
     with caplog.at_level(logging.INFO), consumer(peer, print, orderly=True, **settings):

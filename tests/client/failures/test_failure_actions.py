@@ -25,7 +25,7 @@ CALM = BreakerLimits(keys=100, results=100)
 
 
 class Flaky:
-    """A handler that raises what it is told for a body, and counts its calls."""
+    """A handler that raises what was set for a body, and counts its calls."""
 
     def __init__(self, errors):
         self.errors, self.calls, self.seen = errors, {}, Seen()

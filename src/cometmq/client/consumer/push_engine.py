@@ -20,6 +20,7 @@ from cometmq.client.consumer.pull_loop import PullLoop
 from cometmq.client.consumer.queue_assignment import QueueAssignment
 from cometmq.client.consumer.queue_locks import QueueLockClient
 from cometmq.client.consumer.rebalance import Rebalance
+from cometmq.client.consumer.sql_conditions import check_sql_conditions
 from cometmq.client.failures.failure_actions import FailureActions
 from cometmq.client.failures.send_back import FailedMessageSender
 from cometmq.client.handling.by_key import KeyStrategy
@@ -36,15 +37,12 @@ from cometmq.client.producer.queue_selector import QueueSelector
 from cometmq.client.producer.retrying_sender import RetryingSender
 from cometmq.client.session.client_options import ProducerOptions
 from cometmq.client.session.namespace import Namespace
-from cometmq.errors import ClientError, CometError, RemotingError
+from cometmq.errors import CometError
 from cometmq.model.group import INNER_PRODUCER_GROUP
 from cometmq.model.subscription import ConsumeFromWhere, ConsumerData, MessageModel
 from cometmq.rules.retry_policy import queue_block_s_max, reconsume_times_max
 from cometmq.runtime.background import Background
 from cometmq.runtime.system import SystemFiles, expand_user_path
-from cometmq.wire.bodies.heartbeat import CheckClient, encode_check_client
-from cometmq.wire.codes import RequestCode, ResponseCode
-from cometmq.wire.command import request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +52,6 @@ if TYPE_CHECKING:
     from cometmq.client.handling.consume_strategy import ConsumeStrategy, StrategyFactory
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
-    from cometmq.model.subscription import SubscriptionData
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +149,7 @@ class PushEngine:
                 await session.routes.subscribe_queues(topic)
             except CometError as error:
                 log.warning("the route of %s is not known yet: %s", topic, error)
-        await self._check_conditions()
+        await check_sql_conditions(session, options.group, self._subscriptions.sql_subscriptions)
         await session.heartbeat()
         session.start()
         session.background.every(SAMPLE_S, self._stats.sample, name="statistics")
@@ -250,31 +247,6 @@ class PushEngine:
             options.group,
             known,
         )
-
-    async def _check_conditions(self) -> None:
-        """Ask brokers whether they accept our conditions; raises ClientError when one does not."""
-        for data in self._subscriptions.sql_subscriptions:
-            queues = await self._session.routes.subscribe_queues(data.topic)
-            for broker_name in sorted({queue.broker_name for queue in queues})[:1]:
-                await self._check_condition(data, broker_name)
-
-    async def _check_condition(self, data: SubscriptionData, broker_name: str) -> None:
-        session = self._session
-        check = CheckClient(session.client_id, self._options.group, data)
-        body = encode_check_client(check)
-        try:
-            addr = session.routes.master_addr(broker_name)
-            answer = await session.call(
-                addr, request(RequestCode.CHECK_CLIENT_CONFIG, 0, body=body)
-            )
-        except RemotingError as error:
-            log.warning("whether %s takes the filter is not known: %s", broker_name, error)
-            return
-        if answer.code != ResponseCode.SUCCESS:
-            raise ClientError(
-                f"broker {broker_name} does not take the condition {data.sub_string!r} for "
-                f"{data.topic}: {answer.remark}"
-            )
 
     def _persist(self) -> None:
         table = self._assignment.table

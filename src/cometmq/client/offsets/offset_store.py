@@ -98,7 +98,7 @@ class OffsetStore:
             queue_id=queue.queue_id,
             broker_name=queue.broker_name,
             consumer_group=self._group,
-            # unless told not to, brokers start a new group of a young queue at its beginning
+            # by default brokers start a new group of a young queue at its first message
             set_zero_if_not_found=False if self._consume_from is ConsumeFrom.TIMESTAMP else None,
         )
         addr = self._session.routes.master_addr(queue.broker_name)
