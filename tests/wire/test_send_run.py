@@ -88,7 +88,7 @@ def test_a_frame_that_is_not_all_there_is_left():
     size = len(chunk) // 4
     for missing in range(1, size + 1):
         run = run_at(ready(headers[0]), chunk[:-missing])
-        assert run.ends == [size, 2 * size, 3 * size]
+        assert list(run.ends) == [size, 2 * size, 3 * size]
     assert run_at(ready(headers[0]), chunk[: 2 * size - 1]) is None
 
 

@@ -10,7 +10,7 @@ Java: none; SendMessageResponseHeader is decoded each time.
 from __future__ import annotations
 
 import re
-from itertools import pairwise, repeat
+from itertools import pairwise
 from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -18,16 +18,12 @@ from typing import TYPE_CHECKING, Any
 from cometmq.wire.frame import encode_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cometmq.wire.command import Command
 
 LENGTHS_MAX = 256
 """Header lengths that are kept for one connection; at one more all are forgotten."""
-RUN_LEAST = 24
-"""So many answers and more are read together; below it that is dearer (at 8 by a quarter)."""
-ALONE_NEXT = 16
-"""After answers of several layouts so many chunks are read one by one."""
 PER_LENGTH_MAX = 8
 """Layouts of one length: where one number has a digit more and another one less."""
 _CONSTANT = {"TRACE_ON": "true", "MSG_REGION": "DefaultRegion"}
@@ -126,7 +122,7 @@ class SendAnswers:
 class _Layout:
     """Where the values stand in frames of one length, and what stands around them."""
 
-    __slots__ = ("_alone", "cut", "fixed", "size", "values_of")
+    __slots__ = ("cut", "fixed", "size", "values_of")
 
     def __init__(self, header: bytes, spans: list[tuple[int, int]]) -> None:
         frame = encode_frame(header)
@@ -140,37 +136,13 @@ class _Layout:
         # the empty piece at the end stands for a transaction id that is not there
         places = places if len(places) == 5 else [*places, len(edges) - 1]
         self.values_of: Callable[[Sequence[Any]], tuple[Any, ...]] = itemgetter(*places)
-        self._alone = 0
 
-    def answers(self, data: memoryview) -> Iterable[tuple[int, SendAnswer]]:
+    def answers(self, data: memoryview) -> list[tuple[int, SendAnswer]]:
         """The opaque of each answer and what it says, up to the first of another layout.
 
-        `data` is of so many bytes as a number of frames has. Raises ValueError, also later, at what
-        is no number or no text.
+        `data` is of so many bytes as a number of frames has. Raises ValueError at what is no number
+        or no text. Measured: reading 64 column by column gains 0.07 us each, and 24 nothing.
         """
-        if len(data) < RUN_LEAST * self.size:
-            return self._each(data)
-        if self._alone:
-            self._alone -= 1
-            return self._each(data)
-        columns = tuple(zip(*self.cut.iter_unpack(data), strict=True))
-        count = len(columns[0])
-        for column, text in zip(columns[::2], self.fixed, strict=True):
-            if column.count(text) != count:
-                self._alone = ALONE_NEXT
-                return self._each(data)
-        opaques, queues, offsets, msg_ids, transactions = self.values_of(columns)
-        said = zip(
-            map(_queue_id, queues),
-            map(int, offsets),
-            map(bytes.decode, msg_ids),
-            map(bytes.decode, transactions) if transactions[0] else repeat(None),
-            strict=False,
-        )
-        return zip(map(int, opaques), said, strict=False)
-
-    def _each(self, data: memoryview) -> list[tuple[int, SendAnswer]]:
-        """The same, one after the other."""
         fixed, values_of, found = self.fixed, self.values_of, []
         for pieces in self.cut.iter_unpack(data):
             if pieces[::2] != fixed:

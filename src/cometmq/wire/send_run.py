@@ -13,13 +13,18 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
 PLAIN = bytes(byte for byte in range(32, 128) if byte not in b'"\\')
 """What a text may hold whose bytes mean themselves."""
 QUEUE_IDS = {b"%d" % number: number for number in range(1024)}
 """The queue ids that are taken, by their digits."""
 _ZERO = b"0"[0]
+SIZES_MAX = 16
+"""So many sizes of frames are cut by one call each; at one more all are dropped."""
+
+Columns = tuple[tuple[Any, ...], ...]
+"""Of each frame its length, and the text and the values of its header in turn."""
 
 
 class SendRun(NamedTuple):
@@ -32,14 +37,22 @@ class SendRun(NamedTuple):
     texts: tuple[tuple[bytes, ...], ...]
     """One after the other the values of each text."""
     bodies: list[bytes]
-    ends: list[int]
+    ends: Sequence[int]
     """Where each frame ends in the chunk."""
 
 
 class FrameColumns:
     """Cuts frames whose headers have the same text around values of the same sizes."""
 
-    __slots__ = ("_fixed", "_head_bytes", "_numbers", "_split", "_texts")
+    __slots__ = (
+        "_fixed",
+        "_form",
+        "_head_bytes",
+        "_numbers",
+        "_split",
+        "_split_alike",
+        "_texts",
+    )
 
     def __init__(
         self,
@@ -58,7 +71,9 @@ class FrameColumns:
         self._fixed = (length.to_bytes(4, "big") + literals[0], *literals[1:])
         widths = chain.from_iterable(zip(map(len, self._fixed), (*sizes, 0), strict=True))
         form = ">I" + "".join([f"{width}s" for width in widths])
+        self._form = form
         self._split: Callable[..., tuple[Any, ...]] = Struct(form).unpack_from
+        self._split_alike: dict[int, Callable[..., Iterable[tuple[Any, ...]]]] = {}
         self._numbers = tuple([2 * at + 2 for at in numbers])
         self._texts = slice(2 * texts.start + 2, 2 * texts.stop + 2, 2)
 
@@ -67,30 +82,57 @@ class FrameColumns:
 
         Bodies have 1 to `body_max` bytes.
         """
-        split, fixed, head_bytes, last = self._split, self._fixed, self._head_bytes, len(data)
-        last -= head_bytes
-        rows, begins, ends = [], [], []
+        columns, ends = self._cut_alike(data, at) or self._cut(data, at)
+        head_bytes = self._head_bytes
+        if len(ends) < 2:
+            return None
+        if min(columns[0]) <= head_bytes - 4 or max(columns[0]) > head_bytes - 4 + body_max:
+            return None
+        begins = [at + head_bytes, *[end + head_bytes for end in ends[:-1]]]
+        bodies = [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        return self._checked(columns, bodies, ends)
+
+    def _cut(self, data: bytes, at: int) -> tuple[Columns, Sequence[int]]:
+        """The pieces of all headers up to the first that is another, and where each frame ends."""
+        split, fixed, last = self._split, self._fixed, len(data) - self._head_bytes
+        rows, ends = [], []
         while at < last:
             parts = split(data, at)
             if parts[1::2] != fixed:
                 break
-            begins.append(at + head_bytes)
             at += 4 + parts[0]
             rows.append(parts)
             ends.append(at)
         if at > len(data):  # the last one is not all there
-            for column in (rows, begins, ends):
-                column.pop()
-        if len(rows) < 2:
+            rows.pop()
+            ends.pop()
+        return tuple(zip(*rows, strict=True)), ends
+
+    def _cut_alike(self, data: bytes, at: int) -> tuple[Columns, Sequence[int]] | None:
+        """The same for frames of one size, by one call: measured, 0.25 us less a frame."""
+        size = 4 + int.from_bytes(data[at : at + 4], "big")
+        count = (len(data) - at) // size
+        following, end = at + size, at + count * size
+        if count < 2 or data[at : at + 4] != data[following : following + 4]:
             return None
-        columns = tuple(zip(*rows, strict=True))
-        if min(columns[0]) <= head_bytes - 4 or max(columns[0]) > head_bytes - 4 + body_max:
+        if data[at : at + 4] != data[end - size : end - size + 4] or size <= self._head_bytes:
             return None
-        bodies = [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
-        return self._checked(columns, bodies, ends)
+        split = self._split_alike.get(size)
+        if split is None:
+            if len(self._split_alike) >= SIZES_MAX:
+                self._split_alike.clear()
+            form = Struct(f"{self._form}{size - self._head_bytes}x")
+            split = self._split_alike[size] = form.iter_unpack
+        columns = tuple(zip(*split(memoryview(data)[at:end]), strict=True))
+        for column, piece in zip(columns[1::2], self._fixed, strict=True):
+            if column.count(piece) != count:
+                return None
+        if columns[0].count(size - 4) != count:
+            return None
+        return columns, range(following, end + 1, size)
 
     def _checked(
-        self, columns: tuple[tuple[Any, ...], ...], bodies: list[bytes], ends: list[int]
+        self, columns: Columns, bodies: list[bytes], ends: Sequence[int]
     ) -> SendRun | None:
         queues, born, opaques = [columns[at] for at in self._numbers]
         texts: tuple[tuple[bytes, ...], ...] = columns[self._texts]
