@@ -28,7 +28,7 @@ TEMPLATES_MAX = 32
 HEADER_BYTES_MAX = 4096
 """Longest header that is learned."""
 MISSES_MAX = 32
-"""So many headers learned without one match in between, and learning pauses ... (it takes 0.5 ms)"""
+"""So many headers learned, at 0.5 ms each, without one match in between, and learning pauses ..."""
 PAUSE = 1024
 """... for so many."""
 
