@@ -23,9 +23,9 @@ def test_a_get_that_may_not_wait_says_what_is_missing_and_a_patient_one_gets_it(
         store = await filled(harness)
         disk.is_asleep = True
         with pytest.raises(NotInMemory):
-            store.cold_reader.read_cached(lambda: store.get("T", 0, 0, 32, 1 << 20))
+            store.cold_reader.cached.get("T", 0, 0, 32, 1 << 20)
         assert store.get("T", 0, 0, 32, 1 << 20).status is GetStatus.FOUND  # may wait
-        got = await store.cold_reader.read(lambda: store.get("T", 0, 0, 32, 1 << 20))
+        got = await store.cold_reader.run(lambda context: context.get("T", 0, 0, 32, 1 << 20))
         assert (got.status, got.next_offset) == (GetStatus.FOUND, 20)
 
     run_scenario(scenario)
@@ -37,7 +37,7 @@ def test_fresh_messages_are_got_without_asking_the_disk(run_scenario, disk):
         store.min_offset("T", 0)  # known from an earlier pull
         disk.is_asleep = True
         await harness.put(b"fresh")
-        got = store.cold_reader.read_cached(lambda: store.get("T", 0, 3, 32, 1 << 20))
+        got = store.cold_reader.cached.get("T", 0, 3, 32, 1 << 20)
         assert got.count == 1
 
     run_scenario(scenario)
@@ -53,7 +53,9 @@ def test_a_search_by_time_asks_as_often_as_it_meets_something_new(run_scenario, 
         await harness.stop()
         store = harness.open()
         disk.is_asleep = True
-        found = await store.cold_reader.read(lambda: store.offset_by_time("T", 0, start + 420))
+        found = await store.cold_reader.run(
+            lambda context: context.offset_by_time("T", 0, start + 420)
+        )
         assert found == 42
 
     run_scenario(scenario)
@@ -64,7 +66,7 @@ def test_a_file_that_is_deleted_while_it_is_read_does_no_harm(run_scenario, disk
         store = await filled(harness)
         disk.is_asleep = True
         asked = asyncio.ensure_future(
-            store.cold_reader.read(lambda: store.get("T", 0, 0, 32, 1 << 20))
+            store.cold_reader.run(lambda context: context.get("T", 0, 0, 32, 1 << 20))
         )
         await asyncio.sleep(0)
         store._parts.mapped_files.remove(store._parts.mapped_files.bases[0])
@@ -85,7 +87,9 @@ def test_on_a_real_disk_what_the_system_dropped_is_fetched_by_a_thread(run_scena
                 os.close(fd)
         read = []
         for offset in range(0, 200, 20):
-            got = await store.cold_reader.read(lambda at=offset: store.get("T", 0, at, 20, 1 << 20))
+            got = await store.cold_reader.run(
+                lambda context, at=offset: context.get("T", 0, at, 20, 1 << 20)
+            )
             read.append(got.next_offset)
         assert read == list(range(20, 220, 20))
 

@@ -19,7 +19,6 @@ from cometmq.broker.cluster.registration import NamesrvRegistration
 from cometmq.broker.handlers import BrokerHandlers
 from cometmq.broker.messages.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
 from cometmq.broker.messages.tag_codes import TagCodes
-from cometmq.broker.requests.cold_read_handler import ColdReadHandler
 from cometmq.broker.requests.durable_handler import DurableHandler
 from cometmq.broker.requests.unsupported import unsupported
 from cometmq.broker.state import BrokerEnvironment, BrokerState
@@ -148,14 +147,11 @@ class Broker:
                 handler,
                 self.state.topics,
                 self.state.groups,
-                self.store.cold_reader,
                 self._registration,
                 partial(_on_durable, self.store),
                 partial(_on_durable, self.store, local_only=True),
                 _failure_answer,
             )
-        if Effect.COLD_READS in effects:
-            handler = ColdReadHandler(handler, self.store.cold_reader)
         return replace(endpoint, handler=handler)
 
     def _connect_events(self) -> None:

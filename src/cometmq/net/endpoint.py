@@ -1,8 +1,7 @@
 """What a server answers: for each request code a handler, its effects, and its resources.
 
 A package exports its endpoints; whoever serves them derives all else from them: durability,
-throttling, where cold reads happen, and what admission is asked about. Refuses to know what codes
-mean.
+throttling, and what admission is asked about. Refuses to know what codes mean.
 Java: the pairs of processor and executor in NettyRemotingServer.registerProcessor.
 """
 
@@ -32,9 +31,6 @@ class Effect(Flag):
     CREATING = auto()
     """It may create, change or delete topics or groups: its success is answered once their tables
     are on disk, and once name servers know the topics."""
-    COLD_READS = auto()
-    """It reads the store before it changes anything, and may miss what is not in memory: it is
-    called again once a thread has fetched that."""
     UNTHROTTLED = auto()
     """It is answered even with too many unanswered requests: a client needs it to stay alive."""
 

@@ -14,9 +14,7 @@ response, once, on the loop:
 likes: that ends the read. Whoever wants to try from memory only asks `cold_reader.cached` and
 handles NotInMemory himself: `await cold_reader.fetch(missing)`, then again.
 
-`read`, `read_each`, `read_cached` and `run_when_cached` are the older form, for callers that take
-no context: they set a mode on the open files for the length of a call, and go when nobody uses
-them. Bounds: the threads, and how often a read runs again before it may wait for the disk.
+Bounds: the threads, and how often a read runs again before it may wait for the disk.
 Java: none; its pulls run in a pool of threads.
 """
 
@@ -26,14 +24,12 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from cometmq.errors import StoreError
 from cometmq.store.log.mapped_file_queue import NotInMemory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from cometmq.runtime.ports import Worker
-    from cometmq.store.log.mapped_file_queue import OpenFiles
     from cometmq.store.read_context import ReadContext
 
 READS_MAX = 200
@@ -53,14 +49,12 @@ class ColdReader:
 
     def __init__(
         self,
-        open_files: OpenFiles,
         workers: list[Worker],
         cached: ReadContext,
         blocking: ReadContext,
     ) -> None:
         assert cached.cached_only
         assert not blocking.cached_only
-        self._open_files = open_files
         self._workers = workers
         self._next_worker = 0
         self._is_closed = False
@@ -114,9 +108,7 @@ class ColdReader:
     async def fetch(self, missing: NotInMemory) -> None:
         """Load bytes into memory, in a thread; nothing happens when their file has gone."""
         segment = missing.segment
-        if segment is None:
-            await missing.made()
-        elif segment.exists and not self._is_closed:
+        if segment.exists and not self._is_closed:
             length = _RUN_BYTES if missing.length >= _LONG_BYTES else _AHEAD_BYTES
             file, length = segment.pin(), max(missing.length, length)
             await self.run_in_thread(lambda: _drop(file.fetch(missing.at, length)), segment.unpin)
@@ -143,46 +135,6 @@ class ColdReader:
         self._is_closed = True
         for worker in self._workers:
             worker.close()
-
-    # ---- the older form, without a context
-
-    def read_cached(self, ask: Callable[[], _T]) -> _T:
-        """Ask without waiting for the disk; NotInMemory says what must be loaded first."""
-        self._open_files.may_wait = False
-        try:
-            return ask()
-        finally:
-            self._open_files.may_wait = True
-
-    async def read(self, ask: Callable[[], _T]) -> _T:
-        """Ask, and have loaded what the answer needs. `ask` must change nothing."""
-        for _ in range(READS_MAX):
-            try:
-                return self.read_cached(ask)
-            except NotInMemory as missing:
-                await self.fetch(missing)
-        return ask()
-
-    async def run_when_cached(self, act: Callable[[], _T]) -> _T:
-        """Do what looks by `read_cached` before it changes anything, once all it needs is there.
-
-        Raises StoreError when memory loses it again and again.
-        """
-        for _ in range(READS_MAX):
-            try:
-                return act()
-            except NotInMemory as missing:
-                await self.fetch(missing)
-        raise StoreError(f"{READS_MAX} reads in a row were not in memory; give the machine more")
-
-    async def read_each(self, keys: Iterable[_K], ask: Callable[[_K], _T]) -> list[_T]:
-        """Ask about each key in turn; other work of the loop gets its time in between."""
-        answers = []
-        for index, key in enumerate(keys, 1):
-            answers.append(await self.read(partial(ask, key)))
-            if index % _SLICE == 0:
-                await asyncio.sleep(0)
-        return answers
 
 
 def _with_key(prepare: Callable[[ReadContext, _K], _T], key: _K, context: ReadContext) -> _T:

@@ -78,9 +78,7 @@ class StoreParts:
         context = partial(ReadContext, log, self.queues, reader, is_sync=is_sync)
         self.reads = context(cached_only=False)
         read_workers = [worker("store-reads") for _ in range(settings.read_threads)]
-        self.cold_reader = ColdReader(
-            open_files, read_workers, context(cached_only=True), self.reads
-        )
+        self.cold_reader = ColdReader(read_workers, context(cached_only=True), self.reads)
         self.retention = Retention(
             settings,
             clock,

@@ -152,8 +152,8 @@ def test_many_questions_to_the_store_leave_the_loop_its_turns() -> None:
                     await asyncio.sleep(0)
 
             counting = asyncio.create_task(count())
-            answers = await harness.broker.store.cold_reader.read_each(
-                range(300), lambda number: -number
+            answers = await harness.broker.store.cold_reader.run_each(
+                range(300), lambda _context, number: -number
             )
             counting.cancel()
             assert answers == [-number for number in range(300)]

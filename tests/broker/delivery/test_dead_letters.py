@@ -13,6 +13,7 @@ from cometmq.store.results import MessageDraft
 from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
+    from cometmq.store.results import PutResult
     from cometmq.wire.command import Command
     from cometmq.wire.log_record import Stored
 
@@ -102,18 +103,22 @@ def test_of_many_dead_letters_the_old_ones_are_read_back_behind_the_start() -> N
     def letter(number: int) -> MessageDraft:
         return MessageDraft("T", 0, b"x", b"UNIQ_KEY\x01id-%d\x02" % number)
 
+    def put(harness: Harness, number: int) -> PutResult:
+        letters, cached = harness.broker.state.dead_letters, harness.broker.store.cold_reader.cached
+        return letters.put("G", letter(number), letters.prepare("G", cached))
+
     async def scenario() -> None:
         disk = new_disk()
         async with running(disk=disk, dead_letter_deduplicate=True) as harness:
-            first = [harness.broker.state.dead_letters.put("G", letter(n)) for n in range(700)]
+            first = [put(harness, number) for number in range(700)]
         async with running(disk=disk, dead_letter_deduplicate=True) as harness:
             letters = harness.broker.state.dead_letters
-            assert letters.put("G", letter(699)).queue_offset == first[699].queue_offset
+            assert put(harness, 699).queue_offset == first[699].queue_offset
             async with asyncio.timeout(20):
                 while len(letters._origins["%DLQ%G"]) < 700:
                     await asyncio.sleep(0.01)
             for number in (0, 1, 350, 698):
-                assert letters.put("G", letter(number)).queue_offset == first[number].queue_offset
-            assert letters.put("G", letter(700)).queue_offset == 700
+                assert put(harness, number).queue_offset == first[number].queue_offset
+            assert put(harness, 700).queue_offset == 700
 
     run(scenario())

@@ -34,11 +34,11 @@ class Cold:
         self.waits: list[str] = []
         read = MappedFileQueue.read
 
-        def watched(row: MappedFileQueue, at: int, length: int) -> bytes:
-            is_cold = row.open_files.may_wait and at < row.resident_from and at < row.end
+        def watched(row: MappedFileQueue, at: int, length: int, cached_only: bool = False) -> bytes:
+            is_cold = not cached_only and at < row.resident_from and at < row.end
             if self.files.is_asleep and is_cold:
                 self.waits.append(f"{row.directory} {at}")
-            return read(row, at, length)
+            return read(row, at, length, cached_only)
 
         monkeypatch.setattr(MappedFileQueue, "read", watched)
 

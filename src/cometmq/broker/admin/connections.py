@@ -7,7 +7,6 @@ Java: AdminBrokerProcessor (getConsumerConnectionList, callConsumer).
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError, Reject, RemotingError, RemotingTimeout
@@ -156,7 +155,7 @@ class ConnectionRequests:
             _, phy_offset = parse_offset_id(header.msg_id or "")
         except ProtocolError as error:
             raise Reject(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        record = await self._store.cold_reader.read(partial(self._store.record_at, phy_offset))
+        record = await self._store.cold_reader.run(lambda context: context.record_at(phy_offset))
         if record is None:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"no message lies at {phy_offset}")
         return await self._ask(

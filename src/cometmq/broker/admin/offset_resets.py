@@ -24,7 +24,7 @@ from cometmq.wire.command import request as new_request
 from cometmq.wire.headers import admin as headers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Awaitable, Collection
 
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.client_registry import ClientRegistry
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
+    from cometmq.store.read_context import ReadContext
     from cometmq.wire.command import Command
 
 _ASKED_SINCE = 28
@@ -78,7 +79,6 @@ class OffsetResetRequests:
             Endpoint(
                 Code.QUERY_CORRECTION_OFFSET,
                 self.correction,
-                Effect.COLD_READS,
                 resources=header_resources(groups=("compareGroup",)),
             ),
         )
@@ -115,12 +115,20 @@ class OffsetResetRequests:
                     offsets.commit(header.dest_group, topic, queue_id, offset)
         return Reply()
 
-    def correction(self, request: Command, _connection: Connection) -> Reply:
+    def correction(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Tell the least offset of each queue over all groups but some (308).
 
         A queue in which the compared group is behind that is told as the largest number there is.
         """
         header = headers.QueryCorrectionOffsetHeader.decode(request.ext)
+        return self._store.cold_reader.prepare_and_apply(
+            partial(self._least_offsets, header),
+            lambda least: Reply(body=encode_correction_offsets(least)),
+        )
+
+    def _least_offsets(
+        self, header: headers.QueryCorrectionOffsetHeader, context: ReadContext
+    ) -> dict[int, int]:
         topic, offsets = header.topic, self._offsets
         left_out = set((header.filter_groups or "").split(","))
         least: dict[int, int] = {}
@@ -128,12 +136,12 @@ class OffsetResetRequests:
             if group in left_out:
                 continue
             for queue_id, offset in offsets.queues_of(group, topic).items():
-                if offset >= self._store.min_offset(topic, queue_id):
+                if offset >= context.min_offset(topic, queue_id):
                     least[queue_id] = min(offset, least.get(queue_id, offset))
         for queue_id, offset in offsets.queues_of(header.compare_group, topic).items():
             if queue_id in least and least[queue_id] > offset:
                 least[queue_id] = _AHEAD
-        return Reply(body=encode_correction_offsets(least))
+        return least
 
     async def _reset_here(
         self, header: headers.ResetOffsetRequestHeader, config: TopicConfig
@@ -143,7 +151,7 @@ class OffsetResetRequests:
             raise missing(group)
         if header.queue_id >= 0 and header.offset is not None and header.offset != -1:
             check = partial(self._checked, topic, header.queue_id, header.offset)
-            targets = {header.queue_id: await self._store.cold_reader.read(check)}
+            targets = {header.queue_id: await self._store.cold_reader.run(check)}
         else:
             queues = range(config.read_queue_nums) if header.queue_id < 0 else [header.queue_id]
             targets = await self._at_time(queues, header)
@@ -197,9 +205,9 @@ class OffsetResetRequests:
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(topic, self._settings.broker_name, queue_id)
 
-    def _checked(self, topic: str, queue_id: int, offset: int) -> int:
-        first = self._store.min_offset(topic, queue_id)
-        end = self._store.max_offset(topic, queue_id)
+    def _checked(self, topic: str, queue_id: int, offset: int, context: ReadContext) -> int:
+        first = context.min_offset(topic, queue_id)
+        end = context.max_offset(topic, queue_id)
         if not first <= offset <= end + 1:
             raise Reject(
                 ResponseCode.SYSTEM_ERROR,
@@ -211,11 +219,12 @@ class OffsetResetRequests:
         self, queues: Collection[int], header: headers.ResetOffsetRequestHeader
     ) -> dict[int, int]:
         """The offset of each queue at the time asked for."""
-        store, topic, at_ms = self._store, header.topic, header.timestamp
+        topic, at_ms = header.topic, header.timestamp
 
-        def look(queue_id: int) -> int:
+        def read(context: ReadContext, queue_id: int) -> int:
             if at_ms < 0:
-                return store.max_offset(topic, queue_id)
-            return store.offset_by_time(topic, queue_id, at_ms)
+                return context.max_offset(topic, queue_id)
+            return context.offset_by_time(topic, queue_id, at_ms)
 
-        return dict(zip(queues, await store.cold_reader.read_each(queues, look), strict=True))
+        offsets = await self._store.cold_reader.run_each(queues, read)
+        return dict(zip(queues, offsets, strict=True))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
+    from cometmq.store.read_context import ReadContext
     from cometmq.wire.command import Command
 
 
@@ -83,7 +84,7 @@ class ProgressRequests:
         topic = headers.GetTopicStatsInfoRequestHeader.decode(request.ext).topic
         config = self._topic(topic)
         queues = range(max(config.read_queue_nums, config.write_queue_nums))
-        held = await self._store.cold_reader.read_each(queues, partial(self._holds_of, topic))
+        held = await self._store.cold_reader.run_each(queues, partial(self._topic_offset, topic))
         table = {self._queue(topic, queue_id): held[queue_id] for queue_id in queues}
         return Reply(body=encode_topic_stats(table, self._stats.topic_rate(topic)))
 
@@ -141,7 +142,7 @@ class ProgressRequests:
         header = headers.QueryConsumeTimeSpanRequestHeader.decode(request.ext)
         config = self._topic(header.topic)
         look = partial(self._span, header.group, header.topic)
-        spans = await self._store.cold_reader.read_each(range(config.write_queue_nums), look)
+        spans = await self._store.cold_reader.run_each(range(config.write_queue_nums), look)
         return Reply(body=encode_time_spans(spans, _shown))
 
     def all_offsets(self, _request: Command, _connection: Connection) -> Reply:
@@ -161,10 +162,10 @@ class ProgressRequests:
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(topic, self._broker_name, queue_id)
 
-    def _holds_of(self, topic: str, queue_id: int) -> TopicOffset:
-        first = self._store.min_offset(topic, queue_id)
-        end = self._store.max_offset(topic, queue_id)
-        last_ms = self._store.store_time(topic, queue_id, end - 1) if end > first else 0
+    def _topic_offset(self, topic: str, context: ReadContext, queue_id: int) -> TopicOffset:
+        first = context.min_offset(topic, queue_id)
+        end = context.max_offset(topic, queue_id)
+        last_ms = context.store_time(topic, queue_id, end - 1) if end > first else 0
         return TopicOffset(min_offset=first, max_offset=end, last_update_timestamp=max(0, last_ms))
 
     def _is_foreign(self, group: str, topic: str) -> bool:
@@ -176,32 +177,33 @@ class ProgressRequests:
         self, group: str, topic: str, queue_count: int
     ) -> dict[MessageQueue, OffsetWrapper]:
         queues = range(queue_count)
-        found = await self._store.cold_reader.read_each(
+        found = await self._store.cold_reader.run_each(
             queues, partial(self._progress, group, topic)
         )
         return {self._queue(topic, queue_id): found[queue_id] for queue_id in queues}
 
-    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+    def _progress(
+        self, group: str, topic: str, context: ReadContext, queue_id: int
+    ) -> OffsetWrapper:
         done = max(0, self._offsets.committed(group, topic, queue_id))
-        stored_ms = self._store.store_time(topic, queue_id, done - 1) if done > 0 else 0
+        stored_ms = context.store_time(topic, queue_id, done - 1) if done > 0 else 0
         return OffsetWrapper(
-            broker_offset=max(0, self._store.max_offset(topic, queue_id)),
+            broker_offset=max(0, context.max_offset(topic, queue_id)),
             consumer_offset=done,
             pull_offset=max(done, self._offsets.pulled(group, topic, queue_id)),
             last_timestamp=max(0, stored_ms),
         )
 
-    def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
-        store = self._store
-        first, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    def _span(self, group: str, topic: str, context: ReadContext, queue_id: int) -> QueueTimeSpan:
+        first, end = context.min_offset(topic, queue_id), context.max_offset(topic, queue_id)
         done = self._offsets.committed(group, topic, queue_id)
-        first_ms = store.store_time(topic, queue_id, first)
-        next_ms = store.store_time(topic, queue_id, max(done, first)) if done < end else -1
+        first_ms = context.store_time(topic, queue_id, first)
+        next_ms = context.store_time(topic, queue_id, max(done, first)) if done < end else -1
         return QueueTimeSpan(
             message_queue=self._queue(topic, queue_id),
             min_time_stamp=first_ms,
-            max_time_stamp=store.store_time(topic, queue_id, end - 1),
-            consume_time_stamp=store.store_time(topic, queue_id, done - 1)
+            max_time_stamp=context.store_time(topic, queue_id, end - 1),
+            consume_time_stamp=context.store_time(topic, queue_id, done - 1)
             if done > 0
             else first_ms,
             delay_time=max(0, self._now_ms() - next_ms) if next_ms >= 0 else 0,

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.metrics import catalog
 from cometmq.model.topic import SCHEDULE_TOPIC
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies.name_lists import encode_kv_table
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.command import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cometmq.metrics.traffic import TrafficTotal
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
+    from cometmq.store.read_context import ReadContext
     from cometmq.wire.command import Command
 
 _ZERO = [
@@ -100,12 +101,15 @@ class RuntimeRequests:
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
-        return (Endpoint(Code.GET_BROKER_RUNTIME_INFO, self.tell, Effect.COLD_READS),)
+        return (Endpoint(Code.GET_BROKER_RUNTIME_INFO, self.tell),)
 
-    def tell(self, _request: Command, _connection: Connection) -> Reply:
+    def tell(self, _request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Tell what the broker is doing (28)."""
+        return self._store.cold_reader.prepare_and_apply(self._earliest_ms, self._answer)
+
+    def _answer(self, earliest_ms: int) -> Reply:
         table = dict.fromkeys(_ZERO, "0") | dict.fromkeys(_ZERO_RATES, "0.0") | _CAPACITIES
-        table |= self._counts() | self._put_times() | self._disk() | self._schedule()
+        table |= self._counts() | self._put_times() | self._disk(earliest_ms) | self._schedule()
         return Reply(body=encode_kv_table(table))
 
     def _counts(self) -> dict[str, str]:
@@ -149,7 +153,7 @@ class RuntimeRequests:
             "putLatency999": f"{times.percentile(0.999, now_s) * 1000:.2f}",
         }
 
-    def _disk(self) -> dict[str, str]:
+    def _disk(self, earliest_ms: int) -> dict[str, str]:
         used = self._metrics.value(catalog.DISK_USED_RATIO)
         total = self._metrics.value(catalog.DISK_TOTAL)
         return {
@@ -159,7 +163,7 @@ class RuntimeRequests:
             "commitLogDirCapacity": f"Total : {_size(total)}, Free : {_size(total * (1 - used))}.",
             "commitLogMinOffset": str(self._whole(catalog.LOG_MIN_OFFSET)),
             "commitLogMaxOffset": str(self._whole(catalog.LOG_MAX_OFFSET)),
-            "earliestMessageTimeStamp": str(self._earliest_ms()),
+            "earliestMessageTimeStamp": str(earliest_ms),
             "remainHowManyDataToFlush": _size(self._whole(catalog.FLUSH_BEHIND)),
         }
 
@@ -174,9 +178,9 @@ class RuntimeRequests:
             for level, offset in self._delayed_messages.offsets.items()
         }
 
-    def _earliest_ms(self) -> int:
+    def _earliest_ms(self, context: ReadContext) -> int:
         """When the oldest message of the log was stored; -1 for an empty log."""
-        record = self._store.record_at(self._store.min_phy_offset)
+        record = context.record_at(self._store.min_phy_offset)
         return int.from_bytes(record[56:64], "big") if record and not record[39] & 0x10 else -1
 
 

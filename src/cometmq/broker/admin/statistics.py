@@ -6,7 +6,6 @@ Java: AdminBrokerProcessor (ViewBrokerStatsData, queryConsumeQueue, cleanUnusedT
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
@@ -73,15 +72,16 @@ class StatisticsRequests:
         header = QueryConsumeQueueRequestHeader.decode(request.ext)
         topic, queue_id, index = header.topic, header.queue_id, header.index
         store, group = self._store, header.consumer_group
-        first = await store.cold_reader.read(lambda: store.min_offset(topic, queue_id))
+        first = await store.cold_reader.run(lambda context: context.min_offset(topic, queue_id))
         end = store.max_offset(topic, queue_id)
         if not end:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         if not first <= index < end:
             return Reply(remark=f"Index {index} of {queue_id}@{topic} is not exist!")
         stop = min(end, index + min(header.count, ENTRIES_MAX))
-        look = partial(store.entry, topic, queue_id)
-        entries = await store.cold_reader.read_each(range(index, stop), look)
+        entries = await store.cold_reader.run_each(
+            range(index, stop), lambda context, at: context.entry(topic, queue_id, at)
+        )
         found = QueueContents([entry for entry in entries if entry], first, end)
         if group is not None:
             consumers = self._clients.consumers.get(group)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore
+    from cometmq.store.read_context import ReadContext
     from cometmq.store.results import PutResult
     from cometmq.wire.log_record import Stored
 
@@ -131,7 +132,7 @@ class CheckBack:
     async def check(self) -> None:
         """Do one round: over all half messages that are old enough, in small steps."""
         asked, discarded = self.asked, self.discarded
-        await self._store.cold_reader.read(self._catch_up)
+        self._catch_up(await self._store.cold_reader.run(_first_offsets))
         end = self._store.max_offset(HALF_TOPIC, 0)
         loop = asyncio.get_running_loop()
         until = loop.time() + ROUND_S
@@ -161,18 +162,17 @@ class CheckBack:
         await asyncio.shield(safe)  # the store answers it, also when the broker stops meanwhile
         await self._offsets.save_in_thread()
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, first_offsets: tuple[int, int]) -> None:
         """Skip what retention deleted."""
-        first = self._store.min_offset(HALF_TOPIC, 0)
+        first, first_op = first_offsets
         if self.half_offset < first:
             self.half_offset = first
             self._ended.move_to(first)
-        first = self._store.min_offset(OP_HALF_TOPIC, 0)
-        while self.op_offset < first and self._highest:
+        while self.op_offset < first_op and self._highest:
             self._highest.popleft()
             self.op_offset += 1
-        self.op_offset = max(self.op_offset, first)
-        self._ops_read = max(self._ops_read, first)
+        self.op_offset = max(self.op_offset, first_op)
+        self._ops_read = max(self._ops_read, first_op)
 
     def _step(self, end: int) -> bool:
         """Read ops, or else check some half messages; False when the round is over.
@@ -200,8 +200,8 @@ class CheckBack:
         """Read the next op messages and note the ends they name; False when all were read."""
         if len(self._highest) >= OPS_MAX:
             return False
-        read = partial(self._store.get, OP_HALF_TOPIC, 0, self._ops_read, _PULL_COUNT, _PULL_BYTES)
-        got = self._store.cold_reader.read_cached(read)
+        context = self._store.cold_reader.cached
+        got = context.get(OP_HALF_TOPIC, 0, self._ops_read, _PULL_COUNT, _PULL_BYTES)
         if got.status is not GetStatus.FOUND or got.next_offset <= self._ops_read:
             return False
         for record in stored.iterate(got.body):
@@ -227,11 +227,11 @@ class CheckBack:
         """Check an open half message; False where the round must stop before it."""
         if offset in self._transactions.ending:
             return False
-        ask = self._store.cold_reader.read_cached
-        entry = ask(partial(self._store.entry, HALF_TOPIC, 0, offset))
+        context = self._store.cold_reader.cached
+        entry = context.entry(HALF_TOPIC, 0, offset)
         if entry is None:
             return False
-        record = ask(partial(self._store.record_at, entry[0]))
+        record = context.record_at(entry[0])
         try:
             half = stored.decode(record) if record else None
         except ProtocolError as error:
@@ -368,6 +368,11 @@ class CheckBack:
             if not connection.is_closing and not connection.is_blocked:
                 return connection
         return None
+
+
+def _first_offsets(context: ReadContext) -> tuple[int, int]:
+    """Where the half queue and the op queue begin."""
+    return context.min_offset(HALF_TOPIC, 0), context.min_offset(OP_HALF_TOPIC, 0)
 
 
 def _number(raw: bytes | None, otherwise: int) -> int:

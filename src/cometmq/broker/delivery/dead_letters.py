@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.broker.messages.property_limit import fit_properties
-from cometmq.model.topic import dlq_topic_of, is_dlq_topic
+from cometmq.model.topic import DLQ_PREFIX, dlq_topic_of, is_dlq_topic
 from cometmq.store.results import GetStatus, PutResult, PutStatus
 from cometmq.wire import log_record as stored
 from cometmq.wire import properties
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.store.message_store import MessageStore
+    from cometmq.store.read_context import ReadContext
     from cometmq.store.results import GetResult, MessageDraft
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,14 @@ _AT_ONCE = 256
 """Letters read at once when a queue is first used: about a millisecond."""
 
 
+class NewestLetters(NamedTuple):
+    """The origins of a queue's newest letters, the offsets not read, and the queue's end."""
+
+    known: dict[bytes, PutResult]
+    unread: range
+    end: int
+
+
 class DeadLetterQueues:
     """Stores dead letters. Belongs to the broker's loop."""
 
@@ -53,13 +62,13 @@ class DeadLetterQueues:
         self._unread: dict[str, range] = {}
         self._has_begun = False
 
-    def put(self, group: str, draft: MessageDraft) -> PutResult:
+    def put(self, group: str, draft: MessageDraft, newest: NewestLetters | None) -> PutResult:
         """Put the message into the group's dead-letter queue, or return where it lies already.
 
         Fills in DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID; `draft.topic` is what is used as the
         origin when the message was never retried. What does not fit beside the message's
         own properties is left out, and at last the longest of these; the reason then names them.
-        NotInMemory: nothing was done; fetch that, and call again.
+        `newest`: what `prepare` read.
         """
         raw, topic = draft.properties, dlq_topic_of(group)
         origin = origin_of(raw)
@@ -74,7 +83,8 @@ class DeadLetterQueues:
         self._topics.ensure(topic, 1)
         if not self._deduplicate or not origin:
             return self._put(group, draft)
-        known = self._known(topic)
+        self._remember_newest(topic, newest)
+        known = self._origins[topic] = self._origins.pop(topic)  # used last, so forgotten last
         placed = known.get(origin)
         if placed is None:
             placed = self._put(group, draft)
@@ -89,28 +99,30 @@ class DeadLetterQueues:
             self._stats.count_dead_letter(group, draft.topic)
         return placed
 
-    def _known(self, topic: str) -> dict[bytes, PutResult]:
-        known = self._origins.pop(topic, None)
-        if known is None:
-            known = self._begin(topic)
-            if len(self._origins) >= GROUPS_MAX:
-                del self._origins[next(iter(self._origins))]
-        self._origins[topic] = known
-        return known
-
-    def _begin(self, topic: str) -> dict[bytes, PutResult]:
-        """Read the newest letters of a queue; the others will be read in the background."""
-        ask = self._store.cold_reader.read_cached
+    def prepare(self, group: str, context: ReadContext) -> NewestLetters | None:
+        """Read the group's newest dead letters, before one more is put; None: they are known."""
+        topic = dlq_topic_of(group)
+        if not self._deduplicate or topic in self._origins:
+            return None
         end = self._store.max_offset(topic, 0)
-        first = max(ask(partial(self._store.min_offset, topic, 0)), end - ORIGINS_MAX)
+        first = max(context.min_offset(topic, 0), end - ORIGINS_MAX)
         start = offset = max(first, end - _AT_ONCE)
         known: dict[bytes, PutResult] = {}
         while offset < end:
-            got = ask(partial(self._store.get, topic, 0, offset, _PULL_COUNT, _PULL_BYTES))
+            got = context.get(topic, 0, offset, _PULL_COUNT, _PULL_BYTES)
             offset = _learn(known, got, offset, end)
-        if first < start:
-            self._unread[topic] = range(first, start)
-        return known
+        return NewestLetters(known, range(first, start), end)
+
+    def _remember_newest(self, topic: str, newest: NewestLetters | None) -> None:
+        """Note what was read; `read_back` reads the older ones."""
+        if newest is None or topic in self._origins:
+            return
+        assert newest.end == self._store.max_offset(topic, 0), "letters were put and not noted"
+        if len(self._origins) >= GROUPS_MAX:
+            del self._origins[next(iter(self._origins))]
+        self._origins[topic] = newest.known
+        if newest.unread:
+            self._unread[topic] = newest.unread
 
     async def read_back(self) -> None:
         """Read the letters that are not known yet, a few at a time."""
@@ -118,21 +130,26 @@ class DeadLetterQueues:
             self._has_begun = True
             dead = [name for name in self._topics.table if is_dlq_topic(name)]
             for topic in dead[-GROUPS_MAX:] if self._deduplicate else ():
-                await self._store.cold_reader.run_when_cached(partial(self._known, topic))
+                group = topic.removeprefix(DLQ_PREFIX)
+                newest = await self._store.cold_reader.run(partial(self.prepare, group))
+                self._remember_newest(topic, newest)
                 await asyncio.sleep(0)
         while self._unread:
             topic, span = self._unread.popitem()
             older: dict[bytes, PutResult] = {}
             offset = span.start
             while offset < span.stop:
-                ask = partial(self._store.get, topic, 0, offset, _PULL_COUNT, _PULL_BYTES)
-                got = await self._store.cold_reader.read(ask)
+                got = await self._store.cold_reader.run(partial(_read_some, topic, offset))
                 offset = _learn(older, got, offset, span.stop)
                 await asyncio.sleep(0)
             if (known := self._origins.get(topic)) is not None:
                 both = list((older | known).items())
                 known.clear()
                 known.update(both[-ORIGINS_MAX:])
+
+
+def _read_some(topic: str, offset: int, context: ReadContext) -> GetResult:
+    return context.get(topic, 0, offset, _PULL_COUNT, _PULL_BYTES)
 
 
 def _learn(known: dict[bytes, PutResult], got: GetResult, offset: int, end: int) -> int:

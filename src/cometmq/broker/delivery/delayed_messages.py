@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.broker.delivery.delay_backlog import (
     BacklogRange,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cometmq.rules.delay_levels import DelayLevels
     from cometmq.store.json_file import JsonFile
     from cometmq.store.message_store import MessageStore
+    from cometmq.store.read_context import ReadContext
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,14 @@ _NEVER_ACCEPTED = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZ
 _RANGES_KEY = "cometmqRuns"
 _BURST = 64
 """Deliveries of one level before the next level is served."""
+
+
+class _Waiting(NamedTuple):
+    """A message of a level's queue: how long it still waits, and its record if it is due."""
+
+    phy_offset: int
+    wait_ms: int
+    record: bytes | None
 
 
 class DelayedMessages:
@@ -228,11 +237,8 @@ class DelayedMessages:
         """Deliver a level; when the disk fails, log that and try again after a pause."""
         if (pause_s := self._paused_until.get(level, 0.0) - time.monotonic()) > 0:
             return pause_s
-        ask = self._store.cold_reader.read_cached
         try:
-            wait_s = min(
-                [ask(partial(self._deliver_range, level, part)) for part in self._ranges[level]]
-            )
+            wait_s = min([self._deliver_range(level, part) for part in self._ranges[level]])
         except NotInMemory as missing:
             self._missing[level] = missing
             return 0.0
@@ -250,32 +256,41 @@ class DelayedMessages:
         return DISK_FAILED_PAUSE_S
 
     def _deliver_range(self, level: int, part: BacklogRange) -> float:
-        store, queue_id = self._store, level - 1
-        part.cursor = max(part.cursor, store.min_offset(SCHEDULE_TOPIC, queue_id))
+        """Deliver what is due; NotInMemory: fetch that, and go on where the cursor is."""
+        context, queue_id = self._store.cold_reader.cached, level - 1
+        part.cursor = max(part.cursor, context.min_offset(SCHEDULE_TOPIC, queue_id))
         for _ in range(_BURST):
-            offset = part.cursor
             if part.is_done:
                 return LONGEST_SLEEP_S
-            entry = store.entry(SCHEDULE_TOPIC, queue_id, offset)
-            if entry is None:
+            found = self._read_waiting(level, part.cursor, context)
+            if found is None:
                 return LONGEST_SLEEP_S
-            phy_offset, _, due_ms = entry
-            wait_ms = due_ms - (
-                store.batch_store_ms or self._now_ms()
-            )  # neither by clock nor store time
-            if wait_ms > 0 and not self._is_clock_back(level, offset, wait_ms):
-                return wait_ms / 1000
-            record = store.record_at(phy_offset)
-            if record is not None and not self._deliver(queue_id, phy_offset, record):
+            if found.wait_ms > 0:
+                return found.wait_ms / 1000
+            if found.record is not None and not self._deliver(
+                queue_id, found.phy_offset, found.record
+            ):
                 return RETRY_S
-            part.cursor = offset + 1
+            part.cursor += 1
         return 0.0
 
-    def _is_clock_back(self, level: int, offset: int, wait_ms: int) -> bool:
+    def _read_waiting(self, level: int, offset: int, context: ReadContext) -> _Waiting | None:
+        """The message at an offset of a level's queue; its record only if it is due."""
+        entry = context.entry(SCHEDULE_TOPIC, level - 1, offset)
+        if entry is None:
+            return None
+        phy_offset, _, due_ms = entry
+        # early neither by the clock nor by the time at which it will be stored
+        wait_ms = due_ms - (self._store.batch_store_ms or self._now_ms())
+        if wait_ms > 0 and not self._is_clock_back(level, offset, wait_ms, context):
+            return _Waiting(phy_offset, wait_ms, None)
+        return _Waiting(phy_offset, 0, context.record_at(phy_offset))
+
+    def _is_clock_back(self, level: int, offset: int, wait_ms: int, context: ReadContext) -> bool:
         """Whether a message would wait too long: the clock was set back after it was stored."""
         if wait_ms <= self.levels.delay_ms(level):
             return False
-        return self._store.store_time(SCHEDULE_TOPIC, level - 1, offset) > self._now_ms()
+        return context.store_time(SCHEDULE_TOPIC, level - 1, offset) > self._now_ms()
 
     def _deliver(self, from_queue: int, phy_offset: int, record: bytes) -> bool:
         """Put one message into its topic; False when the store does not accept it now."""

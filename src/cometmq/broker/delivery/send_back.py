@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.broker.messages.property_limit import BYTES_MAX, fit_properties
 from cometmq.broker.messages.single_put import attempts_max
@@ -34,10 +34,10 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.delivery.dead_letters import DeadLetterQueues
+    from cometmq.broker.delivery.dead_letters import DeadLetterQueues, NewestLetters
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.metrics.broker_stats import BrokerStats
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
+    from cometmq.store.read_context import ReadContext
     from cometmq.store.results import PutResult
     from cometmq.wire.command import Command
     from cometmq.wire.log_record import Stored
@@ -52,6 +53,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _UNIT_SUBSCRIBED = 2
+
+
+class _SentBack(NamedTuple):
+    """What was read for a request: the message, its copy, and, if that is dead, its history."""
+
+    record: Stored
+    draft: MessageDraft
+    becomes_dead_letter: bool = False
+    has_no_room: bool = False
+    origin: Stored | None = None
+    newest: NewestLetters | None = None
 
 
 class SendBackHandler:
@@ -92,8 +104,8 @@ class SendBackHandler:
         """Work with these settings from now on."""
         self._settings = settings
 
-    def __call__(self, request: Command, _connection: Connection) -> Reply:
-        """Store the next attempt; raises Reject, and NotInMemory: then nothing was stored yet."""
+    def __call__(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
+        """Store the next attempt; raises Reject."""
         header = ConsumerSendMsgBackRequestHeader.decode(request.ext)
         group = self._groups.admit(header.group)
         if not permission.is_writable(self._settings.broker_permission):
@@ -105,29 +117,52 @@ class SendBackHandler:
         config = self._topics.ensure(retry_topic, group.retry_queue_nums, sys_flag=sys_flag)
         if not permission.is_writable(config.perm):
             raise Reject(ResponseCode.NO_PERMISSION, f"the topic {retry_topic} may not be written")
-        record = self._record(header.offset)
-        draft = self._next_attempt(record, header, request.ext.get("dlqReason"))
         times_max = attempts_max(group, request.version, header.max_reconsume_times)
-        raw, left_out = fit_properties(
-            draft.properties, BYTES_MAX - _delay_properties_bytes(retry_topic)
+        reason = request.ext.get("dlqReason")
+        return self._store.cold_reader.prepare_and_apply(
+            partial(self._prepare, header, times_max, reason), partial(self._apply, header, group)
         )
-        if left_out:  # without them the handler would see another message
+
+    def _prepare(
+        self,
+        header: ConsumerSendMsgBackRequestHeader,
+        times_max: int,
+        reason: str | None,
+        context: ReadContext,
+    ) -> _SentBack:
+        record = _read_record(header.offset, context)
+        draft = _next_attempt(record, header, reason)
+        room = BYTES_MAX - _delay_properties_bytes(draft.topic)
+        raw, left_out = fit_properties(draft.properties, room)
+        # without what was left out, the handler would see another message
+        if (
+            not left_out
+            and header.delay_level >= 0
+            and not attempts_exhausted(record.reconsume_times, times_max)
+        ):
+            draft.properties = raw
+            return _SentBack(record, draft)
+        origin = _read_origin(record, context)
+        newest = self._dead_letters.prepare(header.group, context)
+        return _SentBack(record, draft, True, bool(left_out), origin, newest)
+
+    def _apply(
+        self,
+        header: ConsumerSendMsgBackRequestHeader,
+        group: SubscriptionGroupConfig,
+        sent_back: _SentBack,
+    ) -> Reply:
+        record, draft = sent_back.record, sent_back.draft
+        if sent_back.has_no_room:
             log.warning(
                 "%s does not retry a message: its properties leave no room for ours", header.group
             )
-        if (
-            header.delay_level < 0
-            or attempts_exhausted(record.reconsume_times, times_max)
-            or left_out
-        ):
-            placed = self._put_dead_letter(header.group, record, draft)
+        if sent_back.becomes_dead_letter:
+            placed = self._put_dead_letter(header.group, sent_back)
         else:
             level = self._level_of(group, header.delay_level, record.reconsume_times)
-            draft.properties = _with_property(raw, b"DELAY", str(level).encode())
-            draft.topic, draft.queue_id = (
-                retry_topic,
-                next(self._round_robin) % group.retry_queue_nums,
-            )
+            draft.properties = _with_property(draft.properties, b"DELAY", str(level).encode())
+            draft.queue_id = next(self._round_robin) % group.retry_queue_nums
             self._delayed_messages.schedule(draft)
             placed = self._store.put(draft)
         if placed.status is not PutStatus.PUT_OK:
@@ -142,56 +177,58 @@ class SendBackHandler:
             return retry_delay_level(asked, times)
         return self._delayed_messages.levels.nearest(delay_ms)
 
-    def _record(self, phy_offset: int) -> Stored:
-        read = partial(self._store.record_at, phy_offset)
-        record = self._store.cold_reader.read_cached(read) if phy_offset >= 0 else None
-        if record is None:
-            raise Reject(
-                ResponseCode.SYSTEM_ERROR, f"no message lies at {phy_offset}; it may be deleted"
-            )
-        return stored.decode(record)
-
-    def _next_attempt(
-        self, record: Stored, header: ConsumerSendMsgBackRequestHeader, reason: str | None
-    ) -> MessageDraft:
-        raw = stored.shown_properties(record.properties)
-        raw = _with_property(raw, b"WAIT", b"false")
-        if properties.find(raw, b"RETRY_TOPIC") is None:
-            raw = properties.append(raw, b"RETRY_TOPIC", record.topic.encode())
-        if properties.find(raw, b"ORIGIN_MESSAGE_ID") is None:
-            origin = message_id.offset_id(record.store_host, record.phy_offset)
-            raw = properties.append(raw, b"ORIGIN_MESSAGE_ID", origin.encode())
-        if reason:
-            raw = _with_property(raw, b"DLQ_REASON", _reason_property(reason))
-        draft = MessageDraft.again(record, names.retry_topic_of(header.group), 0, raw)
-        draft.reconsume_times += 1
-        return draft
-
-    def _put_dead_letter(self, group: str, record: Stored, draft: MessageDraft) -> PutResult:
+    def _put_dead_letter(self, group: str, sent_back: _SentBack) -> PutResult:
+        record, draft, origin = sent_back.record, sent_back.draft, sent_back.origin
         added = {b"DELAY": 0, b"DLQ_ATTEMPTS": record.reconsume_times + 1}
         added[b"DLQ_FAILED_AT"] = self._now_ms()
-        origin = self._origin(record)
         if origin is not None:
             added[b"DLQ_ORIGIN_QUEUE_ID"] = origin.queue_id
             added[b"DLQ_ORIGIN_OFFSET"] = origin.queue_offset
         for key, value in added.items():
             draft.properties = _with_property(draft.properties, key, b"%d" % value)
         draft.topic = record.topic
-        return self._dead_letters.put(group, draft)
+        return self._dead_letters.put(group, draft, sent_back.newest)
 
-    def _origin(self, record: Stored) -> Stored | None:
-        """The first record of a chain of attempts, while it is still in the log."""
-        first = properties.find(record.properties, b"ORIGIN_MESSAGE_ID")
-        if first is None:
-            return record
-        try:
-            host, phy_offset = message_id.parse_offset_id(first.decode("ascii", "replace"))
-            read = partial(self._store.record_at, phy_offset)
-            found = self._store.cold_reader.read_cached(read) if phy_offset >= 0 else None
-            origin = stored.decode(found) if found else None
-        except ProtocolError:
-            return None
-        return origin if origin and origin.store_host == host else None
+
+def _read_record(phy_offset: int, context: ReadContext) -> Stored:
+    record = context.record_at(phy_offset) if phy_offset >= 0 else None
+    if record is None:
+        raise Reject(
+            ResponseCode.SYSTEM_ERROR, f"no message lies at {phy_offset}; it may be deleted"
+        )
+    return stored.decode(record)
+
+
+def _next_attempt(
+    record: Stored, header: ConsumerSendMsgBackRequestHeader, reason: str | None
+) -> MessageDraft:
+    """The copy of a message for the group's retry topic."""
+    raw = stored.shown_properties(record.properties)
+    raw = _with_property(raw, b"WAIT", b"false")
+    if properties.find(raw, b"RETRY_TOPIC") is None:
+        raw = properties.append(raw, b"RETRY_TOPIC", record.topic.encode())
+    if properties.find(raw, b"ORIGIN_MESSAGE_ID") is None:
+        origin = message_id.offset_id(record.store_host, record.phy_offset)
+        raw = properties.append(raw, b"ORIGIN_MESSAGE_ID", origin.encode())
+    if reason:
+        raw = _with_property(raw, b"DLQ_REASON", _reason_property(reason))
+    draft = MessageDraft.again(record, names.retry_topic_of(header.group), 0, raw)
+    draft.reconsume_times += 1
+    return draft
+
+
+def _read_origin(record: Stored, context: ReadContext) -> Stored | None:
+    """The first record of a chain of attempts, while it is still in the log."""
+    first = properties.find(record.properties, b"ORIGIN_MESSAGE_ID")
+    if first is None:
+        return record
+    try:
+        host, phy_offset = message_id.parse_offset_id(first.decode("ascii", "replace"))
+        found = context.record_at(phy_offset) if phy_offset >= 0 else None
+        origin = stored.decode(found) if found else None
+    except ProtocolError:
+        return None
+    return origin if origin and origin.store_host == host else None
 
 
 def _delay_properties_bytes(retry_topic: str) -> int:

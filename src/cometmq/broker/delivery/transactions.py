@@ -30,13 +30,14 @@ from cometmq.wire.headers.transaction import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
+    from cometmq.store.read_context import ReadContext
     from cometmq.wire.command import Command
     from cometmq.wire.log_record import Stored
 
@@ -87,12 +88,12 @@ class Transactions:
             Endpoint(
                 RequestCode.END_TRANSACTION,
                 self.end,
-                Effect.MUTATING | Effect.DURABLE | Effect.COLD_READS,
+                Effect.MUTATING | Effect.DURABLE,
             ),
             Endpoint(
                 RequestCode.RESUME_CHECK_HALF_MESSAGE,
                 self.resume,
-                Effect.MUTATING | Effect.DURABLE | Effect.COLD_READS,
+                Effect.MUTATING | Effect.DURABLE,
             ),
         )
 
@@ -133,7 +134,7 @@ class Transactions:
         if len(self._copies) > COPIES_MAX:
             del self._copies[next(iter(self._copies))]
 
-    def end(self, request: Command, _connection: Connection) -> Reply:
+    def end(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Commit or roll back a half message (37); raises Reject.
 
         "Unknown" changes nothing and is answered with 0; so is a second end, as when a producer
@@ -144,7 +145,11 @@ class Transactions:
             return Reply()
         if header.commit_or_rollback not in _ENDS:
             raise _wrong("commitOrRollback field wrong; it is 0, 8 or 12")
-        half = self._half_at(header.commit_log_offset, HALF_TOPIC)
+        return self._store.cold_reader.prepare_and_apply(
+            partial(_read_half, header.commit_log_offset, (HALF_TOPIC,)), partial(self._end, header)
+        )
+
+    def _end(self, header: EndTransactionRequestHeader, half: Stored) -> Reply:
         raw = half.properties
         if not header.from_transaction_check and is_end_too_late(
             self._now_ms() - half.born_ms,
@@ -165,26 +170,19 @@ class Transactions:
             self._note_end(half)
         return Reply(durable=True)
 
-    def resume(self, request: Command, _connection: Connection) -> Reply:
+    def resume(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Store a half message again with its check count at 0 (323); raises Reject."""
         header = ResumeCheckHalfMessageRequestHeader.decode(request.ext)
         _, phy_offset = message_id.parse_offset_id(header.msg_id)
-        half = self._half_at(phy_offset, HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
+        return self._store.cold_reader.prepare_and_apply(
+            partial(_read_half, phy_offset, (HALF_TOPIC, CHECK_MAX_TIME_TOPIC)), self._resume
+        )
+
+    def _resume(self, half: Stored) -> Reply:
         copy = copy_of(half, CHECK_TIMES, b"0")
         if self._store.put(copy).status is not PutStatus.PUT_OK:
             raise _wrong("Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed.")
         return Reply(durable=True)
-
-    def _half_at(self, phy_offset: int, *topics: str) -> Stored:
-        """The message of one of these topics at a byte of the log; raises Reject."""
-        record = self._store.record_at(phy_offset) if phy_offset >= 0 else None
-        try:
-            found = stored.decode(record) if record else None
-        except ProtocolError:
-            found = None
-        if found is None or found.topic not in topics:
-            raise _wrong("Find prepared transaction message failed")
-        return found
 
     def _commit(self, half: Stored) -> None:
         topic, queue_id = destination_of(half)
@@ -230,6 +228,18 @@ class Transactions:
         if status is PutStatus.SERVICE_NOT_AVAILABLE:  # nothing was kept: it may be ended again
             for offset in offsets:
                 self._ended.pop(offset, None)
+
+
+def _read_half(phy_offset: int, topics: tuple[str, ...], context: ReadContext) -> Stored:
+    """The message of one of these topics at a byte of the log; raises Reject."""
+    record = context.record_at(phy_offset) if phy_offset >= 0 else None
+    try:
+        found = stored.decode(record) if record else None
+    except ProtocolError:
+        found = None
+    if found is None or found.topic not in topics:
+        raise _wrong("Find prepared transaction message failed")
+    return found
 
 
 def is_half_message(draft: MessageDraft) -> bool:

@@ -6,6 +6,7 @@ Java: ConsumerManageProcessor, AdminBrokerProcessor (getMaxOffset and its like).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.groups.consumer_groups import missing
@@ -16,11 +17,14 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import offset as headers
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
+    from cometmq.store.read_context import ReadContext
     from cometmq.wire.command import Command
 
 
@@ -36,25 +40,29 @@ class OffsetRequestHandler:
         fresh_bytes: int,
     ) -> None:
         """`fresh_bytes`: how much of the log's end counts as being in memory."""
-        self._store, self._topics, self._fresh_bytes = store, topics, fresh_bytes
-        self._groups, self._offsets = groups, offsets
+        self._store = store
+        self._cold_reader = store.cold_reader
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._fresh_bytes = fresh_bytes
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (
-            Endpoint(RequestCode.QUERY_CONSUMER_OFFSET, self.query, Effect.COLD_READS),
+            Endpoint(RequestCode.QUERY_CONSUMER_OFFSET, self.query),
             Endpoint(
                 RequestCode.UPDATE_CONSUMER_OFFSET,
                 self.update,
                 Effect.MUTATING | Effect.UNTHROTTLED,
             ),
-            Endpoint(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.search, Effect.COLD_READS),
+            Endpoint(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.search),
             Endpoint(RequestCode.GET_MAX_OFFSET, self.max_offset, Effect.UNTHROTTLED),
-            Endpoint(RequestCode.GET_MIN_OFFSET, self.min_offset, Effect.COLD_READS),
-            Endpoint(RequestCode.GET_EARLIEST_MSG_STORETIME, self.earliest_time, Effect.COLD_READS),
+            Endpoint(RequestCode.GET_MIN_OFFSET, self.min_offset),
+            Endpoint(RequestCode.GET_EARLIEST_MSG_STORETIME, self.earliest_time),
         )
 
-    def query(self, request: Command, _connection: Connection) -> Reply:
+    def query(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Answer a group's committed offset (14).
 
         A group without one gets 0 while the queue still holds its first message in memory, and
@@ -65,13 +73,20 @@ class OffsetRequestHandler:
         offset = self._offsets.committed(header.consumer_group, topic, queue_id)
         if offset >= 0:
             return Reply(header=headers.QueryConsumerOffsetResponseHeader(offset=offset))
-        if header.set_zero_if_not_found is not False and self._has_first_message_in_memory(
-            topic, queue_id
-        ):
-            return Reply(header=headers.QueryConsumerOffsetResponseHeader(offset=0))
-        raise Reject(
+        not_found = Reject(
             ResponseCode.QUERY_NOT_FOUND,
             f"the group {header.consumer_group} has no offset for queue {queue_id} of {topic}",
+        )
+        if header.set_zero_if_not_found is False:
+            raise not_found
+
+        def answer(has_first_message: bool) -> Reply:
+            if not has_first_message:
+                raise not_found
+            return Reply(header=headers.QueryConsumerOffsetResponseHeader(offset=0))
+
+        return self._cold_reader.prepare_and_apply(
+            partial(self._has_first_message_in_memory, topic, queue_id), answer
         )
 
     def update(self, request: Command, _connection: Connection) -> Reply:
@@ -94,16 +109,19 @@ class OffsetRequestHandler:
         self._offsets.commit(group, topic, queue_id, header.commit_offset)
         return Reply()
 
-    def search(self, request: Command, _connection: Connection) -> Reply:
+    def search(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Answer the offset at a store time (29)."""
         header = headers.SearchOffsetRequestHeader.decode(request.ext)
-        offset = self._store.offset_by_time(
-            header.topic,
-            header.queue_id,
-            header.timestamp,
-            upper=header.boundary_type.upper() == "UPPER",
+        is_upper = header.boundary_type.upper() == "UPPER"
+
+        def read(context: ReadContext) -> int:
+            return context.offset_by_time(
+                header.topic, header.queue_id, header.timestamp, upper=is_upper
+            )
+
+        return self._cold_reader.prepare_and_apply(
+            read, lambda offset: Reply(header=headers.SearchOffsetResponseHeader(offset=offset))
         )
-        return Reply(header=headers.SearchOffsetResponseHeader(offset=offset))
 
     def max_offset(self, request: Command, _connection: Connection) -> Reply:
         """Answer the offset after the queue's last message (30)."""
@@ -111,23 +129,30 @@ class OffsetRequestHandler:
         offset = self._store.max_offset(header.topic, header.queue_id)
         return Reply(header=headers.GetMaxOffsetResponseHeader(offset=offset))
 
-    def min_offset(self, request: Command, _connection: Connection) -> Reply:
+    def min_offset(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Answer the offset of the queue's first message (31)."""
         header = headers.GetMinOffsetRequestHeader.decode(request.ext)
-        offset = self._store.min_offset(header.topic, header.queue_id)
-        return Reply(header=headers.GetMinOffsetResponseHeader(offset=offset))
+        return self._cold_reader.prepare_and_apply(
+            lambda context: context.min_offset(header.topic, header.queue_id),
+            lambda offset: Reply(header=headers.GetMinOffsetResponseHeader(offset=offset)),
+        )
 
-    def earliest_time(self, request: Command, _connection: Connection) -> Reply:
+    def earliest_time(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Answer when the queue's first message was stored (32); -1 for an empty queue."""
         header = headers.GetEarliestMsgStoretimeRequestHeader.decode(request.ext)
         topic, queue_id = header.topic, header.queue_id
-        first = self._store.min_offset(topic, queue_id)
-        stored_ms = self._store.store_time(topic, queue_id, first)
-        return Reply(header=headers.GetEarliestMsgStoretimeResponseHeader(timestamp=stored_ms))
 
-    def _has_first_message_in_memory(self, topic: str, queue_id: int) -> bool:
+        def read(context: ReadContext) -> int:
+            return context.store_time(topic, queue_id, context.min_offset(topic, queue_id))
+
+        def answer(stored_ms: int) -> Reply:
+            return Reply(header=headers.GetEarliestMsgStoretimeResponseHeader(timestamp=stored_ms))
+
+        return self._cold_reader.prepare_and_apply(read, answer)
+
+    def _has_first_message_in_memory(self, topic: str, queue_id: int, context: ReadContext) -> bool:
         """Whether the queue's first message is still there, and still in memory."""
-        first = self._store.entry(topic, queue_id, 0)
-        if first is None or self._store.min_offset(topic, queue_id) > 0:
+        first = context.entry(topic, queue_id, 0)
+        if first is None or context.min_offset(topic, queue_id) > 0:
             return False
         return self._store.max_phy_offset - first[0] <= self._fresh_bytes

@@ -41,7 +41,7 @@ class MessageLookupHandler:
         offset = headers.ViewMessageRequestHeader.decode(request.ext).offset
         record = None
         if offset >= 0:
-            record = await self._store.cold_reader.read(lambda: self._store.record_at(offset))
+            record = await self._store.cold_reader.run(lambda context: context.record_at(offset))
         if record is None:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return Reply(body=record)

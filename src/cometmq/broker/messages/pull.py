@@ -102,7 +102,7 @@ class PullHandler:
         try:
             plan = self._check.check(header, request.code)
             begun_ms = self._now_ms()
-            got = self._reader.read_cached(header, plan.message_filter)
+            got = self._reader.read(self._reader.cached, header, plan.message_filter)
         except Reject as refusal:
             return refuse(refusal)
         except ExpressionNotParsed as expression:
@@ -142,7 +142,7 @@ class PullHandler:
             message_filter = plan.message_filter
             if message_filter.new_property_filter is not None:
                 return None
-            got = reader.read_cached(header, message_filter)
+            got = reader.read(reader.cached, header, message_filter)
         except (Reject, ExpressionNotParsed, NotInMemory, OSError):
             return None
         status, next_offset, _, _, body, count = got
@@ -179,7 +179,7 @@ class PullHandler:
             )
         begun_ms = self._now_ms()
         try:
-            got = self._reader.read_cached(header, plan.message_filter)
+            got = self._reader.read(self._reader.cached, header, plan.message_filter)
         except NotInMemory as missing:
             return self._answer_cold(header, plan, request, connection, missing)
         return self._respond_or_hold(header, plan, got, begun_ms, request, connection)

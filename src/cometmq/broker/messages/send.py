@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
-from cometmq.model import topic as names
 from cometmq.net.endpoint import Effect, Endpoint, header_resources
 from cometmq.store.results import MessageDraft, PutStatus
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from cometmq.broker.messages.batch_put import BatchWriter
     from cometmq.broker.messages.message_preparation import MessagePreparer
     from cometmq.broker.messages.send_check import SendCheck
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from cometmq.net.handler import Reply
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.store import StoreSettings
+    from cometmq.store.results import PutResult
     from cometmq.wire.command import Command
 
 
@@ -38,15 +40,15 @@ class SendHandler:
         self,
         check: SendCheck,
         preparation: MessagePreparer,
-        single_put: SingleMessageWriter,
-        batch_put: BatchWriter,
+        single_writer: SingleMessageWriter,
+        batch_writer: BatchWriter,
         responses: SendResponses,
     ) -> None:
         self.check = check
         self.preparation = preparation
         self.responses = responses
-        self._single_put = single_put
-        self._batch_put = batch_put
+        self._single_writer = single_writer
+        self._batch_writer = batch_writer
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
@@ -75,9 +77,9 @@ class SendHandler:
     def adjust_store(self, settings: StoreSettings) -> None:
         """Work with these limits from now on."""
         self.preparation.adjust(settings)
-        self._batch_put.adjust(settings)
+        self._batch_writer.adjust(settings)
 
-    def __call__(self, request: Command, connection: Connection) -> Reply:
+    def __call__(self, request: Command, connection: Connection) -> Reply | Awaitable[Reply]:
         """Store what the request carries and answer where it lies."""
         v1 = request.code == RequestCode.SEND_MESSAGE
         header = (SendMessageRequestHeader if v1 else SendMessageRequestHeaderV2).decode(
@@ -97,7 +99,7 @@ class SendHandler:
         config: TopicConfig,
         request: Command,
         connection: Connection,
-    ) -> Reply:
+    ) -> Reply | Awaitable[Reply]:
         queue_id = self.check.queue_of(header, config)
         raw = self.preparation.complete((header.properties or "").encode())
         draft = MessageDraft(
@@ -112,11 +114,16 @@ class SendHandler:
             reconsume_times=header.reconsume_times or 0,
         )
         self.preparation.check_content(draft)
-        placed = self._single_put.put(draft, request.version, header.max_reconsume_times)
+        writer = self._single_writer
+        if writer.is_exhausted(draft, request.version, header.max_reconsume_times):
+            return writer.put_dead_letter(
+                draft, lambda placed: self._respond(placed, draft.queue_id, raw)
+            )
+        return self._respond(writer.put(draft), queue_id, raw)
+
+    def _respond(self, placed: PutResult, queue_id: int, raw: bytes) -> Reply:
         if placed.status is not PutStatus.PUT_OK:
             return self.responses.not_stored(placed.status)
-        if names.is_dlq_topic(draft.topic):  # it is not where the client wanted it
-            queue_id = draft.queue_id
         return self.responses.stored([placed.phy_offset], placed.queue_offset, queue_id, raw)
 
     def _send_batch(
@@ -126,10 +133,10 @@ class SendHandler:
         body: bytes,
         connection: Connection,
     ) -> Reply:
-        items = self._batch_put.decode(header.topic, body)
+        items = self._batch_writer.decode(header.topic, body)
         queue_id = self.check.queue_of(header, config)
         sys_flag = self.check.sys_flag_of(header, config)
-        put = self._batch_put.put(header, queue_id, sys_flag, body, items, connection.host)
+        put = self._batch_writer.put(header, queue_id, sys_flag, body, items, connection.host)
         if put.status is not PutStatus.PUT_OK:
             return self.responses.not_stored(put.status)
         raw = (header.properties or "").encode()

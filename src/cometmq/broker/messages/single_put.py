@@ -7,6 +7,7 @@ Java: SendMessageProcessor.sendMessage, handleRetryAndDLQ.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.delivery.transactions import is_half_message
@@ -16,6 +17,8 @@ from cometmq.store.results import PutStatus
 from cometmq.wire import properties
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from cometmq.broker.delivery.dead_letters import DeadLetterQueues
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.delivery.transactions import Transactions
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.queue_locks import QueueLocks
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.model.group import SubscriptionGroupConfig
+    from cometmq.net.handler import Reply
     from cometmq.store.message_store import MessageStore
     from cometmq.store.results import MessageDraft, PutResult
 
@@ -73,15 +77,17 @@ class SingleMessageWriter:
         self._transactions = transactions
         self._stats = stats
 
-    def put(self, draft: MessageDraft, version: int, max_reconsume_times: int | None) -> PutResult:
-        """Put the message; `draft` says afterwards where it went. Raises Reject.
+    def is_exhausted(self, draft: MessageDraft, version: int, asked: int | None) -> bool:
+        """Whether the message is a retry that becomes a dead letter; raises Reject.
 
-        NotInMemory: nothing was done; fetch that, and put the message again.
+        `version` and `asked` are the client's version and maxReconsumeTimes.
         """
-        if names.is_retry_topic(draft.topic) and self._retry_limit.is_exhausted(
-            draft, version, max_reconsume_times
-        ):
-            return self._put_dead_letter(draft)
+        return names.is_retry_topic(draft.topic) and self._retry_limit.is_exhausted(
+            draft, version, asked
+        )
+
+    def put(self, draft: MessageDraft) -> PutResult:
+        """Put the message; `draft` says afterwards where it went. Raises Reject."""
         if b"TRAN_MSG\x01" in draft.properties and is_half_message(draft):
             self._transactions.make_half(draft)
         else:
@@ -94,8 +100,14 @@ class SingleMessageWriter:
                 self._stats.count_delayed(draft.topic, draft.queue_id, placed.size)
         return placed
 
-    def _put_dead_letter(self, draft: MessageDraft) -> PutResult:
+    def put_dead_letter(
+        self, draft: MessageDraft, respond: Callable[[PutResult], Reply]
+    ) -> Reply | Awaitable[Reply]:
+        """Put the message into its group's dead-letter queue, and respond when that is done."""
         group = draft.topic.removeprefix(names.RETRY_PREFIX)
         raw = properties.remove(draft.properties, b"DELAY")
         draft.properties = properties.append(raw, b"DELAY", b"-1")
-        return self._dead_letters.put(group, draft)
+        return self._store.cold_reader.prepare_and_apply(
+            partial(self._dead_letters.prepare, group),
+            lambda newest: respond(self._dead_letters.put(group, draft, newest)),
+        )

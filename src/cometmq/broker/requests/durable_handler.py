@@ -12,7 +12,6 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from cometmq.net.handler import Reply
-from cometmq.store.log.mapped_file_queue import NotInMemory
 
 if TYPE_CHECKING:
     from cometmq.broker.cluster.registration import NamesrvRegistration
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
     from cometmq.net.dispatcher import FailureAnswer, OnDurable
     from cometmq.net.handler import Handler, HandlerResult
-    from cometmq.store.cold_reads import ColdReader
     from cometmq.wire.command import Command
 
 
@@ -30,13 +28,10 @@ class DurableHandler:
     """Such a handler: it answers once topics and groups are on disk.
 
     When it created or changed a topic, the answer waits for the name servers to know it, too: a
-    client asks them for the topic's route as soon as it has the answer. What the handler reads
-    before it changes anything is fetched by a thread where it is not in memory; then the handler is
-    called again.
+    client asks them for the topic's route as soon as it has the answer.
     """
 
     __slots__ = (
-        "_cold_reader",
         "_failure_answer",
         "_groups",
         "_handler",
@@ -51,7 +46,6 @@ class DurableHandler:
         handler: Handler,
         topics: Topics,
         groups: ConsumerGroups,
-        cold_reader: ColdReader,
         registration: NamesrvRegistration,
         on_durable: OnDurable,
         on_flushed: OnDurable,
@@ -60,7 +54,6 @@ class DurableHandler:
         self._handler = handler
         self._topics = topics
         self._groups = groups
-        self._cold_reader = cold_reader
         self._registration = registration
         self._on_durable = on_durable
         self._on_flushed = on_flushed
@@ -71,10 +64,7 @@ class DurableHandler:
     ) -> HandlerResult | Awaitable[HandlerResult]:
         """Answer as the handler does, at once or a little later."""
         before = self._topics.generation, self._groups.version
-        try:
-            result = self._handler(request, connection)
-        except NotInMemory:
-            return self._when_done(self._call_again(request, connection), request, before)
+        result = self._handler(request, connection)
         if isinstance(result, Awaitable):
             return self._when_done(result, request, before)
         return self._when_durable(result, request, before)
@@ -96,10 +86,6 @@ class DurableHandler:
         else:
             log_flushed.set_result(None)
         return self._when_flushed(result, log_flushed, is_registered=is_registered)
-
-    async def _call_again(self, request: Command, connection: Connection) -> HandlerResult:
-        result = await self._cold_reader.run_when_cached(lambda: self._handler(request, connection))
-        return await result if isinstance(result, Awaitable) else result
 
     def _may_be_pending(self, request: Command) -> bool:
         """Whether an answer may stand on what is not on disk yet."""

@@ -216,7 +216,6 @@ class CommitLog:
         """Copy several byte ranges out, each given by its begin and end within one file."""
         parts: list[bytes] = []
         base = end = -1
-        cached_only = cached_only or not self._mapped_files.open_files.may_wait
         if cached_only and runs[0][0] < self._mapped_files.resident_from:
             read_cached = self._mapped_files.read
             return b"".join([read_cached(start, end - start, True) for start, end in runs])
@@ -254,7 +253,6 @@ class CommitLog:
         segment = self._mapped_files.segments.get(base)
         if segment is None or end > base + self._file_bytes:
             return None
-        cached_only = cached_only or not self._mapped_files.open_files.may_wait
         if cached_only and first < self._mapped_files.resident_from:
             return self._gather_cached(places, sizes, end, total)
         if end - first == total:

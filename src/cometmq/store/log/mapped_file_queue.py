@@ -28,24 +28,19 @@ AHEAD_BYTES = 8160
 class NotInMemory(Exception):
     """Bytes were asked for at once and the disk would have to be waited for: `fetch` them first."""
 
-    def __init__(self, segment: Segment | None, at: int, length: int) -> None:
+    def __init__(self, segment: Segment, at: int, length: int) -> None:
         self.segment, self.at, self.length = segment, at, length
         super().__init__(f"{length} bytes at {at}")
-
-    async def made(self) -> None:
-        """Wait for what is made aside rather than read; bytes of a segment are not."""
 
 
 class OpenFiles:
     """The bound on files kept open; the ones not used lately are closed first."""
 
-    __slots__ = ("_limit", "_ring", "may_wait")
+    __slots__ = ("_limit", "_ring")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._ring: deque[Segment] = deque()
-        self.may_wait = True
-        """Whether reads may wait for the disk; when not, they raise NotInMemory instead."""
 
     def add(self, segment: Segment) -> None:
         """Count a segment that was just opened, and close others if it is one too many."""
@@ -229,7 +224,7 @@ class MappedFileQueue:
         segment = self.segments.get(at - file_offset)
         if segment is None:
             return b""
-        if at >= self.resident_from or not (cached_only or not self.open_files.may_wait):
+        if at >= self.resident_from or not cached_only:
             return segment.open().read(file_offset, length)
         if (found := segment.open().read_cached(file_offset, length)) is None:
             raise NotInMemory(segment, file_offset, length)

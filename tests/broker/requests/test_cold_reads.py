@@ -94,8 +94,9 @@ def test_nothing_more_is_read_for_a_pull_whose_connection_has_closed(disk: SimFi
     async def scenario() -> None:
         async with asleep(disk) as harness:
             store, reads = harness.broker.store, []
-            get = store.get
-            store.get = lambda *asked: reads.append(asked) or get(*asked)  # type: ignore[method-assign,func-returns-value]
+            reader = harness.broker._handlers.pull._reader
+            read = reader.read
+            reader.read = lambda *asked: reads.append(asked) or read(*asked)  # type: ignore[method-assign,func-returns-value]
             fetch, fetches = store.cold_reader.fetch, []
 
             async def slow(missing: NotInMemory) -> None:
@@ -106,11 +107,11 @@ def test_nothing_more_is_read_for_a_pull_whose_connection_has_closed(disk: SimFi
                 asyncio.get_running_loop().call_later(0.05, is_over.set)
 
             store.cold_reader.fetch = slow  # type: ignore[method-assign]
-            is_over, reader = asyncio.Event(), await harness.client()
-            pull = asyncio.ensure_future(reader.pull("T"))
+            is_over, client = asyncio.Event(), await harness.client()
+            pull = asyncio.ensure_future(client.pull("T"))
             while not fetches:
                 await asyncio.sleep(0.001)
-            reader.close()
+            client.close()
             await is_over.wait()
             assert len(reads) == len(fetches) == 1
             await asyncio.wait([pull])
