@@ -29,7 +29,7 @@ _VERSIONS_MAX = 4
 
 
 class SimClock:
-    """A clock that stands still until it is told to go."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000, hour: int = 0) -> None:
         self.ms = now_ms

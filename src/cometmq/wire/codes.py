@@ -1,6 +1,6 @@
 """Request codes, response codes and client languages, with the member names users search for.
 
-Owns the numbers and nothing else: which code has which header or body is told by `headers` and
+Owns the numbers and nothing else: which code has which header or body is in `headers` and
 `bodies`. Members keep Java's spelling. A peer may send a number that is not listed here; commands
 therefore carry plain integers and only our own side writes members.
 Java: RequestCode, ResponseCode, RemotingSysResponseCode, LanguageCode.

@@ -123,7 +123,9 @@ class _JobSteps:
             events_written=events_written,
             sent=processes.summaries(),
             stored=queries.stored(TOPIC),
-            buried={group: sum(queries.stored(dlq_topic_of(group)).values()) for group in GROUPS},
+            dead_letter_counts={
+                group: sum(queries.stored(dlq_topic_of(group)).values()) for group in GROUPS
+            },
             orderly=orderly.result(),
             concurrent=concurrent.result(),
             events=events,

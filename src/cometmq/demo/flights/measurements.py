@@ -41,7 +41,7 @@ class Measurements:
     """The summary of each producer: messages, begin_ns, end_ns."""
     stored: dict[int, int]
     """Messages in the broker's queues, by queue id."""
-    buried: dict[str, int]
+    dead_letter_counts: dict[str, int]
     """Messages in the dead-letter topics, by group."""
     orderly: AuditResult
     concurrent: AuditResult
@@ -99,7 +99,7 @@ def _add_checks(report: JobReport, found: Measurements) -> None:
     count_checks.check_followed(report, totals, found.orderly)
     count_checks.check_control(report, totals, found.concurrent)
     count_checks.check_dead_letters(
-        report, totals, found.buried, found.dead, consumer_process.ATTEMPTS
+        report, totals, found.dead_letter_counts, found.dead, consumer_process.ATTEMPTS
     )
     count_checks.check_events_table(report, found.events, stored)
     count_checks.check_joins(report, totals, found.joined, is_whole=is_whole)

@@ -18,7 +18,7 @@ STRICT_VERSION = 401
 
 
 def encode_route(route: TopicRouteData, *, strict: bool = False) -> bytes:
-    """Write a route; `strict` as told by the request's version or acceptStandardJsonOnly."""
+    """Write a route; `strict` follows the request's version or acceptStandardJsonOnly."""
     fields = {
         "brokerDatas": [_broker_fields(broker) for broker in route.broker_datas],
         "filterServerTable": route.filter_server_table,

@@ -1,4 +1,4 @@
-"""The few things that nouns say about themselves."""
+"""Messages, queues and results: what they say of themselves, copied and pickled, too."""
 
 import copy
 import pickle
