@@ -107,6 +107,7 @@ class ColdReader:
 
     async def fetch(self, missing: NotInMemory) -> None:
         """Load bytes into memory, in a thread; nothing happens when their file has gone."""
+        assert missing.length >= 0
         segment = missing.segment
         if segment.exists and not self._is_closed:
             length = _RUN_BYTES if missing.length >= _LONG_BYTES else _AHEAD_BYTES

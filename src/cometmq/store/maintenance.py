@@ -92,6 +92,7 @@ class Maintenance:
     def flush_if_due(self) -> None:
         """Start a flush of the log when enough was written, or long ago."""
         written, now = self._log.written - self._log.flushed, self._clock.now_ms()
+        assert written >= 0, "more is flushed than was written"
         is_due = now >= self._flush_due_ms
         if written >= self._settings.flush_least_pages * _PAGE or (written and is_due):
             self._flusher.request([], [], self._publisher.newest_visible.store_ms)
@@ -190,8 +191,12 @@ class Maintenance:
         self, newest_visible: LastRecord, entries: Counter[str], mark: IndexPosition
     ) -> None:
         checkpoint = self._checkpoint
-        self._checkpointed_entries, checkpoint.entries = entries, entries.total()
-        checkpoint.dispatched, checkpoint.newest = newest_visible.end, newest_visible.phy_offset
+        assert newest_visible.end <= self._log.flushed, "a checkpoint of what is not durable"
+        assert entries.total() >= 0
+        self._checkpointed_entries = entries
+        checkpoint.entries = entries.total()
+        checkpoint.dispatched = newest_visible.end
+        checkpoint.newest = newest_visible.phy_offset
         checkpoint.log_ms = checkpoint.queues_ms = newest_visible.store_ms
         if self._index.is_enabled:
             checkpoint.index_mark = mark.name, mark.number, mark.position

@@ -81,6 +81,7 @@ class MessageAppender:
 
     def set_store_host(self, store_host: bytes) -> None:
         """Write this packed address into records from now on."""
+        assert len(store_host) in (8, 20), "a packed address and its port"
         self._host_bits = sysflag.with_hosts(0, b"", store_host)
         self._log.store_host = store_host
 
@@ -123,10 +124,13 @@ class MessageAppender:
         if status is not None:
             return [self._refuse(status) for _ in drafts]
         self._log.make_room(room)
-        return [
+        start = self._log.tail
+        placed = [
             self._place(draft, raw, sys_flag)
             for draft, (raw, sys_flag, _, _) in zip(drafts, measured, strict=True)
         ]
+        assert self._log.tail == start + room, "a record is not as long as it was measured"
+        return placed
 
     def record_template(
         self,

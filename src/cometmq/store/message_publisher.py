@@ -40,6 +40,7 @@ class MessagePublisher:
         entries = batch.entries
         if not entries:
             return
+        assert sum([count for count, _ in batch.put_counts]) == len(entries)
         arrivals = self._queues.append(entries)
         _, phy_offset, size, _ = entries[-1]
         assert phy_offset + size > self.newest_visible.end, "messages are published in log order"

@@ -201,6 +201,7 @@ class MessageStore:
 
     async def start(self) -> None:
         """Begin the background work: flushing, writing queue entries, cleaning."""
+        assert not self._is_stopped, "a store that was stopped is opened again, not started"
         self._maintenance.start(self.lookup.follow_log)
 
     async def stop(self) -> None:

@@ -91,7 +91,9 @@ class ReadContext:
             )
         room = log.file_bytes - from_offset % log.file_bytes
         length = min(max_bytes, end - from_offset, room)
-        return log.read(from_offset, length, self.cached_only) if length > 0 else b""
+        data = log.read(from_offset, length, self.cached_only) if length > 0 else b""
+        assert len(data) == max(length, 0), "the log has bytes that no file has"
+        return data
 
     def entry(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
         """(phy_offset, size, tags_code) of a visible message; None when there is none."""

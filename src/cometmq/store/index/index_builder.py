@@ -112,6 +112,7 @@ class KeyedRecordReader:
                 break
             found.append(self._keyed(at + index, size, chunk[index : index + size], 0))
             index += size
+        assert index <= len(chunk) or len(found) == 1
         return found, at + index
 
     def _large(self, at: int, size: int, cached_only: bool) -> KeyedRecord:

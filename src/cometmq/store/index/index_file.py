@@ -102,6 +102,7 @@ class IndexFile:
     ) -> None:
         self.segment, self._file_layout = segment, file_layout
         self.begin_ms, self.end_ms, self.begin_phy, self.end_phy, self.used, self.count = head
+        assert 1 <= self.count <= file_layout.entries
         self.written = self.count
         """Entries below this number are in the file."""
         self.is_known = self.count > 1
@@ -134,6 +135,7 @@ class IndexFile:
         at = HEADER_BYTES + hashed % self._file_layout.slots * 4
         page = self._pages.get(at >> 12) or self._page(at >> 12)
         number = self.count
+        assert number < self._file_layout.entries, "the file is full"
         (before,) = _slot_at(page, at & 4095)
         if not 0 < before < number:
             before = 0
@@ -173,6 +175,7 @@ class IndexFile:
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """(hash, phy_offset, seconds, entry before it) of an entry that waits in memory."""
+        assert self.written <= number < self.count, "this entry is in the file"
         found: tuple[int, int, int, int] = _unpack(
             self._entries, (number - self.written) * ENTRY_BYTES
         )
@@ -204,12 +207,16 @@ class IndexFile:
         first = self._pages.get(0) or self._page(0)
         head = self.begin_ms, self.end_ms, self.begin_phy, self.end_phy, self.used, self.count
         HEADER.pack_into(first, 0, *head)
+        assert not self._writing, "one write at a time"
+        assert len(self._entries) == self.waiting * ENTRY_BYTES
         self._writing, self._pages = self._pages, {}
         at = self._file_layout.entries_at + self.written * ENTRY_BYTES
         return IndexWrite(at, bytes(self._entries), self._writing, self.count)
 
     def commit_write(self, write: IndexWrite) -> None:
         """The write is in the file, durably."""
+        assert len(write.entries) == (write.number - self.written) * ENTRY_BYTES
+        assert write.number <= self.count
         self._writing = {}
         self.is_known = True
         self.written = write.number
@@ -222,6 +229,8 @@ class IndexFile:
 
     def repair(self, count: int) -> None:
         """Make the file end at entry `count`, whatever a crash left beyond; reads all slots."""
+        assert 1 <= count <= self._file_layout.entries
+        assert not self._entries, "only a file that was just opened is repaired"
         file = self.segment.open()
         self.count = self.written = count
         self.used = 0

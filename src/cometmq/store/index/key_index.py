@@ -226,7 +226,9 @@ class KeyIndex:
         records, position = self._record_reader.read(
             self.position, end, batch_records, cached_only=True
         )
+        assert position >= self.position, "the index never goes back"
         for record in records:
+            assert record.phy_offset >= self.position
             if record.hashes:
                 self._put(record)
         self.position = position
@@ -257,6 +259,7 @@ class KeyIndex:
     def _roll(self) -> IndexFile:
         """Begin a file; its times and offsets begin where the last one ends."""
         last = self._index_files[-1] if self._index_files else None
+        assert last is None or last.is_full
         name = int(self._clock.local_stamp())
         if last is not None:
             name = max(name, last.name + 1)
@@ -335,6 +338,7 @@ class KeyIndex:
             else:
                 file.cancel_write()
         self.waiting = sum([file.waiting for file in self._index_files])
+        assert self.waiting >= 0
 
     # ---- asking
 
@@ -370,6 +374,7 @@ class KeyIndex:
 
     def forget(self, file: IndexFile) -> Path:
         """Take a file out; what is left to do is to delete this path."""
+        assert file is not self._index_files[-1], "entries are added to the newest file"
         self._index_files.remove(file)
         return self._mapped_files.release(file.name)
 

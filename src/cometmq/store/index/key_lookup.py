@@ -114,6 +114,7 @@ class KeyLookup:
         await self.catch_up()
         filed = tag_key(key) if is_tag else key
         offsets = await self._index.find(self._cold_reader, topic, filed, count, begin_ms, end_ms)
+        assert len(offsets) <= max(count, 0)
         records = []
         for offset in sorted(offsets):
             record = await self._cold_reader.run(_record_reader(offset))

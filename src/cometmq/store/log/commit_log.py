@@ -66,6 +66,8 @@ class CommitLog:
 
     def begin_at(self, tail: int) -> None:
         """Take `tail` as the end of what is in the files and durable."""
+        assert tail >= 0
+        assert not self.pending, "messages wait to be written"
         self.tail = self.written = self.flushed = tail
         self._life_start = self._resident_update_at = tail
         self.room = self._file_bytes - tail % self._file_bytes
@@ -105,6 +107,7 @@ class CommitLog:
             self.pending.append(stored.BLANK.pack(self.room, stored.MAGIC_BLANK))
             self.tail += self.room
             self.room = self._file_bytes
+            assert self.tail % self._file_bytes == 0, "a blank ends with its file"
 
     def place(
         self, draft: MessageDraft, properties: bytes, sys_flag: int, queue_offset: int, now_ms: int
@@ -144,6 +147,7 @@ class CommitLog:
             return
         self.pending = []
         start, end = self.written, self.tail
+        assert self.flushed <= start < end
         try:
             if self._is_torn:
                 self._repair(start)
@@ -158,6 +162,7 @@ class CommitLog:
             self._repair(start)
             raise
         self.written = end
+        assert self.room == self._file_bytes - end % self._file_bytes
         if end > self._resident_update_at:
             self._resident_update_at = end + (self._resident_bytes >> 3)
             self._mapped_files.resident_from = max(self._life_start, end - self._resident_bytes)
@@ -190,6 +195,7 @@ class CommitLog:
 
     def _repair(self, start: int) -> None:
         """Wipe out what a failed write left behind; tried again before the next write."""
+        assert start == self.written, "what was written is never wiped out"
         self._mapped_files.cut(start)
         self._is_torn = False
 
@@ -203,7 +209,10 @@ class CommitLog:
                 at += room
                 first, room = index + 1, self._file_bytes
         if first < len(pending):
-            self._mapped_files.write(at, b"".join(pending[first:]))
+            last = b"".join(pending[first:])
+            self._mapped_files.write(at, last)
+            at += len(last)
+        assert at == self.tail, "the pieces do not fill the log up to its tail"
 
     def read(self, at: int, length: int, cached_only: bool = False) -> bytes:
         """Copy bytes of one file out.

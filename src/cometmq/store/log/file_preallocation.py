@@ -34,6 +34,8 @@ class FilePreallocator:
         base = mapped_files.base_of(self._log.written) + mapped_files.file_bytes
         if base == self._asked or base - self._log.written > mapped_files.file_bytes // 2:
             return
+        assert base % mapped_files.file_bytes == 0
+        assert base > self._log.written, "it is the file after the current one"
         self._asked = mapped_files.preallocated_base = base
         made: list[OpenFile] = []
 

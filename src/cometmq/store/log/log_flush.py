@@ -99,6 +99,7 @@ class LogFlusher:
             loop = asyncio.get_running_loop()
             batch.timer = loop.call_later(self._timeout_s, self._time_out, batch)
         batch.add(entries, callbacks, started_s)
+        assert batch.end <= self._log.written, "the log shrank while a batch waited"
         batch.end = self._log.written
         batch.store_ms = store_ms
         if not self._is_busy:
@@ -118,6 +119,8 @@ class LogFlusher:
         batch, self._next = self._next, None
         if batch is None:
             return
+        assert not self._is_busy, "one flush at a time"
+        assert self._log.flushed <= batch.end <= self._log.written
         self._is_busy = True
         segments = self._log.segments(self._log.flushed, batch.end)
         try:
@@ -140,9 +143,11 @@ class LogFlusher:
             segment.unpin()
         if batch.timer is not None:
             batch.timer.cancel()
+        assert self._is_busy
         self._is_busy = False
         is_durable = problem is None and self.failure is None
         if is_durable:
+            assert self._log.flushed <= batch.end <= self._log.written
             self._log.flushed = batch.end
         else:
             if self.failure is None:

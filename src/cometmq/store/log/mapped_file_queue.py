@@ -44,6 +44,7 @@ class OpenFiles:
 
     def add(self, segment: Segment) -> None:
         """Count a segment that was just opened, and close others if it is one too many."""
+        assert segment.file is not None, "only open files count"
         ring = self._ring
         for _ in range(2 * len(ring)):
             if len(ring) < self._limit:
@@ -105,6 +106,7 @@ class Segment:
 
     def unpin(self) -> None:
         """Allow the file to be closed again; it is now, if that was wanted meanwhile."""
+        assert self.pins > 0, "unpinned more often than pinned"
         self.pins -= 1
         if self.is_leaving and not self.pins:
             self.close()
@@ -158,6 +160,7 @@ class MappedFileQueue:
         may_grow: bool = True,
     ) -> None:
         """`mapped`: read by mappings; `may_grow`: a file that is too short is made full size."""
+        assert file_bytes > 0
         self.files, self.directory, self.file_bytes = files, directory, file_bytes
         self.open_files, self.mapped, self.may_grow = open_files, mapped, may_grow
         self.bases: list[int] = []
@@ -187,6 +190,7 @@ class MappedFileQueue:
 
     def add(self, base: int) -> None:
         """Count a file that is there; the bases must come in order."""
+        assert not self.bases or base > self.bases[-1], "the bases must come in order"
         self.bases.append(base)
         self.segments[base] = Segment(self, base)
 
@@ -269,6 +273,7 @@ class MappedFileQueue:
                 raise
             insort(self.bases, base)
             self.segments[base] = segment
+            assert len(self.bases) == len(self.segments)
         return segment
 
     def _take_preallocated(self, base: int) -> OpenFile | None:
@@ -281,6 +286,7 @@ class MappedFileQueue:
     def delete_preallocated(self) -> None:
         """Close and delete the file made ahead, if there is one."""
         path = self.path_of(self.preallocated_base)
+        assert self.preallocated_base not in self.segments, "it belongs to the log already"
         if preallocated := self._take_preallocated(self.preallocated_base):
             preallocated.close()
             self.files.delete(path)
@@ -288,6 +294,7 @@ class MappedFileQueue:
     def write(self, at: int, data: bytes) -> None:
         """Write within the file that holds `at`, made when missing; OSError: perhaps in part."""
         file_offset = at % self.file_bytes
+        assert file_offset + len(data) <= self.file_bytes, "a write lies within one file"
         segment = self.segment(at - file_offset)
         segment.ahead = b""
         segment.open().write(file_offset, data)
@@ -296,6 +303,7 @@ class MappedFileQueue:
         """Drop everything from `at` on: zeros in its file, later files deleted, the last first."""
         for base in [base for base in reversed(self.bases) if base >= at]:
             self.remove(base)
+        assert not self.bases or self.bases[-1] < at or at == 0
         file_offset = at % self.file_bytes
         if file_offset and (segment := self.segments.get(at - file_offset)):
             segment.ahead = b""
@@ -311,6 +319,7 @@ class MappedFileQueue:
         """Count a file no longer; the caller deletes what has this path."""
         segment = self.segments.pop(base)
         self.bases.remove(base)
+        assert len(self.bases) == len(self.segments)
         self.open_files.remove(segment)
         return self.path_of(base)
 

@@ -93,6 +93,7 @@ class Retention:
                 break
             log.info("deleting %s: it is older than need be", path)
             gone.append(self._mapped_files.release(base))
+            assert base < self._mapped_files.first <= self._log.flushed, "the oldest goes first"
         return gone
 
     async def _follow(self, log_first: int) -> None:

@@ -45,6 +45,7 @@ class ConsumeQueue:
 
     def begin_at(self, queue_offset: int) -> None:
         """Take this as the end of the queue; what the files hold before it is good."""
+        assert queue_offset >= 0
         self.tail.clear()
         self.next_offset = self.max_offset = self.written_offset = queue_offset
         self._min_for = -1
@@ -60,6 +61,7 @@ class ConsumeQueue:
         What an unclean stop left beyond the last entry is overwritten by zeros when recovery calls
         `cut`, never here.
         """
+        assert len(self.tail) == (self.max_offset - self.written_offset) * SIZE
         at, done = self.written_offset * SIZE, 0
         mapped_files, tail, bases = self.mapped_files, self.tail, []
         if not mapped_files.bases:
@@ -73,6 +75,7 @@ class ConsumeQueue:
             done += len(piece)
         self.written_offset = at // SIZE
         tail.clear()
+        assert self.written_offset == self.max_offset <= self.next_offset
         return bases
 
     def _fill_before(self, at: int) -> None:
@@ -125,5 +128,6 @@ class ConsumeQueue:
                 low = middle + 1
             else:
                 high = middle
+        assert 0 <= low <= self.max_offset
         self._min_for, self._min_offset = log_first, low
         return low

@@ -98,6 +98,7 @@ class ConsumeQueues:
             queue.max_offset += 1
         found = set(map(_queue_and_code, entries))
         for queue, _ in found:
+            assert queue.max_offset <= queue.next_offset, "more is visible than was put"
             dirty[queue] = None
         return found
 
@@ -187,11 +188,13 @@ class ConsumeQueues:
         self._queues.pop((queue.topic, queue.queue_id), None)
         self._dirty.pop(queue, None)
         self.cut(queue, 0)
+        assert not queue.mapped_files.bases
         self._files.delete(queue.mapped_files.directory)
 
     def cut(self, queue: ConsumeQueue, queue_offset: int) -> None:
         """Drop the entries from `queue_offset` on, on disk as well."""
         queue.mapped_files.cut(queue_offset * 20)
+        assert queue.mapped_files.end - queue.mapped_files.file_bytes <= queue_offset * 20
         queue.begin_at(queue_offset)
         self._dirty.pop(queue, None)
         alive = set(queue.mapped_files.segments.values())
@@ -213,6 +216,7 @@ class ConsumeQueues:
 
     def release(self, queue: ConsumeQueue, base: int) -> Path:
         """Take a file out of its queue; the caller deletes what has this path."""
+        assert base == queue.mapped_files.first, "a queue loses its oldest file first"
         self._unflushed.pop(queue.mapped_files.segments[base], None)
         return queue.mapped_files.release(base)
 

@@ -30,4 +30,5 @@ def offset_by_time(
             low = middle + 1
         else:
             high = middle
+    assert first <= low <= max(first, end)
     return max(low - 1, first) if upper else low

@@ -177,6 +177,7 @@ class QueueReader:
             count += 1
             scanned += 1
         next_offset = queue_offset + scanned
+        assert queue_offset + count <= next_offset <= high
         if count:
             runs.append((run_start, run_end))
             body = log.read_runs(runs, cached_only)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cometmq.runtime.ports import Files, OpenFile
 
 FILE_BYTES = 4096
+_SECTOR = 512
 _JAVA = Struct(">qqqqq")
 _OURS = Struct(">qqqI")
 _OURS_AT = 64
@@ -60,6 +61,7 @@ class Checkpoint:
         *ours, crc = _OURS.unpack_from(raw, _OURS_AT)
         if crc == crc32(raw[_OURS_AT : _OURS_AT + 24], crc32(raw[: _JAVA.size])):
             self.dispatched, self.newest, self.entries = ours
+            assert self.newest < self.dispatched or self.dispatched == -1
         name, count, position, crc = _OURS.unpack_from(raw, _INDEX_AT)
         if crc == crc32(raw[_INDEX_AT : _INDEX_AT + 24], crc32(raw[: _JAVA.size])):
             self.index_mark = name, count, position
@@ -71,6 +73,8 @@ class Checkpoint:
 
     def encode(self) -> bytes:
         """The bytes up to the end of our part."""
+        assert self.newest < self.dispatched or self.dispatched == -1
+        assert self.entries >= 0
         java = _JAVA.pack(self.log_ms, self.queues_ms, self.index_ms, *self._others)
         ours = _signed(java, self.dispatched, self.newest, self.entries)
         data = java.ljust(_OURS_AT, b"\0") + ours
@@ -86,6 +90,7 @@ class Checkpoint:
         if self._file is None:
             self._file = self._files.open(self._path, FILE_BYTES)
             self._files.sync_dir(self._path.parent)
+        assert len(data) <= _SECTOR, "a checkpoint is written whole or not at all"
         self._file.write(0, data)
         self._file.sync()
         self._saved = data

@@ -227,6 +227,7 @@ class Recovery:
                 low = middle + 1
             else:
                 high = middle
+        assert low <= max(high, queue.mapped_files.end // SIZE)
         queue.begin_at(low)
         self._resumed.add(queue)
         self._entry_count += low
@@ -264,6 +265,7 @@ class Recovery:
     def _finish(self, end: int, *, all_queues: bool) -> None:
         """Cut log and queues at their ends and make everything durable."""
         self._mapped_files.cut(end)
+        assert not self._mapped_files.bases or self._mapped_files.bases[-1] < end or end == 0
         self._log.begin_at(end)
         if self._records or all_queues:
             for segment in self._mapped_files.segments.values():

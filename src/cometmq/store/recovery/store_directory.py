@@ -72,6 +72,7 @@ class StoreDirectory:
 
     def take(self) -> None:
         """Make the directory if need be and lock it; StoreLocked when another broker has it."""
+        assert self._lock is None, "locked already"
         self._files.make_dir(self.root)
         self._lock = self._files.lock(self.root / "lock")
         if self._lock is None:
