@@ -1,4 +1,4 @@
-"""Where a broker is reached: as clients are told, and as records carry it.
+"""Where a broker is reached: the address for clients, and the one in records.
 
 Java: BrokerConfig.brokerIP1, MessageStore's storeHost.
 """

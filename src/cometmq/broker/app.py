@@ -311,11 +311,12 @@ class Broker:
             state.topics.stamp()
 
     def _registered_topics(self) -> TopicTable:
-        topics, mine = self.state.topics, self.settings.broker_permission
-        if permission.is_readable(mine) and permission.is_writable(mine):
+        topics, perm = self.state.topics, self.settings.broker_permission
+        if permission.is_readable(perm) and permission.is_writable(perm):
             return TopicTable(topics.version, topics.table)
-        told = {name: replace(each, perm=each.perm & mine) for name, each in topics.table.items()}
-        return TopicTable(topics.version, told)
+        # Java: registerBrokerAll takes away what brokerPermission does not allow
+        masked = {name: replace(each, perm=each.perm & perm) for name, each in topics.table.items()}
+        return TopicTable(topics.version, masked)
 
     def _messages_arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
         if topic == SCHEDULE_TOPIC:

@@ -26,8 +26,8 @@ class NamesrvConfigRequests(ConfigRequests):
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (
-            Endpoint(RequestCode.UPDATE_NAMESRV_CONFIG, self.change, Effect.MUTATING),
-            Endpoint(RequestCode.GET_NAMESRV_CONFIG, self.tell),
+            Endpoint(RequestCode.UPDATE_NAMESRV_CONFIG, self.change_settings, Effect.MUTATING),
+            Endpoint(RequestCode.GET_NAMESRV_CONFIG, self.get_settings),
         )
 
 

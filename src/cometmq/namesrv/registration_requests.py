@@ -155,7 +155,7 @@ class RegistrationRequests:
             ha_broker_addr=change.ha_addr,
         )
         code = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
-        for addr in change.told:
+        for addr in change.notified:
             self._send_oneway(addr, new_request(code, 0, header, oneway=True))
 
     def _order_topics(self) -> bytes:

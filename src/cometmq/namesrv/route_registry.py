@@ -65,7 +65,7 @@ class MinBrokerIdChange(NamedTuple):
     broker_name: str
     min_id: int
     min_addr: str
-    told: list[str]
+    notified: list[str]
     offline_addr: str | None = None
     ha_addr: str | None = None
 
@@ -147,13 +147,13 @@ class RouteRegistry:
         self._put_live(registration, now_ms, owner)
         if who.broker_id < before:
             others = [addr for number, addr in broker.addrs.items() if number != who.broker_id]
-            told = others or [who.addr]
+            notified = others or [who.addr]
             self.on_min_id(
                 MinBrokerIdChange(
                     who.broker_name,
                     who.broker_id,
                     who.addr,
-                    told,
+                    notified,
                     ha_addr=registration.ha_server_addr,
                 )
             )
@@ -176,9 +176,9 @@ class RouteRegistry:
             self._change_perm(who.broker_name, lambda perm: perm & ~PERM_WRITE)
         if was_first and broker.addrs and broker.has_acting_master:
             first = min(broker.addrs)
-            told = list(broker.addrs.values())
+            notified = list(broker.addrs.values())
             self.on_min_id(
-                MinBrokerIdChange(who.broker_name, first, broker.addrs[first], told, who.addr)
+                MinBrokerIdChange(who.broker_name, first, broker.addrs[first], notified, who.addr)
             )
 
     def touch(self, cluster: str, addr: str, now_ms: int) -> None:

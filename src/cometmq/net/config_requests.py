@@ -43,11 +43,11 @@ class ConfigRequests:
         self._not_written = not_written
         self._changing = asyncio.Lock()
 
-    def tell(self, _request: Command, _connection: Connection) -> Reply:
+    def get_settings(self, _request: Command, _connection: Connection) -> Reply:
         """Tell all settings as the text of a properties file."""
         return Reply(body=self._live.text().encode())
 
-    async def change(self, request: Command, _connection: Connection) -> Reply:
+    async def change_settings(self, request: Command, _connection: Connection) -> Reply:
         """Change settings: all that the request names, or none and the reason.
 
         The remark says what has no effect here, and whether a restart forgets the change.

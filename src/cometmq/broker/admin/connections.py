@@ -136,12 +136,12 @@ class ConnectionRequests:
         answers = await asyncio.gather(
             *(_status(connection, question) for connection in asked.values())
         )
-        told = {
+        offsets = {
             client_id: decode_consumer_status(answer.body)[0]
             for client_id, answer in zip(asked, answers, strict=True)
             if answer is not None
         }
-        return Reply(body=encode_consumer_status({}, told))
+        return Reply(body=encode_consumer_status({}, offsets))
 
     async def running_info(self, request: Command, _connection: Connection) -> Reply:
         """Ask a consumer what it is doing (307)."""

@@ -1,5 +1,5 @@
-"""Consumer groups on demand: create and change (200, 225), delete (207), tell (201, 352), and
-forbid to read a topic (353).
+"""Consumer groups on demand: create and change (200, 225), delete (207), list (201, 352), and
+forbid them to read a topic (353).
 
 Refuses to keep state. Java: AdminBrokerProcessor (updateAndCreateSubscriptionGroup and its like).
 """
@@ -58,13 +58,13 @@ class GroupRequests:
         return (
             Endpoint(
                 Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-                self.update,
+                self.create_or_update,
                 Effect.MUTATING | Effect.CREATING,
                 resources=_group_in_body,
             ),
             Endpoint(
                 Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-                self.update_list,
+                self.create_or_update_list,
                 Effect.MUTATING | Effect.CREATING,
                 resources=_groups_in_body,
             ),
@@ -74,20 +74,24 @@ class GroupRequests:
                 Effect.MUTATING | Effect.CREATING,
                 resources=header_resources(groups=("groupName",)),
             ),
-            Endpoint(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.tell_all),
+            Endpoint(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.list_configs),
             Endpoint(
-                Code.GET_SUBSCRIPTIONGROUP_CONFIG, self.tell, Effect.MUTATING | Effect.CREATING
+                Code.GET_SUBSCRIPTIONGROUP_CONFIG,
+                self.get_config,
+                Effect.MUTATING | Effect.CREATING,
             ),
             Endpoint(
-                Code.UPDATE_AND_GET_GROUP_FORBIDDEN, self.forbid, Effect.MUTATING | Effect.CREATING
+                Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
+                self.check_forbidden,
+                Effect.MUTATING | Effect.CREATING,
             ),
         )
 
-    def update(self, request: Command, _connection: Connection) -> Reply:
+    def create_or_update(self, request: Command, _connection: Connection) -> Reply:
         """Create or change one group (200)."""
         return self._put([decode_group_config(request.body)])
 
-    def update_list(self, request: Command, _connection: Connection) -> Reply:
+    def create_or_update_list(self, request: Command, _connection: Connection) -> Reply:
         """Create or change several groups (225): all of them, or none when one is wrong."""
         return self._put(decode_group_config_list(request.body))
 
@@ -101,8 +105,8 @@ class GroupRequests:
         self._stats.forget_group(header.group_name)
         return Reply()
 
-    def tell_all(self, request: Command, _connection: Connection) -> Reply:
-        """Tell all groups (201), or the page of them that was asked for."""
+    def list_configs(self, request: Command, _connection: Connection) -> Reply:
+        """Return all groups (201), or the page of them that was asked for."""
         header = GetAllSubscriptionGroupRequestHeader.decode(request.ext)
         groups = self._groups
         page = page_of(
@@ -120,7 +124,7 @@ class GroupRequests:
             body=encode_group_table(GroupTable(groups.version, page, forbidden)),
         )
 
-    def forbid(self, request: Command, _connection: Connection) -> Reply:
+    def check_forbidden(self, request: Command, _connection: Connection) -> Reply:
         """Say whether a group may read a topic, after changing it where that is asked for (353)."""
         header = UpdateGroupForbiddenRequestHeader.decode(request.ext)
         group, topic = header.group, header.topic
@@ -129,8 +133,8 @@ class GroupRequests:
         is_readable = not self._groups.is_forbidden(group, topic)
         return Reply(remark="", body=encode_group_forbidden(group, topic, is_readable=is_readable))
 
-    def tell(self, request: Command, _connection: Connection) -> Reply:
-        """Tell one group (352), made by that where first use makes groups."""
+    def get_config(self, request: Command, _connection: Connection) -> Reply:
+        """Return one group (352), which this request creates where first use creates groups."""
         name = GetSubscriptionGroupConfigRequestHeader.decode(request.ext).group
         return Reply(body=encode_group_config(self._groups.admit(name)))
 

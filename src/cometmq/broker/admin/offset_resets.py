@@ -1,6 +1,6 @@
 """Moving groups: reset (222), as another group (314), and the least offsets of all (308).
 
-Refuses to keep state. A reset is the broker's own (the next pull of a queue is told its new place)
+Refuses to keep state. A reset is the broker's own (the next pull of a queue gets its new offset)
 or, where `useServerSideResetOffset` is off, one that the connected consumers are asked for (220).
 Java: AdminBrokerProcessor (resetOffset, cloneGroupOffset, queryCorrectionOffset), Broker2Client.
 """
@@ -69,16 +69,16 @@ class OffsetResetRequests:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (
-            Endpoint(Code.INVOKE_BROKER_TO_RESET_OFFSET, self.reset, Effect.MUTATING),
+            Endpoint(Code.INVOKE_BROKER_TO_RESET_OFFSET, self.reset_group, Effect.MUTATING),
             Endpoint(
                 Code.CLONE_GROUP_OFFSET,
-                self.clone,
+                self.clone_group,
                 Effect.MUTATING,
                 resources=header_resources(groups=("srcGroup", "destGroup")),
             ),
             Endpoint(
                 Code.QUERY_CORRECTION_OFFSET,
-                self.correction,
+                self.least_offsets,
                 resources=header_resources(groups=("compareGroup",)),
             ),
         )
@@ -87,7 +87,7 @@ class OffsetResetRequests:
         """Work with these settings from now on."""
         self._settings = settings
 
-    async def reset(self, request: Command, _connection: Connection) -> Reply:
+    async def reset_group(self, request: Command, _connection: Connection) -> Reply:
         """Move a group in one queue or in all (222)."""
         header = headers.ResetOffsetRequestHeader.decode(request.ext)
         config = self._topics.get(header.topic)
@@ -98,7 +98,7 @@ class OffsetResetRequests:
         is_cpp = request.language == LanguageCode.CPP
         return await self._reset_there(header, config, as_list=is_cpp)
 
-    def clone(self, request: Command, _connection: Connection) -> Reply:
+    def clone_group(self, request: Command, _connection: Connection) -> Reply:
         """Let one group be where another is (314); what that one has not subscribed stays out."""
         header = headers.CloneGroupOffsetRequestHeader.decode(request.ext)
         offsets, source = self._offsets, header.src_group
@@ -115,7 +115,7 @@ class OffsetResetRequests:
                     offsets.commit(header.dest_group, topic, queue_id, offset)
         return Reply()
 
-    def correction(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
+    def least_offsets(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Tell the least offset of each queue over all groups but some (308).
 
         A queue in which the compared group is behind that is told as the largest number there is.

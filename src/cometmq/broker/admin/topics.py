@@ -1,4 +1,4 @@
-"""Topics on demand: create and change (17, 18), delete (215, 316), tell (21, 305, 351).
+"""Topics on demand: create and change (17, 18), delete (215, 316), list (21, 305, 351).
 
 Owns the checks of a topic's name, shape and attributes. Refuses to keep state.
 Java: AdminBrokerProcessor (updateAndCreateTopic and its like), TopicAttributes.
@@ -54,8 +54,10 @@ QUEUES_MAX = 65_536
 """Queues of one topic on one broker."""
 
 _PERM_MAX = 15
-_LOOKS = 5
-_LOOK_S = 0.2
+_CHECKS_MAX = 5
+"""How often other brokers are asked whether they withdraw a topic in global order ..."""
+_CHECK_S = 0.2
+"""... and the time between, seconds."""
 
 
 class TopicRequests:
@@ -84,28 +86,32 @@ class TopicRequests:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (
-            Endpoint(Code.UPDATE_AND_CREATE_TOPIC, self.update, Effect.MUTATING | Effect.CREATING),
+            Endpoint(
+                Code.UPDATE_AND_CREATE_TOPIC,
+                self.create_or_update,
+                Effect.MUTATING | Effect.CREATING,
+            ),
             Endpoint(
                 Code.UPDATE_AND_CREATE_TOPIC_LIST,
-                self.update_list,
+                self.create_or_update_list,
                 Effect.MUTATING | Effect.CREATING,
                 resources=_topics_in_body,
             ),
             Endpoint(Code.DELETE_TOPIC_IN_BROKER, self.delete, Effect.MUTATING | Effect.CREATING),
             Endpoint(Code.CLEAN_UNUSED_TOPIC, self.clean_unused, Effect.MUTATING),
-            Endpoint(Code.GET_ALL_TOPIC_CONFIG, self.tell_all),
-            Endpoint(Code.GET_TOPIC_CONFIG, self.tell),
-            Endpoint(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.tell_system),
+            Endpoint(Code.GET_ALL_TOPIC_CONFIG, self.list_configs),
+            Endpoint(Code.GET_TOPIC_CONFIG, self.get_config),
+            Endpoint(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.list_system_topics),
         )
 
-    async def update(self, request: Command, _connection: Connection) -> Reply:
+    async def create_or_update(self, request: Command, _connection: Connection) -> Reply:
         """Create or change one topic (17)."""
         header = CreateTopicRequestHeader.decode(request.ext)
         self._check(header.topic)
-        await self._put(partial(self._shaped, header))
+        await self._put(partial(self._configs_of, header))
         return Reply()
 
-    async def update_list(self, request: Command, _connection: Connection) -> Reply:
+    async def create_or_update_list(self, request: Command, _connection: Connection) -> Reply:
         """Create or change several topics (18): all of them, or none when one is wrong."""
         configs = decode_topic_config_list(request.body)
 
@@ -118,8 +124,8 @@ class TopicRequests:
         await self._put(shaped)
         return Reply()
 
-    def _shaped(self, header: CreateTopicRequestHeader) -> list[TopicConfig]:
-        """The topic as it is to be, given as it is now."""
+    def _configs_of(self, header: CreateTopicRequestHeader) -> list[TopicConfig]:
+        """The topic after the change, given as it is now."""
         present = self._topics.get(header.topic)
         before, change = present.attributes if present else None, header.attributes or ""
         config = TopicConfig(
@@ -184,8 +190,8 @@ class TopicRequests:
             await self._store.deletion.take_back(gone)
             raise
 
-    def tell_all(self, request: Command, _connection: Connection) -> Reply:
-        """Tell all topics (21), or the page of them that was asked for."""
+    def list_configs(self, request: Command, _connection: Connection) -> Reply:
+        """Return all topics (21), or the page of them that was asked for."""
         header = GetAllTopicConfigRequestHeader.decode(request.ext)
         topics = self._topics
         page = page_of(
@@ -200,23 +206,23 @@ class TopicRequests:
             body=encode_topic_table(TopicTable(topics.version, page)),
         )
 
-    def tell(self, request: Command, _connection: Connection) -> Reply:
-        """Tell one topic (351)."""
+    def get_config(self, request: Command, _connection: Connection) -> Reply:
+        """Return one topic (351)."""
         topic = GetTopicConfigRequestHeader.decode(request.ext).topic
         config = self._topics.get(topic)
         if config is None:
             raise no_topic(topic)
         return Reply(body=encode_topic_config(config))
 
-    def tell_system(self, _request: Command, _connection: Connection) -> Reply:
-        """Tell the broker's own topics (305)."""
+    def list_system_topics(self, _request: Command, _connection: Connection) -> Reply:
+        """Return the names of the broker's own topics (305)."""
         return Reply(body=encode_topic_list(self._topics.system))
 
     async def _put(self, shaped: Callable[[], list[TopicConfig]]) -> None:
-        """Take topics over as they are `shaped` by then; Reject where one lies elsewhere in order.
+        """Put topics as `shaped` returns them; raises Reject where another broker has one in order.
 
-        Other brokers are asked before and, since one of them may be told the same just now, after.
-        Each shows what it has made before it looks again, so one of the two sees the other.
+        Other brokers are asked before and, since one of them may create the topic just now, after.
+        Each registers what it has created before it asks again, so one of the two sees the other.
         """
         topics, others = self._topics, self._global_order
         new = {one.topic_name: one for one in shaped() if topics.get(one.topic_name) is None}
@@ -227,16 +233,20 @@ class TopicRequests:
         new = {name: one for name, one in new.items() if topics.get(name) is None}
         for config in configs:
             topics.put(config)
-        looks = 0
+        checks = 0
         while new and await self._registration.wait_registered():
             if not (found := await others.find(new, alone)):
                 return
-            looks += 1
-            if looks == _LOOKS or found.topic not in alone or not self._goes_first(found):
+            checks += 1
+            if (
+                checks == _CHECKS_MAX
+                or found.topic not in alone
+                or not self._takes_precedence(found)
+            ):
                 self._withdraw(new)
                 await topics.writer.flushed()
                 raise _is_elsewhere(found)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_CHECK_S)
 
     def _withdraw(self, made: Iterable[str]) -> None:
         """Take back topics that were just made, but for those that got messages meanwhile."""
@@ -251,7 +261,7 @@ class TopicRequests:
                     name,
                 )
 
-    def _goes_first(self, found: TopicElsewhere) -> bool:
+    def _takes_precedence(self, found: TopicElsewhere) -> bool:
         """Whether the other one should withdraw, of two that make a topic at the same time."""
         is_less = self._global_order.broker_name < found.broker_name
         return is_less or not found.is_in_global_order

@@ -38,19 +38,19 @@ class BrokerConfigRequests(ConfigRequests):
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (
-            Endpoint(RequestCode.GET_BROKER_CONFIG, self.tell),
-            Endpoint(RequestCode.UPDATE_BROKER_CONFIG, self.change, Effect.MUTATING),
+            Endpoint(RequestCode.GET_BROKER_CONFIG, self.get_settings),
+            Endpoint(RequestCode.UPDATE_BROKER_CONFIG, self.change_settings, Effect.MUTATING),
         )
 
-    def tell(self, request: Command, connection: Connection) -> Reply:
+    def get_settings(self, request: Command, connection: Connection) -> Reply:
         """Tell all settings, and their version."""
-        reply = super().tell(request, connection)
+        reply = super().get_settings(request, connection)
         version = encode_data_version(self._version).decode()
         reply.header = GetBrokerConfigResponseHeader(version=version)
         return reply
 
-    async def change(self, request: Command, connection: Connection) -> Reply:
+    async def change_settings(self, request: Command, connection: Connection) -> Reply:
         """Change settings; each request that is taken makes a version."""
-        reply = await super().change(request, connection)
+        reply = await super().change_settings(request, connection)
         self._version = self._version.next(self._now_ms())
         return reply

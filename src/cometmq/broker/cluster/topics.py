@@ -155,7 +155,7 @@ class Topics:
     def mark_ordered(self, topics: Iterable[str]) -> None:
         """Note that these topics are ordered, as name servers say; unknown ones are passed over.
 
-        None loses the mark: name servers forget what operators told them.
+        None loses the mark: name servers forget their order configuration.
         """
         for topic in topics:
             config = self.table.get(topic)
@@ -166,7 +166,7 @@ class Topics:
                     log.warning("the topic %s is not marked as ordered: %s", topic, refusal)
 
     def stamp(self) -> None:
-        """Take a new version: what name servers are told has changed though no topic has."""
+        """Take a new version: the registration has changed though no topic has."""
         self._changed("", None)
 
     def _snapshot(self) -> Callable[[], bytes]:
@@ -194,7 +194,7 @@ class Topics:
         return is_schedule and present.write_queue_nums < config.write_queue_nums
 
     def _changed(self, topic: str, before: TopicConfig | None) -> None:
-        """Have a change written down; it is taken back should that fail, at once with a Reject."""
+        """Have a change written; it is taken back when that fails, at once with a Reject."""
         self.version = self.version.next(self._now_ms())
         self.writer.record_change(topic, partial(self._take_back, topic, before))
         self._tell(topic)
