@@ -94,7 +94,7 @@ async def route_code(channel: Channel, topic: str, **ext: str) -> int:
 
 
 def test_a_registered_topic_is_routed_until_the_brokers_connection_closes() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             broker, client = await connect(server.address), await connect(server.address)
             assert (await register(broker, "t", "u")).code == ResponseCode.SUCCESS
@@ -110,7 +110,7 @@ def test_a_registered_topic_is_routed_until_the_brokers_connection_closes() -> N
             assert answer.remark == "No topic route info in name server for the topic: t"
             client.close()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_registered_topic_is_routed_until_the_brokers_connection_closes() -> N
 def test_routes_are_told_in_the_json_that_the_asker_reads(
     version: int, ext: dict[str, str], addrs: bytes
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             channel = await connect(server.address)
             await register(channel, "t", "u")
@@ -134,13 +134,13 @@ def test_routes_are_told_in_the_json_that_the_asker_reads(
             assert addrs in answer.body
             channel.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_silent_broker_expires_with_its_connection() -> None:
     watch = Watch()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(watch, scan_not_active_broker_interval_ms=10) as server:
             broker, client = await connect(server.address), await connect(server.address)
             await register(broker, "t", "u", heartbeatTimeoutMillis="5000")
@@ -152,14 +152,14 @@ def test_a_silent_broker_expires_with_its_connection() -> None:
             assert await route_code(client, "t") == ResponseCode.TOPIC_NOT_EXIST
             client.close()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("sign", ["heartbeat", "version", "registration"])
 def test_signs_of_life_keep_a_broker(sign: str) -> None:
     watch = Watch()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(watch, scan_not_active_broker_interval_ms=10) as server:
             broker = await connect(server.address)
             await register(broker, "t", "u")
@@ -179,11 +179,11 @@ def test_signs_of_life_keep_a_broker(sign: str) -> None:
             watch.ms += 120_001
             await asyncio.wait_for(broker.wait_closed(), 10)
 
-    run(story())
+    run(scenario())
 
 
 def test_a_broker_asks_whether_its_topics_are_known() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             broker = await connect(server.address)
             body = encode_data_version(DataVersion(counter=2))
@@ -195,11 +195,11 @@ def test_a_broker_asks_whether_its_topics_are_known() -> None:
             assert decode_data_version(answer.body) == DataVersion(counter=1)
             broker.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_broker_that_says_goodbye_is_gone_at_once() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             broker = await connect(server.address)
             await register(broker, "t", "u")
@@ -208,13 +208,13 @@ def test_a_broker_that_says_goodbye_is_gone_at_once() -> None:
             assert await route_code(broker, "t") == ResponseCode.TOPIC_NOT_EXIST
             broker.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_damaged_registration_is_refused_and_changes_nothing() -> None:
     body = registration("t", "u")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             broker = await connect(server.address)
             wrong = {**WHO, "bodyCrc32": "1"}
@@ -232,11 +232,11 @@ def test_a_damaged_registration_is_refused_and_changes_nothing() -> None:
             assert answer.code == ResponseCode.SUCCESS
             broker.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_lists_of_topics_clusters_and_members() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             channel = await connect(server.address)
             await register(channel, "t", "u")
@@ -264,11 +264,11 @@ def test_lists_of_topics_clusters_and_members() -> None:
             assert group.broker_addrs == {}
             channel.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_permissions_and_topics_are_changed_by_request() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             channel = await connect(server.address)
             await register(channel, "t", "u")
@@ -282,13 +282,13 @@ def test_permissions_and_topics_are_changed_by_request() -> None:
             assert await route_code(channel, "t") == ResponseCode.TOPIC_NOT_EXIST
             channel.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_texts_are_kept_across_a_restart_where_a_file_is_given(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "kvConfig.json"
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(kv_config_path=str(path)) as server:
             channel = await connect(server.address)
             answer = await ask(channel, RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n")
@@ -309,7 +309,7 @@ def test_texts_are_kept_across_a_restart_where_a_file_is_given(tmp_path: Path) -
             assert name_lists.decode_kv_table(answer.body) == {"k": "v"}
             channel.close()
 
-    run(story())
+    run(scenario())
     assert json.loads(path.read_bytes()) == {"configTable": {"n": {"k": "v"}}}
 
 
@@ -320,7 +320,7 @@ def test_order_configuration_outlives_a_restart_where_apache_keeps_it(
     default = NamesrvSettings().kv_config_path
     conf = {"namespace": "ORDER_TOPIC_CONFIG", "key": "t"}
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(kv_config_path=default) as server:
             channel = await connect(server.address)
             await ask(channel, RequestCode.PUT_KV_CONFIG, value="a:4;b:4", **conf)
@@ -338,14 +338,14 @@ def test_order_configuration_outlives_a_restart_where_apache_keeps_it(
             assert (await ask(channel, RequestCode.GET_KV_CONFIG, **conf)).code != 0
             channel.close()
 
-    run(story())
+    run(scenario())
     assert (tmp_path / "namesrv" / "kvConfig.json").is_file()
 
 
 def test_many_texts_at_once_are_all_kept_and_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "kv.json"
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(kv_config_path=str(path)) as server:
             channel = await connect(server.address)
             code = RequestCode.PUT_KV_CONFIG
@@ -363,7 +363,7 @@ def test_many_texts_at_once_are_all_kept_and_a_full_disk_changes_nothing(tmp_pat
         kept = json.loads(path.read_bytes())
         assert kept == {"configTable": {"n": {key: "v" + key for key in keys}}}
 
-    run(story())
+    run(scenario())
 
 
 def test_a_damaged_file_of_texts_is_one_sentence(tmp_path: Path) -> None:
@@ -382,7 +382,7 @@ def test_a_home_that_nobody_knows_is_one_sentence() -> None:
 def test_order_topics_are_told_to_brokers_and_where_enabled_to_clients() -> None:
     conf = {"namespace": "ORDER_TOPIC_CONFIG", "key": "t", "value": "a:4"}
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(order_message_enable=True) as server:
             channel = await connect(server.address)
             assert (await register(channel, "t", "u")).body == b""
@@ -393,7 +393,7 @@ def test_order_topics_are_told_to_brokers_and_where_enabled_to_clients() -> None
             assert route.decode_route(answer.body).order_topic_conf == "a:4"
             channel.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_settings_are_told_and_changed_all_or_none() -> None:
@@ -401,7 +401,7 @@ def test_settings_are_told_and_changed_all_or_none() -> None:
         answer = await ask(channel, RequestCode.UPDATE_NAMESRV_CONFIG, text.encode())
         return answer.code, answer.remark
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             channel = await connect(server.address)
             answer = await ask(channel, RequestCode.GET_NAMESRV_CONFIG)
@@ -423,14 +423,14 @@ def test_settings_are_told_and_changed_all_or_none() -> None:
             assert (answer.code, answer.remark) == (1, "disable")
             channel.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_changed_settings_are_written_into_the_settings_file(tmp_path: Path) -> None:
     conf = tmp_path / "namesrv.conf"
     conf.write_text("# ours\norderMessageEnable = false\n")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(conf=conf) as server:
             channel = await connect(server.address)
             text = b"orderMessageEnable=true\nenableTopicList=false\nserverWorkerThreads=9\n"
@@ -439,13 +439,13 @@ def test_changed_settings_are_written_into_the_settings_file(tmp_path: Path) -> 
             assert "serverWorkerThreads" in (answer.remark or "")
             channel.close()
 
-    run(story())
+    run(scenario())
     assert conf.read_text() == "# ours\norderMessageEnable=true\nenableTopicList=false\n"
     assert (tmp_path / "namesrv.conf.bak").read_text() == "# ours\norderMessageEnable = false\n"
 
 
 def test_no_routes_while_the_name_server_waits_for_its_brokers() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(need_wait_for_service=True) as server:
             channel = await connect(server.address)
             await register(channel, "t", "u")
@@ -455,11 +455,11 @@ def test_no_routes_while_the_name_server_waits_for_its_brokers() -> None:
             assert await route_code(channel, "t") == ResponseCode.SUCCESS
             channel.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_client_that_asks_for_its_zone_sees_only_masters_there() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             channel = await connect(server.address)
             await register(channel, "t", "u", __ZONE_NAME="east")
@@ -477,11 +477,11 @@ def test_a_client_that_asks_for_its_zone_sees_only_masters_there() -> None:
             assert [queue.broker_name for queue in found.queue_datas] == ["b"]
             channel.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_unit_topics_are_listed_by_their_flags_and_a_topic_can_be_given_queues() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             channel = await connect(server.address)
             await register(channel, "t", "u")
@@ -502,11 +502,11 @@ def test_unit_topics_are_listed_by_their_flags_and_a_topic_can_be_given_queues()
             assert await route_code(channel, "lost") == ResponseCode.TOPIC_NOT_EXIST
             channel.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_brokers_of_one_name_hear_who_is_the_first_of_them() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         heard: asyncio.Queue[dict[str, str]] = asyncio.Queue()
 
         def listen(frame: Frame, _connection: Connection) -> None:
@@ -537,11 +537,11 @@ def test_brokers_of_one_name_hear_who_is_the_first_of_them() -> None:
             two.close()
         await ear.stop()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_slave_that_becomes_the_master_brings_its_queues_back_to_writing() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             one, two = await connect(server.address), await connect(server.address)
             acting, slave = {"enableActingMaster": "true"}, "10.0.0.2:10911"
@@ -558,14 +558,14 @@ def test_a_slave_that_becomes_the_master_brings_its_queues_back_to_writing() -> 
             one.close()
             two.close()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
     "code", [RequestCode.CONTROLLER_ELECT_MASTER, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, 9_999]
 )
 def test_what_a_name_server_does_not_do_is_answered_so(code: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             channel = await connect(server.address)
             answer = await ask(channel, code)
@@ -573,14 +573,14 @@ def test_what_a_name_server_does_not_do_is_answered_so(code: int) -> None:
             assert "not supported" in (answer.remark or "")
             channel.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_what_a_name_server_keeps_for_others_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cometmq.namesrv.kv_config.TEXTS_MAX", 2)
     monkeypatch.setattr("cometmq.namesrv.route_registry.BROKERS_MAX", 2)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             channel = await connect(server.address)
 
@@ -599,4 +599,4 @@ def test_what_a_name_server_keeps_for_others_is_bounded(monkeypatch: pytest.Monk
             assert answer.code == 0, "it is registered already"
             channel.close()
 
-    run(story())
+    run(scenario())

@@ -72,10 +72,10 @@ class Listening:
             peer.transport.abort()
 
 
-def run(story):
+def run(scenario):
     async def bounded():
         async with asyncio.timeout(30):
-            await story()
+            await scenario()
 
     asyncio.run(bounded())
 
@@ -89,7 +89,7 @@ def test_answers_find_their_callers_in_whatever_order_they_come():
             for one in reversed(held):
                 echo(one, peer)
 
-    async def story():
+    async def scenario():
         async with Listening(backwards) as listening:
             channel = await connect(listening.addr)
             calls = [channel.call(request(1, 0, body=b"%d" % n), 5) for n in range(100)]
@@ -97,7 +97,7 @@ def test_answers_find_their_callers_in_whatever_order_they_come():
             assert [answer.body for answer in answers] == [b"%d" % n for n in range(100)]
             channel.close()
 
-    run(story)
+    run(scenario)
 
 
 def test_requests_of_one_tick_leave_in_one_write_and_in_order():
@@ -108,7 +108,7 @@ def test_requests_of_one_tick_leave_in_one_write_and_in_order():
             chunks.append(data)
             super().data_received(data)
 
-    async def story():
+    async def scenario():
         async with Listening() as listening:
             listening._accept = lambda: listening.peers.append(Chunked(echo)) or listening.peers[-1]
             loop = asyncio.get_running_loop()
@@ -120,13 +120,13 @@ def test_requests_of_one_tick_leave_in_one_write_and_in_order():
             channel.close()
             server.close()
 
-    run(story)
+    run(scenario)
 
 
 def test_many_sends_of_one_tick_begin_to_leave_before_it_is_over_and_in_order():
     frames = [request(1, opaque, body=b"%d" % opaque).encode() for opaque in range(1, 81)]
 
-    async def story():
+    async def scenario():
         with socket.create_server(("127.0.0.1", 0)) as server:
             channel = await connect(f"127.0.0.1:{server.getsockname()[1]}")
             peer, _ = server.accept()
@@ -145,7 +145,7 @@ def test_many_sends_of_one_tick_begin_to_leave_before_it_is_over_and_in_order():
             channel.close()
             peer.close()
 
-    run(story)
+    run(scenario)
 
 
 def read(peer, count):
@@ -162,7 +162,7 @@ def test_a_large_answer_is_read_where_it_lies_and_errors_of_the_reader_reach_the
             raise ProtocolError("three bytes are too few")
         return bytes(body[:2]), len(body), answer.code
 
-    async def story():
+    async def scenario():
         async with Listening() as listening:
             channel = await connect(listening.addr)
             calls = [
@@ -183,13 +183,13 @@ def test_a_large_answer_is_read_where_it_lies_and_errors_of_the_reader_reach_the
             assert (await channel.call(request(1, 0, body=b"on"), 5)).body == b"on"
             channel.close()
 
-    run(story)
+    run(scenario)
 
 
 def test_an_answer_to_be_read_that_is_late_or_never_comes_is_an_error():
     held = []
 
-    async def story():
+    async def scenario():
         async with Listening(lambda command, peer: held.append((command, peer))) as listening:
             channel, read = await connect(listening.addr), []
             with pytest.raises(RemotingTimeout):
@@ -209,11 +209,11 @@ def test_an_answer_to_be_read_that_is_late_or_never_comes_is_an_error():
                 await channel.call_with_reader(request(1, 0), 5, lambda *_: None)
             assert not read
 
-    run(story)
+    run(scenario)
 
 
 def test_an_answer_in_many_small_pieces_is_put_together():
-    async def story():
+    async def scenario():
         def slowly(command, peer):
             frame = response(command.opaque, 0, body=b"x" * 1000).encode()
 
@@ -229,7 +229,7 @@ def test_an_answer_in_many_small_pieces_is_put_together():
             assert (await channel.call(request(1, 0), 5)).body == b"x" * 1000
             channel.close()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_call_without_answer_ends_at_its_deadline_and_leaves_the_others_alone():
@@ -237,7 +237,7 @@ def test_a_call_without_answer_ends_at_its_deadline_and_leaves_the_others_alone(
         if command.body == b"answer":
             echo(command, peer)
 
-    async def story():
+    async def scenario():
         async with Listening(one_of_two) as listening:
             channel = await connect(listening.addr)
             with pytest.raises(RemotingTimeout, match=listening.addr):
@@ -246,11 +246,11 @@ def test_a_call_without_answer_ends_at_its_deadline_and_leaves_the_others_alone(
             assert channel._waiting == {}
             channel.close()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_late_answer_is_dropped():
-    async def story():
+    async def scenario():
         late = []
         async with Listening(lambda command, peer: late.append((command, peer))) as listening:
             channel = await connect(listening.addr)
@@ -262,11 +262,11 @@ def test_a_late_answer_is_dropped():
             assert (await channel.call(request(1, 0, body=b"new"), 5)).body == b"new"
             channel.close()
 
-    run(story)
+    run(scenario)
 
 
 def test_all_calls_fail_at_once_when_the_connection_breaks():
-    async def story():
+    async def scenario():
         async with Listening(lambda command, peer: None) as listening:
             channel = await connect(listening.addr)
             calls = [channel.call_nowait(request(1, 0)) for _ in range(10)]
@@ -281,7 +281,7 @@ def test_all_calls_fail_at_once_when_the_connection_breaks():
             with pytest.raises(SendFailed):
                 channel.oneway(request(1, 0, oneway=True))
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -294,18 +294,18 @@ def test_all_calls_fail_at_once_when_the_connection_breaks():
     ],
 )
 def test_a_peer_that_breaks_the_protocol_loses_its_connection(garbage):
-    async def story():
+    async def scenario():
         async with Listening(lambda command, peer: peer.transport.write(garbage)) as listening:
             channel = await connect(listening.addr)
             with pytest.raises(SendFailed, match="broke the protocol"):
                 await channel.call(request(1, 0), 5)
             assert not channel.is_open
 
-    run(story)
+    run(scenario)
 
 
 def test_requests_of_the_peer_reach_the_listener_and_can_be_answered():
-    async def story():
+    async def scenario():
         asked = []
 
         def listen(command, channel):
@@ -330,14 +330,14 @@ def test_requests_of_the_peer_reach_the_listener_and_can_be_answered():
             channel.close()
             refusing.close()
 
-    run(story)
+    run(scenario)
 
 
 def test_open_calls_and_unread_bytes_are_bounded(monkeypatch):
     monkeypatch.setattr(channels, "PENDING_MAX", 5)
     monkeypatch.setattr(channels, "UNSENT_BYTES_MAX", 1_000_000)
 
-    async def story():
+    async def scenario():
         async with Listening(lambda command, peer: None) as listening:
             channel = await connect(listening.addr)
             calls = [channel.call_nowait(request(1, 0)) for _ in range(5)]
@@ -357,16 +357,16 @@ def test_open_calls_and_unread_bytes_are_bounded(monkeypatch):
             channel.close()
             await asyncio.gather(*calls, return_exceptions=True)
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("addr", ["nowhere", "host:", ":1", "127.0.0.1:x", "127.0.0.1:99999"])
 def test_what_is_no_address_is_refused_with_a_sentence(addr):
-    async def story():
+    async def scenario():
         with pytest.raises(ConnectFailed, match="host:port"):
             await connect(addr)
 
-    run(story)
+    run(scenario)
 
 
 def unused_addr():
@@ -376,7 +376,7 @@ def unused_addr():
 
 
 def test_a_pool_has_one_connection_per_address_whoever_asks():
-    async def story():
+    async def scenario():
         async with Listening() as listening:
             pool = ChannelPool()
             found = await asyncio.gather(*(pool.channel(listening.addr) for _ in range(20)))
@@ -388,11 +388,11 @@ def test_a_pool_has_one_connection_per_address_whoever_asks():
             with pytest.raises(ConnectFailed):
                 await pool.channel(listening.addr)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_pool_connects_again_greets_first_and_tells_what_was_lost():
-    async def story():
+    async def scenario():
         received, greeted, lost = [], [], []
 
         def note(command, peer):
@@ -417,11 +417,11 @@ def test_a_pool_connects_again_greets_first_and_tells_what_was_lost():
             await asyncio.sleep(0)
             assert lost == [listening.addr]  # closing on purpose is no loss
 
-    run(story)
+    run(scenario)
 
 
 def test_a_pool_rests_after_a_failed_connect_then_tries_again():
-    async def story():
+    async def scenario():
         addr = unused_addr()
         pool = ChannelPool()
         for _ in range(50):  # at once: only the first one really tries
@@ -440,7 +440,7 @@ def test_a_pool_rests_after_a_failed_connect_then_tries_again():
         await pool.close()
         server.close()
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 80, "nul\0host"])

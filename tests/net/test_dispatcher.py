@@ -36,7 +36,7 @@ def raising(error: Exception) -> Any:
 
 
 def test_answers_of_one_chunk_come_in_order_and_in_one_write() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
             for opaque in range(100):
@@ -45,7 +45,7 @@ def test_answers_of_one_chunk_come_in_order_and_in_one_write() -> None:
             expected = b"".join(encode_answer(opaque, 0, b"%d" % opaque) for opaque in range(100))
             assert first == expected
 
-    run(story())
+    run(scenario())
 
 
 def test_what_a_handler_raises_becomes_an_answer(caplog: pytest.LogCaptureFixture) -> None:
@@ -56,7 +56,7 @@ def test_what_a_handler_raises_becomes_an_answer(caplog: pytest.LogCaptureFixtur
         RAW: raising(ProtocolError("no list")),
     }
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(table) as served:
             raw = await served.connect()
             answers = [await raw.call(code) for code in (REJECT, BAD, BOOM, RAW)]
@@ -68,12 +68,12 @@ def test_what_a_handler_raises_becomes_an_answer(caplog: pytest.LogCaptureFixtur
         ]
 
     with caplog.at_level(logging.ERROR):
-        run(story())
+        run(scenario())
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
 def test_a_stop_closes_what_has_not_even_begun_to_wait() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         begun: list[Any] = []
 
         async def late() -> Reply:
@@ -90,11 +90,11 @@ def test_a_stop_closes_what_has_not_even_begun_to_wait() -> None:
             await until(lambda: begun and inspect.getcoroutinestate(begun[0]) == "CORO_CLOSED")
             assert raw.reader.at_eof() is False
 
-    run(story())
+    run(scenario())
 
 
 def test_an_unknown_code_is_not_supported_and_the_connection_lives_on() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
             answer = await raw.call(12345, opaque=7)
@@ -102,17 +102,17 @@ def test_an_unknown_code_is_not_supported_and_the_connection_lives_on() -> None:
             assert answer.remark == "request type 12345 not supported"
             assert (await raw.call(ECHO, body=b"still here")).body == b"still here"
 
-    run(story())
+    run(scenario())
 
 
 def test_a_fallback_gets_what_the_table_does_not_know() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({}, fallback=lambda c, _p: Reply(9, remark=str(c.code))) as served:
             raw = await served.connect()
             answer = await raw.call(77)
             assert (answer.code, answer.remark) == (9, "77")
 
-    run(story())
+    run(scenario())
 
 
 def test_one_way_requests_are_handled_and_never_answered() -> None:
@@ -128,7 +128,7 @@ def test_one_way_requests_are_handled_and_never_answered() -> None:
 
     table = {ECHO: echo, RAW: note, SLOW: later, BOOM: raising(ValueError("x")), PARK: _hold}
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(table) as served:
             raw = await served.connect()
             for opaque, code in enumerate((RAW, SLOW, BOOM, PARK, 999), start=10):
@@ -140,7 +140,7 @@ def test_one_way_requests_are_handled_and_never_answered() -> None:
             assert served.server.in_flight == 0
         assert seen == [10, 11]
 
-    run(story())
+    run(scenario())
 
 
 def _hold(_command: Command, _connection: Connection) -> Any:
@@ -154,7 +154,7 @@ def test_a_held_request_is_answered_once_by_finish() -> None:
         held.append((connection, command))
         return HELD
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({PARK: hold, ECHO: echo}) as served:
             raw = await served.connect()
             raw.ask(PARK, 1)
@@ -169,7 +169,7 @@ def test_a_held_request_is_answered_once_by_finish() -> None:
             with pytest.raises(AssertionError, match="answered already"):
                 answer_held(*held[0], Reply())
 
-    run(story())
+    run(scenario())
 
 
 def test_the_debts_of_a_closed_connection_are_forgotten() -> None:
@@ -179,7 +179,7 @@ def test_the_debts_of_a_closed_connection_are_forgotten() -> None:
         held.append((connection, command))
         return HELD
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({PARK: hold, ECHO: echo}) as served:
             raw, other = await served.connect(), await served.connect()
             raw.ask(PARK, 1)
@@ -193,7 +193,7 @@ def test_the_debts_of_a_closed_connection_are_forgotten() -> None:
             assert (await other.next()).code == 7
             assert served.server.in_flight == 0
 
-    run(story())
+    run(scenario())
 
 
 def test_awaiting_handlers_answer_when_they_are_done() -> None:
@@ -205,7 +205,7 @@ def test_awaiting_handlers_answer_when_they_are_done() -> None:
             raise Reject(8, "no")
         return Reply(body=command.body)
 
-    async def story() -> None:
+    async def scenario() -> None:
         nonlocal gate
         gate = asyncio.Event()
         async with serving({SLOW: slow, ECHO: echo}) as served:
@@ -218,13 +218,13 @@ def test_awaiting_handlers_answer_when_they_are_done() -> None:
             assert (got[1].code, got[1].body, got[2].code, got[2].remark) == (0, b"a", 8, "no")
             assert served.server.in_flight == 0
 
-    run(story())
+    run(scenario())
 
 
 def test_durable_answers_wait_for_the_store_and_say_when_it_failed() -> None:
     waiting: list[Any] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         def failed(status: object) -> tuple[int, str]:
             return 10, f"flush: {status}"
 
@@ -242,13 +242,13 @@ def test_durable_answers_wait_for_the_store_and_say_when_it_failed() -> None:
             assert (bad.opaque, bad.code, bad.remark, bad.body) == (2, 10, "flush: disk full", b"")
             assert served.server.in_flight == 0
 
-    run(story())
+    run(scenario())
 
 
 def test_a_durable_answer_to_a_closed_connection_is_dropped() -> None:
     waiting: list[Any] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         table = {DURABLE: lambda _c, _p: Reply(durable=True)}
         async with serving(table, on_durable=waiting.append) as served:
             raw = await served.connect()
@@ -259,11 +259,11 @@ def test_a_durable_answer_to_a_closed_connection_is_dropped() -> None:
             waiting[0](None)
             assert served.server.in_flight == 0
 
-    run(story())
+    run(scenario())
 
 
 def test_a_fast_hook_sees_frames_before_they_are_decoded() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         class Short:
             def __init__(self, connection: Connection) -> None:
                 self.connection = connection
@@ -287,13 +287,13 @@ def test_a_fast_hook_sees_frames_before_they_are_decoded() -> None:
             raw.send(request(RAW, 1), request(ECHO, 1))
             assert [(await raw.next()).code for _ in range(2)] == [0, 43]
 
-    run(story())
+    run(scenario())
 
 
 def test_too_many_unanswered_requests_are_refused_per_connection_and_in_all() -> None:
     net = NetSettings(in_flight_max=2, in_flight_total_max=3)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({PARK: _hold}, net=net) as served:
             first, second = await served.connect(), await served.connect()
             for opaque in (1, 2, 3):
@@ -308,11 +308,11 @@ def test_too_many_unanswered_requests_are_refused_per_connection_and_in_all() ->
             await first.close()
             await until(lambda: served.server.in_flight == 1)
 
-    run(story())
+    run(scenario())
 
 
 def test_requests_by_which_a_client_lives_are_answered_however_much_is_unanswered() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(
             {PARK: _hold, ECHO: echo}, net=NetSettings(in_flight_max=2), unthrottled=[ECHO]
         ) as served:
@@ -322,12 +322,12 @@ def test_requests_by_which_a_client_lives_are_answered_however_much_is_unanswere
             assert (await raw.call(PARK, 3)).code == ResponseCode.SYSTEM_BUSY
             assert (await raw.call(ECHO, 4, b"alive")).body == b"alive"
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("size", [0, 10, 300_000])
 def test_a_frame_in_two_pieces_comes_between_the_others(size: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         def in_pieces(command: Command, _connection: Connection) -> SplitFrame:
             head = encode_answer(command.opaque, 0, b"")[4:]
             return SplitFrame((len(head) + size).to_bytes(4, "big") + head, bytes(size))
@@ -341,7 +341,7 @@ def test_a_frame_in_two_pieces_comes_between_the_others(size: int) -> None:
             assert [answer.opaque for answer in found] == [1, 2, 3, 5]
             assert [answer.body for answer in found] == [b"a", bytes(size), b"b", b"c"]
 
-    run(story())
+    run(scenario())
 
 
 def test_one_way_requests_above_the_bound_do_not_pile_up() -> None:
@@ -354,7 +354,7 @@ def test_one_way_requests_above_the_bound_do_not_pile_up() -> None:
         await gate.wait()
         return Reply()
 
-    async def story() -> None:
+    async def scenario() -> None:
         nonlocal gate
         gate = asyncio.Event()
         net = NetSettings(in_flight_max=3)
@@ -369,17 +369,17 @@ def test_one_way_requests_above_the_bound_do_not_pile_up() -> None:
             await until(lambda: served.server.in_flight == 0)
             assert (await raw.call(ECHO, 100)).code == ResponseCode.SUCCESS
 
-    run(story())
+    run(scenario())
 
 
 def test_both_header_forms_are_understood_and_answered_in_json() -> None:
     header = bytes.fromhex("0001 00 01df 00000007 00000000 00000000 00000000".replace(" ", ""))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
             raw.writer.write(encode_frame(header, b"binary", ROCKETMQ))
             answer = await raw.next()
             assert (answer.opaque, answer.body) == (7, b"binary")
 
-    run(story())
+    run(scenario())

@@ -42,7 +42,7 @@ def echo(command: Command, _connection: Connection) -> Reply:
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_a_malformed_frame_ends_its_connection_and_no_other(garbage: bytes) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             good, bad = await served.connect(), await served.connect()
             bad.ask(ECHO, 5, b"before")
@@ -52,7 +52,7 @@ def test_a_malformed_frame_ends_its_connection_and_no_other(garbage: bytes) -> N
             assert (await good.call(ECHO, body=b"alive")).body == b"alive"
             await until(lambda: len(served.server.protocols) == 1)
 
-    run(story())
+    run(scenario())
 
 
 def test_answers_to_one_who_left_are_dropped_without_a_word(
@@ -61,13 +61,13 @@ def test_answers_to_one_who_left_are_dropped_without_a_word(
     def long(_command: Command, _connection: Connection) -> Reply:
         return Reply(body=bytes(10_000))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({BIG: long}) as served:
             with socket.create_connection(("127.0.0.1", served.port)) as link:
                 link.sendall(request(BIG, 1).encode() * 200)
             await until(lambda: served.connections and not served.server.protocols)
 
-    run(story())
+    run(scenario())
     assert caplog.messages == []
 
 
@@ -78,7 +78,7 @@ def test_frames_behind_a_malformed_one_are_not_looked_at() -> None:
         seen.append(command.opaque)
         return Reply()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: note}) as served:
             raw = await served.connect()
             frames = [request(ECHO, 1).encode(), GARBAGE[4], request(ECHO, 2).encode()]
@@ -87,7 +87,7 @@ def test_frames_behind_a_malformed_one_are_not_looked_at() -> None:
             assert await raw.end() == b""
         assert seen == [1]
 
-    run(story())
+    run(scenario())
 
 
 @settings(max_examples=25)
@@ -95,7 +95,7 @@ def test_frames_behind_a_malformed_one_are_not_looked_at() -> None:
 def test_however_the_stream_is_cut_the_answers_are_the_same(cuts: list[int], body: bytes) -> None:
     stream = b"".join(request(ECHO, opaque, body=body).encode() for opaque in (1, 2, 3))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
             at = 0
@@ -106,18 +106,18 @@ def test_however_the_stream_is_cut_the_answers_are_the_same(cuts: list[int], bod
             got = [await raw.next() for _ in range(3)]
             assert [(one.opaque, one.body) for one in got] == [(i, body) for i in (1, 2, 3)]
 
-    run(story())
+    run(scenario())
 
 
 def test_a_frame_above_the_bound_ends_the_connection_before_it_is_read() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}, net=NetSettings(frame_bytes_max=2048)) as served:
             raw = await served.connect()
             assert len((await raw.call(ECHO, body=bytes(1500))).body) == 1500
             raw.writer.write(request(ECHO, 2, body=bytes(4000)).encode()[:64])
             assert await raw.end() == b""
 
-    run(story())
+    run(scenario())
 
 
 def test_who_does_not_read_its_answers_is_not_read_either() -> None:
@@ -129,7 +129,7 @@ def test_who_does_not_read_its_answers_is_not_read_either() -> None:
         handled += 1
         return Reply(body=bytes(256 * 1024))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({BIG: big, ECHO: echo}, net=net) as served:
             slow, quick = await served.connect(), await served.connect()
             slow.writer.transport.pause_reading()
@@ -150,13 +150,13 @@ def test_who_does_not_read_its_answers_is_not_read_either() -> None:
             got = [(await slow.next()).opaque for _ in range(600)]
             assert got == list(range(600))
 
-    run(story())
+    run(scenario())
 
 
 def test_who_never_reads_is_cut_when_we_have_more_to_tell_than_the_bound() -> None:
     net = NetSettings(write_buffer_bytes_max=16 * 1024, unsent_bytes_max=1024 * 1024)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({PARK: echo}, net=net) as served:
             raw = await served.connect()
             await raw.call(PARK)
@@ -169,13 +169,13 @@ def test_who_never_reads_is_cut_when_we_have_more_to_tell_than_the_bound() -> No
                 await asyncio.sleep(0)
             assert connection.is_closed
 
-    run(story())
+    run(scenario())
 
 
 def test_unread_answers_are_bounded_over_all_connections() -> None:
     net = NetSettings(write_buffer_bytes_max=16 * 1024, unsent_total_bytes_max=4 * 1024 * 1024)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}, net=net) as served:
             deaf = [await served.connect() for _ in range(4)]
             for raw in deaf:
@@ -190,22 +190,22 @@ def test_unread_answers_are_bounded_over_all_connections() -> None:
             good = await served.connect()
             assert (await good.call(ECHO, body=b"alive")).body == b"alive"
 
-    run(story())
+    run(scenario())
 
 
 def test_a_header_above_the_bound_ends_the_connection_before_it_is_read() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
             length = HEADER_BYTES_MAX + 1
             raw.writer.write((length + 4).to_bytes(4, "big") + length.to_bytes(4, "big"))
             assert await raw.end() == b""
 
-    run(story())
+    run(scenario())
 
 
 def test_what_strangers_make_us_log_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             for _ in range(3 * WARNINGS_MAX):
                 raw = await served.connect()
@@ -214,7 +214,7 @@ def test_what_strangers_make_us_log_is_bounded(caplog: pytest.LogCaptureFixture)
                 await raw.close()
 
     with caplog.at_level(logging.WARNING, "cometmq.net"):
-        run(story())
+        run(scenario())
     assert len(caplog.records) == WARNINGS_MAX
 
 
@@ -225,7 +225,7 @@ def test_frames_of_a_long_chunk_are_all_answered_and_others_come_in_between() ->
         seen.append(command.body)
         return Reply(body=command.body)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: note}) as served:
             many, one = await served.connect(), await served.connect()
             await one.call(ECHO)
@@ -238,11 +238,11 @@ def test_frames_of_a_long_chunk_are_all_answered_and_others_come_in_between() ->
             assert (await many.call(ECHO, 5_000)).opaque == 5_000
             assert seen.index(b"between") < seen.index(b"999")
 
-    run(story())
+    run(scenario())
 
 
 def test_silent_connections_are_closed_and_talking_ones_are_not() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}, net=NetSettings(idle_s=0.3)) as served:
             silent, talking = await served.connect(), await served.connect()
             ended = asyncio.ensure_future(silent.end())
@@ -251,11 +251,11 @@ def test_silent_connections_are_closed_and_talking_ones_are_not() -> None:
                 await asyncio.sleep(0.02)
             assert (await talking.call(ECHO, body=b"y")).body == b"y"
 
-    run(story())
+    run(scenario())
 
 
 def test_one_connection_too_many_is_refused_and_the_others_stay() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}, net=NetSettings(connections_max=2)) as served:
             raws = [await served.connect() for _ in range(2)]
             await raws[0].call(ECHO)
@@ -264,7 +264,7 @@ def test_one_connection_too_many_is_refused_and_the_others_stay() -> None:
             assert await third.end() == b""
             assert (await raws[0].call(ECHO, body=b"x")).body == b"x"
 
-    run(story())
+    run(scenario())
 
 
 def test_a_port_in_use_is_one_sentence() -> None:
@@ -286,7 +286,7 @@ async def _start(host: str, port: int) -> None:
 
 
 def test_we_may_ask_the_client_over_its_own_connection() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
             await raw.call(ECHO, opaque=1)
@@ -299,11 +299,11 @@ def test_we_may_ask_the_client_over_its_own_connection() -> None:
             raw.send(response(second.opaque, 7), response(first.opaque, 6), response(999, 1))
             assert [answer.code for answer in await asyncio.gather(*asked)] == [6, 7]
 
-    run(story())
+    run(scenario())
 
 
 def test_our_requests_fail_in_time_at_the_close_and_above_the_bound() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}, net=NetSettings(calls_max=1)) as served:
             raw = await served.connect()
             await raw.call(ECHO)
@@ -320,13 +320,13 @@ def test_our_requests_fail_in_time_at_the_close_and_above_the_bound() -> None:
             with pytest.raises(SendFailed):
                 await connection.request(request(220, 0), 5)
 
-    run(story())
+    run(scenario())
 
 
 def test_a_close_is_told_once_to_all_who_asked_even_late() -> None:
     told: list[Any] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
             await raw.call(ECHO)
@@ -341,11 +341,11 @@ def test_a_close_is_told_once_to_all_who_asked_even_late() -> None:
             connection.close()
         assert told == [connection, connection]
 
-    run(story())
+    run(scenario())
 
 
-def test_the_peer_knows_who_it_is() -> None:
-    async def story() -> None:
+def test_a_connection_knows_who_it_is() -> None:
+    async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
             await raw.call(ECHO)
@@ -355,14 +355,14 @@ def test_the_peer_knows_who_it_is() -> None:
             assert connection.host == bytes([127, 0, 0, 1]) + port.to_bytes(4, "big")
             assert (connection.language, connection.version) == (3, 479)
 
-    run(story())
+    run(scenario())
 
 
-def test_a_peer_with_an_ipv6_address_has_twenty_bytes_of_host() -> None:
+def test_a_connection_from_an_ipv6_address_has_twenty_bytes_of_host() -> None:
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")
 
-    async def story() -> None:
+    async def scenario() -> None:
         seen: list[Connection] = []
         dispatcher = RequestDispatcher(
             [Endpoint(ECHO, lambda _c, connection: seen.append(connection) or Reply())]  # type: ignore[func-returns-value]
@@ -382,11 +382,11 @@ def test_a_peer_with_an_ipv6_address_has_twenty_bytes_of_host() -> None:
         await writer.wait_closed()
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
 def test_stop_closes_everything_and_lets_answers_out() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         server = RemotingServer(
             RequestDispatcher([Endpoint(BIG, _big), Endpoint(PARK, lambda _c, _p: HELD)]),
             NetSettings(),
@@ -404,7 +404,7 @@ def test_stop_closes_everything_and_lets_answers_out() -> None:
             await asyncio.open_connection("127.0.0.1", port)
         await server.stop()
 
-    run(story())
+    run(scenario())
 
 
 def _big(_command: Command, _connection: Connection) -> Reply:
