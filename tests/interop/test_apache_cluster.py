@@ -17,7 +17,7 @@ from cometmq.testing.cluster import ServerProcess
 from cometmq.wire.bodies.route import decode_cluster_info
 from cometmq.wire.codes import RequestCode
 from interop.apache import ApacheCluster
-from interop.beside.tap import Tap
+from interop.side_by_side.recording_proxy import Tap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

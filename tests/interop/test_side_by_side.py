@@ -1,8 +1,8 @@
 """Apache RocketMQ 5.5.0 and ours side by side: raw requests, clients in all pairings, mqadmin.
 
-Every difference needs a reviewed reason (tests/interop/beside/reasons). With COMETMQ_WRITE=1, as
-`make interop` sets it, the run writes docs/design/apache-side-by-side.md and the recording that
-tests/replay goes through.
+Every difference needs a reviewed reason (tests/interop/side_by_side/reasons). With
+COMETMQ_WRITE=1, as `make interop` sets it, the run writes docs/design/apache-side-by-side.md and
+the recording that tests/replay goes through.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import pytest
 
 from cometmq.testing.cluster import LocalCluster
 from interop.apache import ApacheCluster
-from interop.beside import admin, compare, raw, scenario, table, ways
-from interop.beside.reasons import Difference, Reasons
-from interop.beside.tap import Heard, Tap
+from interop.side_by_side import admin, compare, raw, scenario, table, traffic_shapes
+from interop.side_by_side.reasons import Difference, Reasons
+from interop.side_by_side.recording_proxy import Heard, Tap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -110,8 +110,8 @@ def test_java_and_our_client_work_with_both_brokers(
     lists = []
     for client in ("Java", "Python"):
         assert said[client, "ours"] == said[client, "apache"]
-        shapes = [ways.shapes(heard[client, side]) for side in ("apache", "ours")]
-        lists.append((client, ways.differences(*shapes), reasons))
+        shapes = [traffic_shapes.shapes(heard[client, side]) for side in ("apache", "ours")]
+        lists.append((client, traffic_shapes.differences(*shapes), reasons))
     judge((some for _, found, _ in lists for some in found.values()), reasons)
     page["pairings"] = table.pairings(heard, lists)
 
@@ -152,8 +152,8 @@ def _page(parts: dict[str, list[str]], commit: str) -> str:
             f"Written by `make interop` on {when}, CometMQ at {commit}; not edited by hand.",
             "Answers are compared by code, header fields and body down to each value; times and",
             "places in the log are taken out first. Each difference has a reason, reviewed",
-            "in tests/interop/beside/reasons; a run with an unexplained one, or with a reason that",
-            "nothing needs, fails.",
+            "in tests/interop/side_by_side/reasons; a run with an unexplained one, or with a",
+            "reason that nothing needs, fails.",
             "",
             "## The same requests to both",
             "",

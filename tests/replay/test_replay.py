@@ -1,7 +1,7 @@
 """What was asked of Apache RocketMQ 5.5.0 is asked of ours, and the answers are laid side by side.
 
 `make interop` makes the recording anew (tests/interop/test_side_by_side.py); the reasons for what
-differs are in tests/interop/beside/reasons.
+differs are in tests/interop/side_by_side/reasons.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from cometmq.testing.cluster import LocalCluster
-from interop.beside import raw
-from interop.beside.compare import differences
-from interop.beside.reasons import Reasons
-from interop.beside.talk import Exchange, Talk
+from interop.side_by_side import raw
+from interop.side_by_side.compare import differences
+from interop.side_by_side.exchanges import Exchange, Talk
+from interop.side_by_side.reasons import Reasons
 
 RECORDING = Path(__file__).parent / "recorded" / "apache-5.5.0.jsonl"
 

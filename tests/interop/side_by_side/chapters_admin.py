@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from interop.beside.fields import (
+from interop.side_by_side.fields import (
     BROKER,
     CLUSTER,
     GROUP,
@@ -18,7 +18,7 @@ from interop.beside.fields import (
 )
 
 if TYPE_CHECKING:
-    from interop.beside.talk import Talk
+    from interop.side_by_side.exchanges import Talk
 
 NOT_THERE = (
     13, 22, 23, 27, 39, 40, 47, 209, 210, 211, 212, 213, 214, 220, 301, 302, 326, 901, 902, 903,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cometmq.wire.java_hash import java_hash
-from interop.beside.fields import (
+from interop.side_by_side.exchanges import Talk, linked
+from interop.side_by_side.fields import (
     GROUP,
     TOPIC,
     beat,
@@ -17,7 +18,6 @@ from interop.beside.fields import (
     subscription,
     without,
 )
-from interop.beside.talk import Talk, linked
 
 LONG_NAME = "Long" * 32
 SETTLE_S = 0.5

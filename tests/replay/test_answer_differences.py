@@ -6,8 +6,8 @@ import pytest
 
 from cometmq.wire import log_record as stored
 from cometmq.wire.command import Command
-from interop.beside import lay, table
-from interop.beside.reasons import Difference, Reasons
+from interop.side_by_side import answer_differences, table
+from interop.side_by_side.reasons import Difference, Reasons
 
 
 def answer(code: int = 0, body: bytes = b"", remark: str | None = None, **ext: str) -> Command:
@@ -15,8 +15,8 @@ def answer(code: int = 0, body: bytes = b"", remark: str | None = None, **ext: s
 
 
 def seen(request_code: int, theirs: Command, ours: Command) -> list[str]:
-    facts = [lay.facts(request_code, each) for each in (theirs, ours)]
-    return [path for path, _, _ in lay.differences(*facts)]
+    facts = [answer_differences.facts(request_code, each) for each in (theirs, ours)]
+    return [path for path, _, _ in answer_differences.differences(*facts)]
 
 
 @pytest.mark.parametrize(

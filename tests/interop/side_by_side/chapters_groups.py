@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from interop.beside.fields import (
+from interop.side_by_side.exchanges import Talk, linked
+from interop.side_by_side.fields import (
     BROKER,
     CLUSTER,
     GROUP,
@@ -18,7 +19,6 @@ from interop.beside.fields import (
     subscription,
     without,
 )
-from interop.beside.talk import Talk, linked
 
 SETTLE_S = 0.5
 """Apache makes consume queue entries a little after it has answered a send."""

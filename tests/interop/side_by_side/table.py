@@ -11,9 +11,9 @@ from cometmq.wire.codes import RequestCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from interop.beside.reasons import Difference, Reasons
-    from interop.beside.talk import Exchange
-    from interop.beside.tap import Heard
+    from interop.side_by_side.exchanges import Exchange
+    from interop.side_by_side.reasons import Difference, Reasons
+    from interop.side_by_side.recording_proxy import Heard
 
 Found = dict[str, list["Difference"]]
 _PATH = re.compile(r"(?<![\w.:/<>-])/(?:[\w.+@-]+/)*[\w.+@-]+")

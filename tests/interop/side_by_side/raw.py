@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from cometmq.wire.command import Command
 from cometmq.wire.frame import Frame, FrameDecoder
-from interop.beside import chapters_admin, chapters_client, chapters_groups
-from interop.beside.talk import Exchange, Talk, values
+from interop.side_by_side import chapters_admin, chapters_client, chapters_groups
+from interop.side_by_side.exchanges import Exchange, Talk, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

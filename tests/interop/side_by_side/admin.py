@@ -6,7 +6,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from interop.beside.reasons import Difference
+from interop.side_by_side.reasons import Difference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

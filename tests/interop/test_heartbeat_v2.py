@@ -18,7 +18,7 @@ import pytest
 from cometmq import Admin, Message, Producer
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.codes import RequestCode
-from interop.beside.tap import Heard, Tap
+from interop.side_by_side.recording_proxy import Heard, Tap
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from interop.beside import lay
-from interop.beside.reasons import Difference
+from interop.side_by_side import answer_differences
+from interop.side_by_side.reasons import Difference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from interop.beside.talk import Exchange
+    from interop.side_by_side.exchanges import Exchange
 
 
 def differences(
@@ -21,6 +21,6 @@ def differences(
     found: dict[str, list[Difference]] = {}
     for name, exchange in theirs.items():
         code = exchange.request.code
-        one, two = (lay.facts(code, each.answer) for each in (exchange, ours[name]))
-        found[name] = [Difference(name, *each) for each in lay.differences(one, two)]
+        one, two = (answer_differences.facts(code, each.answer) for each in (exchange, ours[name]))
+        found[name] = [Difference(name, *each) for each in answer_differences.differences(one, two)]
     return found

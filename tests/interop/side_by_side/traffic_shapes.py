@@ -10,13 +10,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from cometmq.wire.codes import ResponseCode
-from interop.beside import lay
-from interop.beside.reasons import Difference
+from interop.side_by_side import answer_differences
+from interop.side_by_side.reasons import Difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from interop.beside.tap import Heard
+    from interop.side_by_side.recording_proxy import Heard
 
 _KEYS = re.compile(r"\{[^}]*\}|\[[^\]]*\]|(?<=\.)\d+|(?<=Table\.)[^.]+|(?<=Map\.)[^.]+")
 Shapes = dict[str, set[str]]
@@ -35,7 +35,7 @@ def shapes(heard: Iterable[Heard]) -> Shapes:
         if answer is None or answer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
             continue  # the Java client pulls before the beat that tells brokers of it, now and then
         held.add(f"answered {answer.code}")
-        for path in lay.facts(request.code, answer):
+        for path in answer_differences.facts(request.code, answer):
             if path not in ("code", "remark", "body"):
                 held.add(f"{answer.code} {_KEYS.sub('*', path)}")
     return dict(found)

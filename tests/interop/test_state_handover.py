@@ -13,8 +13,8 @@ import pytest
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire import log_record as stored
 from interop.apache import ApacheCluster
-from interop.beside.fields import group_queue, make_topic, pull, send_v2
-from interop.beside.talk import Talk
+from interop.side_by_side.exchanges import Talk
+from interop.side_by_side.fields import group_queue, make_topic, pull, send_v2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
