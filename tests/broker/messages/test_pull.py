@@ -10,13 +10,8 @@ import pytest
 
 from broker.commands import Harness, heartbeat, properties_of, records, subscription
 from broker.harness import run, running
-from cometmq.broker.messages.status_codes import (
-    GET_STATUS_CODES,
-    PUT_STATUS_CODES,
-    PUT_STATUS_REMARKS,
-)
 from cometmq.model.subscription import MessageModel
-from cometmq.store.results import GetStatus, PutStatus
+from cometmq.store.results import GetStatus
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
 from cometmq.wire.codes import RequestCode, ResponseCode
 
@@ -38,12 +33,6 @@ async def filled(harness: Harness, count: int = 3, topic: str = "T") -> None:
     for number in range(count):
         tags = {"TAGS": "AB"[number % 2], "UNIQ_KEY": f"K{number}"}
         await client.send(topic, b"%d" % number, properties=tags)
-
-
-def test_every_status_of_the_store_has_a_code() -> None:
-    assert set(GET_STATUS_CODES) == set(GetStatus)
-    assert set(PUT_STATUS_CODES) == set(PutStatus)
-    assert set(PUT_STATUS_REMARKS) == set(PutStatus) - {PutStatus.PUT_OK}
 
 
 @pytest.mark.parametrize(
