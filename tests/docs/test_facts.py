@@ -30,6 +30,14 @@ BROKER, NET, STORE = BrokerSettings(), NetSettings(), StoreSettings()
 MIB = 1024 * 1024
 
 
+BASES = (ROOT, ROOT / "src" / "cometmq")
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob("docs/**/*.md"))
+)
+PATH = r"[a-z_]\w*(?:/[a-z_0-9]\w*)+(?:\.\w+)?"
+
+
 def page(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
@@ -83,16 +91,35 @@ def test_every_property_of_a_dead_letter_is_described():
 
 def test_every_command_that_the_pages_call_exists():
     called = set()
-    for name in ("README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))):
+    for name in PAGES:
         called |= set(re.findall(r"^(?:\.venv/bin/)?cometmq (\w+)", page(name), re.MULTILINE))
     assert called
     assert called <= set(cli.list_commands(None))
 
 
-def test_every_file_of_the_map_from_java_exists():
-    files = re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", page("docs/java-map.md"))
-    assert files
+@pytest.mark.parametrize("name", PAGES)
+def test_every_file_and_package_that_a_page_names_exists(name):
+    text = page(name)
+    named = set(re.findall(rf"`({PATH})/?`", text))
+    named |= set(re.findall(rf"({PATH}\.py)\b", text))
+    assert sorted(path for path in named if _is_of_the_tree(path) and not _exists(path)) == []
+
+
+def test_the_map_from_java_leads_to_files_of_the_package():
+    files = re.findall(rf"`({PATH}(?:\.py)?)/?`", page("docs/java-map.md"))
+    assert len(files) > 50
     assert [name for name in files if not (ROOT / "src" / "cometmq" / name).exists()] == []
+
+
+def _is_of_the_tree(path):
+    """Whether a path begins in a folder of ours; pages name files of stores, too."""
+    first = path.partition("/")[0]
+    return any((base / first).is_dir() for base in BASES)
+
+
+def _exists(path):
+    """Whether a module, a package or any other file has this path, its suffix left out or not."""
+    return any((base / name).exists() for base in BASES for name in (path, f"{path}.py"))
 
 
 def test_every_target_of_make_that_the_pages_call_exists():
