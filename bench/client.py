@@ -35,7 +35,7 @@ from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.command import Command, response
 from cometmq.wire.frame import FrameDecoder
-from cometmq.wire.send_form import SendForm
+from cometmq.wire.templates.send_request import SendForm
 from run import machine
 from servers import Cores, Server, child, compiled, echo, measure, pin, save
 

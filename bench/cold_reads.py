@@ -20,8 +20,8 @@ from pathlib import Path
 
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.records import message_batch, properties
 from messages import pull_header, send_header
 
 OLD, NEW, QUEUES = "LastWeek", "Now", 4

@@ -14,10 +14,10 @@ import time
 from dataclasses import dataclass
 
 from cometmq.net.channel import Channel, connect
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 from messages import pull_header, send_header
 from servers import Cores, broker
 

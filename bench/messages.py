@@ -3,9 +3,9 @@
 import time
 
 from cometmq import Admin, Message, Producer
-from cometmq.wire import properties
 from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.headers.send import SendMessageRequestHeaderV2
+from cometmq.wire.records import properties
 
 
 def fill(namesrv: str, topic: str, queues: int, count: int, body: bytes) -> None:

@@ -24,8 +24,8 @@ from cometmq.spark.pull import pull_range
 from cometmq.spark.reader import read_batches
 from cometmq.spark.session import spark_session
 from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.records import message_batch, properties
 from messages import send_header
 
 TOPIC, QUEUES, BATCH, WINDOW = "SparkRead", 8, 256, 16

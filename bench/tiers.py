@@ -30,23 +30,23 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from cometmq.broker.app import Broker
-from cometmq.broker.messages.batch_put import BatchWriter
-from cometmq.broker.messages.pull_fast_path import PullFastPath
-from cometmq.broker.messages.send_fast_path import ConnectionFastPath
-from cometmq.broker.messages.send_plan import SendPlanner
+from cometmq.broker.pulls.pull_fast_path import PullFastPath
+from cometmq.broker.sends.batch_writer import BatchWriter
+from cometmq.broker.sends.send_fast_path import ConnectionFastPath
+from cometmq.broker.sends.send_plan import SendPlanner
 from cometmq.client.consumer import message_decoder
 from cometmq.net.server import ServerProtocol
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.store import StoreSettings
 from cometmq.store.log.record_template import RecordPositions, RecordTemplate
 from cometmq.store.results import MessageDraft, PutStatus
-from cometmq.wire import log_record, log_record_run, message_batch, properties
 from cometmq.wire.command import Command
 from cometmq.wire.frame import JSON, Frame, FrameDecoder, encode_frame
 from cometmq.wire.frame_buffer import FrameBuffer
-from cometmq.wire.send_answer import SendAnswers
-from cometmq.wire.send_run import FrameColumns
-from cometmq.wire.send_template import SendTemplate, SendTemplates
+from cometmq.wire.records import log_record, log_record_run, message_batch, properties
+from cometmq.wire.templates.send_response import SendAnswers
+from cometmq.wire.templates.send_run import FrameColumns
+from cometmq.wire.templates.send_template import SendTemplate, SendTemplates
 
 if TYPE_CHECKING:
     from collections.abc import Callable

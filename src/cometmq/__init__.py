@@ -47,9 +47,9 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from cometmq.model.selector import MessageSelector
-    from cometmq.rules.circuit_breaker import BreakerLimits
-    from cometmq.rules.failure_policy import FailurePolicy, OnFailure
-    from cometmq.rules.flow_control import FlowLimits
+    from cometmq.rules.failures.circuit_breaker import BreakerLimits
+    from cometmq.rules.failures.failure_policy import FailurePolicy, OnFailure
+    from cometmq.rules.queues.flow_control import FlowLimits
 
 __version__ = "0.1.0"
 
@@ -102,15 +102,15 @@ _HOMES = {
     "AsyncProducer": "client.producer.async_producer",
     "AsyncPushConsumer": "client.consumer.async_push_consumer",
     "BlockedQueue": "model.results",
-    "BreakerLimits": "rules.circuit_breaker",
+    "BreakerLimits": "rules.failures.circuit_breaker",
     "BrokerError": "errors",
     "CallContext": "client.middleware.middleware",
     "ClientError": "errors",
     "CometError": "errors",
     "ConsumeFrom": "model.results",
     "ConsumeStatus": "model.results",
-    "FailurePolicy": "rules.failure_policy",
-    "FlowLimits": "rules.flow_control",
+    "FailurePolicy": "rules.failures.failure_policy",
+    "FlowLimits": "rules.queues.flow_control",
     "InvalidMessage": "errors",
     "LitePullConsumer": "client.blocking.lite_pull_consumer",
     "Message": "model.message",
@@ -118,7 +118,7 @@ _HOMES = {
     "MessageQueue": "model.queue",
     "MessageSelector": "model.selector",
     "Middleware": "client.middleware.middleware",
-    "OnFailure": "rules.failure_policy",
+    "OnFailure": "rules.failures.failure_policy",
     "PartlySent": "errors",
     "Producer": "client.blocking.producer",
     "PullResult": "model.results",

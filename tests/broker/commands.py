@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
 from cometmq.net.channel import Channel, connect
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, request
 from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.headers.send import SendMessageRequestHeaderV2
 from cometmq.wire.java_hash import java_hash
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
     from cometmq.broker.app import Broker

@@ -9,13 +9,13 @@ import time
 from contextlib import suppress
 from itertools import count
 
-from cometmq.wire import properties
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.frame import HEADER_BYTES_MAX
 from cometmq.wire.headers.admin import CreateTopicRequestHeader
 from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.headers.send import SendMessageRequestHeaderV2
+from cometmq.wire.records import properties
 
 TOPIC = "Hostile-" + (sys.argv[1] if len(sys.argv) > 1 else "")
 QUEUES = 60

@@ -13,10 +13,10 @@ from broker.harness import new_broker, run, running
 from cometmq.broker.app import Broker
 from cometmq.net.endpoint import Endpoint, Resources
 from cometmq.net.handler import Reply
-from cometmq.wire import message_batch
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request, response
-from cometmq.wire.message_batch import BatchItem
+from cometmq.wire.records import message_batch
+from cometmq.wire.records.message_batch import BatchItem
 from net.admission_hook import REFUSED, REMARK, Hook
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.harness import STORE, new_disk, run, running
-from cometmq.broker.messages.pull_fast_path import PullFastPath
-from cometmq.broker.messages.send_fast_path import ConnectionFastPath
+from cometmq.broker.pulls.pull_fast_path import PullFastPath
+from cometmq.broker.sends.send_fast_path import ConnectionFastPath
 from cometmq.settings.store import StoreSettings
 from cometmq.wire import header_json
 from cometmq.wire.frame import FrameDecoder, encode_frame

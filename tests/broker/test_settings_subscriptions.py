@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.harness import SMALL_STORE, new_broker, run, running
-from cometmq.broker import state
+from cometmq.broker import broker_state as state
 from cometmq.broker.app import Broker
-from cometmq.broker.state import BrokerEnvironment
+from cometmq.broker.broker_state import BrokerEnvironment
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.store import StoreSettings

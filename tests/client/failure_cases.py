@@ -11,7 +11,7 @@ from cometmq import OnFailure, TableSink
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cometmq.rules.failure_policy import FailurePolicy
+    from cometmq.rules.failures.failure_policy import FailurePolicy
 
 
 def table_at(path: Path) -> TableSink:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.model.topic import HALF_TOPIC
-from cometmq.wire import log_record as stored
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
 from cometmq.wire.bodies.lock import decode_lock_request, encode_locked
 from cometmq.wire.bodies.name_lists import encode_consumer_list
@@ -20,6 +19,7 @@ from cometmq.wire.headers.offset import OffsetResponseHeader
 from cometmq.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from cometmq.wire.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from cometmq.wire.headers.transaction import CheckTransactionStateRequestHeader
+from cometmq.wire.records import log_record as stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from broker.commands import pull_header, send_header
 from cometmq.errors import RemotingError
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import log_record as stored
 from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.records import log_record as stored
 
 TOPIC, QUEUES, WINDOW = "CrashTest", 4, 16
 

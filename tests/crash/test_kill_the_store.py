@@ -13,7 +13,7 @@ from threading import Timer
 import pytest
 
 from cometmq.store.message_store import GetStatus, MessageStore
-from cometmq.wire import log_record as stored
+from cometmq.wire.records import log_record as stored
 from crash.appender import body_of, open_store
 
 APPENDER = Path(__file__).with_name("appender.py")

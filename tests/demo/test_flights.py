@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from client.short_delay_cluster import until
-from cometmq.demo.flights.process_memory import process_tree_mib
+from cometmq.demo.flights.processes.process_memory import process_tree_mib
 from cometmq.demo.flights.spark_tables import BODY
 
 

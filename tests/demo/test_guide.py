@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from cometmq.demo.flights import (
+from cometmq.demo.flights.checks.measurements import CALM_AFTER_S
+from cometmq.demo.flights.events import KINDS, WHOLE_YEAR
+from cometmq.demo.flights.processes import (
     concurrent_group,
     consumer_process,
     job_processes,
     orderly_group,
     producer_process,
 )
-from cometmq.demo.flights.events import KINDS, WHOLE_YEAR
-from cometmq.demo.flights.fault_injection import BROKER_AT, CONSUMER_AT
-from cometmq.demo.flights.measurements import CALM_AFTER_S
+from cometmq.demo.flights.processes.fault_injection import BROKER_AT, CONSUMER_AT
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs/guide/flights.md"
 

@@ -5,8 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.demo.flights.events import ARRIVED, CANCELLED, DEPARTED, SCHEDULED
-from cometmq.demo.flights.observations import (
+from cometmq.demo.flights.checks.observations import (
     RECORD,
     Observation,
     ObservationFile,
@@ -14,7 +13,8 @@ from cometmq.demo.flights.observations import (
     ordered_by_time,
     packed,
 )
-from cometmq.demo.flights.order_audit import OrderAudit, percentile
+from cometmq.demo.flights.checks.order_audit import OrderAudit, percentile
+from cometmq.demo.flights.events import ARRIVED, CANCELLED, DEPARTED, SCHEDULED
 
 MS = 1_000_000
 

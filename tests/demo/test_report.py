@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from cometmq.demo.flights import count_checks, html_report
+from cometmq.demo.flights import html_report
+from cometmq.demo.flights.checks import count_checks
+from cometmq.demo.flights.checks.measurements import Measurements, calm_latencies, report_of
+from cometmq.demo.flights.checks.order_audit import AuditResult
+from cometmq.demo.flights.checks.sampler import ResourceSample
 from cometmq.demo.flights.events import WHOLE_YEAR
-from cometmq.demo.flights.measurements import Measurements, calm_latencies, report_of
-from cometmq.demo.flights.order_audit import AuditResult
 from cometmq.demo.flights.report import JobReport, Latency, Stage
-from cometmq.demo.flights.sampler import ResourceSample
 from cometmq.demo.flights.spark_tables import (
     BEFORE_JOINS,
     DeadLettersTable,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cometmq.broker.delivery import dead_letters
-from cometmq.broker.messages import held_pulls
-from cometmq.broker.messages import held_requests as holds
+from cometmq.broker.pulls import held_pull as held_pulls
+from cometmq.broker.pulls import held_requests as holds
 from cometmq.cli.main import cli
 from cometmq.client.consumer.consumer_options import ConsumerOptions
 from cometmq.client.producer import batch_sender as bulk
@@ -16,8 +16,8 @@ from cometmq.client.session.client_options import ProducerOptions
 from cometmq.model.group import GROUP_NAME_MAX
 from cometmq.model.message import Property
 from cometmq.model.topic import RETRY_TOPIC_NAME_MAX, TOPIC_NAME_MAX
-from cometmq.rules import retry_policy
-from cometmq.rules.flow_control import FlowLimits
+from cometmq.rules.failures import retry_policy
+from cometmq.rules.queues.flow_control import FlowLimits
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings

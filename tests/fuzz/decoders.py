@@ -12,10 +12,8 @@ from typing import Any
 from zlib import crc32
 
 from cometmq.errors import BadHeader, ProtocolError
-from cometmq.rules.sql92_parser import evaluator_of, parse
-from cometmq.wire import fastjson, header_json, header_rocketmq, message_batch, properties
-from cometmq.wire import log_record as stored
-from cometmq.wire import log_record_run as stored_run
+from cometmq.rules.filters.sql92_parser import evaluator_of, parse
+from cometmq.wire import fastjson, header_json, header_rocketmq
 from cometmq.wire.bodies import admin, group, heartbeat, lock, name_lists, offset, route, topic
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import Command, request
@@ -24,8 +22,11 @@ from cometmq.wire.headers.offset import SearchOffsetRequestHeader
 from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.headers.query import QueryMessageRequestHeader
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from cometmq.wire.pull_template import PullTemplates
-from cometmq.wire.send_template import SendMatch, SendTemplates
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import log_record_run as stored_run
+from cometmq.wire.records import message_batch, properties
+from cometmq.wire.templates.pull_template import PullTemplates
+from cometmq.wire.templates.send_template import SendMatch, SendTemplates
 from fuzz.fuzzer import Decoder
 from wire.goldens import NAMES, read_golden
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 from fuzz import fuzzer
 from fuzz.decoders import DECODERS, log_record, raw_properties
 from fuzz.fuzzer import CORPUS, KEPT_MAX, Decoder, corpus_of, fuzz

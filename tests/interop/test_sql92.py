@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 RULES = Path(__file__).parent.parent / "rules"
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
-GOLDEN = RULES / "golden" / "sql92.json"
+GOLDEN = RULES / "filters" / "golden" / "sql92.json"
 DRAWN = 20_000
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import log_record as stored
+from cometmq.wire.records import log_record as stored
 from interop.apache import ApacheCluster
 from interop.side_by_side.exchanges import Talk
 from interop.side_by_side.fields import group_queue, make_topic, pull, send_v2

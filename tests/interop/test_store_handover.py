@@ -9,9 +9,9 @@ import pytest
 from cometmq import Admin, Message, Producer
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import log_record as stored
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.base import Header
+from cometmq.wire.records import log_record as stored
 from interop.apache import ApacheCluster
 from interop.test_apache_cluster import read
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cometmq.wire import log_record as stored
 from cometmq.wire.command import Command
+from cometmq.wire.records import log_record as stored
 from interop.side_by_side import answer_differences, table
 from interop.side_by_side.reasons import Difference, Reasons
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cometmq.rules.key_lanes import BARRIER
+from cometmq.rules.queues.key_lanes import BARRIER
 
 FOR_EVER = 1_000
 """So many failures of a message mean that it never goes well."""

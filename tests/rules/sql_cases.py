@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from cometmq.errors import BadFilter
-from cometmq.rules.sql92_parser import evaluator_of
+from cometmq.rules.filters.sql92_parser import evaluator_of
 
 MESSAGES: list[dict[str, str]] = [
     {},

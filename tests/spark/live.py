@@ -8,8 +8,8 @@ from broker.commands import send_header
 from cometmq import Admin
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.records import message_batch, properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

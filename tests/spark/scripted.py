@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Self
 
 from cometmq.errors import CometError
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
-from cometmq.rules.tag_expressions import split_expression
+from cometmq.rules.filters.tag_expressions import split_expression
 from cometmq.spark import options
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, response
 from cometmq.wire.frame import FrameDecoder
 from cometmq.wire.headers.offset import OffsetResponseHeader, SearchOffsetRequestHeader
 from cometmq.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
     from types import TracebackType

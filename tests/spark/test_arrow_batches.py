@@ -25,9 +25,9 @@ from pyspark.sql.types import (
 from cometmq.errors import InvalidMessage, ProtocolError, SettingsError
 from cometmq.spark import columns
 from cometmq.spark.arrow_batches import ROWS_MAX, BatchBuilder, PulledRecords, record_starts
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties, sysflag
 from cometmq.wire.compression import inflate
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties, sysflag
 from spark.scripted import BORN_MS, HOST, record
 
 EVERY = tuple(columns.DDL_TYPES)

@@ -14,11 +14,11 @@ from cometmq.runtime.system import SystemFiles, ThreadWorker
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import GetStatus, MessageDraft, MessageStore, PutResult, PutStatus
 from cometmq.testing.sim_files import SimClock, SimFiles
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
-    from cometmq.runtime.ports import Files, Worker
+    from cometmq.runtime.interfaces import Files, Worker
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 

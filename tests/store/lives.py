@@ -10,8 +10,8 @@ from random import Random
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import GetStatus, MessageDraft, MessageStore, PutStatus
 from cometmq.testing.sim_files import SimClock, SimFiles, SimWorker
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 
 ROOT = Path("/store")
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))

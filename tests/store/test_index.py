@@ -14,9 +14,9 @@ from cometmq.store.index import key_lookup as lookup
 from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.store.message_store import MessageDraft, PutStatus
 from cometmq.testing.sim_files import SimFiles
-from cometmq.wire import index_file_layout
-from cometmq.wire import log_record as stored
-from cometmq.wire.index_file_layout import decode_header, key_hash
+from cometmq.wire.records import index_file_layout
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records.index_file_layout import decode_header, key_hash
 
 HEADER, ENTRY = Struct(">qqqqii"), Struct(">iqii")
 ALL = (0, 1 << 60)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cometmq.wire import log_record as stored
+from cometmq.wire.records import log_record as stored
 
 if TYPE_CHECKING:
     from pathlib import Path

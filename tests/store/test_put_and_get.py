@@ -6,7 +6,7 @@ import pytest
 
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import GetStatus, MessageDraft, PutStatus
-from cometmq.wire import log_record as stored
+from cometmq.wire.records import log_record as stored
 
 A, B = ord("a"), ord("b")
 

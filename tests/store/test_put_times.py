@@ -7,7 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.store.log.put_times import CLASSES_S, PutTimes
+from cometmq.store.log.put_latency import CLASSES_S, PutTimes
 from cometmq.store.message_store import MessageDraft, PutStatus
 
 START_S = 5_000.0

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import ProtocolError
-from cometmq.wire import consume_queue_entry, message_batch, message_id, properties, sysflag
-from cometmq.wire import log_record as stored
+from cometmq.wire.records import consume_queue_entry, message_batch, message_id, properties, sysflag
+from cometmq.wire.records import log_record as stored
 
 VECTORS = [
     (

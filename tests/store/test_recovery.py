@@ -10,7 +10,7 @@ import pytest
 
 from cometmq.store.message_store import MessageDraft, PutStatus
 from cometmq.testing.sim_files import SimFiles
-from cometmq.wire import log_record as stored
+from cometmq.wire.records import log_record as stored
 
 ABORT, CHECKPOINT = "abort", "checkpoint"
 

@@ -8,7 +8,7 @@ from random import Random
 from cometmq.store.message_store import GetStatus, MessageDraft, MessageStore, PutStatus
 from cometmq.testing.memory_store import memory_store
 from cometmq.testing.sim_files import SimFiles
-from cometmq.wire import log_record as stored
+from cometmq.wire.records import log_record as stored
 
 
 async def put(store: MessageStore, body: bytes) -> PutStatus:

@@ -9,10 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import ProtocolError
-from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
-from cometmq.model.queue import MessageQueue
-from cometmq.model.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from cometmq.model.stats import (
+from cometmq.model.admin_stats import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     ConsumeStats,
@@ -22,6 +19,9 @@ from cometmq.model.stats import (
     TopicConsumeRates,
     TopicOffset,
 )
+from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
+from cometmq.model.queue import MessageQueue
+from cometmq.model.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from cometmq.model.subscription import (
     ClientConnection,
     ConsumeFromWhere,

@@ -5,11 +5,10 @@ import zlib
 
 import pytest
 
+from cometmq.model.admin_stats import ConsumeStats, OffsetWrapper
 from cometmq.model.queue import MessageQueue
-from cometmq.model.stats import ConsumeStats, OffsetWrapper
 from cometmq.rules.key_hash import queue_index
-from cometmq.wire import header_rocketmq, message_batch, message_id, properties
-from cometmq.wire import log_record as stored
+from cometmq.wire import header_rocketmq
 from cometmq.wire.bodies import admin, heartbeat, offset, route
 from cometmq.wire.codes import LanguageCode
 from cometmq.wire.command import VERSION, Command, response
@@ -18,6 +17,8 @@ from cometmq.wire.header_json import HeaderFields
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
 from cometmq.wire.headers.send import SendMessageRequestHeaderV2
 from cometmq.wire.java_hash import java_hash
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import message_batch, message_id, properties
 from wire.goldens import read_golden as golden
 
 

@@ -12,17 +12,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cometmq.broker.address import advertised_host, packed_address
+from cometmq.broker.advertised_address import advertised_host, packed_address
+from cometmq.broker.broker_state import BrokerEnvironment, BrokerState
 from cometmq.broker.cluster.config_requests import BrokerConfigRequests
 from cometmq.broker.cluster.global_order import GlobalOrderCheck
 from cometmq.broker.cluster.registration import NamesrvRegistration
-from cometmq.broker.handlers import BrokerHandlers
-from cometmq.broker.messages.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
-from cometmq.broker.messages.tag_codes import TagCodes
+from cometmq.broker.request_handlers import BrokerHandlers
 from cometmq.broker.requests.durable_handler import DurableHandler
+from cometmq.broker.requests.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
 from cometmq.broker.requests.unsupported import unsupported
-from cometmq.broker.state import BrokerEnvironment, BrokerState
-from cometmq.metrics.traffic import SAMPLE_S
+from cometmq.broker.sends.tag_codes import TagCodes
+from cometmq.metrics.traffic_counters import SAMPLE_S
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.dispatcher import RequestDispatcher
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from cometmq.net.admission import Admission
     from cometmq.net.connection import Connection
-    from cometmq.runtime.ports import Clock, Files, Worker
+    from cometmq.runtime.interfaces import Clock, Files, Worker
 
     Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
 

@@ -19,11 +19,11 @@ from cometmq.runtime.system import SystemFiles
 from cometmq.store.index.index_check import DEFAULT_INDEX_LAYOUT
 from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.store.recovery.inspection import Inspection, InspectionReport
-from cometmq.wire import log_record as stored
-from cometmq.wire.message_id import offset_id
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records.message_id import offset_id
 
 if TYPE_CHECKING:
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
 _directory = click.argument(
     "directory", type=click.Path(path_type=Path, file_okay=False, exists=True)

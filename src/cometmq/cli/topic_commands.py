@@ -17,8 +17,8 @@ from cometmq.client.admin.async_admin import AsyncAdmin
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from cometmq.model.admin_stats import TopicOffset
     from cometmq.model.queue import MessageQueue
-    from cometmq.model.stats import TopicOffset
 
 _PERMS = {"r": 4, "rw": 6}
 _QUEUES = 8

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.net.admission import Admission
-    from cometmq.runtime.ports import Clock, Files
+    from cometmq.runtime.interfaces import Clock, Files
     from cometmq.wire.command import Command
 
 

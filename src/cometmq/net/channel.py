@@ -2,8 +2,9 @@
 
 Matches answers to requests by `opaque`, enforces the deadline of every call, and coalesces the
 frames of one loop iteration into few writes; does not know codes, routes and retries. Sends come as
-whole frames (`send_frame`): `wire/send_answer` recognises their answers, and one timer checks their
-deadlines. Bytes are received into one buffer; `call_with_reader` reads a large body in place.
+whole frames (`send_frame`): `wire/templates/send_response` recognises their answers, and one timer
+checks their deadlines. Bytes are received into one buffer; `call_with_reader` reads a large body
+in place.
 Invariant: every call ends exactly once: with its answer, at its deadline (the timer is at most
 20 ms late), or with `SendFailed` when the connection breaks. One loop owns it.
 Java: NettyRemotingClient (one channel of it), ResponseFuture
@@ -26,14 +27,14 @@ from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, response
 from cometmq.wire.frame import JSON, Frame
 from cometmq.wire.frame_buffer import FrameBuffer
-from cometmq.wire.send_answer import SendAnswers
+from cometmq.wire.templates.send_response import SendAnswers
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sized
 
     from cometmq.wire.frame_buffer import FrameView
-    from cometmq.wire.send_answer import SendAnswer
+    from cometmq.wire.templates.send_response import SendAnswer
 
     Read = Callable[[Command, memoryview], object]
 

@@ -19,10 +19,10 @@ from cometmq.errors import ProtocolError, RemotingTimeout, SendFailed
 from cometmq.net.blocking_channel import open_socket
 from cometmq.wire.command import Command
 from cometmq.wire.frame import JSON, FrameDecoder
-from cometmq.wire.send_answer import SendAnswers
+from cometmq.wire.templates.send_response import SendAnswers
 
 if TYPE_CHECKING:
-    from cometmq.wire.send_answer import SendAnswer
+    from cometmq.wire.templates.send_response import SendAnswer
 
 _CHUNK_BYTES = 16 * 1024
 _FOREVER_S = 1e9

@@ -20,7 +20,7 @@ from cometmq.errors import SettingsError
 from cometmq.net.connection import ANSWER_BYTES, Connection
 from cometmq.net.in_flight_limits import InFlightLimits
 from cometmq.net.rate_limited_log import RateLimitedLog
-from cometmq.net.read_size import bound_reads
+from cometmq.net.read_limit import bound_reads
 from cometmq.net.write_coalescer import WriteCoalescer
 from cometmq.wire.frame import Frame, FrameDecoder
 

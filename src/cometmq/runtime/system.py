@@ -19,13 +19,13 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
-from cometmq.runtime.ports import DiskSpace, FileStat
+from cometmq.runtime.interfaces import DiskSpace, FileStat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from os import PathLike
 
-    from cometmq.runtime.ports import OpenFile
+    from cometmq.runtime.interfaces import OpenFile
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cometmq.runtime.ports import Files
+    from cometmq.runtime.interfaces import Files
 
 
 class TextFile:

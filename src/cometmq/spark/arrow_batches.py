@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cometmq.errors import InvalidMessage, ProtocolError
-from cometmq.rules.tag_expressions import split_expression
+from cometmq.rules.filters.tag_expressions import split_expression
 from cometmq.spark.columns import arrow_schema
-from cometmq.wire import properties
 from cometmq.wire.compression import inflate
+from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -29,7 +29,7 @@ from cometmq.store.log.mapped_file_queue import NotInMemory
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from cometmq.runtime.ports import Worker
+    from cometmq.runtime.interfaces import Worker
     from cometmq.store.read_context import ReadContext
 
 READS_MAX = 200

@@ -22,7 +22,7 @@ from cometmq.store.results import PutStatus
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from cometmq.runtime.ports import Clock, Worker
+    from cometmq.runtime.interfaces import Clock, Worker
     from cometmq.settings.store import StoreSettings
     from cometmq.store.index.key_index import IndexPosition, KeyIndex
     from cometmq.store.log.commit_log import CommitLog

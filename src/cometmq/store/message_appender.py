@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from cometmq.store.log.log_flush import FlushBatch
 from cometmq.store.log.record_template import LoopBatch, RecordTemplate
 from cometmq.store.results import MessageDraft, PutResult, PutStatus, is_topic
-from cometmq.wire import log_record, properties, sysflag
+from cometmq.wire.records import log_record, properties, sysflag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.runtime.ports import Clock
+    from cometmq.runtime.interfaces import Clock
     from cometmq.settings.store import StoreSettings
     from cometmq.store.durability import DurabilityConditions
     from cometmq.store.log.commit_log import CommitLog

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.store.log.log_flush import FlushBatch
-    from cometmq.store.log.put_times import PutTimes
+    from cometmq.store.log.put_latency import PutTimes
     from cometmq.store.queues.consume_queues import ConsumeQueues
 
 

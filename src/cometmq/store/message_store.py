@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cometmq.runtime.ports import Clock, Files, Worker
+    from cometmq.runtime.interfaces import Clock, Files, Worker
     from cometmq.settings.store import StoreSettings
     from cometmq.store.store_parts import StoreParts
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError, StoreCorrupt, StoreError
 from cometmq.store.queues.record_dispatcher import RecordDispatcher
-from cometmq.wire import log_record
+from cometmq.wire.records import log_record
 
 if TYPE_CHECKING:
     from cometmq.store.log.commit_log import CommitLog
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cometmq.store.message_appender import MessageAppender
     from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
 _MAGICS = (log_record.MAGIC_V1, log_record.MAGIC_V2)
 

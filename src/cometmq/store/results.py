@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
 
 class PutStatus(Enum):

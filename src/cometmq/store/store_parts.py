@@ -21,7 +21,7 @@ from cometmq.store.index.key_index import KeyIndex
 from cometmq.store.log.commit_log import CommitLog
 from cometmq.store.log.log_flush import LogFlusher
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
-from cometmq.store.log.put_times import PutTimes
+from cometmq.store.log.put_latency import PutTimes
 from cometmq.store.log.retention import Retention
 from cometmq.store.maintenance import Maintenance
 from cometmq.store.message_publisher import MessagePublisher
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cometmq.runtime.ports import Clock, Files, Worker
+    from cometmq.runtime.interfaces import Clock, Files, Worker
     from cometmq.settings.store import StoreSettings
 
 log = logging.getLogger(__name__)

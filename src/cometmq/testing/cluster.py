@@ -31,7 +31,7 @@ from cometmq.settings.store import StoreSettings
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from cometmq.runtime.ports import Clock, Files
+    from cometmq.runtime.interfaces import Clock, Files
 
 _KINDS = (BrokerSettings, StoreSettings, NetSettings)
 _POLL_S = 0.01

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from cometmq.broker.messages.tag_codes import TagCodes
+from cometmq.broker.sends.tag_codes import TagCodes
 from cometmq.rules.delay_levels import DelayLevels
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.store import StoreSettings
@@ -22,7 +22,7 @@ from cometmq.testing.sim_files import SimClock, SimFiles, SimWorker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.runtime.ports import Worker
+    from cometmq.runtime.interfaces import Worker
 
 STORE_ROOT = Path("/store")
 STORE_HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import InvalidMessage, SettingsError
-from cometmq.wire import sysflag
+from cometmq.wire.records import sysflag
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,13 +26,13 @@ from broker.delivery.transaction_commands import (
 )
 from broker.harness import SMALL_STORE, STORE, new_disk, now_ms, run, running, stored_table
 from cometmq.store.results import MessageDraft
-from cometmq.wire import log_record as stored
-from cometmq.wire import message_id, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.transaction import (
     CheckTransactionStateRequestHeader,
     ResumeCheckHalfMessageRequestHeader,
 )
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import message_id, properties
 
 
 def test_its_producer_is_asked_and_the_answer_ends_it() -> None:

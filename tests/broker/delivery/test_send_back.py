@@ -16,7 +16,7 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from cometmq.wire.command import Command
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
 SHORT = {"message_delay_level": "1s 1s 1s 1s 1s"}
 RETRY, DEAD = "%RETRY%CG", "%DLQ%CG"

@@ -24,8 +24,8 @@ from broker.delivery.transaction_commands import (
     round_of,
 )
 from broker.harness import SMALL_STORE, now_ms, run, running
-from cometmq.wire import log_record as stored
 from cometmq.wire.codes import ResponseCode
+from cometmq.wire.records import log_record as stored
 
 
 def test_a_half_message_is_seen_by_nobody_until_it_is_committed() -> None:

@@ -24,9 +24,9 @@ from cometmq.net.channel import Channel, connect
 from cometmq.settings.broker import BrokerSettings
 from cometmq.testing.sim_files import SimClock, SimFiles
 from cometmq.testing.sim_loop import SimLoop
-from cometmq.wire import message_id
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.transaction import EndTransactionRequestHeader
+from cometmq.wire.records import message_id
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from broker.harness import now_ms
 from cometmq.model.subscription import HeartbeatData
-from cometmq.wire import message_id
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.transaction import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
 )
+from cometmq.wire.records import message_id
 
 if TYPE_CHECKING:
     from broker.commands import Client, Harness

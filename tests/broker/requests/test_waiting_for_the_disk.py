@@ -12,8 +12,8 @@ from broker.commands import properties_of
 from broker.harness import new_disk, now_ms, run, running
 from cometmq.settings.store import StoreSettings
 from cometmq.store.log.mapped_file_queue import MappedFileQueue
-from cometmq.wire import log_record as stored
 from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.records import log_record as stored
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,6 @@ from client.scripted_broker import BROKER, TOPIC, pulled, record
 from client.short_delay_cluster import until
 from cometmq import ConsumeFrom, Message, MessageQueue, Producer, PushConsumer
 from cometmq.errors import BrokerError, RemotingTimeout
-from cometmq.wire import properties
 from cometmq.wire.bodies.admin import decode_directly_result, decode_running_info
 from cometmq.wire.bodies.lock import decode_lock_request
 from cometmq.wire.bodies.offset import decode_consumer_status, encode_reset_offset
@@ -25,6 +24,7 @@ from cometmq.wire.headers.client import (
 )
 from cometmq.wire.headers.offset import UpdateConsumerOffsetRequestHeader
 from cometmq.wire.headers.pull import PullMessageRequestHeader
+from cometmq.wire.records import properties
 
 GROUP = "asked"
 QUEUE = MessageQueue(TOPIC, BROKER, 0)

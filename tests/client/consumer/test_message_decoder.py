@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from cometmq import MessageExt
 from cometmq.client.consumer import message_decoder as decode
 from cometmq.model.queue import MessageQueue
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 
 HOST = b"\x0a\0\0\2\0\0\x2a\x9f"
 

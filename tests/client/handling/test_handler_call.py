@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from cometmq import ConsumeStatus, RetryLater
 from cometmq.client.consumer import message_decoder as decode
 from cometmq.client.handling import handler_call as handlers
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 
 HOST = b"\x0a\0\0\2\0\0\x2a\x9f"
 

@@ -7,9 +7,9 @@ from cometmq.client.consumer import message_decoder as decode
 from cometmq.client.consumer.assigned_queue import AssignedQueue
 from cometmq.client.handling.orderly import OrderlyStrategy
 from cometmq.model.queue import MessageQueue
-from cometmq.rules.circuit_breaker import CircuitBreaker
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
+from cometmq.rules.failures.circuit_breaker import CircuitBreaker
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 
 HOST = b"\x0a\0\0\2\0\0\x2a\x9f"
 

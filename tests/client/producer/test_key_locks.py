@@ -9,8 +9,8 @@ import pytest
 from client.scripted_broker import TOPIC, ScriptedBroker
 from cometmq import AsyncProducer, Message, Producer, RemotingTimeout
 from cometmq.client.producer.key_locks import KeyLocks
-from cometmq.wire import message_batch, properties
 from cometmq.wire.codes import RequestCode
+from cometmq.wire.records import message_batch, properties
 
 SEND, SEND_BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 KEYS = "abcd"

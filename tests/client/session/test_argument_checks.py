@@ -38,7 +38,7 @@ from cometmq.client.consumer.push_options import PushSettings
 from cometmq.client.polling.lite_pull_options import LitePullSettings
 from cometmq.client.producer.producer_options import ProducerSettings
 from cometmq.errors import CometError
-from cometmq.rules.failure_policy import FailureAction
+from cometmq.rules.failures.failure_policy import FailureAction
 from cometmq.wire.codes import RequestCode
 
 HARMLESS = {

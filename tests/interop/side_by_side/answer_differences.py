@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import CometError
 from cometmq.wire import fastjson
-from cometmq.wire import log_record as stored
+from cometmq.wire.records import log_record as stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,10 +12,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from cometmq.wire import log_record as stored
-from cometmq.wire import message_id
 from cometmq.wire.command import ONEWAY_FLAG, Command
 from cometmq.wire.frame import FrameDecoder
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import message_id
 
 JAVA, RELEASE_5_5_0 = 0, 513
 PATIENCE_S = 20.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cometmq.wire import message_batch
-from cometmq.wire.message_batch import BatchItem
+from cometmq.wire.records import message_batch
+from cometmq.wire.records.message_batch import BatchItem
 
 GROUP, TOPIC, PRODUCER = "beside-group", "Beside", "beside-producer"
 CLUSTER, BROKER = "DefaultCluster", "broker-a"

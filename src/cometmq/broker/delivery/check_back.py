@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.broker.delivery.transactions import CHECK_TIMES, IMMUNITY, copy_of, destination_of
 from cometmq.broker.groups.consumer_groups import TRANSACTION_GROUP
-from cometmq.broker.messages.property_limit import fit_properties
+from cometmq.broker.sends.property_limit import fit_properties
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from cometmq.rules.half_message import CheckDecision, EndedOffsets, decide_check, parse_op_body
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import GetStatus, MessageDraft, PutStatus
-from cometmq.wire import log_record as stored
-from cometmq.wire import message_id, properties
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.transaction import CheckTransactionStateRequestHeader
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import message_id, properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cometmq.store.message_store import MessageStore
     from cometmq.store.read_context import ReadContext
     from cometmq.store.results import PutResult
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.broker.messages.property_limit import fit_properties
+from cometmq.broker.sends.property_limit import fit_properties
 from cometmq.model.topic import DLQ_PREFIX, dlq_topic_of, is_dlq_topic
 from cometmq.store.results import GetStatus, PutResult, PutStatus
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics

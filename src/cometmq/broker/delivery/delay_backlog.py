@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import HALF_TOPIC, SCHEDULE_TOPIC
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cometmq.store.message_store import MessageStore
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
 
 _Key = tuple[bytes | None, int, int]

@@ -23,15 +23,15 @@ from cometmq.broker.delivery.delay_backlog import (
     skip_delivered,
     split_backlog,
 )
-from cometmq.broker.messages.property_limit import fit_properties
-from cometmq.broker.messages.tag_codes import delay_level
+from cometmq.broker.sends.property_limit import fit_properties
+from cometmq.broker.sends.tag_codes import delay_level
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import SCHEDULE_TOPIC, DataVersion
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import MessageDraft, PutStatus
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
 from cometmq.wire.bodies.topic import version_fields, version_of
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable

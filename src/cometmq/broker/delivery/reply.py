@@ -16,7 +16,6 @@ from cometmq.errors import Reject, RemotingError
 from cometmq.net.endpoint import Effect, Endpoint, header_resources
 from cometmq.net.handler import Reply
 from cometmq.store.results import MessageDraft, PutStatus
-from cometmq.wire import message_id, properties, sysflag
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request as new_request
 from cometmq.wire.headers.send import (
@@ -25,13 +24,14 @@ from cometmq.wire.headers.send import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
+from cometmq.wire.records import message_id, properties, sysflag
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from cometmq.broker.groups.client_registry import ClientRegistry
-    from cometmq.broker.messages.send import SendHandler
     from cometmq.broker.metrics.broker_stats import BrokerStats
+    from cometmq.broker.sends.send_handler import SendHandler
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore

@@ -14,24 +14,24 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.broker.messages.property_limit import BYTES_MAX, fit_properties
-from cometmq.broker.messages.single_put import attempts_max
+from cometmq.broker.sends.property_limit import BYTES_MAX, fit_properties
+from cometmq.broker.sends.single_message_writer import attempts_max
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
 from cometmq.net.endpoint import Effect, Endpoint, header_resources
 from cometmq.net.handler import Reply
 from cometmq.rules import permission
-from cometmq.rules.retry_policy import (
+from cometmq.rules.failures.retry_policy import (
     REASON_CHARS_MAX,
     attempts_exhausted,
     policy_delay_ms,
     retry_delay_level,
 )
 from cometmq.store.results import MessageDraft, PutStatus
-from cometmq.wire import log_record as stored
-from cometmq.wire import message_id, properties
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import message_id, properties
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from cometmq.store.read_context import ReadContext
     from cometmq.store.results import PutResult
     from cometmq.wire.command import Command
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
 log = logging.getLogger(__name__)
 

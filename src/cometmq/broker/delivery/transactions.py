@@ -13,21 +13,21 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cometmq.broker.messages.status_codes import PUT_STATUS_REMARKS
-from cometmq.broker.messages.tag_codes import delay_level
+from cometmq.broker.requests.status_codes import PUT_STATUS_REMARKS
+from cometmq.broker.sends.tag_codes import delay_level
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from cometmq.net.endpoint import Effect, Endpoint
 from cometmq.net.handler import Reply
 from cometmq.rules.half_message import encode_op_body, is_end_too_late
 from cometmq.store.results import MessageDraft, PutStatus
-from cometmq.wire import log_record as stored
-from cometmq.wire import message_id, properties, sysflag
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.transaction import (
     EndTransactionRequestHeader,
     ResumeCheckHalfMessageRequestHeader,
 )
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import message_id, properties, sysflag
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cometmq.store.message_store import MessageStore
     from cometmq.store.read_context import ReadContext
     from cometmq.wire.command import Command
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
 COPIES_MAX = 100_000
 """Half messages whose last copy is remembered, for ends that name an older copy."""

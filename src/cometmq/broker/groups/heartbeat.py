@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cometmq.broker.messages.consumer_filters import LONG_CHARS, filtering_disabled
+from cometmq.broker.pulls.consumer_filters import LONG_CHARS, filtering_disabled
 from cometmq.errors import BadFilter, ProtocolError, Reject
 from cometmq.model.subscription import SQL92, MessageModel
 from cometmq.model.topic import retry_topic_of
 from cometmq.net.endpoint import Effect, Endpoint, Resources
 from cometmq.net.handler import Reply
-from cometmq.rules import sql92_parser, tag_expressions
+from cometmq.rules.filters import sql92_parser, tag_expressions
 from cometmq.wire.bodies.heartbeat import decode_check_client, decode_heartbeat
 from cometmq.wire.bodies.name_lists import encode_consumer_list
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
-    from cometmq.broker.messages.consumer_filters import ConsumerFilters
     from cometmq.broker.metrics.broker_stats import BrokerStats
+    from cometmq.broker.pulls.consumer_filters import ConsumerFilters
     from cometmq.model.subscription import ConsumerData, HeartbeatData
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings

@@ -11,15 +11,15 @@ import asyncio
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.broker.metrics import catalog
+from cometmq.broker.metrics import metric_definitions as catalog
 from cometmq.metrics.instruments import Family
-from cometmq.metrics.traffic import TrafficCounter, TrafficTotal, WindowSampler
+from cometmq.metrics.traffic_counters import TrafficCounter, TrafficTotal, WindowSampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cometmq.metrics.registry import Registry
-    from cometmq.metrics.traffic import Figures
+    from cometmq.metrics.traffic_counters import Figures
 
     TrafficFamily = Family[TrafficCounter]
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.broker.metrics import catalog
+from cometmq.broker.metrics import metric_definitions as catalog
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
-    from cometmq.broker.messages.held_requests import HeldRequests
+    from cometmq.broker.pulls.held_requests import HeldRequests
     from cometmq.metrics.registry import Registry
-    from cometmq.runtime.ports import Files
+    from cometmq.runtime.interfaces import Files
     from cometmq.store.message_store import MessageStore
 
 

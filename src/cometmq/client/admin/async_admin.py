@@ -27,8 +27,8 @@ from cometmq.client.session.client_options import (
 )
 from cometmq.client.session.client_session import ClientSession, require_started
 from cometmq.errors import BrokerError, ClientError, ConnectFailed, RouteNotFound
+from cometmq.model.admin_stats import OffsetWrapper, TopicOffset
 from cometmq.model.group import SubscriptionGroupConfig
-from cometmq.model.stats import OffsetWrapper, TopicOffset
 from cometmq.model.topic import (
     DEFAULT_TOPIC,
     GLOBAL,

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
+    from cometmq.model.admin_stats import OffsetWrapper, TopicOffset
     from cometmq.model.queue import MessageQueue
     from cometmq.model.route import ClusterInfo
-    from cometmq.model.stats import OffsetWrapper, TopicOffset
 
 
 class Admin:

@@ -10,7 +10,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING
 
-from cometmq.client.blocking.portal import Portal
+from cometmq.client.blocking.event_loop_thread import Portal
 from cometmq.errors import NotStarted
 
 if TYPE_CHECKING:

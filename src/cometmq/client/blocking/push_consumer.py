@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
     from cometmq.model.selector import MessageSelector
-    from cometmq.rules.failure_policy import FailurePolicy, Policies
+    from cometmq.rules.failures.failure_policy import FailurePolicy, Policies
 
 
 class PushConsumer:

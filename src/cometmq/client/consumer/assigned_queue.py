@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cometmq.rules.process_queue import ProcessQueue
+from cometmq.rules.queues.process_queue import ProcessQueue
 
 if TYPE_CHECKING:
     from cometmq.model.message import MessageExt

@@ -20,7 +20,7 @@ from cometmq.client.session.argument_checks import check_wait
 from cometmq.client.session.client_session import ClientSession
 from cometmq.client.session.namespace import Namespace
 from cometmq.errors import ClientError
-from cometmq.rules.failure_policy import policies
+from cometmq.rules.failures.failure_policy import policies
 from cometmq.runtime.system import SystemClock
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
     from cometmq.model.selector import MessageSelector
-    from cometmq.rules.failure_policy import FailurePolicy, Policies
+    from cometmq.rules.failures.failure_policy import FailurePolicy, Policies
 
 
 class AsyncPushConsumer:

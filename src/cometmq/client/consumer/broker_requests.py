@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, cast
 from cometmq.client.consumer import message_decoder as decode
 from cometmq.client.handling import handler_call as handlers
 from cometmq.errors import ProtocolError
-from cometmq.model.results import ConsumeStatus
-from cometmq.model.stats import (
+from cometmq.model.admin_stats import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     ProcessQueueInfo,
 )
-from cometmq.wire import log_record as stored
+from cometmq.model.results import ConsumeStatus
 from cometmq.wire.bodies.admin import encode_directly_result, encode_running_info
 from cometmq.wire.bodies.offset import decode_reset_offset, encode_consumer_status
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -33,6 +32,7 @@ from cometmq.wire.headers.client import (
     GetConsumerStatusRequestHeader,
     NotifyConsumerIdsChangedRequestHeader,
 )
+from cometmq.wire.records import log_record as stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable

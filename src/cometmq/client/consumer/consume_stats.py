@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.middleware.middleware import Middleware
 from cometmq.metrics.sampled_series import SampledSeries
-from cometmq.model.stats import TopicConsumeRates
+from cometmq.model.admin_stats import TopicConsumeRates
 
 if TYPE_CHECKING:
-    from cometmq.runtime.ports import Clock
+    from cometmq.runtime.interfaces import Clock
 
 SAMPLE_S = 10.0
 

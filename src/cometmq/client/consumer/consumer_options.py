@@ -23,16 +23,16 @@ from cometmq.client.session.client_options import (
 from cometmq.errors import SettingsError
 from cometmq.model.results import ConsumeFrom
 from cometmq.rules.allocate import STRATEGIES
-from cometmq.rules.circuit_breaker import BreakerLimits
-from cometmq.rules.flow_control import FlowLimits
-from cometmq.rules.retry_policy import SUSPEND_MS_MAX, SUSPEND_MS_MIN
+from cometmq.rules.failures.circuit_breaker import BreakerLimits
+from cometmq.rules.failures.retry_policy import SUSPEND_MS_MAX, SUSPEND_MS_MIN
+from cometmq.rules.queues.flow_control import FlowLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from cometmq.model.message import MessageExt
     from cometmq.rules.allocate import Allocate
-    from cometmq.rules.failure_policy import Policies
+    from cometmq.rules.failures.failure_policy import Policies
 
 STATE_DIR = Path("~/.cometmq")
 """Where a consumer keeps what it must remember on its machine."""

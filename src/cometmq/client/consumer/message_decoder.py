@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import InvalidMessage, ProtocolError, SettingsError
 from cometmq.model.message import MessageExt, Property
-from cometmq.wire import log_record as stored
-from cometmq.wire import log_record_run as stored_run
-from cometmq.wire import properties as props
-from cometmq.wire import sysflag
 from cometmq.wire.compression import inflate
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import log_record_run as stored_run
+from cometmq.wire.records import properties as props
+from cometmq.wire.records import sysflag
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
 _TAGS = Property.TAGS.encode()
 _RETRY_TOPIC = Property.RETRY_TOPIC.encode()

@@ -16,8 +16,8 @@ from cometmq.client.consumer.pull_request import PullClient, PullRequest
 from cometmq.errors import BrokerError, CometError, RemotingError, RemotingTimeout
 from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.route import MASTER_ID
-from cometmq.rules.flow_control import is_full
-from cometmq.rules.retry_policy import backoff_s
+from cometmq.rules.failures.retry_policy import backoff_s
+from cometmq.rules.queues.flow_control import is_full
 
 if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue

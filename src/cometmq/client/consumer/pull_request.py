@@ -14,7 +14,7 @@ from cometmq.errors import BrokerError, ProtocolError
 from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.subscription import TAG
 from cometmq.model.topic import is_retry_topic
-from cometmq.rules.tag_expressions import split_expression
+from cometmq.rules.filters.tag_expressions import split_expression
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers import pull as bits

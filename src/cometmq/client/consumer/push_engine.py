@@ -21,8 +21,8 @@ from cometmq.client.consumer.queue_assignment import QueueAssignment
 from cometmq.client.consumer.queue_locks import QueueLockClient
 from cometmq.client.consumer.rebalance import Rebalance
 from cometmq.client.consumer.sql_conditions import check_sql_conditions
+from cometmq.client.failures.failed_message_sender import FailedMessageSender
 from cometmq.client.failures.failure_actions import FailureActions
-from cometmq.client.failures.send_back import FailedMessageSender
 from cometmq.client.handling.by_key import KeyStrategy
 from cometmq.client.handling.concurrent import ConcurrentStrategy
 from cometmq.client.handling.consume_strategy import StrategyContext
@@ -40,7 +40,7 @@ from cometmq.client.session.namespace import Namespace
 from cometmq.errors import CometError
 from cometmq.model.group import INNER_PRODUCER_GROUP
 from cometmq.model.subscription import ConsumeFromWhere, ConsumerData, MessageModel
-from cometmq.rules.retry_policy import queue_block_s_max, reconsume_times_max
+from cometmq.rules.failures.retry_policy import queue_block_s_max, reconsume_times_max
 from cometmq.runtime.background import Background
 from cometmq.runtime.system import SystemFiles, expand_user_path
 

@@ -26,9 +26,9 @@ from cometmq.client.session.client_options import (
     check_type,
     client_options,
 )
-from cometmq.rules.failure_policy import policies
-from cometmq.rules.flow_control import FlowLimits
+from cometmq.rules.failures.failure_policy import policies
 from cometmq.rules.namespace import with_namespace
+from cometmq.rules.queues.flow_control import FlowLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from cometmq.model.message import MessageExt
     from cometmq.model.results import ConsumeFrom
     from cometmq.rules.allocate import Allocate
-    from cometmq.rules.circuit_breaker import BreakerLimits
-    from cometmq.rules.failure_policy import FailurePolicy, Policies
+    from cometmq.rules.failures.circuit_breaker import BreakerLimits
+    from cometmq.rules.failures.failure_policy import FailurePolicy, Policies
 
 
 class PushSettings(ClientSettings, total=False):

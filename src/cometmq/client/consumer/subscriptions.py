@@ -17,14 +17,14 @@ from cometmq.errors import ClientError
 from cometmq.model.selector import MessageSelector
 from cometmq.model.subscription import SQL92, TAG, SubscriptionData
 from cometmq.model.topic import retry_topic_of
-from cometmq.rules.tag_expressions import expression_problem, split_expression
+from cometmq.rules.filters.tag_expressions import expression_problem, split_expression
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.client.handling.handler_call import Handler, SyncHandler
-    from cometmq.rules.failure_policy import Policies
+    from cometmq.rules.failures.failure_policy import Policies
 
 
 def selector_of(topic: str, expression: str | MessageSelector) -> MessageSelector:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.rules.circuit_breaker import CircuitBreaker
+from cometmq.rules.failures.circuit_breaker import CircuitBreaker
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from cometmq.model.message import MessageExt
-    from cometmq.rules.circuit_breaker import BreakerLimits
+    from cometmq.rules.failures.circuit_breaker import BreakerLimits
 
 log = logging.getLogger(__name__)
 

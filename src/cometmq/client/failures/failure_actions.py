@@ -12,20 +12,20 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.client.handling import handler_call as handlers
-from cometmq.rules.failure_policy import FailureAction, policy_of
-from cometmq.rules.retry_policy import backoff_s
+from cometmq.rules.failures.failure_policy import FailureAction, policy_of
+from cometmq.rules.failures.retry_policy import backoff_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.subscriptions import Subscription
-    from cometmq.client.failures.send_back import FailedMessageSender
+    from cometmq.client.failures.failed_message_sender import FailedMessageSender
     from cometmq.client.handling.handler_call import HandlerOutcome
     from cometmq.client.handling.worker_pools import ThreadPool
     from cometmq.model.message import MessageExt
-    from cometmq.rules.failure_policy import FailureDecision, FailurePolicy, Policies
-    from cometmq.runtime.ports import Clock
+    from cometmq.rules.failures.failure_policy import FailureDecision, FailurePolicy, Policies
+    from cometmq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 

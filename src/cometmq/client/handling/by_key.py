@@ -21,9 +21,9 @@ from cometmq.client.handling.by_key_run import RUN_MESSAGES, KeyQueueState, KeyR
 from cometmq.client.handling.lock_recovery import LockRecovery
 from cometmq.client.offsets.completed_offset_store import CompletedOffsetStore
 from cometmq.model.results import BlockedQueue
-from cometmq.rules.circuit_breaker import BreakerLimits
-from cometmq.rules.failure_policy import FailureAction, default_policy
-from cometmq.rules.key_lanes import BARRIER
+from cometmq.rules.failures.circuit_breaker import BreakerLimits
+from cometmq.rules.failures.failure_policy import FailureAction, default_policy
+from cometmq.rules.queues.key_lanes import BARRIER
 from cometmq.runtime.system import expand_user_path
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.handling.consume_strategy import StrategyContext
     from cometmq.model.message import MessageExt
-    from cometmq.rules.failure_policy import FailureDecision
-    from cometmq.rules.key_queue import LaneBatch
+    from cometmq.rules.failures.failure_policy import FailureDecision
+    from cometmq.rules.queues.key_queue import LaneBatch
 
 log = logging.getLogger(__name__)
 

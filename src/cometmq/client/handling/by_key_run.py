@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.client.handling.handler_run import HandlerRun
-from cometmq.rules.key_queue import KeyQueue
+from cometmq.rules.queues.key_queue import KeyQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.subscriptions import Subscription
     from cometmq.client.offsets.completed_offset_store import CompletedOffsetFile
     from cometmq.model.message import MessageExt
-    from cometmq.rules.circuit_breaker import CircuitBreaker
-    from cometmq.rules.key_queue import LaneBatch
+    from cometmq.rules.failures.circuit_breaker import CircuitBreaker
+    from cometmq.rules.queues.key_queue import LaneBatch
 
 RUN_MESSAGES = 64
 _RUN_S = 0.01  # the journal learns of what is done only when the run ends

@@ -19,8 +19,8 @@ from cometmq.client.failures.circuit_breakers import CircuitBreakers, key_of
 from cometmq.client.handling.concurrent_call import ConcurrentCall
 from cometmq.client.handling.expired_messages import SEARCHES, ExpiredMessages
 from cometmq.model.topic import is_retry_topic
-from cometmq.rules.failure_policy import FailureAction, decide
-from cometmq.rules.retry_policy import UNLIMITED
+from cometmq.rules.failures.failure_policy import FailureAction, decide
+from cometmq.rules.failures.retry_policy import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cometmq.client.handling.handler_call import HandlerOutcome
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
-    from cometmq.rules.circuit_breaker import CircuitBreaker
+    from cometmq.rules.failures.circuit_breaker import CircuitBreaker
 
     HeldMessages = defaultdict[str, deque[tuple[AssignedQueue, list[MessageExt]]]]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.subscriptions import Subscription
     from cometmq.client.handling.handler_call import AsyncHandler, HandlerOutcome, SyncHandler
     from cometmq.model.message import MessageExt
-    from cometmq.rules.circuit_breaker import CircuitBreaker
+    from cometmq.rules.failures.circuit_breaker import CircuitBreaker
 
 
 class ConcurrentCall:

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.consumer.queue_locks import QueueLockClient
     from cometmq.client.consumer.subscriptions import Subscriptions
+    from cometmq.client.failures.failed_message_sender import FailedMessageSender
     from cometmq.client.failures.failure_actions import FailureActions
-    from cometmq.client.failures.send_back import FailedMessageSender
     from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
     from cometmq.client.middleware.middleware import ReportRun
     from cometmq.client.offsets.offset_store import OffsetStore
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
     from cometmq.runtime.background import Background
-    from cometmq.runtime.ports import Clock, Files
+    from cometmq.runtime.interfaces import Clock, Files
 
 
 class ConsumeStrategy(Protocol):

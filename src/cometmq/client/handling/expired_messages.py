@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Set
 
     from cometmq.client.consumer.assigned_queue import AssignedQueue
-    from cometmq.client.failures.send_back import FailedMessageSender
+    from cometmq.client.failures.failed_message_sender import FailedMessageSender
     from cometmq.client.handling.concurrent_call import ConcurrentCall
 
 log = logging.getLogger(__name__)

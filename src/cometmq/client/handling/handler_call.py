@@ -20,7 +20,7 @@ from typing import NamedTuple
 from cometmq.errors import SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import ConsumeStatus
-from cometmq.rules.retry_policy import dead_letter_reason
+from cometmq.rules.failures.retry_policy import dead_letter_reason
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from cometmq.client.handling.handler_run import HandlerRun
 from cometmq.client.handling.lock_recovery import LockRecovery
 from cometmq.errors import CometError
 from cometmq.model.results import ConsumeStatus
-from cometmq.rules import retry_policy
-from cometmq.rules.failure_policy import FailureAction, decide, default_policy
+from cometmq.rules.failures import retry_policy
+from cometmq.rules.failures.failure_policy import FailureAction, decide, default_policy
 
 if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from cometmq.client.handling.handler_call import HandlerOutcome
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
-    from cometmq.rules.circuit_breaker import CircuitBreaker
-    from cometmq.rules.failure_policy import FailureDecision
+    from cometmq.rules.failures.circuit_breaker import CircuitBreaker
+    from cometmq.rules.failures.failure_policy import FailureDecision
 
 log = logging.getLogger(__name__)
 

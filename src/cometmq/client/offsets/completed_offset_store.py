@@ -15,13 +15,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from cometmq.rules.offset_journal import OffsetJournal
+from cometmq.rules.queues.offset_journal import OffsetJournal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.model.queue import MessageQueue
-    from cometmq.runtime.ports import Files, OpenFile
+    from cometmq.runtime.interfaces import Files, OpenFile
 
 log = logging.getLogger(__name__)
 

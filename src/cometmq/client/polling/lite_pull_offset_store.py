@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
-    from cometmq.runtime.ports import Files
+    from cometmq.runtime.interfaces import Files
 
 
 class LitePullOffsetStore(OffsetStore):

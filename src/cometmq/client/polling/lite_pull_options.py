@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from cometmq.model.results import ConsumeFrom
     from cometmq.rules.allocate import Allocate
-    from cometmq.rules.flow_control import FlowLimits
+    from cometmq.rules.queues.flow_control import FlowLimits
 
 _PULL_BATCH_SIZE = 10
 _PULL_BATCH_BYTES = 2_147_483_647

@@ -1,7 +1,7 @@
 """Keeps a producer away from brokers that are slow or unreachable, and probes whether they recover.
 
 Owns the clock and the probes of the latency-fault strategy; the decisions are in
-`rules/latency_fault_tolerance`. Invariant: a probe never counts as a send.
+`rules/failures/latency_fault_tolerance`. Invariant: a probe never counts as a send.
 Java: MQFaultStrategy, LatencyFaultToleranceImpl.detectByOneRound
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError, CometError, RemotingError
 from cometmq.model.topic import DEFAULT_TOPIC
-from cometmq.rules.latency_fault_tolerance import TABLES, LatencyFaultTolerance
+from cometmq.rules.failures.latency_fault_tolerance import TABLES, LatencyFaultTolerance
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.offset import GetMaxOffsetRequestHeader

@@ -17,11 +17,11 @@ from cometmq.model.queue import MessageQueue
 from cometmq.model.results import SendResult, SendStatus
 from cometmq.model.topic import DEFAULT_TOPIC, is_retry_topic
 from cometmq.rules.namespace import with_namespace
-from cometmq.wire import message_batch, properties, sysflag
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.compression import deflate
 from cometmq.wire.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from cometmq.wire.records import message_batch, properties, sysflag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

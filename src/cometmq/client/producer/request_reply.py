@@ -21,11 +21,11 @@ from cometmq.errors import (
 )
 from cometmq.model.message import Message, MessageExt, Property
 from cometmq.model.topic import REPLY_TOPIC_SUFFIX
-from cometmq.wire import sysflag
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
 from cometmq.wire.compression import inflate
 from cometmq.wire.headers.send import ReplyMessageRequestHeader
+from cometmq.wire.records import sysflag
 
 if TYPE_CHECKING:
     from cometmq.client.producer.send_pipeline import SendPipeline

@@ -15,7 +15,7 @@ from cometmq.client.producer import prepared_message as frames
 from cometmq.client.session.client_session import before_deadline
 from cometmq.errors import CometError, RemotingTimeout
 from cometmq.model.results import SendResult, SendStatus
-from cometmq.rules.retry_policy import backoff_s
+from cometmq.rules.failures.retry_policy import backoff_s
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -18,7 +18,7 @@ from cometmq.client.producer.message_checks import check_topic
 from cometmq.model.message import Message
 from cometmq.model.queue import MessageQueue
 from cometmq.model.results import SendResult, SendStatus
-from cometmq.wire.send_form import SendForm, batch_body
+from cometmq.wire.templates.send_request import SendForm, batch_body
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cometmq.client.session.routes import CachedRoute
     from cometmq.net.channel import Channel
     from cometmq.wire.command import Command
-    from cometmq.wire.send_answer import SendAnswer
+    from cometmq.wire.templates.send_response import SendAnswer
 
 FRAME_MESSAGES_MAX = 512
 FRAME_BYTES_MAX = 1024 * 1024

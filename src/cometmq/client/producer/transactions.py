@@ -28,15 +28,15 @@ from cometmq.errors import (
 from cometmq.model.message import Property
 from cometmq.model.results import SendStatus, TransactionState
 from cometmq.rules.namespace import with_namespace, without_namespace
-from cometmq.wire import log_record as stored
-from cometmq.wire import message_id as ids
-from cometmq.wire import sysflag
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.transaction import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
 )
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import message_id as ids
+from cometmq.wire.records import sysflag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,7 @@ from cometmq.errors import SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import TransactionState
 from cometmq.model.topic import TRACE_TOPIC
-from cometmq.rules.latency_fault_tolerance import TABLES
+from cometmq.rules.failures.latency_fault_tolerance import TABLES
 from cometmq.rules.name_validation import group_name_problem, topic_name_problem
 from cometmq.rules.namespace import instance_of
 from cometmq.wire.compression import PACK

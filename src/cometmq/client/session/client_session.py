@@ -13,7 +13,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, TypeVar
 
-from cometmq.client.session import identity
+from cometmq.client.session import client_identity as identity
 from cometmq.client.session.connections import Connections
 from cometmq.client.session.name_servers import NameServers
 from cometmq.client.session.routes import Routes
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cometmq.client.session.client_options import ClientOptions
     from cometmq.model.subscription import ConsumerData
     from cometmq.net.channel import Channel
-    from cometmq.runtime.ports import Clock
+    from cometmq.runtime.interfaces import Clock
     from cometmq.wire.command import Command
 
 log = logging.getLogger(__name__)

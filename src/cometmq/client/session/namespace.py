@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cometmq.client.handling.handler_call import AsyncHandler, Handler, SyncHandler
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
-    from cometmq.rules.failure_policy import FailurePolicy, Policies
+    from cometmq.rules.failures.failure_policy import FailurePolicy, Policies
 
 
 class Namespace:

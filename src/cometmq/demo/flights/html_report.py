@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from cometmq.demo.flights.measurements import Measurements
+    from cometmq.demo.flights.checks.measurements import Measurements
+    from cometmq.demo.flights.checks.sampler import ResourceSample
     from cometmq.demo.flights.report import JobReport
-    from cometmq.demo.flights.sampler import ResourceSample
     from cometmq.demo.flights.spark_tables import DelayTables
 
 _STYLE = """

@@ -19,15 +19,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cometmq.demo.flights import concurrent_group, event_files, html_report, orderly_group
-from cometmq.demo.flights.broker_queries import BrokerQueries
+from cometmq.demo.flights import event_files, html_report
+from cometmq.demo.flights.checks.broker_queries import BrokerQueries
+from cometmq.demo.flights.checks.measurements import Measurements, report_of
+from cometmq.demo.flights.checks.observations import ordered_by_time
+from cometmq.demo.flights.checks.order_audit import AuditResult, OrderAudit
+from cometmq.demo.flights.checks.sampler import Sampler
 from cometmq.demo.flights.dataset import read_flights
 from cometmq.demo.flights.events import Totals, events_of, first_flights, require_whole, totals_of
-from cometmq.demo.flights.job_processes import TOPIC, JobProcesses
-from cometmq.demo.flights.measurements import Measurements, report_of
-from cometmq.demo.flights.observations import ordered_by_time
-from cometmq.demo.flights.order_audit import AuditResult, OrderAudit
-from cometmq.demo.flights.sampler import Sampler
+from cometmq.demo.flights.processes import concurrent_group, orderly_group
+from cometmq.demo.flights.processes.job_processes import TOPIC, JobProcesses
 from cometmq.demo.flights.spark_tables import SparkTables, spark_errors_translated
 from cometmq.model.topic import dlq_topic_of
 

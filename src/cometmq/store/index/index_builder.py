@@ -11,10 +11,10 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
-from cometmq.wire.index_file_layout import stored_hash
 from cometmq.wire.java_hash import java_hash
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
+from cometmq.wire.records.index_file_layout import stored_hash
 
 if TYPE_CHECKING:
     from cometmq.store.log.commit_log import CommitLog

@@ -11,15 +11,21 @@ from typing import TYPE_CHECKING
 
 from cometmq.store.index.index_builder import KeyHashes
 from cometmq.store.index.index_file import IndexFileLayout
-from cometmq.wire import sysflag
-from cometmq.wire.index_file_layout import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT, decode_header
+from cometmq.wire.records import sysflag
+from cometmq.wire.records.index_file_layout import (
+    ENTRY,
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    SLOT,
+    decode_header,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cometmq.runtime.ports import Files, OpenFile
-    from cometmq.wire.log_record import Stored
+    from cometmq.runtime.interfaces import Files, OpenFile
+    from cometmq.wire.records.log_record import Stored
 
 DEFAULT_INDEX_LAYOUT = IndexFileLayout(5_000_000, 20_000_000)
 _SLOTS_BYTES = 1 << 20

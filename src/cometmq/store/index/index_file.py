@@ -5,15 +5,15 @@ the entries are written and flushed, then the slots and the head that refer to t
 crash cuts short, a slot leads to a whole entry. Knows nothing of messages and keys.
 Invariants: entries below `written` and their slots are in the file or being written; `_pages` and
 `_writing` hold each page of slots that is newer than in the file.
-Layout: `wire/index_file_layout.py`. Java: IndexFile.
+Layout: `wire/records/index_file_layout.py`. Java: IndexFile.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.wire import index_file_layout
-from cometmq.wire.index_file_layout import (
+from cometmq.wire.records import index_file_layout
+from cometmq.wire.records.index_file_layout import (
     ENTRY,
     ENTRY_BYTES,
     HEADER,
@@ -23,9 +23,9 @@ from cometmq.wire.index_file_layout import (
 )
 
 if TYPE_CHECKING:
-    from cometmq.runtime.ports import OpenFile
+    from cometmq.runtime.interfaces import OpenFile
     from cometmq.store.log.mapped_file_queue import Segment
-    from cometmq.wire.index_file_layout import IndexFileHeader
+    from cometmq.wire.records.index_file_layout import IndexFileHeader
 
 _PAGE = 4096
 _REPAIR_BYTES = 1 << 18

@@ -17,13 +17,13 @@ from cometmq.store.index.index_builder import KeyedRecordReader
 from cometmq.store.index.index_file import IndexFile, IndexFileLayout
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, pin_segments
 from cometmq.store.queues.consume_queues import run
-from cometmq.wire import index_file_layout
-from cometmq.wire.index_file_layout import HEADER_BYTES, IndexFileHeader, decode_header
+from cometmq.wire.records import index_file_layout
+from cometmq.wire.records.index_file_layout import HEADER_BYTES, IndexFileHeader, decode_header
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cometmq.runtime.ports import Clock, Files, OpenFile, Worker
+    from cometmq.runtime.interfaces import Clock, Files, OpenFile, Worker
     from cometmq.settings.store import StoreSettings
     from cometmq.store.cold_reads import ColdReader
     from cometmq.store.index.index_builder import KeyedRecord

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from cometmq.errors import ProtocolError
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import QueryResult
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
-from cometmq.wire.index_file_layout import tag_key
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
+from cometmq.wire.records.index_file_layout import tag_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from cometmq.wire import log_record as stored
+from cometmq.wire.records import log_record as stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,11 +18,11 @@ from cometmq.store.results import PutStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.runtime.ports import Worker
+    from cometmq.runtime.interfaces import Worker
     from cometmq.settings.store import StoreSettings
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.mapped_file_queue import Segment
-    from cometmq.store.log.put_times import PutTimes
+    from cometmq.store.log.put_latency import PutTimes
     from cometmq.store.queues.consume_queue import ConsumeQueue
 
     QueueEntry = tuple[ConsumeQueue, int, int, int]

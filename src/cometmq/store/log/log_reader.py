@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError
-from cometmq.wire import log_record as stored
+from cometmq.wire.records import log_record as stored
 
 if TYPE_CHECKING:
     from cometmq.store.log.mapped_file_queue import MappedFileQueue
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
 _CHUNK = 1 << 20
 

@@ -13,8 +13,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from cometmq.wire import log_record as stored
-from cometmq.wire import properties
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -19,7 +19,7 @@ from cometmq.store.queues.consume_queues import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cometmq.runtime.ports import Clock, Worker
+    from cometmq.runtime.interfaces import Clock, Worker
     from cometmq.settings.store import StoreSettings
     from cometmq.store.cold_reads import ColdReader
     from cometmq.store.index.key_index import KeyIndex

@@ -4,14 +4,14 @@ New entries stay in memory until `write_pending` writes them to the queue's file
 background; they can all be built again from the log. Knows nothing of tags and records.
 Invariants: next_offset counts the messages put, max_offset those that readers may see; entries
 [written_offset, max_offset) are in `tail`, those before in the files.
-Layout: `wire/consume_queue_entry.py`. Java: ConsumeQueue.
+Layout: `wire/records/consume_queue_entry.py`. Java: ConsumeQueue.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.wire import consume_queue_entry
+from cometmq.wire.records import consume_queue_entry
 
 if TYPE_CHECKING:
     from cometmq.store.log.mapped_file_queue import MappedFileQueue

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import GetResult, GetStatus
-from cometmq.wire.consume_queue_entry import ENTRY, FILLER_SIZE
+from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

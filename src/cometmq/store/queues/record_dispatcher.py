@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.wire import sysflag
-from cometmq.wire.consume_queue_entry import FILLER_SIZE
+from cometmq.wire.records import sysflag
+from cometmq.wire.records.consume_queue_entry import FILLER_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cometmq.store.log.log_flush import QueueEntry
     from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
 _GAP_MAX = 10_000_000
 """Messages of one queue that damage may have taken; a wider gap is a broken number."""

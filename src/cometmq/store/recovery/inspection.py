@@ -18,16 +18,16 @@ from cometmq.store.log.log_reader import LogReader
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
 from cometmq.store.recovery.checkpoint import Checkpoint
 from cometmq.store.recovery.store_directory import StoreDirectory
-from cometmq.wire import sysflag
-from cometmq.wire.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
+from cometmq.wire.records import sysflag
+from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cometmq.runtime.ports import Files, HeldLock
+    from cometmq.runtime.interfaces import Files, HeldLock
     from cometmq.store.index.index_file import IndexFileLayout
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
 _OPEN_FILES = 64
 _LOG_BYTES = 1024**3

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from cometmq.errors import ProtocolError
 from cometmq.store.log.log_reader import LogReader
 from cometmq.store.queues.record_dispatcher import RecordDispatcher
-from cometmq.wire import log_record as stored
-from cometmq.wire.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
+from cometmq.wire.records import log_record as stored
+from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.store.recovery.checkpoint import Checkpoint
-    from cometmq.wire.log_record import Stored
+    from cometmq.wire.records.log_record import Stored
 
     TagsCode = Callable[[str, bytes, int], int]
 

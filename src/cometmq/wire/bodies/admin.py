@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cometmq.model.stats import (
+from cometmq.model.admin_stats import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     ConsumeStats,

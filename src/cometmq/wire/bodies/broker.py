@@ -17,7 +17,7 @@ from cometmq.wire.bodies.heartbeat import subscription_fields
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cometmq.model.stats import ConsumeStats
+    from cometmq.model.admin_stats import ConsumeStats
     from cometmq.model.subscription import SubscriptionData
 
 Figure = tuple[int, float, float]

@@ -1,0 +1,210 @@
+"""Who is connected (203, 204, 328, 345), and questions handed on to consumers (223, 307, 309).
+
+Refuses to keep state; a consumer that does not answer within 10 s is reported as such.
+Java: AdminBrokerProcessor (getConsumerConnectionList, callConsumer).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cometmq.errors import ProtocolError, Reject, RemotingError, RemotingTimeout
+from cometmq.model.subscription import ClientConnection
+from cometmq.net.endpoint import Endpoint
+from cometmq.net.handler import Reply
+from cometmq.wire.bodies.admin import (
+    ConsumerConnections,
+    encode_consumer_connections,
+    encode_producer_connections,
+)
+from cometmq.wire.bodies.broker import ProducerInfo, encode_producer_table, encode_subscription
+from cometmq.wire.bodies.offset import decode_consumer_status, encode_consumer_status
+from cometmq.wire.codes import LanguageCode, ResponseCode
+from cometmq.wire.codes import RequestCode as Code
+from cometmq.wire.command import request as new_request
+from cometmq.wire.headers import admin as headers
+from cometmq.wire.headers.client import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+)
+from cometmq.wire.records.message_id import parse_offset_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cometmq.broker.groups.client_registry import ClientRegistry, Member
+    from cometmq.net.connection import Connection
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.command import Command
+    from cometmq.wire.headers.base import Header
+
+FORWARD_S = 10.0
+"""How long a consumer may take to answer, seconds."""
+
+STATUS_S = 5.0
+"""How long a consumer may take to tell its offsets, seconds."""
+
+_ANSWERS_SINCE = 62
+"""Clients of this version and later answer such questions."""
+
+
+class ConnectionRequests:
+    """Answers requests about connections."""
+
+    def __init__(self, clients: ClientRegistry, store: MessageStore) -> None:
+        self._clients = clients
+        self._store = store
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (
+            Endpoint(Code.GET_CONSUMER_CONNECTION_LIST, self.consumers),
+            Endpoint(Code.GET_PRODUCER_CONNECTION_LIST, self.producers),
+            Endpoint(Code.GET_ALL_PRODUCER_INFO, self.all_producers),
+            Endpoint(Code.QUERY_SUBSCRIPTION_BY_CONSUMER, self.subscription),
+            Endpoint(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self.consumer_status),
+            Endpoint(Code.GET_CONSUMER_RUNNING_INFO, self.running_info),
+            Endpoint(Code.CONSUME_MESSAGE_DIRECTLY, self.consume_directly),
+        )
+
+    def consumers(self, request: Command, _connection: Connection) -> Reply:
+        """Tell a consumer group's connections and subscriptions (203)."""
+        name = headers.GetConsumerConnectionListRequestHeader.decode(request.ext).consumer_group
+        group = self._clients.consumers.get(name)
+        if group is None:
+            raise Reject(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group {name} is not online"
+            )
+        found = ConsumerConnections(
+            _connections(group.members.items()),
+            group.subscriptions,
+            group.consume_type,
+            group.message_model,
+            group.consume_from_where,
+        )
+        return Reply(body=encode_consumer_connections(found))
+
+    def producers(self, request: Command, _connection: Connection) -> Reply:
+        """Tell a producer group's connections (204)."""
+        name = headers.GetProducerConnectionListRequestHeader.decode(request.ext).producer_group
+        members = self._clients.producers.get(name)
+        if not members:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"the producer group {name} is not online")
+        return Reply(body=encode_producer_connections(_connections(members.items())))
+
+    def all_producers(self, _request: Command, _connection: Connection) -> Reply:
+        """Tell the connections of all producer groups (328)."""
+        table = {
+            group: [
+                ProducerInfo(
+                    member.client_id,
+                    f"/{connection.addr}",  # as Java writes addresses
+                    _language(member.language),
+                    member.version,
+                    member.seen_ms,
+                )
+                for connection, member in members.items()
+            ]
+            for group, members in self._clients.producers.items()
+        }
+        return Reply(body=encode_producer_table(table))
+
+    def subscription(self, request: Command, _connection: Connection) -> Reply:
+        """Tell what a connected group has subscribed of a topic (345)."""
+        header = headers.QuerySubscriptionByConsumerRequestHeader.decode(request.ext)
+        group = self._clients.consumers.get(header.group)
+        found = group.subscriptions.get(header.topic or "") if group else None
+        return Reply(body=encode_subscription(header.group, header.topic, found))
+
+    async def consumer_status(self, request: Command, _connection: Connection) -> Reply:
+        """Ask a group's consumers, or one of them, for the offsets they hold (223)."""
+        header = GetConsumerStatusRequestHeader.decode(request.ext)
+        group = self._clients.consumers.get(header.group)
+        if group is None:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR, f"no consumer of the group {header.group} is online"
+            )
+        wanted = header.client_addr or ""
+        asked = {
+            member.client_id: connection
+            for connection, member in group.members.items()
+            if not wanted or member.client_id == wanted
+        }
+        question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
+        answers = await asyncio.gather(
+            *(_status(connection, question) for connection in asked.values())
+        )
+        offsets = {
+            client_id: decode_consumer_status(answer.body)[0]
+            for client_id, answer in zip(asked, answers, strict=True)
+            if answer is not None
+        }
+        return Reply(body=encode_consumer_status({}, offsets))
+
+    async def running_info(self, request: Command, _connection: Connection) -> Reply:
+        """Ask a consumer what it is doing (307)."""
+        header = GetConsumerRunningInfoRequestHeader.decode(request.ext)
+        return await self._ask(request, header.consumer_group, header.client_id, header)
+
+    async def consume_directly(self, request: Command, _connection: Connection) -> Reply:
+        """Have a consumer handle one stored message now (309)."""
+        header = ConsumeMessageDirectlyResultRequestHeader.decode(request.ext)
+        try:
+            _, phy_offset = parse_offset_id(header.msg_id or "")
+        except ProtocolError as error:
+            raise Reject(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        record = await self._store.cold_reader.run(lambda context: context.record_at(phy_offset))
+        if record is None:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"no message lies at {phy_offset}")
+        return await self._ask(
+            request, header.consumer_group, header.client_id or "", header, record
+        )
+
+    async def _ask(
+        self, request: Command, name: str, client_id: str, header: Header, body: bytes = b""
+    ) -> Reply:
+        group = self._clients.consumers.get(name)
+        connection = group.find(client_id) if group else None
+        if connection is None:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR, f"the consumer {name} {client_id} is not online"
+            )
+        if connection.version < _ANSWERS_SINCE:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR, f"the consumer {client_id} is too old to answer this"
+            )
+        try:
+            answer = await connection.request(new_request(request.code, 0, header, body), FORWARD_S)
+        except RemotingTimeout as error:
+            raise Reject(ResponseCode.CONSUME_MSG_TIMEOUT, str(error)) from error
+        except RemotingError as error:
+            raise Reject(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        return Reply(answer.code, body=answer.body, remark=answer.remark)
+
+
+async def _status(connection: Connection, question: Header) -> Command | None:
+    """One consumer's answer; None when it has none."""
+    command = new_request(Code.GET_CONSUMER_STATUS_FROM_CLIENT, 0, question)
+    try:
+        answer = await connection.request(command, STATUS_S)
+    except RemotingError:
+        return None
+    return answer if answer.code == 0 and answer.body else None
+
+
+def _connections(members: Iterable[tuple[Connection, Member]]) -> list[ClientConnection]:
+    return [
+        ClientConnection(
+            client_id=member.client_id,
+            client_addr=connection.addr,
+            language=_language(member.language),
+            version=member.version,
+        )
+        for connection, member in members
+    ]
+
+
+def _language(number: int) -> str:
+    return LanguageCode(number).name if number in LanguageCode._value2member_map_ else "OTHER"

@@ -1,0 +1,138 @@
+"""All that a broker remembers, read from disk at its start.
+
+Owns the composition of what keeps state. Refuses to know requests: handlers are given the parts
+that they work with. Java: the managers of BrokerController.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.broker.cluster.topics import Topics, end_deletions, system_topics
+from cometmq.broker.delivery.check_back import CheckBack
+from cometmq.broker.delivery.dead_letters import DeadLetterQueues
+from cometmq.broker.delivery.delayed_messages import DelayedMessages
+from cometmq.broker.delivery.transactions import Transactions
+from cometmq.broker.groups.client_registry import ClientRegistry
+from cometmq.broker.groups.consumer_groups import ConsumerGroups
+from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
+from cometmq.broker.groups.queue_locks import QueueLocks
+from cometmq.broker.metrics.broker_stats import BrokerStats
+from cometmq.broker.metrics.gauges import register_store, register_tables
+from cometmq.broker.pulls.consumer_filters import ConsumerFilters
+from cometmq.broker.pulls.held_pull import HeldPulls
+from cometmq.broker.pulls.held_requests import HeldRequests
+from cometmq.metrics.registry import Registry
+from cometmq.rules.filters import bloom_filter
+from cometmq.store.json_file import JsonFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cometmq.model.topic import TopicConfig
+    from cometmq.net.admission import Admission
+    from cometmq.rules.delay_levels import DelayLevels
+    from cometmq.runtime.interfaces import Clock, Files
+    from cometmq.settings.broker import BrokerSettings
+    from cometmq.settings.store import StoreSettings
+    from cometmq.store.message_store import MessageStore
+
+
+class BrokerEnvironment:
+    """What a broker is started with: settings, a directory, a clock and files."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store_settings: StoreSettings,
+        root: Path,
+        clock: Clock,
+        files: Files,
+        admission: Admission | None = None,
+    ) -> None:
+        self.settings = settings
+        """As at the start; whoever works with a live setting hears of later ones."""
+        self.store_settings = store_settings
+        self.clock = clock
+        self.files = files
+        self.admission = admission
+        self.root = root
+
+    def config_file(self, name: str) -> JsonFile:
+        """One table under config/."""
+        return JsonFile(self.root / "config" / name, self.files)
+
+
+class BrokerState:
+    """All that the broker remembers, each piece with one owner. Read from disk when it is made."""
+
+    def __init__(
+        self, environment: BrokerEnvironment, store: MessageStore, levels: DelayLevels
+    ) -> None:
+        settings = environment.settings
+        now_ms, file = environment.clock.now_ms, environment.config_file
+        self.topics = Topics(
+            file("topics.json"),
+            now_ms,
+            _system_topics(settings, levels),
+            auto_create=settings.auto_create_topic_enable,
+        )
+        self.groups = ConsumerGroups(
+            file("subscriptionGroup.json"),
+            now_ms,
+            auto_create=settings.auto_create_subscription_group,
+        )
+        end_deletions(store, self.topics)
+        self.offsets = ConsumerOffsets(file("consumerOffset.json"), now_ms)
+        self.offsets.keep_only(self.topics.table)
+        self.delayed_messages = DelayedMessages(store, levels, file("delayOffset.json"), now_ms)
+        self.clients = ClientRegistry(now_ms, settings.channel_expired_timeout_ms)
+        self.locks = QueueLocks(now_ms, settings.queue_lock_expire_ms)
+        self.filters = ConsumerFilters(
+            file("consumerFilter.json"),
+            now_ms,
+            keep_ms=settings.filter_data_clean_time_span_ms,
+            bloom_shape=bloom_filter.shape(
+                settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter
+            ),
+        )
+        self.held_requests = HeldRequests(settings.parked_pulls_max)
+        self.held_pulls = HeldPulls(self.held_requests, settings)
+        self.stats = BrokerStats(
+            now_ms,
+            environment.clock.local_hour,
+            self.topics.is_system,
+            settings.broker_cluster_name,
+        )
+        self.metrics = Registry()
+        self.stats.register(self.metrics)
+        register_store(self.metrics, store, environment.files, environment.root)
+        register_tables(self.metrics, self.topics, self.groups, self.held_requests)
+        self.delayed_messages.on_delivered = self.stats.count_due
+        self.dead_letters = DeadLetterQueues(
+            store, self.topics, self.stats, deduplicate=settings.dead_letter_deduplicate
+        )
+        self.transactions = Transactions(store, self.delayed_messages, self.stats, settings, now_ms)
+        self.check_back = CheckBack(
+            store,
+            self.topics,
+            self.offsets,
+            self.clients,
+            self.transactions,
+            settings,
+            environment.store_settings,
+            now_ms,
+        )
+
+
+def _system_topics(settings: BrokerSettings, levels: DelayLevels) -> list[TopicConfig]:
+    return system_topics(
+        cluster=settings.broker_cluster_name,
+        broker_name=settings.broker_name,
+        levels=levels.max_level,
+        auto_create=settings.auto_create_topic_enable,
+        default_queue_nums=settings.default_topic_queue_nums,
+        cluster_topic=settings.cluster_topic_enable,
+        broker_topic=settings.broker_topic_enable,
+        trace_topic=settings.msg_trace_topic_name if settings.trace_topic_enable else None,
+    )

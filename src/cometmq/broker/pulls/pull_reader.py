@@ -1,0 +1,111 @@
+"""Hot. The read of a pull: the records of a queue from an offset on, as many as fit.
+
+Knows no request codes and no groups, and changes nothing: whoever has an offset and a message
+filter can read with it.
+Java: the call of MessageStore.getMessage in PullMessageProcessor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.store.log.mapped_file_queue import NotInMemory
+from cometmq.store.results import GetStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.broker.pulls.pull_check import MessageFilter
+    from cometmq.settings.store import StoreSettings
+    from cometmq.store.message_store import MessageStore
+    from cometmq.store.read_context import ReadContext
+    from cometmq.store.results import GetResult
+    from cometmq.wire.headers.pull import PullMessageRequestHeader
+
+FETCHES_MAX = 20
+"""How often a read with a property filter waits for the disk before it returns what it has."""
+
+BODY_BYTES_MIN = 100
+"""The least that a client can limit a response to."""
+
+
+class PullReader:
+    """Reads queues within the limits of the settings."""
+
+    def __init__(self, store: MessageStore, settings: StoreSettings) -> None:
+        self._cold_reader = store.cold_reader
+        self.cached = store.cold_reader.cached
+        """Reads what is in memory; raises NotInMemory for what must be fetched first."""
+        self.max_offset = store.max_offset
+        """The offset after the last message of a topic's queue."""
+        self.adjust(settings)
+
+    def adjust(self, settings: StoreSettings) -> None:
+        """Work with these settings from now on."""
+        self._count_max = settings.transfer_count_in_memory_max
+        self._bytes_max = settings.transfer_bytes_in_memory_max
+
+    def read(
+        self,
+        context: ReadContext,
+        header: PullMessageRequestHeader,
+        message_filter: MessageFilter,
+        *,
+        may_stop: bool = False,
+    ) -> GetResult:
+        """Read in this context.
+
+        `may_stop`: a property filter that has checked a message ends the read before one that is
+        not in memory.
+        """
+        make = message_filter.new_property_filter
+        property_filter = make() if make else None
+        if may_stop and property_filter is not None:
+            property_filter = property_filter._replace(may_stop=True)
+        return context.get(
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            max(1, min(header.max_msg_nums, self._count_max)),
+            self._bytes_max if header.max_msg_bytes is None else self._bytes_of(header),
+            message_filter.matches_tags_code,
+            property_filter,
+        )
+
+    async def read_cold(
+        self,
+        header: PullMessageRequestHeader,
+        message_filter: MessageFilter,
+        missing: NotInMemory,
+        is_abandoned: Callable[[], bool],
+    ) -> GetResult | None:
+        """Read after a thread has fetched `missing`, and whatever else turns out to be missing.
+
+        None once `is_abandoned` says that nobody waits for the result.
+        """
+        for _ in range(FETCHES_MAX):
+            await self._cold_reader.fetch(missing)
+            if is_abandoned():
+                return None
+            try:
+                return self.read(self.cached, header, message_filter)
+            except NotInMemory as more:
+                missing = more
+        return await self._cold_reader.run(
+            lambda context: self.read(context, header, message_filter, may_stop=True)
+        )
+
+    def is_any_wanted(
+        self, topic: str, queue_id: int, start: int, end: int, message_filter: MessageFilter
+    ) -> bool:
+        """Whether a message between the offsets is, or may be, wanted."""
+        make = message_filter.new_property_filter
+        property_filter = make() if make else None
+        try:
+            got = self.cached.get(topic, queue_id, start, 1, 1, None, property_filter)
+        except NotInMemory:
+            return True
+        return got.status is GetStatus.FOUND or got.next_offset < end
+
+    def _bytes_of(self, header: PullMessageRequestHeader) -> int:
+        return max(BODY_BYTES_MIN, min(header.max_msg_bytes or 0, self._bytes_max))

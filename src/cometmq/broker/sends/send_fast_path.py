@@ -1,0 +1,249 @@
+"""Hot. The fast path of a send whose header matches a template: no JSON, no objects, one put.
+
+Owns what each connection's headers were found to look like, and forgets it when any topic changes.
+`send_plan` decides what may go this way; `broker/sends/send_handler` does the rest.
+Invariant: a send taken here is stored and answered exactly as the handler would have.
+Java: none.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import repeat
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from cometmq.broker.pulls.pull_fast_path import PullFastPath
+from cometmq.broker.requests.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
+from cometmq.broker.sends.send_plan import SendPlanner
+from cometmq.broker.sends.tag_codes import tags_code_of
+from cometmq.store.results import PutStatus
+from cometmq.wire.command import Command
+from cometmq.wire.frame import JSON, Frame, encode_frame
+from cometmq.wire.templates.send_run import QUEUE_IDS
+from cometmq.wire.templates.send_template import SendTemplates, unescaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cometmq.broker.cluster.topics import Topics
+    from cometmq.broker.metrics.broker_stats import BrokerStats
+    from cometmq.broker.pulls.pull_handler import PullHandler
+    from cometmq.broker.sends.send_handler import SendHandler
+    from cometmq.broker.sends.send_plan import SendPlan
+    from cometmq.net.admission import FastPathAdmission
+    from cometmq.net.connection import Connection
+    from cometmq.settings.store import StoreSettings
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.templates.send_run import SendRun
+
+_HEAD = Struct(">II")
+_unpack_head = _HEAD.unpack_from
+_PREFIXES = [_HEAD.pack(length + 4, length) for length in range(8192)]
+"""What stands before an answer's header of so many bytes."""
+
+
+class ConnectionFastPath:
+    """One connection's sends, with their templates and the answers of this iteration; its pulls.
+
+    Made by `FastPaths` only.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_batch",
+        "_connection",
+        "_generation",
+        "_pulls",
+        "_shared",
+        "_templates",
+    )
+
+    def __init__(self, shared: FastPaths, connection: Connection) -> None:
+        self._shared, self._connection = shared, connection
+        self._pulls = PullFastPath(shared.pulls, connection)
+        self._generation, self._batch = shared.generation, -1
+        self._templates = SendTemplates()
+        self._answers: list[bytes] = []
+
+    def chunk(self, data: bytes) -> int:  # noqa: C901 - one loop, measured: a call is 0.1 us
+        """Take the frames at the head of a chunk while they are ordinary; bytes taken."""
+        shared = self._shared
+        if self._generation != shared.generation:
+            self._generation = shared.generation
+            self._templates.forget()
+            if shared.admission is not None:  # its rules may have changed
+                self._pulls.forget()
+        body_max, match_at = shared.body_max, self._templates.match_at
+        at, size, may_run = 0, len(data), True
+        while size - at >= 8:
+            total, length = _unpack_head(data, at)  # a length below 2^24 says JSON as well
+            body_at, end = at + 8 + length, at + 4 + total
+            if end > size or not body_at < end <= body_at + body_max:
+                if end != body_at or end > size or not self._pulls.take(data, at + 8, body_at):
+                    break
+                at = end
+                continue
+            found = match_at(data, at + 8, body_at)
+            if found is None:
+                break
+            template, values = found
+            plan: SendPlan = template.plan or shared.planner.plan(template, self._connection)
+            if may_run and size - end > 2 * length and plan.put_run is not None:
+                run = template.run_at(data, at, values, body_max)
+                if run is not None and (taken := self._put_run(plan, run)):
+                    at = taken
+                    continue
+                may_run = False
+            texts, put = values[template.texts], plan.put
+            queue_id = QUEUE_IDS[values[template.queue_at]]
+            if put is None or queue_id >= plan.queue_count:
+                break
+            if plan.unique_at >= 0:
+                raw, unique = plan.properties % texts, texts[plan.unique_at]
+                if plan.tags_at >= 0 and texts[plan.tags_at] != plan.tag:
+                    plan.take_tag(texts[plan.tags_at])
+                code = plan.code
+            elif completed := shared.planner.complete(unescaped(texts[0])):
+                raw, code, unique = completed
+            else:
+                break
+            answers = self._answers if shared.store.batch_number == self._batch else self._begin()
+            if answers is None:
+                break
+            if values[template.born_at] != plan.born:  # the same for a while
+                plan.take_born(values[template.born_at])
+            placed = put(queue_id, plan.born_ms, data[body_at:end], raw, code)
+            if placed is None:
+                break
+            phy_offset, queue_offset, bytes_stored = placed
+            opaque = values[template.opaque_at]
+            answer = plan.answer % (phy_offset, queue_id, queue_offset, unique, opaque)
+            answers.append(_PREFIXES[len(answer)] + answer)
+            if shared.is_sync:
+                self._connection.begin_request()
+            plan.counter.count += 1
+            plan.counter.bytes += bytes_stored
+            at = end
+        return at
+
+    def _put_run(self, plan: SendPlan, run: SendRun) -> int:
+        """Put messages of one plan together; where the last that was taken ends, 0 for none."""
+        shared = self._shared
+        answers = self._answers if shared.store.batch_number == self._batch else self._begin()
+        if plan.put_run is None or answers is None or max(run.queue_ids) >= plan.queue_count:
+            return 0
+        codes: Iterable[int] = repeat(plan.code)
+        if plan.tags_at >= 0:
+            tags = run.texts[plan.tags_at]
+            is_one = tags.count(tags[0]) == len(tags)
+            codes = repeat(tags_code_of(tags[0])) if is_one else map(tags_code_of, tags)
+        raws = [plan.properties % texts for texts in zip(*run.texts, strict=True)]
+        places = plan.put_run(run.queue_ids, run.born_ms, run.bodies, raws, codes)
+        count = len(places.phy_offsets)
+        if not count:
+            return 0
+        columns = places.phy_offsets, run.queue_ids, places.queue_offsets
+        unique = run.texts[plan.unique_at]
+        made = [plan.answer % row for row in zip(*columns, unique, run.opaques, strict=False)]
+        answers += [_PREFIXES[len(one)] + one for one in made]
+        if shared.is_sync:
+            self._connection.begin_request(count)
+        plan.counter.count += count
+        plan.counter.bytes += places.size
+        return run.ends[count - 1]
+
+    def frame(self, frame: Frame) -> bool:
+        """Take one frame if it is an ordinary send that matches; learn from its header if not.
+
+        From a pull it only learns: had it been one to be taken, `chunk` would have.
+        """
+        kind, header, body = frame
+        admission = self._shared.admission
+        if admission is not None and not admission.may_learn(frame, self._connection):
+            return False
+        if kind == JSON and not body:
+            self._pulls.learn(header)
+            return False
+        if kind != JSON or self._templates.match_or_learn(header) is None:
+            return False
+        return self.chunk(encode_frame(header, body)) > 0
+
+    def _begin(self) -> list[bytes] | None:
+        """Begin the answers of a loop iteration; None when too many requests are open."""
+        connection, shared = self._connection, self._shared
+        if shared.is_sync and connection.is_full:  # else no answer outlives the iteration
+            return None
+        self._batch, self._answers = shared.store.batch_number, []
+        shared.join(connection, self._answers)
+        return self._answers
+
+
+class FastPaths:
+    """What the fast paths of one broker share. Called with a connection, it makes that one's."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        send: SendHandler,
+        pulls: PullHandler,
+        stats: BrokerStats,
+        region_id: str,
+        settings: StoreSettings,
+        admission: FastPathAdmission | None = None,
+    ) -> None:
+        self.admission = admission
+        """Asked before a header is learned; what was learned is admitted until `forget`."""
+        self.store, self.pulls = store, pulls
+        self.planner = SendPlanner(store, topics, send, stats, region_id)
+        self.is_sync = store.is_sync
+        self.body_max = settings.max_message_bytes
+        self.generation = 0
+        """Grows when any topic changes: what was decided before is void."""
+        self._batch = -1
+        self._group: list[tuple[Connection, list[bytes]]] = []
+        topics.on_change.append(lambda _topic: self.forget())
+
+    def adjust(self, settings: StoreSettings) -> None:
+        """Work with these settings from now on."""
+        self.body_max = settings.max_message_bytes
+        self.generation += 1
+
+    def __call__(self, connection: Connection) -> ConnectionFastPath:
+        """Make the fast path of a new connection."""
+        return ConnectionFastPath(self, connection)
+
+    def join(self, connection: Connection, answers: list[bytes]) -> None:
+        """Have the answers, which grow until the iteration ends, written when all is safe."""
+        store = self.store
+        if store.batch_number != self._batch:
+            self._batch, self._group = store.batch_number, []
+            self.is_sync = store.is_deferring
+            store.on_durable(partial(self._write_answers, self._group, self.is_sync))
+        self._group.append((connection, answers))
+
+    def forget(self) -> None:
+        """Decide everything anew: a topic changed, or is on disk now."""
+        self.generation += 1
+
+    def _write_answers(
+        self, group: list[tuple[Connection, list[bytes]]], is_counted: bool, status: PutStatus
+    ) -> None:
+        """All sends of an iteration are as safe as promised, or none is: answer."""
+        if status is not PutStatus.PUT_OK:
+            group = [
+                (connection, [_refusal(one, status) for one in each]) for connection, each in group
+            ]
+        for connection, answers in group:
+            if is_counted:
+                connection.end_requests(answers)
+            else:
+                connection.write(answers)
+
+
+def _refusal(answer: bytes, status: PutStatus) -> bytes:
+    """The answer to a send that could not be kept, made from the one that was ready."""
+    command = Command.decode(Frame(JSON, answer[8:], b""))
+    command.code, command.remark = PUT_STATUS_CODES[status], PUT_STATUS_REMARKS[status]
+    return command.encode()

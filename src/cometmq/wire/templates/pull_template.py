@@ -1,0 +1,76 @@
+"""Hot. The headers a consumer pulls with again and again, recognised without decoding them.
+
+Of one consumer's PULL_MESSAGE headers only queue, offsets and opaque change from pull to pull
+(`header_template` says how they are matched). Measured: 1 us instead of 6 for frame, command and
+header. Invariant: a match says what the decoder would say. One table per connection; JSON headers
+only; bounded; no I/O. Java: none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.headers.pull import PullMessageRequestHeader
+from cometmq.wire.templates.header_template import (
+    NUMBER,
+    OPAQUE,
+    QUEUE_ID,
+    HeaderPattern,
+    HeaderTemplates,
+    text_spans,
+)
+
+if TYPE_CHECKING:
+    from cometmq.wire.command import Command
+    from cometmq.wire.templates.header_template import Span
+
+_CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+_NAMES = (b"queueId", b"queueOffset", b"commitOffset")
+_is_pull = re.compile(rb'"code"\s*:\s*(?:11|361)\b').search
+
+
+class PullTemplate:
+    """What all headers that match have in common.
+
+    `header` is the first one's, decoded: all its fields but `queue_id`, `queue_offset` and
+    `commit_offset` hold for every match. It is the user's, who may write those of a match into it.
+    The other numbers are the places of these values and of the opaque among those of a match.
+    """
+
+    __slots__ = (
+        "code",
+        "commit_at",
+        "header",
+        "language",
+        "match",
+        "offset_at",
+        "opaque_at",
+        "queue_at",
+        "version",
+    )
+
+    def __init__(self, raw: bytes, command: Command, spans: list[Span]) -> None:
+        self.header = PullMessageRequestHeader.decode(command.ext)
+        self.code = command.code
+        self.language, self.version = command.language, command.version
+        forms = (QUEUE_ID, NUMBER, NUMBER, OPAQUE)
+        pattern = HeaderPattern(raw, dict(zip(spans, forms, strict=True)))
+        self.match = pattern.match
+        self.queue_at, self.offset_at, self.commit_at, self.opaque_at = pattern.ranks
+
+
+class PullTemplates(HeaderTemplates[PullTemplate]):
+    """The templates of one connection's pulls."""
+
+    def __init__(self) -> None:
+        super().__init__(_is_pull, _template)
+
+
+def _template(raw: bytes, command: Command) -> PullTemplate | None:
+    """The template of a header; None when it holds what a template cannot express."""
+    if command.code not in _CODES or command.flag:
+        return None
+    spans = text_spans(raw, _NAMES)
+    return None if spans is None else PullTemplate(raw, command, spans)

@@ -1,0 +1,264 @@
+"""Hot. The headers a producer writes again and again, recognised without decoding them.
+
+Of one client's SEND_MESSAGE headers only a few values change from message to message: queue id,
+born time, opaque, and the values of properties (`header_template` says how they are matched). A
+template stands for messages with the same properties in the same order; where a producer's
+messages have too many kinds of these, one takes all of the properties as they come.
+Invariant: a match says what the decoder would say. One table per connection; JSON headers only;
+bounded; no I/O. Java: none.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cometmq.model.message import RESERVED_PROPERTIES
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from cometmq.wire.templates.header_template import (
+    NUMBER,
+    OPAQUE,
+    PROPERTIES,
+    QUEUE_ID,
+    SHORT_TEXT,
+    TEXT,
+    HeaderPattern,
+    HeaderTemplates,
+    text_spans,
+)
+from cometmq.wire.templates.send_run import FrameColumns
+
+if TYPE_CHECKING:
+    from cometmq.wire.command import Command
+    from cometmq.wire.templates.header_template import Span
+    from cometmq.wire.templates.send_run import SendRun
+
+KINDS_MAX = 4
+"""So many kinds of properties of headers that are alike beside them, and one template takes any."""
+COLUMNS_MAX = 16
+"""So many layouts of whole frames are kept ready for one template; at one more all are dropped."""
+
+_KINDS: dict[int, tuple[type[SendMessageRequestHeader], tuple[bytes, ...]]] = {
+    int(RequestCode.SEND_MESSAGE): (
+        SendMessageRequestHeader,
+        (b"queueId", b"bornTimestamp", b"properties"),
+    ),
+    int(RequestCode.SEND_MESSAGE_V2): (SendMessageRequestHeaderV2, (b"e", b"g", b"i")),
+}
+_is_send = re.compile(rb'"code"\s*:\s*(?:310|10)\b').search
+_is_text = re.compile(TEXT).fullmatch
+_MARK, _SEPARATOR = b"\\u0001", b"\\u0002"
+_UNIQUE, _TAGS = "UNIQ_KEY", "TAGS"
+_ANY_VALUE = frozenset((_UNIQUE, _TAGS, "KEYS", "__SHARDINGKEY"))
+"""Properties of RocketMQ's that do not decide how a message goes; nor do the user's own."""
+
+
+class SendTemplate:
+    """What all headers that match have in common.
+
+    `header` is the first one's, decoded: all its fields but `queue_id`, `born_timestamp` and
+    `properties` hold for every match. `texts` cuts the properties' values out of the values of a
+    match; `around` is what stands before, between and behind them. `unique_at` and `tags_at` say
+    which of these texts are those of UNIQ_KEY and TAGS, -1 for none; with `takes_all` the only text
+    is all of the properties, separators escaped. `plan` is the user's, who may keep there what it
+    derived, and must drop it (`forget`) when what it derived it from changes.
+    """
+
+    __slots__ = (
+        "_columns",
+        "around",
+        "born_at",
+        "code",
+        "flag",
+        "header",
+        "language",
+        "literals",
+        "match",
+        "opaque_at",
+        "plan",
+        "queue_at",
+        "surroundings",
+        "tags_at",
+        "takes_all",
+        "texts",
+        "unique_at",
+        "version",
+    )
+
+    def __init__(
+        self, raw: bytes, command: Command, header: SendMessageRequestHeader, found: _Found
+    ) -> None:
+        self.header, self.around, self.surroundings = header, found.around, found.surroundings
+        self.code, self.flag = command.code, command.flag
+        self.language, self.version = command.language, command.version
+        self.takes_all = not found.names
+        self.unique_at = found.names.index(_UNIQUE) if found.names else -1
+        self.tags_at = found.names.index(_TAGS) if _TAGS in found.names else -1
+        form = PROPERTIES if self.takes_all else TEXT
+        gaps = dict(zip(found.numbers, (QUEUE_ID, NUMBER, OPAQUE), strict=True))
+        gaps |= dict.fromkeys(found.texts, form)
+        if found.names:
+            gaps[found.texts[self.unique_at]] = SHORT_TEXT
+        pattern = HeaderPattern(raw, gaps)
+        self.match, self.literals = pattern.match, pattern.literals
+        self.queue_at, self.born_at, self.opaque_at, first, *_ = pattern.ranks
+        self.texts = slice(first, first + len(found.texts))  # they stand side by side
+        self._columns: dict[tuple[int, ...], FrameColumns] = {}
+        self.plan: Any = None
+
+    def run_at(
+        self, data: bytes, at: int, values: tuple[bytes, ...], body_max: int
+    ) -> SendRun | None:
+        """Take the frames from `at` on whose headers are of the same layout, two at least.
+
+        The first of them has matched with these values. None: one by one, then.
+        """
+        sizes = tuple(map(len, values))
+        columns = self._columns.get(sizes)
+        if columns is None:
+            if len(self._columns) >= COLUMNS_MAX:
+                self._columns.clear()
+            numbers = (self.queue_at, self.born_at, self.opaque_at)
+            columns = self._columns[sizes] = FrameColumns(self.literals, sizes, numbers, self.texts)
+        return columns.run_at(data, at, body_max)
+
+
+class SendMatch(NamedTuple):
+    """A header that was recognised, as the decoder would give it. For those who have time."""
+
+    template: SendTemplate
+    values: tuple[bytes, ...]
+
+    @property
+    def queue_id(self) -> int:
+        """The queue asked for."""
+        return int(self.values[self.template.queue_at])
+
+    @property
+    def born_timestamp(self) -> int:
+        """When the message was made, ms."""
+        return int(self.values[self.template.born_at])
+
+    @property
+    def opaque(self) -> int:
+        """The request's number."""
+        return int(self.values[self.template.opaque_at])
+
+    @property
+    def texts(self) -> tuple[bytes, ...]:
+        """The values of properties."""
+        return self.values[self.template.texts]
+
+    @property
+    def properties(self) -> bytes:
+        """The whole properties."""
+        if self.template.takes_all:
+            return unescaped(self.texts[0])
+        return filled(self.template, self.texts)
+
+    def header(self) -> SendMessageRequestHeader:
+        """The whole header."""
+        return replace(
+            self.template.header,
+            queue_id=self.queue_id,
+            born_timestamp=self.born_timestamp,
+            properties=self.properties.decode(),
+        )
+
+
+class SendTemplates(HeaderTemplates[SendTemplate]):
+    """The templates of one connection's sends."""
+
+    def __init__(self) -> None:
+        super().__init__(_is_send, self._template)
+
+    def forget(self) -> None:
+        """Forget all templates, and with them what users keep in their plans."""
+        self.templates.clear()
+
+    def _template(self, raw: bytes, command: Command) -> SendTemplate | None:
+        """The template of a header; None when it holds what a template cannot express."""
+        header_class, names = _KINDS.get(command.code, (None, ()))
+        spans = None if header_class is None else text_spans(raw, names)
+        if header_class is None or spans is None:
+            return None
+        queue, born, properties, opaque = spans
+        numbers = (queue, born, opaque)
+        surroundings = _surroundings(raw, numbers, properties)
+        alike = [one for one in self.templates if one.surroundings == surroundings]
+        found = _texts(raw, properties) if len(alike) < KINDS_MAX else None
+        if found is None:  # whatever they are
+            self.templates[:] = [one for one in self.templates if one not in alike]
+            found = ((properties,), (), (b"", b""))
+        header = header_class.decode(command.ext)
+        return SendTemplate(raw, command, header, _Found(numbers, *found, surroundings))
+
+
+class _Found(NamedTuple):
+    """The places of what changes in one header.
+
+    `names` are those of the properties whose values stand at `texts`; none: all of them do.
+    """
+
+    numbers: tuple[Span, Span, Span]
+    texts: tuple[Span, ...]
+    names: tuple[str, ...]
+    around: tuple[bytes, ...]
+    surroundings: bytes
+
+
+def unescaped(raw: bytes) -> bytes:
+    """Properties from a header as they are: the separators are the only escapes in them."""
+    return raw.replace(_MARK, b"\x01").replace(_SEPARATOR, b"\x02")
+
+
+def filled(template: SendTemplate, texts: tuple[bytes, ...]) -> bytes:
+    """The whole properties, where these are the values that may differ."""
+    first, *others = template.around
+    return first + b"".join([b"".join(pair) for pair in zip(texts, others, strict=True)])
+
+
+def _texts(
+    header: bytes, properties: Span
+) -> tuple[tuple[Span, ...], tuple[str, ...], tuple[bytes, ...]] | None:
+    """The values that may differ, their names and what is around them.
+
+    None when the properties are out of the ordinary, or have no UNIQ_KEY.
+    """
+    start, end = properties
+    spans: list[Span] = []
+    names: list[str] = []
+    seen: set[bytes] = set()
+    around, piece = [], b""
+    for item in header[start:end].split(_SEPARATOR):
+        name, mark, value = item.partition(_MARK)
+        if (item and not _is_text(name + value)) or (item and name in seen):
+            return None
+        seen.add(name)
+        at = start + len(name) + len(mark)
+        start += len(item) + len(_SEPARATOR)
+        piece += name + (b"\x01" if mark else b"")
+        if value and _takes_any_value(name.decode()):
+            names.append(name.decode())
+            spans.append((at, at + len(value)))
+            around.append(piece)
+            piece = b"\x02"
+        else:
+            piece += value + b"\x02"
+    around.append(piece[:-1])
+    return (tuple(spans), tuple(names), tuple(around)) if _UNIQUE in names else None
+
+
+def _takes_any_value(name: str) -> bool:
+    return name in _ANY_VALUE or not (name in RESERVED_PROPERTIES or name.startswith("__"))
+
+
+def _surroundings(header: bytes, numbers: tuple[Span, ...], properties: Span) -> bytes:
+    """A header without what changes."""
+    kept, at = [], 0
+    for start, end in sorted((*numbers, properties)):
+        kept.append(header[at:start])
+        at = end
+    return b"?".join((*kept, header[at:]))

@@ -1,0 +1,256 @@
+"""Requests of any kind are held until an event, a deadline, a close or the end of a connection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cometmq.broker.pulls import held_requests
+from cometmq.broker.pulls.held_requests import HeldRequest, HeldRequests, WakeDecision
+from cometmq.errors import Reject
+from cometmq.net.handler import Reply
+from cometmq.testing.sim_loop import SimLoop
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.command import Command, request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable
+
+    from cometmq.net.connection import Connection
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        runner.run(scenario)
+
+
+class FakeConnection:
+    """As much of a connection as held requests use."""
+
+    def __init__(self) -> None:
+        self.addr = "fake:1"
+        self.is_closed = False
+        self.held: dict[int, tuple[Command, Callable[..., None]]] = {}
+        self.answers: list[tuple[int, int]] = []
+        self._on_close: list[Callable[[FakeConnection], None]] = []
+
+    def on_close(self, callback: Callable[[FakeConnection], None]) -> None:
+        self._on_close.append(callback)
+
+    def expect(self, command: Command) -> None:
+        """Note, as the dispatcher does, that this request will be answered later."""
+        self.held[id(command)] = (command, self._take)
+
+    def _take(self, _connection: object, command: Command, answer: Reply) -> None:
+        self.answers.append((command.opaque, answer.code))
+
+    def close(self) -> None:
+        self.is_closed = True
+        for callback in self._on_close:
+            callback(self)
+
+
+class GroupWatch(HeldRequest):
+    """Not a pull: it waits for events of two topics and of a group."""
+
+    __slots__ = ("_keys", "answered", "least", "rechecks")
+
+    def __init__(self, command: Command, connection: FakeConnection, *keys: Hashable) -> None:
+        super().__init__(command, cast("Connection", connection))
+        self._keys = keys
+        self.least = 0
+        self.answered = 0
+        self.rechecks = 0
+
+    @property
+    def keys(self) -> tuple[Hashable, ...]:
+        return self._keys
+
+    def on_event(self, event: object) -> WakeDecision:
+        if event == "maybe":
+            return WakeDecision.RECHECK
+        return (
+            WakeDecision.ANSWER
+            if isinstance(event, int) and event >= self.least
+            else WakeDecision.IGNORE
+        )
+
+    def recheck(self) -> bool:
+        self.rechecks += 1
+        return self.rechecks > 1
+
+    def answer(self) -> Reply:
+        self.answered += 1
+        return Reply(7)
+
+
+TWO_TOPICS = (("topic", "A"), ("topic", "B"))
+GROUP = ("group", "G")
+
+
+def held(
+    table: HeldRequests, connection: FakeConnection, *keys: Hashable, timeout_ms: int = 1000
+) -> GroupWatch:
+    command = request(9999, len(connection.held) + len(connection.answers))
+    watch = GroupWatch(command, connection, *keys)
+    table.hold(watch, timeout_ms)
+    connection.expect(command)
+    return watch
+
+
+def test_a_request_that_waits_on_two_topics_is_woken_by_either() -> None:
+    async def scenario() -> None:
+        table, connection = HeldRequests(10), FakeConnection()
+        first, second = (held(table, connection, *TWO_TOPICS) for _ in range(2))
+        second.least = 5
+        table.notify(("topic", "B"), 1)
+        table.notify(("topic", "A"), 1)
+        await asyncio.sleep(0.01)
+        assert (first.answered, second.answered, table.count) == (1, 0, 1)
+        table.notify(("topic", "A"), 5)
+        await asyncio.sleep(0.01)
+        assert (first.answered, second.answered, table.count) == (1, 1, 0)
+        assert connection.answers == [(0, 7), (1, 7)]
+        assert not table.has_key(("topic", "A"))
+
+    run(scenario())
+
+
+def test_a_request_that_waits_on_a_group_is_woken_by_its_event_and_by_no_other() -> None:
+    async def scenario() -> None:
+        table, connection = HeldRequests(10), FakeConnection()
+        watch = held(table, connection, GROUP)
+        table.notify(("group", "H"), 1)
+        await asyncio.sleep(0.01)
+        assert watch.answered == 0
+        table.notify(GROUP, 1)
+        table.notify(GROUP, 1)
+        await asyncio.sleep(0.01)
+        assert watch.answered == 1
+
+    run(scenario())
+
+
+def test_an_event_that_may_concern_a_request_has_it_look_again() -> None:
+    async def scenario() -> None:
+        table, connection = HeldRequests(10), FakeConnection()
+        watch = held(table, connection, GROUP)
+        table.notify(GROUP, "maybe")
+        table.notify(GROUP, "maybe")
+        await asyncio.sleep(0.01)
+        assert (watch.rechecks, watch.answered) == (1, 0)
+        table.notify(GROUP, "maybe")
+        await asyncio.sleep(0.01)
+        assert (watch.rechecks, watch.answered) == (2, 1)
+
+    run(scenario())
+
+
+def test_a_deadline_answers_a_request_and_is_noticed_soon() -> None:
+    async def scenario() -> None:
+        table, connection = HeldRequests(10), FakeConnection()
+        watch = held(table, connection, GROUP, timeout_ms=1000)
+        await asyncio.sleep(0.99)
+        assert watch.answered == 0
+        await asyncio.sleep(0.01 + 2 * held_requests.TIMER_STEP_S)
+        assert watch.answered == 1
+
+    run(scenario())
+
+
+def test_a_close_answers_all_and_a_lost_connection_nobody() -> None:
+    async def scenario() -> None:
+        table, here, gone = HeldRequests(10), FakeConnection(), FakeConnection()
+        kept = held(table, here, *TWO_TOPICS, GROUP)
+        lost = held(table, gone, *TWO_TOPICS, GROUP)
+        gone.close()
+        assert table.count == 1
+        table.close()
+        assert (kept.answered, lost.answered, table.count) == (1, 0, 0)
+
+    run(scenario())
+
+
+def test_keys_that_are_gone_wake_all_that_wait_on_one_of_them() -> None:
+    async def scenario() -> None:
+        table, connection = HeldRequests(10), FakeConnection()
+        both, group = held(table, connection, *TWO_TOPICS), held(table, connection, GROUP)
+        table.wake_keys(lambda key: isinstance(key, tuple) and key[0] == "topic")
+        await asyncio.sleep(0.01)
+        assert (both.answered, group.answered) == (1, 0)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("bound", ["in all", "per connection", "per connection and key"])
+def test_beyond_a_bound_a_request_is_refused(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_requests, "HELD_PER_CONNECTION_MAX", 4)
+    monkeypatch.setattr(held_requests, "HELD_PER_KEY_MAX", 3)
+
+    async def scenario() -> None:
+        table, connection = HeldRequests(2 if bound == "in all" else 100), FakeConnection()
+        if bound == "in all":
+            waiting = [held(table, FakeConnection(), GROUP) for _ in range(2)]
+        elif bound == "per connection":
+            waiting = [held(table, connection, ("group", number)) for number in range(4)]
+        else:
+            waiting = [held(table, connection, ("topic", "A"), GROUP) for _ in range(3)]
+        with pytest.raises(Reject) as refused:
+            held(table, connection, GROUP)
+        assert refused.value.code == ResponseCode.SYSTEM_BUSY
+        assert table.count == len(waiting)
+        table.close()
+        assert [watch.answered for watch in waiting] == [1] * len(waiting)
+
+    run(scenario())
+
+
+KEYS = (*TWO_TOPICS, GROUP)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("hold"), st.integers(0, 2), st.sets(st.sampled_from(KEYS), min_size=1)),
+        st.tuples(st.just("notify"), st.sampled_from(KEYS), st.sampled_from([0, 1, "maybe", None])),
+        st.tuples(st.just("sleep"), st.sampled_from([0.0, 0.03, 0.3]), st.none()),
+        st.tuples(st.just("wake"), st.sampled_from(KEYS), st.none()),
+        st.tuples(st.just("drop"), st.integers(0, 2), st.none()),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=STEPS)
+def test_whatever_happens_a_request_leaves_exactly_once(steps: list[tuple[Any, Any, Any]]) -> None:
+    async def scenario() -> None:
+        table = HeldRequests(1000)
+        connections = [FakeConnection() for _ in range(3)]
+        watches: list[tuple[GroupWatch, FakeConnection]] = []
+        for kind, what, more in steps:
+            if kind == "hold" and not connections[what].is_closed:
+                connection = connections[what]
+                watches.append((held(table, connection, *more, timeout_ms=200), connection))
+            elif kind == "notify":
+                table.notify(what, more)
+            elif kind == "sleep":
+                await asyncio.sleep(what)
+            elif kind == "wake":
+                table.wake_keys(lambda key, meant=what: key == meant)  # type: ignore[misc]
+            elif kind == "drop":
+                connections[what].close()
+            assert 0 <= table.count <= len(watches)
+        table.close()
+        await asyncio.sleep(1)
+        assert table.count == 0
+        assert not any(table.has_key(key) for key in KEYS)
+        for watch, connection in watches:
+            assert watch.answered <= 1
+            assert watch.answered == 1 or connection.is_closed
+        for connection in connections:
+            opaques = [opaque for opaque, _ in connection.answers]
+            assert len(opaques) == len(set(opaques))
+
+    run(scenario())

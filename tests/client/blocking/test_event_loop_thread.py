@@ -1,0 +1,191 @@
+"""The portal: one thread for all blocking clients of a process, forks included."""
+
+import asyncio
+import os
+import signal
+import threading
+from contextlib import closing
+
+import pytest
+
+import cometmq
+from client.scripted_broker import TOPIC, ScriptedBroker
+from cometmq import Message
+from cometmq.client.blocking import event_loop_thread as portal_room
+from cometmq.client.blocking.admin import Admin
+from cometmq.client.blocking.event_loop_thread import Portal
+from cometmq.client.blocking.producer import Producer
+from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
+from cometmq.client.producer.async_producer import AsyncProducer
+from cometmq.errors import NotStarted, RemotingTimeout, TooManyRequests
+from cometmq.net import channel_pool
+from cometmq.wire.codes import RequestCode
+
+
+def portals():
+    return [thread for thread in threading.enumerate() if thread.name == "cometmq-portal"]
+
+
+def test_all_blocking_clients_share_one_thread_which_ends_with_the_last():
+    assert portals() == []
+    with Producer("a", namesrv="127.0.0.1:1"), Admin(namesrv="127.0.0.1:1"):
+        with Producer("b", namesrv="127.0.0.1:1"):
+            assert len(portals()) == 1
+        assert len(portals()) == 1
+    assert portals() == []
+
+
+def test_a_client_stopped_twice_or_never_started_does_no_harm():
+    producer = Producer("a", namesrv="127.0.0.1:1")
+    producer.stop()
+    producer.start()
+    producer.start()
+    producer.stop()
+    producer.stop()
+    assert portals() == []
+    with pytest.raises(NotStarted):
+        producer.queues("t")
+
+
+def test_a_forked_child_gets_a_portal_of_its_own():
+    with Admin(namesrv="127.0.0.1:1"):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                portal = Portal.enter()
+                code = 0 if portal.call(asyncio.sleep(0, 42)) == 42 else 2
+                portal.leave()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_child_of_a_fork_begins_also_where_a_thread_of_its_parent_was_just_beginning():
+    with closing(ScriptedBroker()) as peer, portal_room._lock, channel_pool._pools_lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            code = 1
+            try:
+                with Producer("g", namesrv=peer.addr) as producer:
+                    producer.send(Message(TOPIC, b"x"))
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_calls_from_many_threads_begin_in_their_order_and_share_wake_ups():
+    portal, begun, failed = Portal.enter(), [], []
+
+    async def work(n):
+        begun.append(n)
+        return n
+
+    def start(n):
+        return lambda: asyncio.get_running_loop().create_task(work(n))
+
+    def many(base):
+        futures = [portal.begin(start(base + n)) for n in range(1000)]
+        if [future.result(90) for future in futures] != list(range(base, base + 1000)):
+            failed.append(base)
+
+    threads = [threading.Thread(target=many, args=(base,)) for base in range(0, 8000, 1000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:  # eight that never rest, on a machine that may be busy as well
+        thread.join(90)
+    assert not any(thread.is_alive() for thread in threads)
+    portal.leave()
+    assert failed == []
+    for base in range(0, 8000, 1000):
+        own = [n for n in begun if base <= n < base + 1000]
+        assert own == sorted(own)
+    assert len(begun) == 8000
+
+
+def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_is_told(monkeypatch):
+    monkeypatch.setattr("cometmq.client.blocking.event_loop_thread.CALLS_MAX", 100)
+    still = threading.Event()
+    with closing(ScriptedBroker()) as peer, Producer("g", namesrv=peer.addr) as producer:
+        producer._bridge.portal._loop.call_soon_threadsafe(still.wait, 30)
+        futures = [producer.send_async(Message(TOPIC, b"%d" % n)) for n in range(100)]
+        with pytest.raises(TooManyRequests, match="100 calls wait"):
+            producer.send_async(Message(TOPIC, b"one too many"))
+        still.set()
+        assert len({future.result(30).msg_id for future in futures}) == 100
+        producer.send_async(Message(TOPIC, b"room again")).result(30)
+        sent = [command.body for command in peer.of(RequestCode.SEND_MESSAGE_V2)]
+    assert sent == [*(b"%d" % n for n in range(100)), b"room again"]
+
+
+def test_sends_under_way_are_bounded_in_both_colours():
+    with closing(ScriptedBroker()) as peer:
+        peer.answers[RequestCode.SEND_MESSAGE_V2] = lambda command: None
+        with Producer("g", namesrv=peer.addr, pending_max=3) as producer:
+            futures = [producer.send_async(Message(TOPIC, b"x"), 0.5) for _ in range(4)]
+            kinds = [type(future.exception(30)) for future in futures]
+        assert kinds == [RemotingTimeout] * 3 + [TooManyRequests]
+
+        async def scenario():
+            async with AsyncProducer("g", namesrv=peer.addr, pending_max=3) as producer:
+                begun = [producer.send_async(Message(TOPIC, b"x"), 0.2) for _ in range(3)]
+                with pytest.raises(TooManyRequests):
+                    producer.send_async(Message(TOPIC, b"x"), 0.2)
+                await asyncio.gather(*begun, return_exceptions=True)
+
+        asyncio.run(scenario())
+
+
+def test_threads_bring_every_result_back_exactly_once():
+    async def scenario():
+        threads, done, loop = ThreadPool(8, "test"), [], asyncio.get_running_loop()
+        over = loop.create_future()
+
+        def finish(n):
+            done.append(n)
+            if len(done) == 5000:
+                over.set_result(None)
+
+        for n in range(5000):
+            threads.submit(lambda: None, lambda n=n: finish(n))
+        async with asyncio.timeout(20):
+            await over
+        threads.close()
+        await asyncio.sleep(0)
+        assert sorted(done) == list(range(5000))
+
+    asyncio.run(scenario())
+
+
+def test_no_more_tasks_run_at_once_than_there_is_room_for():
+    async def scenario():
+        tasks, running, most, done = TaskPool(3), 0, 0, []
+
+        async def job(n):
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0)
+            running -= 1
+            done.append(n)
+
+        for n in range(50):
+            tasks.submit(job(n))
+        async with asyncio.timeout(10):
+            while len(done) < 50:
+                await asyncio.sleep(0)
+        assert most == 3
+        assert sorted(done) == list(range(50))
+        tasks.close()
+
+    asyncio.run(scenario())
+
+
+def test_every_public_name_can_be_had_and_an_unknown_one_is_an_attribute_error():
+    for name in cometmq.__all__:
+        assert getattr(cometmq, name).__name__ == name
+    assert set(cometmq.__all__) <= set(dir(cometmq))
+    with pytest.raises(AttributeError, match="Konsumer"):
+        cometmq.Konsumer  # noqa: B018

@@ -1,0 +1,190 @@
+"""A match of a pull header equals the ordinary decode, whatever comes; and templates stay few."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cometmq.errors import BadHeader, ProtocolError
+from cometmq.wire import header_json
+from cometmq.wire.command import Command
+from cometmq.wire.frame import Frame
+from cometmq.wire.headers.pull import PullMessageRequestHeader
+from cometmq.wire.templates.header_template import MISSES_MAX, PAUSE, TEMPLATES_MAX
+from cometmq.wire.templates.pull_template import PullTemplates
+
+
+def pull(*, code=11, opaque=17, flag=0, **more):
+    ext = {
+        "commitOffset": "0",
+        "consumerGroup": "CG",
+        "expressionType": "TAG",
+        "maxMsgNums": "32",
+        "queueId": "3",
+        "queueOffset": "100",
+        "subVersion": "1795237145786",
+        "subscription": "*",
+        "suspendTimeoutMillis": "15000",
+        "sysFlag": "2",
+        "topic": "T",
+    }
+    return header_json.encode(code, opaque, flag, 0, 479, None, {**ext, **more})
+
+
+def assert_says_the_same(fields, header):
+    template, queue_id, queue_offset, commit_offset, opaque = fields
+    command = Command.decode(Frame(0, header, b""))
+    told = replace(
+        template.header, queue_id=queue_id, queue_offset=queue_offset, commit_offset=commit_offset
+    )
+    assert told == PullMessageRequestHeader.decode(command.ext)
+    assert (template.code, int(opaque), 0) == (command.code, command.opaque, command.flag)
+    assert (template.language, template.version) == (command.language, command.version)
+
+
+def match(templates, header):
+    return fields_of(templates.match_at(header, 0, len(header)))
+
+
+def fields_of(found):
+    if found is None:
+        return None
+    one, values = found
+    places = (one.queue_at, one.offset_at, one.commit_at)
+    return one, *[int(values[at]) for at in places], values[one.opaque_at]
+
+
+def known(*headers):
+    templates = PullTemplates()
+    for header in headers:
+        templates.match_or_learn(header)
+    return templates
+
+
+@pytest.mark.parametrize("code", [11, 361])
+def test_the_next_pull_of_a_consumer_is_recognised(code):
+    header = pull(code=code, queueId="5", queueOffset="132", commitOffset="9", opaque=18)
+    fields = match(known(pull(code=code)), header)
+    assert fields[1:] == (5, 132, 9, b"18")
+    assert_says_the_same(fields, header)
+
+
+def test_a_header_amid_a_chunk_is_recognised():
+    header = pull(opaque=18)
+    found = known(pull()).match_at(b"before" + header + b"behind", 6, 6 + len(header))
+    assert_says_the_same(fields_of(found), header)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        pull(topic="U"),
+        pull(consumerGroup="CH"),
+        pull(sysFlag="3"),
+        pull(subVersion="1795237145787"),
+        pull(code=34),
+        pull(flag=2),
+        pull(queueOffset="-10"),
+        pull(queueOffset="1e2"),
+        pull().replace(b'"100"', b'"1"" '),
+        pull(queueId="x"),
+        pull(opaque=-1),
+        pull().replace(b'"opaque":17', b'"opaque":07'),
+        pull().replace(b'"opaque":17', b'"opaque":1 '),
+    ],
+)
+def test_any_other_header_goes_to_the_decoder(header):
+    assert match(known(pull()), header) is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        pull(code=310),
+        pull(flag=1),
+        pull(flag=2),
+        pull(queueId="-3"),
+        pull(queueId="1" * 10),
+        pull(queueOffset="9" * 19),
+        pull(opaque=1 << 30),
+        pull(maxMsgNums="many"),
+        pull(topic="T" * 5000),
+        pull().replace(b'"queueOffset":"100"', b'"queueOffset":100'),
+        pull().replace(b'"queueId"', b'"queue\\u0049d"'),
+        pull().replace(b'"queueId":"3"', b'"queueId":"3","queueId":"4"'),
+        pull().replace(b'"commitOffset":"0",', b""),
+        b'{"code":11}',
+        b'{"code":11',
+        b"",
+    ],
+)
+def test_what_a_template_cannot_express_is_not_learned(header):
+    assert match(known(header), header) is None
+
+
+def test_one_template_stands_for_numbers_of_all_widths():
+    headers = [pull(opaque=8), pull(queueOffset="5", opaque=100), pull(queueId="12", opaque=9)]
+    templates = known(pull())
+    for header in headers:
+        assert_says_the_same(match(templates, header), header)
+
+
+def test_the_templates_of_a_connection_stay_few():
+    templates = PullTemplates()
+    for number in range(10 * TEMPLATES_MAX):
+        header = pull(topic=f"T{number}" + "x" * (number % 97))
+        templates.match_or_learn(header)
+        match(templates, header)
+        assert len(templates.templates) <= TEMPLATES_MAX
+
+
+def test_who_never_pulls_alike_is_not_learned_from_for_a_while():
+    templates = PullTemplates()
+    for number in range(MISSES_MAX + 1):
+        templates.match_or_learn(pull(topic=f"T{number}"))
+    templates.match_or_learn(pull())
+    assert match(templates, pull()) is None
+    for _ in range(PAUSE):
+        templates.match_or_learn(pull())
+    assert match(templates, pull())
+
+
+numbers = st.integers(0, 10**19).map(str) | st.text("0123456789-+ .e", max_size=6)
+
+
+@given(
+    st.lists(
+        st.builds(
+            pull,
+            code=st.sampled_from([11, 361, 34]),
+            opaque=st.integers(-9, 10**10),
+            flag=st.sampled_from([0, 0, 0, 1, 2]),
+            queueId=numbers,
+            queueOffset=numbers,
+            commitOffset=numbers,
+            topic=st.sampled_from("AB"),
+        )
+        | st.builds(pull, opaque=st.integers(0, 99), queueOffset=numbers),
+        max_size=12,
+    )
+)
+def test_a_match_equals_the_decode(headers):
+    templates = PullTemplates()
+    for header in headers * 2:
+        fields = match(templates, header)
+        if fields is not None:
+            assert_says_the_same(fields, header)
+        templates.match_or_learn(header)
+
+
+@given(st.binary(max_size=8), st.integers(0, 400), st.integers(0, 8))
+def test_no_damage_to_a_known_header_is_taken_for_something_else(new, at, width):
+    templates = known(pull())
+    header = pull()[:at] + new + pull()[at + width :]
+    fields = match(templates, header)
+    if fields is not None:
+        try:
+            assert_says_the_same(fields, header)
+        except (ProtocolError, BadHeader) as refusal:
+            raise AssertionError(f"{header!r} is none: {refusal}") from refusal

@@ -1,0 +1,399 @@
+"""A match equals the ordinary decode, whatever is sent; and the layouts stay few."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cometmq.errors import ProtocolError
+from cometmq.wire import header_json
+from cometmq.wire.command import Command
+from cometmq.wire.frame import Frame
+from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from cometmq.wire.templates.header_template import MISSES_MAX, PAUSE, TEMPLATES_MAX
+from cometmq.wire.templates.send_template import KINDS_MAX, SendMatch, SendTemplates
+
+BORN = 1795237145786
+KEY = "7F0000010268EC30946E09681104BA%02X"
+
+
+def send(
+    *,
+    queue_id="3",
+    born=BORN,
+    opaque=17,
+    properties=None,
+    key=KEY % 1,
+    extra="",
+    topic="T1",
+    tags="TagA",
+    code=310,
+    flag=0,
+):
+    if properties is None:
+        properties = f"{extra}UNIQ_KEY\x01{key}\x02WAIT\x01true\x02TAGS\x01{tags}\x02"
+    header = {
+        "producer_group": "PG",
+        "topic": topic,
+        "default_topic": "TBW102",
+        "default_topic_queue_nums": "4",
+        "queue_id": queue_id,
+        "sys_flag": "0",
+        "born_timestamp": str(born),
+        "flag": "0",
+        "properties": properties,
+        "reconsume_times": "0",
+        "unit_mode": "false",
+        "batch": "false",
+        "broker_name": "b0",
+    }
+    cls = SendMessageRequestHeaderV2 if code == 310 else SendMessageRequestHeader
+    wire = {name: cls.wire_names.get(name) for name in header}
+    from cometmq.wire.headers.base import camel_case
+
+    ext = {wire[name] or camel_case(name): text for name, text in header.items()}
+    return header_json.encode(code, opaque, flag, 0, 479, None, dict(sorted(ext.items())))
+
+
+def decoded(header):
+    command = Command.decode(Frame(0, header, b""))
+    cls = SendMessageRequestHeaderV2 if command.code == 310 else SendMessageRequestHeader
+    return command, cls.decode(command.ext)
+
+
+def assert_says_the_same(fields, header):
+    command, wanted = decoded(header)
+    assert fields.header() == wanted
+    assert fields.properties == (wanted.properties or "").encode()
+    template = fields.template
+    assert (template.code, fields.opaque, template.flag) == (
+        command.code,
+        command.opaque,
+        command.flag,
+    )
+    assert (template.language, template.version) == (command.language, command.version)
+
+
+def match(templates, header):
+    """What is known of a header, which is not learned."""
+    found = templates.match_at(header, 0, len(header))
+    return None if found is None else SendMatch(*found)
+
+
+def see(templates, header):
+    found = templates.match_or_learn(header)
+    return None if found is None else SendMatch(*found)
+
+
+def seen(templates, *headers):
+    return [see(templates, header) for header in headers]
+
+
+def test_the_second_header_of_a_kind_is_recognised():
+    templates = SendTemplates()
+    first, second = send(), send(queue_id="5", born=BORN + 9, opaque=18, key=KEY % 2)
+    assert see(templates, first) is None
+    fields = see(templates, second)
+    assert not fields.template.takes_all
+    assert fields.texts == ((KEY % 2).encode(), b"TagA")
+    assert (fields.queue_id, fields.born_timestamp, fields.opaque) == (5, BORN + 9, 18)
+    assert_says_the_same(fields, second)
+
+
+def test_the_long_form_is_recognised_too():
+    templates = SendTemplates()
+    _, fields = seen(templates, send(code=10), send(code=10, opaque=99))
+    assert fields.template.code == 10
+    assert_says_the_same(fields, send(code=10, opaque=99))
+
+
+def test_what_the_user_derived_stays_with_the_layout_until_it_is_forgotten():
+    templates = SendTemplates()
+    see(templates, send())
+    match(templates, send(opaque=20)).template.plan = "derived"
+    assert match(templates, send(opaque=21)).template.plan == "derived"
+    templates.forget()
+    assert match(templates, send(opaque=22)) is None
+
+
+def test_a_one_way_send_is_told_from_one_that_wants_an_answer():
+    templates = SendTemplates()
+    _, oneway = seen(templates, send(flag=2), send(flag=2, opaque=18))
+    assert oneway.template.flag == 2
+    assert match(templates, send(flag=0)) is None
+
+
+def test_several_tags_of_one_length_are_kept_side_by_side():
+    templates = SendTemplates()
+    for tags in ("TagA", "TagB", "TagC"):
+        see(templates, send(tags=tags))
+    for tags in ("TagA", "TagB", "TagC"):
+        fields = see(templates, send(tags=tags, opaque=18))
+        assert not fields.template.takes_all
+        assert_says_the_same(fields, send(tags=tags, opaque=18))
+
+
+def test_properties_of_too_many_kinds_are_taken_as_they_come():
+    templates = SendTemplates()
+    count = KINDS_MAX + 1
+    headers = [send(extra=f"name{n}\x01value\x02", opaque=20 + n) for n in range(2 * count)]
+    found = seen(templates, *headers)
+    assert found[:count] == [None] * count
+    for fields, header in zip(found[count:], headers[count:], strict=True):
+        assert fields.template.takes_all
+        assert_says_the_same(fields, header)
+    assert len(templates.templates) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"opaque": 7}, {"opaque": 999_999_999}),
+        ({"queue_id": "3"}, {"queue_id": "1023"}),
+        ({"extra": "KEYS\x01a\x02"}, {"extra": "KEYS\x01order 10 and order 11\x02"}),
+        ({"key": "A"}, {"key": "F" * 40}),
+        ({"tags": "TagA"}, {"tags": "another"}),
+    ],
+)
+def test_one_template_stands_for_values_of_all_lengths(first, second):
+    templates = SendTemplates()
+    _, fields = seen(templates, send(**first), send(**second))
+    assert_says_the_same(fields, send(**second))
+
+
+def test_values_that_are_only_stored_may_differ_without_being_learned_again():
+    templates = SendTemplates()
+    extra = "KEYS\x01k{0}\x02__SHARDINGKEY\x01{0}\x02city\x01B {0}\x02"
+    _, fields = seen(templates, send(extra=extra.format(1)), send(extra=extra.format(2)))
+    assert not fields.template.takes_all
+    assert fields.texts == (b"k2", b"2", b"B 2", (KEY % 1).encode(), b"TagA")
+    assert fields.texts[fields.template.unique_at] == (KEY % 1).encode()
+    assert_says_the_same(fields, send(extra=extra.format(2)))
+
+
+@pytest.mark.parametrize("name", ["DELAY", "TRAN_MSG", "WAIT", "__NEW", "MSG_REGION"])
+def test_values_that_something_is_decided_by_are_learned_one_by_one(name):
+    templates = SendTemplates()
+    seen(templates, send(properties=f"UNIQ_KEY\x01A\x02{name}\x011\x02"))
+    assert match(templates, send(properties=f"UNIQ_KEY\x01A\x02{name}\x012\x02")) is None
+
+
+@pytest.mark.parametrize("text", ['"', "\\", "\n", "é", "\x01", "\x02DELAY\x013"])
+def test_a_value_that_is_not_plain_goes_to_the_decoder(text):
+    templates = SendTemplates()
+    header = send(extra="KEYS\x01abcdefgh\x02")
+    seen(templates, header)
+    assert match(templates, header)
+    assert match(templates, send(extra=f"KEYS\x01{text}\x02")) is None
+    forged = header.replace(b"abcdefgh", text.encode().ljust(8, b"x"))
+    assert match(templates, forged) is None
+
+
+def test_properties_without_a_unique_key_are_taken_as_they_come():
+    templates = SendTemplates()
+    _, fields = seen(templates, send(properties=""), send(properties="a\x01b\x02"))
+    assert_says_the_same(fields, send(properties="a\x01b\x02"))
+
+
+def changing():
+    templates = SendTemplates()
+    extras = [f"name{n}\x01value\x02" for n in range(KINDS_MAX + 1)]
+    seen(templates, *[send(extra=extra, opaque=20) for extra in extras])
+    assert match(templates, send(extra="KEYS\x01new\x02", opaque=30))
+    return templates
+
+
+@pytest.mark.parametrize("text", ["中文", "é\x01", "\U0001f600", "a b", "\x7f"])
+def test_changing_properties_may_hold_any_text_that_needs_no_escape(text):
+    header = send(extra=f"KEYS\x01{text}\x02", opaque=30)
+    fields = match(changing(), header)
+    assert_says_the_same(fields, header)
+
+
+@pytest.mark.parametrize("text", ['"', "\\", "\n", "\x00", "\\u0001", 'x"y'])
+def test_changing_properties_with_other_escapes_go_to_the_decoder(text):
+    assert match(changing(), send(extra=f"KEYS\x01{text}\x02", opaque=30)) is None
+
+
+def test_changing_properties_that_are_no_utf_8_go_to_the_decoder():
+    header = send(extra="KEYS\x01@\x02", opaque=30).replace(b"@", b"\xff")
+    assert match(changing(), header) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"e":"3"', b'"e":"x"'),
+        (b'"e":"3"', b'"e":"-"'),
+        (b'"g":"1', b'"g":"-'),
+        (b'"g":"1', b'"g":" '),
+        (b'"opaque":17', b'"opaque":07'),
+        (b'"opaque":17', b'"opaque":-7'),
+        (b'"opaque":17', b'"opaque":1 '),
+        (b'"opaque":17', b'"opaque":1.'),
+        (b"BA01", b'BA"1'),
+        (b"BA01", b"BA\\1"),
+        (b"BA01", b"BA\xff1"),
+        (b'"b":"T1"', b'"b":"T2"'),
+        (b'"language":"JAVA"', b'"language":"RUST"'),
+    ],
+)
+def test_a_gap_that_holds_anything_else_goes_to_the_decoder(old, new):
+    templates = SendTemplates()
+    header = send()
+    see(templates, header)
+    assert match(templates, header)
+    forged = header.replace(old, new)
+    assert forged != header
+    assert len(forged) == len(header)
+    assert match(templates, forged) is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        send(opaque=1234567890),
+        send(opaque=-3),
+        send(opaque=0),
+        send(queue_id="-1"),
+        send(queue_id="1024"),
+        send(queue_id="x"),
+        send(born=-5),
+        send(born=1234567890123456789),
+        send(properties="x" * 5000),
+        send().replace(b'"e":"3"', b'"e":3'),
+        send().replace(b'"e":"3"', b'"e":"3","e":"4"'),
+        send().replace(b'"e":"3"', b'"\\u0065":"3"'),
+        send().replace(b'"flag":0', b'"flag":0,"opaque":17'),
+        send().replace(b'"flag":0', b'"flag":0,"x":[]'),
+        send().replace(b'"flag":0', b'"flag":0,"x":{"e":"3"}'),
+        send().replace(b'"opaque":17', b'"opaque":"17"'),
+        send().replace(b'"a":"PG",', b""),
+        send(code=11),
+        b'{"code":310,',
+        b'{"code":310}',
+        b"{}",
+        b"",
+    ],
+)
+def test_what_is_out_of_the_ordinary_is_never_learned(header):
+    templates = SendTemplates()
+    assert seen(templates, *[header] * 10) == [None] * 10
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "UNIQ_KEY\x01A\x02UNIQ_KEY\x01B\x02",
+        "MY_UNIQ_KEY\x01AB\x02",
+        "KEYS\x01UNIQ_KEY\x01AB\x02",
+        "UNIQ_KEY\x01\x02",
+        "UNIQ_KEY\\u0001AB\x02",
+        "UNIQ_KEY\x01AB\\u0002x\x02",
+    ],
+)
+def test_a_unique_key_that_does_not_stand_alone_is_no_gap(properties):
+    templates = SendTemplates()
+    seen(templates, *[send(properties=properties)] * 3)
+    fields = match(templates, send(properties=properties, opaque=18))
+    if fields is not None:
+        assert fields.template.takes_all
+        assert_says_the_same(fields, send(properties=properties, opaque=18))
+
+
+def test_a_unique_key_at_the_very_end_is_a_gap():
+    templates = SendTemplates()
+    _, fields = seen(
+        templates, send(properties="UNIQ_KEY\x01AB"), send(properties="UNIQ_KEY\x01CD")
+    )
+    assert not fields.template.takes_all
+    assert fields.properties == b"UNIQ_KEY\x01CD"
+
+
+def test_headers_with_spaces_and_another_order_are_recognised():
+    templates = SendTemplates()
+
+    def spaced(opaque):
+        value = json.loads(send(opaque=opaque))
+        return json.dumps(dict(reversed(value.items()))).encode()
+
+    _, fields = seen(templates, spaced(17), spaced(18))
+    assert_says_the_same(fields, spaced(18))
+
+
+def test_templates_are_bounded_whatever_is_sent():
+    templates = SendTemplates()
+    for number in range(2000):
+        header = send(
+            topic=f"T{number % 500}", opaque=10 ** (number % 9) + number, tags="x" * (number % 7)
+        )
+        fields = see(templates, header)
+        if fields:
+            assert_says_the_same(fields, header)
+        assert len(templates.templates) <= TEMPLATES_MAX
+
+
+def test_learning_pauses_when_it_does_not_pay():
+    templates = SendTemplates()
+    headers = [send(topic=f"T{number:05}", opaque=20) for number in range(MISSES_MAX + PAUSE + 2)]
+    seen(templates, *headers[: MISSES_MAX + 1])
+    assert templates._pause == PAUSE
+    seen(templates, *headers[MISSES_MAX + 1 : -1])
+    assert templates._pause == 0
+    assert match(templates, headers[-2]) is None
+    see(templates, headers[-1])
+    assert match(templates, headers[-1])
+
+
+plain = st.text("ABC019", min_size=1, max_size=4)
+odd = st.text('AB1"\\\x01\x02é u0', max_size=12)
+sends = st.builds(
+    send,
+    queue_id=st.sampled_from(["0", "1", "12", "-1", "007", "x"]),
+    born=st.sampled_from([BORN, BORN + 1, 7]),
+    opaque=st.sampled_from([1, 2, 17, 18, 999_999_999, 2**31 - 1, -1, 0]),
+    key=plain | odd,
+    extra=st.just("") | plain.map("KEYS\x01{}\x02".format) | odd,
+    topic=st.sampled_from(["T1", "T2", "Té"]),
+    tags=st.sampled_from(["TagA", "TagB"]),
+    code=st.sampled_from([10, 310]),
+    flag=st.sampled_from([0, 2]),
+)
+
+
+@given(st.lists(sends, max_size=30))
+def test_whatever_is_recognised_says_what_the_decoder_says(headers):
+    templates = SendTemplates()
+    for header in headers:
+        fields = see(templates, header)
+        if fields is not None:
+            assert_says_the_same(fields, header)
+
+
+@given(st.lists(sends, min_size=1, max_size=6), st.data())
+def test_no_forgery_of_a_learned_header_is_taken_for_something_else(headers, data):
+    templates = SendTemplates()
+    seen(templates, *headers, *headers)
+    forged = bytearray(data.draw(st.sampled_from(headers)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(forged) - 1))
+        forged[at] = data.draw(st.sampled_from(b'"\\0123u{}:,-e \x01\xff'))
+    fields = match(templates, bytes(forged))
+    if fields is not None:
+        assert_says_the_same(fields, bytes(forged))
+
+
+def test_a_match_is_never_one_that_the_decoder_refuses():
+    templates = SendTemplates()
+    header = send()
+    seen(templates, header, header)
+    for at in range(len(header)):
+        for byte in b'"\\0{}:,e\xff\x00':
+            forged = header[:at] + bytes([byte]) + header[at + 1 :]
+            fields = match(templates, forged)
+            if fields is not None:
+                try:
+                    assert_says_the_same(fields, forged)
+                except ProtocolError:
+                    pytest.fail(f"{forged!r} was recognised")
