@@ -1,6 +1,6 @@
 """Order proved with policies and a breaker: two queues of a topic, outages, moves and crashes.
 
-Beside tests/rules/test_key_queue.py, where nothing is ever taken for an outage. Here members hold
+Beside tests/rules/queues/test_key_queue.py, where nothing is ever taken for an outage. Here members hold
 several queues under one breaker, every message has a policy of its own, sinks fail, and now and
 then everything fails. Promised, and checked at every step: a call of a handler comes after the end
 of all before it of its key; a message meets the end of its policy with exactly the failure that the
