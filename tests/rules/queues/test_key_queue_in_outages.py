@@ -1,12 +1,12 @@
 """Order proved with policies and a breaker: two queues of a topic, outages, moves and crashes.
 
-Beside tests/rules/queues/test_key_queue.py, where nothing is ever taken for an outage. Here members hold
-several queues under one breaker, every message has a policy of its own, sinks fail, and now and
-then everything fails. Promised, and checked at every step: a call of a handler comes after the end
-of all before it of its key; a message meets the end of its policy with exactly the failure that the
-policy says, failures in an outage not counted, as long as it may last; in an outage one call at a
-time tries; an offset moves past nothing that is not finished, and past no row that was not written;
-and where nothing but bad messages are left, they meet their ends too.
+Beside tests/rules/queues/test_key_queue.py, where nothing is ever taken for an outage. Here members
+hold several queues under one breaker, every message has a policy of its own, sinks fail, and now
+and then everything fails. Promised, and checked at every step: a call of a handler comes after the
+end of all before it of its key; a message meets the end of its policy with exactly the failure that
+the policy says, failures in an outage not counted, as long as it may last; in an outage one call at
+a time tries; an offset moves past nothing that is not finished, and past no row that was not
+written; and where nothing but bad messages are left, they meet their ends too.
 """
 
 from __future__ import annotations
