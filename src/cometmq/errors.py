@@ -106,7 +106,9 @@ class BrokerError(CometError):
     """Codes after which RocketMQ's producer tries another broker (Java: DefaultMQProducer)."""
 
     def __init__(self, code: int, remark: str | None, addr: str) -> None:
-        self.code, self.remark, self.addr = code, remark, addr
+        self.code = code
+        self.remark = remark
+        self.addr = addr
         self.retriable = code in self.RETRIABLE
         self.stale_route = code == 17
         super().__init__(f"{addr} answered code {code}: {remark or 'no remark'}")
@@ -166,5 +168,6 @@ class Reject(CometError):
     """Server side only: answer the request with this code and remark."""
 
     def __init__(self, code: int, remark: str) -> None:
-        self.code, self.remark = code, remark
+        self.code = code
+        self.remark = remark
         super().__init__(remark)

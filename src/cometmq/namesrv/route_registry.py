@@ -131,7 +131,8 @@ class RouteRegistry:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"{BROKERS_MAX} brokers are registered already")
         if broker is None:
             broker = self._brokers[who.broker_name] = _Broker(who.cluster)
-        broker.cluster, broker.zone = who.cluster, registration.zone
+        broker.cluster = who.cluster
+        broker.zone = registration.zone
         broker.has_acting_master = bool(registration.has_acting_master)
         _take_address(broker, who)
         stands_in = (

@@ -302,7 +302,8 @@ class Channel(asyncio.BufferedProtocol):
             answer, _ = self._sent_frames.pop(opaque)
             if not answer.done():
                 answer.set_exception(RemotingTimeout(f"no answer from {self.addr} in time"))
-        self._sweeper, self._sweep_at = None, inf
+        self._sweeper = None
+        self._sweep_at = inf
         if self._sent_frames:
             first = min(deadline for _, deadline in self._sent_frames.values())
             self._schedule_sweep(max(first, now + SWEEP_GAP_S))

@@ -44,7 +44,9 @@ class ChannelPool:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._connect_timeout_s = connect_timeout_s
-        self._on_request, self._prepare, self._tls = on_request, prepare, tls
+        self._on_request = on_request
+        self._prepare = prepare
+        self._tls = tls
         self._greet = greet
         self._on_lost = on_lost
         self._channels: dict[str, Channel] = {}

@@ -102,7 +102,8 @@ class RequestDispatcher:
         ):
             connection.send(_BUSY.encode(request.opaque))
             return
-        connection.language, connection.version = request.language, request.version
+        connection.language = request.language
+        connection.version = request.version
         try:
             answer = self._handlers.get(request.code, self._fallback)(request, connection)
         except Exception as error:  # noqa: BLE001 - every failure of a handler becomes an answer

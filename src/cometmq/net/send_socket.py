@@ -57,7 +57,8 @@ class SendSocket:
         self._socket = open_socket(addr, timeout_s)
         self._socket.setblocking(True)
         self._timeout_s = 0.0
-        self._answers, self._decoder = SendAnswers(), FrameDecoder()
+        self._answers = SendAnswers()
+        self._decoder = FrameDecoder()
         self._opaque = 0
         self.used_at = 0.0
         """When it was last put back (monotonic seconds); its owner's."""

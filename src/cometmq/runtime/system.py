@@ -163,7 +163,8 @@ class FileLock:
     """A record lock on byte 0 of a file."""
 
     def __init__(self, fd: int, key: tuple[int, int]) -> None:
-        self._fd, self._key = fd, key
+        self._fd = fd
+        self._key = key
 
     def release(self) -> None:
         """Let others have it."""

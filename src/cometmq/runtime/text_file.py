@@ -18,7 +18,8 @@ class TextFile:
     """One file of text in UTF-8."""
 
     def __init__(self, path: Path, files: Files) -> None:
-        self.path, self._files = path, files
+        self.path = path
+        self._files = files
 
     def read(self) -> str:
         """Return the text; empty where there is no file. Raises OSError."""

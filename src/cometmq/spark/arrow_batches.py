@@ -99,7 +99,10 @@ class BatchBuilder:
         if not self._rows:
             return None
         records = _Records(self._chunks, self._starts, self._topic)
-        self._chunks, self._starts, self._rows, self._bytes = [], [], 0, 0
+        self._chunks = []
+        self._starts = []
+        self._rows = 0
+        self._bytes = 0
         if not len(records):
             return None
         arrays = [_COLUMNS[name](records) for name in self._columns]
@@ -143,7 +146,8 @@ class _Records:
         if not wanted.all():
             at, chunk_of, first = at[wanted], chunk_of[wanted], first[wanted]
         self.brokers = [chunk.broker for chunk in chunks]
-        self.chunk_of, self.first = chunk_of, first
+        self.chunk_of = chunk_of
+        self.first = first
         self._measure(at)
         self._entries: _Entries | None = None
 

@@ -208,7 +208,8 @@ class ClusterClient:
             for queue in queues
             if queue.broker_name in self._addresses
         ]
-        self._route_at, self._was_known = time.monotonic(), True
+        self._route_at = time.monotonic()
+        self._was_known = True
         return self._queues
 
     def _fetch_route(self) -> TopicRouteData:

@@ -91,7 +91,9 @@ class _Pulls:
     """The pulls of one range over one connection."""
 
     def __init__(self, channel: BlockingChannel, options: SourceOptions, one: OffsetRange) -> None:
-        self._channel, self._options, self._range = channel, options, one
+        self._channel = channel
+        self._options = options
+        self._range = one
         self._next = one.begin
         self._windows: deque[_Window] = deque()
         self._pull_size = _PULL_SIZE_MIN
@@ -159,7 +161,8 @@ class _Pulls:
         """Adapt to what the broker returns: a window should be about one pull."""
         asked, got = window.end - window.at, after - window.at
         if got < asked:
-            self._pull_size, self._full = max(got, 1), 0
+            self._pull_size = max(got, 1)
+            self._full = 0
         elif got > asked:  # the filter matched little, so the broker scanned further
             self._pull_size = min(max(self._pull_size, got), _PULL_SIZE_MAX)
         elif asked == self._pull_size:

@@ -79,7 +79,8 @@ class JsonTable(Generic[_T]):
 
     def __init__(self, name: str, fields: Callable[[_T], object]) -> None:
         """`name`: of the table in its file; `fields`: a value as what JSON knows."""
-        self._name, self._fields = name, fields
+        self._name = name
+        self._fields = fields
         self._texts: dict[str, tuple[_T, str]] = {}
 
     def encode(self, before: dict[str, object], table: Mapping[str, _T]) -> bytes:

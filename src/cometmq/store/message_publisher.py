@@ -28,7 +28,8 @@ class MessagePublisher:
     """Publishes the messages of one store. Belongs to its loop."""
 
     def __init__(self, queues: ConsumeQueues, put_times: PutTimes) -> None:
-        self._queues, self._put_times = queues, put_times
+        self._queues = queues
+        self._put_times = put_times
         self.newest_visible: LastRecord = NO_RECORD
         """The newest record that readers may see."""
         self.on_arrival: Callable[[str, int, int, int], None] = _ignore_arrival

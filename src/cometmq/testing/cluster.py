@@ -139,7 +139,8 @@ class LocalCluster:
             self._own = tempfile.TemporaryDirectory(prefix="cometmq-")
             store = self._own.name
         self.store = Path(store)
-        self._apart, self._timeout_s = apart, timeout_s
+        self._apart = apart
+        self._timeout_s = timeout_s
         self._sets = [f"--set={key}={_text(value)}" for key, value in _keyed(settings).items()]
         self._names: ServerProcess | None = None
         self._broker: ServerProcess | None = None
@@ -233,7 +234,8 @@ class InProcessCluster:
         keyed.setdefault("listenPort", 0)
         given = [RawSetting(key, _text(value), "the test") for key, value in keyed.items()]
         self._loaded = load(_KINDS, given)
-        self._clock, self._files = clock, files
+        self._clock = clock
+        self._files = files
         names = NamesrvSettings(listen_port=0, kv_config_path="")
         self.name_server = NameServer.open(names, clock=clock)
         self.role: Broker

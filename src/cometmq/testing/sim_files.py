@@ -123,7 +123,9 @@ class SimFile:
     """An open file of the simulated disk."""
 
     def __init__(self, disk: SimFiles, inode: _Inode, size: int) -> None:
-        self._disk, self._inode, self._size = disk, inode, size
+        self._disk = disk
+        self._inode = inode
+        self._size = size
         self._life = disk.life
         self._is_closed = False
         if len(inode.live) < size:
@@ -188,7 +190,8 @@ class SimLock:
     """A lock of the simulated disk."""
 
     def __init__(self, disk: SimFiles, path: Path) -> None:
-        self._disk, self._path = disk, path
+        self._disk = disk
+        self._path = path
 
     def release(self) -> None:
         """Let others have it."""
@@ -214,7 +217,8 @@ class SimFiles:
         """Set to True, nothing is in memory until it is fetched; a fetch is kept in `fetched`."""
         self.fetched: set[tuple[_Inode, int]] = set()
         self.locked: set[Path] = set()
-        self.total, self.used = 1 << 40, 0
+        self.total = 1 << 40
+        self.used = 0
         self._names: _Names = {Path("/"): _DIRECTORY}
         self._disk_names: _Names = dict(self._names)
         self._changes: dict[Path, list[_Change]] = {}

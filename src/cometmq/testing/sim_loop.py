@@ -81,7 +81,8 @@ class SimLoop(asyncio.BaseEventLoop):
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         ours = SimTransport(self, protocol_factory(), (host, port))
         theirs = SimTransport(self, server.factory(), (_HOST, self._free_port()))
-        ours.other, theirs.other = theirs, ours
+        ours.other = theirs
+        theirs.other = ours
         theirs.protocol.connection_made(theirs)
         ours.protocol.connection_made(ours)
         return ours, ours.protocol
@@ -129,7 +130,9 @@ class SimServer:
         port: int,
         servers: dict[int, SimServer],
     ) -> None:
-        self.factory, self._address, self._servers = factory, (host, port), servers
+        self.factory = factory
+        self._address = (host, port)
+        self._servers = servers
 
     @property
     def sockets(self) -> list[SimServer]:
@@ -160,7 +163,8 @@ class SimTransport(asyncio.Transport):
         self._loop = loop
         self._inbox = bytearray()
         """What the other end wrote and this one's protocol has not been given."""
-        self._high, self._low = 64 * 1024, 16 * 1024
+        self._high = 64 * 1024
+        self._low = 16 * 1024
         self._is_reading = True
         self._is_closing = self._is_lost = self._is_pumping = self._is_writing_paused = False
 

@@ -47,8 +47,12 @@ class Command:
         ext: dict[str, str] | None = None,
         body: bytes = b"",
     ) -> None:
-        self.code, self.opaque, self.flag = code, opaque, flag
-        self.language, self.version, self.remark = language, version, remark
+        self.code = code
+        self.opaque = opaque
+        self.flag = flag
+        self.language = language
+        self.version = version
+        self.remark = remark
         self.ext: dict[str, str] = {} if ext is None else ext
         self.body = body
 

@@ -138,7 +138,9 @@ class _Reader:
     __slots__ = ("_at", "_depth", "_text")
 
     def __init__(self, text: str) -> None:
-        self._text, self._at, self._depth = text, 0, 0
+        self._text = text
+        self._at = 0
+        self._depth = 0
 
     def read(self) -> Any:
         value = self._value()

@@ -97,4 +97,5 @@ class FrameBuffer:
         if size * 2 > len(old):  # grows as the bytes come, not as a peer says they will
             new = self._view = memoryview(bytearray(len(old) * 2))
         new[:size] = old[start:end]
-        self._start, self._end = 0, size
+        self._start = 0
+        self._end = size

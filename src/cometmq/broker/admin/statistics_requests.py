@@ -42,7 +42,9 @@ class StatisticsRequests:
     def __init__(
         self, store: MessageStore, topics: Topics, clients: ClientRegistry, stats: BrokerStats
     ) -> None:
-        self._store, self._topics, self._clients = store, topics, clients
+        self._store = store
+        self._topics = topics
+        self._clients = clients
         self._stats = stats
 
     def endpoints(self) -> tuple[Endpoint, ...]:

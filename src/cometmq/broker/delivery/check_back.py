@@ -90,8 +90,12 @@ class CheckBack:
         store_settings: StoreSettings,
         now_ms: Callable[[], int],
     ) -> None:
-        self._store, self._topics, self._offsets = store, topics, offsets
-        self._clients, self._transactions, self._settings = clients, transactions, settings
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._clients = clients
+        self._transactions = transactions
+        self._settings = settings
         self._now_ms = now_ms
         self.adjust_store(store_settings)
         self.asked = self.discarded = 0

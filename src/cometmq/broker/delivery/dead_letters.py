@@ -56,7 +56,9 @@ class DeadLetterQueues:
     def __init__(
         self, store: MessageStore, topics: Topics, stats: BrokerStats, *, deduplicate: bool
     ) -> None:
-        self._store, self._topics, self._stats = store, topics, stats
+        self._store = store
+        self._topics = topics
+        self._stats = stats
         self._deduplicate = deduplicate
         self._origins: dict[str, dict[bytes, PutResult]] = {}
         self._unread: dict[str, range] = {}
@@ -79,7 +81,9 @@ class DeadLetterQueues:
         raw, left_out = fit_properties(raw)
         if left_out:
             log.warning("a dead letter of %s goes without %s", group, ", ".join(left_out))
-        draft.topic, draft.queue_id, draft.properties = topic, 0, raw
+        draft.topic = topic
+        draft.queue_id = 0
+        draft.properties = raw
         self._topics.ensure(topic, 1)
         if not self._deduplicate or not origin:
             return self._put(group, draft)

@@ -45,7 +45,9 @@ class BacklogRange:
     __slots__ = ("cursor", "end", "first")
 
     def __init__(self, first: int, cursor: int, end: int | None) -> None:
-        self.first, self.cursor, self.end = first, cursor, end
+        self.first = first
+        self.cursor = cursor
+        self.end = end
 
     @property
     def is_done(self) -> bool:
@@ -144,7 +146,8 @@ class _Delivered:
     """When delayed messages were stored in their topics; each queue is read once."""
 
     def __init__(self, store: MessageStore, since_ms: int) -> None:
-        self._store, self._since_ms = store, since_ms
+        self._store = store
+        self._since_ms = since_ms
         self._queues: dict[tuple[str, int], dict[_Key, list[int]]] = {}
         self._left = SCAN_MAX
 

@@ -74,7 +74,10 @@ class DelayedMessages:
     def __init__(
         self, store: MessageStore, levels: DelayLevels, file: JsonFile, now_ms: Callable[[], int]
     ) -> None:
-        self._store, self.levels, self._file, self._now_ms = store, levels, file, now_ms
+        self._store = store
+        self.levels = levels
+        self._file = file
+        self._now_ms = now_ms
         self.offsets: dict[int, int] = {}
         """Level to the next queue offset to deliver."""
         self.delivered = 0
@@ -83,7 +86,8 @@ class DelayedMessages:
         self.version = DataVersion()
         self._saved: dict[str, Any] = {}
         self._writing: asyncio.Future[None] | None = None
-        self._is_moved, self._next_due_ms = asyncio.Event(), 0
+        self._is_moved = asyncio.Event()
+        self._next_due_ms = 0
         self._paused_until: dict[int, float] = {}
         self._missing: dict[int, NotInMemory] = {}
         """Levels that wait for the disk, and what they need from it."""
@@ -108,7 +112,9 @@ class DelayedMessages:
         raw = draft.properties
         for key, value in ((b"REAL_TOPIC", draft.topic), (b"REAL_QID", str(draft.queue_id))):
             raw = properties.append(properties.remove(raw, key), key, value.encode())
-        draft.properties, draft.topic, draft.queue_id = raw, SCHEDULE_TOPIC, level - 1
+        draft.properties = raw
+        draft.topic = SCHEDULE_TOPIC
+        draft.queue_id = level - 1
 
     def arrived(self, due_ms: int) -> None:
         """A message that is due at this time was stored."""

@@ -59,8 +59,13 @@ class ReplyHandler:
         now_ms: Callable[[], int],
     ) -> None:
         """`address` gives where this broker is reached, host:port."""
-        self._store, self._clients, self._send, self._stats = store, clients, send, stats
-        self._settings, self._address, self._now_ms = settings, address, now_ms
+        self._store = store
+        self._clients = clients
+        self._send = send
+        self._stats = stats
+        self._settings = settings
+        self._address = address
+        self._now_ms = now_ms
         self._region = {"MSG_REGION": settings.region_id, "TRACE_ON": "true"}
 
     def endpoints(self) -> tuple[Endpoint, ...]:

@@ -80,13 +80,14 @@ class SendBackHandler:
         settings: BrokerSettings,
         now_ms: Callable[[], int],
     ) -> None:
-        self._store, self._topics, self._groups = store, topics, groups
-        self._delayed_messages, self._dead_letters, self._stats = (
-            delayed_messages,
-            dead_letters,
-            stats,
-        )
-        self._settings, self._now_ms = settings, now_ms
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._delayed_messages = delayed_messages
+        self._dead_letters = dead_letters
+        self._stats = stats
+        self._settings = settings
+        self._now_ms = now_ms
         self._round_robin = count()
 
     def endpoints(self) -> tuple[Endpoint, ...]:

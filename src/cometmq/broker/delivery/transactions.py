@@ -75,8 +75,11 @@ class Transactions:
         settings: BrokerSettings,
         now_ms: Callable[[], int],
     ) -> None:
-        self._store, self._delayed_messages, self._stats = store, delayed_messages, stats
-        self._settings, self._now_ms = settings, now_ms
+        self._store = store
+        self._delayed_messages = delayed_messages
+        self._stats = stats
+        self._settings = settings
+        self._now_ms = now_ms
         self._copies: dict[int, int] = {}
         self.ending: set[int] = set()
         """Offsets of half messages whose end is put, but not durable yet."""
@@ -125,7 +128,9 @@ class Transactions:
                 f"the properties take {len(raw)} bytes with the broker's own; a half message may "
                 f"have {properties.BYTES_MAX - GROWTH_BYTES}, so that it can be asked about",
             )
-        draft.properties, draft.topic, draft.queue_id = raw, HALF_TOPIC, 0
+        draft.properties = raw
+        draft.topic = HALF_TOPIC
+        draft.queue_id = 0
         draft.sys_flag &= ~sysflag.TRANSACTION_MASK
 
     def copied(self, queue_offset: int, copy_offset: int) -> None:

@@ -98,7 +98,8 @@ class ClientRegistry:
     """All connected clients. Belongs to the broker's loop."""
 
     def __init__(self, now_ms: Callable[[], int], silence_ms: int = SILENCE_MS) -> None:
-        self._now_ms, self.silence_ms = now_ms, silence_ms
+        self._now_ms = now_ms
+        self.silence_ms = silence_ms
         self.consumers: dict[str, ConsumerGroupInfo] = {}
         self.producers: dict[str, dict[Connection, Member]] = {}
         self._producer_ids: dict[str, Connection] = {}

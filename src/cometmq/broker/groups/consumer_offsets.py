@@ -38,7 +38,8 @@ class ConsumerOffsets:
     """The offsets of all groups. Belongs to the broker's loop."""
 
     def __init__(self, file: JsonFile, now_ms: Callable[[], int]) -> None:
-        self._file, self._now_ms = file, now_ms
+        self._file = file
+        self._now_ms = now_ms
         self._committed: dict[str, dict[int, int]] = {}
         self._pulled: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}

@@ -106,8 +106,12 @@ class HeartbeatHandler:
         settings: BrokerSettings,
         now_ms: Callable[[], int],
     ) -> None:
-        self._clients, self._topics, self._groups = clients, topics, groups
-        self._filters, self._stats, self._settings = filters, stats, settings
+        self._clients = clients
+        self._topics = topics
+        self._groups = groups
+        self._filters = filters
+        self._stats = stats
+        self._settings = settings
         self._now_ms = now_ms
         self._parsing = asyncio.Lock()
         clients.on_members = self.notify_members

@@ -36,7 +36,8 @@ class QueueLocks:
     """The locks of all groups. Owned by the broker's loop."""
 
     def __init__(self, now_ms: Callable[[], int], live_ms: int = LIVE_MS) -> None:
-        self._now_ms, self.live_ms = now_ms, live_ms
+        self._now_ms = now_ms
+        self.live_ms = live_ms
         self._groups: dict[str, dict[MessageQueue, QueueLock]] = {}
 
     def lock(

@@ -58,7 +58,8 @@ class FilterCache:
     """Parsed filters by expression; the least recently used is dropped first."""
 
     def __init__(self, chars_max: int = CACHED_CHARS_MAX) -> None:
-        self._chars_max, self._chars = chars_max, 0
+        self._chars_max = chars_max
+        self._chars = 0
         self._cache: OrderedDict[str, Sql92Filter | None] = OrderedDict()
         self._parsing = asyncio.Lock()
 
@@ -117,8 +118,11 @@ class GroupFilter:
     def __init__(
         self, expression: str, expression_type: str, client_version: int, born_ms: int
     ) -> None:
-        self.expression, self.expression_type = expression, expression_type
-        self.client_version, self.born_ms, self.dead_ms = client_version, born_ms, 0
+        self.expression = expression
+        self.expression_type = expression_type
+        self.client_version = client_version
+        self.born_ms = born_ms
+        self.dead_ms = 0
         self.is_filter: bool | None = None if expression_type == SQL92 else False
         """Whether it is valid; None until a pull needs it, or the table is written."""
 
@@ -139,7 +143,9 @@ class ConsumerFilters:
         keep_ms: int = 86_400_000,
         bloom_shape: tuple[int, int] = (112, 3),
     ) -> None:
-        self._file, self._now_ms, self._keep_ms = file, now_ms, keep_ms
+        self._file = file
+        self._now_ms = now_ms
+        self._keep_ms = keep_ms
         self._shape = bloom_shape
         self._topics: dict[str, dict[str, GroupFilter]] = {}
         self._groups: dict[str, set[str]] = {}
@@ -262,7 +268,8 @@ class ConsumerFilters:
 
     def _revive(self, entry: GroupFilter) -> None:
         if entry.is_dead:
-            entry.dead_ms, self._is_dirty = 0, True
+            entry.dead_ms = 0
+            self._is_dirty = True
 
     def _put(self, topic: str, group: str, entry: GroupFilter) -> None:
         self._drop(topic, group)
@@ -289,7 +296,8 @@ class ConsumerFilters:
         for topic in topics:
             entry = self._topics[topic][group]
             if not entry.is_dead:
-                entry.dead_ms, self._is_dirty = self._now_ms(), True
+                entry.dead_ms = self._now_ms()
+                self._is_dirty = True
 
     def _clean(self) -> None:
         oldest = self._now_ms() - self._keep_ms

@@ -27,7 +27,8 @@ class MessageLookupHandler:
     """Answers 33 and 12."""
 
     def __init__(self, store: MessageStore, settings: StoreSettings) -> None:
-        self._store, self._settings = store, settings
+        self._store = store
+        self._settings = settings
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""

@@ -29,7 +29,8 @@ class PullFastPath:
     __slots__ = ("_connection", "_handler", "_templates", "learn")
 
     def __init__(self, handler: PullHandler, connection: Connection) -> None:
-        self._handler, self._connection = handler, connection
+        self._handler = handler
+        self._connection = connection
         self._templates = PullTemplates()
         self.learn = self._templates.match_or_learn
 
@@ -53,7 +54,8 @@ class PullFastPath:
         answer = self._handler.answer_from_memory(header, template.code, values[template.opaque_at])
         if answer is None:
             return False
-        connection.language, connection.version = template.language, template.version
+        connection.language = template.language
+        connection.version = template.version
         if isinstance(answer, bytes):
             connection.send(answer)
         else:

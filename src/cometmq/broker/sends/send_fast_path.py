@@ -60,9 +60,11 @@ class ConnectionFastPath:
     )
 
     def __init__(self, shared: FastPaths, connection: Connection) -> None:
-        self._shared, self._connection = shared, connection
+        self._shared = shared
+        self._connection = connection
         self._pulls = PullFastPath(shared.pulls, connection)
-        self._generation, self._batch = shared.generation, -1
+        self._generation = shared.generation
+        self._batch = -1
         self._templates = SendTemplates()
         self._answers: list[bytes] = []
 
@@ -174,7 +176,8 @@ class ConnectionFastPath:
         connection, shared = self._connection, self._shared
         if shared.is_sync and connection.is_full:  # else no answer outlives the iteration
             return None
-        self._batch, self._answers = shared.store.batch_number, []
+        self._batch = shared.store.batch_number
+        self._answers = []
         shared.join(connection, self._answers)
         return self._answers
 
@@ -195,7 +198,8 @@ class FastPaths:
     ) -> None:
         self.admission = admission
         """Asked before a header is learned; what was learned is admitted until `forget`."""
-        self.store, self.pulls = store, pulls
+        self.store = store
+        self.pulls = pulls
         self.planner = SendPlanner(store, topics, send, stats, region_id)
         self.is_sync = store.is_sync
         self.body_max = settings.max_message_bytes
@@ -218,7 +222,8 @@ class FastPaths:
         """Have the answers, which grow until the iteration ends, written when all is safe."""
         store = self.store
         if store.batch_number != self._batch:
-            self._batch, self._group = store.batch_number, []
+            self._batch = store.batch_number
+            self._group = []
             self.is_sync = store.is_deferring
             store.on_durable(partial(self._write_answers, self._group, self.is_sync))
         self._group.append((connection, answers))
@@ -245,5 +250,6 @@ class FastPaths:
 def _refusal(answer: bytes, status: PutStatus) -> bytes:
     """The answer to a send that could not be kept, made from the one that was ready."""
     command = Command.decode(Frame(JSON, answer[8:], b""))
-    command.code, command.remark = PUT_STATUS_CODES[status], PUT_STATUS_REMARKS[status]
+    command.code = PUT_STATUS_CODES[status]
+    command.remark = PUT_STATUS_REMARKS[status]
     return command.encode()

@@ -75,8 +75,11 @@ class SendPlan:
     )
 
     def __init__(self, queue_count: int, counter: TrafficCounter) -> None:
-        self.queue_count, self.counter = queue_count, counter
-        self.tag, self.born, self.born_ms = b"", b"", 0
+        self.queue_count = queue_count
+        self.counter = counter
+        self.tag = b""
+        self.born = b""
+        self.born_ms = 0
         self.put: Put | None = None
         self.put_run: PutRun | None = None
         """The same for many; None where each must be looked at."""
@@ -89,11 +92,13 @@ class SendPlan:
 
     def take_tag(self, tag: bytes) -> None:
         """Have `code` be that of this tag, the last one that came."""
-        self.tag, self.code = tag, tags_code_of(tag)
+        self.tag = tag
+        self.code = tags_code_of(tag)
 
     def take_born(self, born: bytes) -> None:
         """Have `born_ms` be this time, the last one that came in digits."""
-        self.born, self.born_ms = born, int(born)
+        self.born = born
+        self.born_ms = int(born)
 
 
 class SendPlanner:
@@ -107,7 +112,10 @@ class SendPlanner:
         stats: BrokerStats,
         region_id: str,
     ) -> None:
-        self._store, self._topics, self._send, self._stats = store, topics, send, stats
+        self._store = store
+        self._topics = topics
+        self._send = send
+        self._stats = stats
         self._region = json.dumps(region_id)[1:-1].encode().replace(b"%", b"%%")
 
     def plan(self, template: SendTemplate, connection: Connection) -> SendPlan:
@@ -196,5 +204,6 @@ class SendPlanner:
         plan.properties = raw.replace(b"%", b"%%")
         for mark in marks:
             plan.properties = plan.properties.replace(mark, b"%b")
-        plan.unique_at, plan.tags_at = template.unique_at, template.tags_at
+        plan.unique_at = template.unique_at
+        plan.tags_at = template.tags_at
         return unique == marks[template.unique_at]

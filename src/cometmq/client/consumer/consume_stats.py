@@ -25,12 +25,11 @@ class _Topic:
     __slots__ = ("failed", "ok", "pull_ms", "pulled", "run_ms")
 
     def __init__(self, now_ms: int) -> None:
-        self.pull_ms, self.pulled = SampledSeries(now_ms), SampledSeries(now_ms)
-        self.run_ms, self.ok, self.failed = (
-            SampledSeries(now_ms),
-            SampledSeries(now_ms),
-            SampledSeries(now_ms),
-        )
+        self.pull_ms = SampledSeries(now_ms)
+        self.pulled = SampledSeries(now_ms)
+        self.run_ms = SampledSeries(now_ms)
+        self.ok = SampledSeries(now_ms)
+        self.failed = SampledSeries(now_ms)
 
     def sample(self, now_ms: int) -> None:
         for series in (self.pull_ms, self.pulled, self.run_ms, self.ok, self.failed):

@@ -112,7 +112,8 @@ class SendFastPath:
             or client.namespace_v2 is not None
             or client.trace is not None
         )
-        self._now_ms, self._take_key = session.clock.now_ms, session.uniq_keys.next_key
+        self._now_ms = session.clock.now_ms
+        self._take_key = session.uniq_keys.next_key
         self._routes: dict[str, CachedRoute] = {} if is_off else session.routes.cached
         self._born_ms = 0
         self._tails: dict[str | None, bytes] = {}

@@ -89,8 +89,11 @@ class _JobSteps:
         queries: BrokerQueries,
         threads: ThreadPoolExecutor,
     ) -> None:
-        self._settings, self._progress = settings, progress
-        self._processes, self._queries, self._threads = processes, queries, threads
+        self._settings = settings
+        self._progress = progress
+        self._processes = processes
+        self._queries = queries
+        self._threads = threads
 
     def find(self, spark: Future[SparkTables], began_s: float) -> Measurements:
         """Run all steps and return what they measured."""

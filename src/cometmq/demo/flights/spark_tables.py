@@ -132,7 +132,8 @@ class SparkTables:
     """All queries of the job over one Spark session; the constructor starts Spark."""
 
     def __init__(self, directory: Path, namesrv: str, *, cores: int, heap_mb: int) -> None:
-        self._directory, self._namesrv = directory, namesrv
+        self._directory = directory
+        self._namesrv = namesrv
         self._session: SparkSession = spark_session(
             "cometmq-flights",
             cores=cores,

@@ -62,7 +62,8 @@ class LatencyFaultTolerance:
 
     def __init__(self, table: LatencyTable, *, detects: bool = False) -> None:
         """With `detects` an unreachable broker is avoided until `record_reachable`."""
-        self._table, self._detects = table, detects
+        self._table = table
+        self._detects = detects
         self._brokers: dict[str, _Health] = {}
 
     def record_latency(self, broker_name: str, latency_ms: float, now_ms: float) -> None:
@@ -83,7 +84,8 @@ class LatencyFaultTolerance:
     def record_reachable(self, broker_name: str) -> None:
         """Note that a broker answers again: it is no longer avoided."""
         health = self._of(broker_name)
-        health.is_reachable, health.avoid_until_ms = True, 0.0
+        health.is_reachable = True
+        health.avoid_until_ms = 0.0
 
     def unreachable_brokers(self) -> list[str]:
         """The brokers to probe."""

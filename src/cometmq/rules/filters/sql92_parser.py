@@ -41,7 +41,8 @@ class Sql92Filter:
     __slots__ = ("_run", "size")
 
     def __init__(self, run: Evaluate, size: int) -> None:
-        self._run, self.size = run, size
+        self._run = run
+        self.size = size
 
     def matches(self, get: PropertyGetter) -> bool:
         """Whether a message matches; `get` returns a property by its name, or None."""

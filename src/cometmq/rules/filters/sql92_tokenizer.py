@@ -47,7 +47,8 @@ class Tokenizer:
     """The tokens of one text in order, each read on demand."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._at = text, 0
+        self._text = text
+        self._at = 0
         self._ahead: list[Token] = []
 
     def peek(self, index: int = 0) -> Token:

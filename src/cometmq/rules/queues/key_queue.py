@@ -128,7 +128,8 @@ class KeyQueue(Generic[M]):
             self._unwritten_finished.append(message.queue_offset)
             self._unwritten_failures.pop(message.queue_offset, None)
             self._top_ms = max(self._top_ms, message.store_ms)
-        batch.lane.failure_reason, batch.lane.failing_since_ms = "", 0
+        batch.lane.failure_reason = ""
+        batch.lane.failing_since_ms = 0
 
     def record_success(self, batch: LaneBatch[M], number: int, now: float, calls: int = 1) -> bool:
         """Note that the handler is done with the first messages, in so many calls that went well.

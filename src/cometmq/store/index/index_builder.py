@@ -84,7 +84,8 @@ class KeyedRecordReader:
     """Reads the log onwards from where it stands. Belongs to the store's loop."""
 
     def __init__(self, log: CommitLog, file_bytes: int) -> None:
-        self._log, self._file_bytes = log, file_bytes
+        self._log = log
+        self._file_bytes = file_bytes
         self._hashes = KeyHashes().of
 
     def read(

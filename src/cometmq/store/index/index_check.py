@@ -37,7 +37,8 @@ class IndexCheck:
     """The index of one stopped store. Opens its files one at a time and changes nothing."""
 
     def __init__(self, files: Files, directory: Path, file_layout: IndexFileLayout) -> None:
-        self._files, self._file_layout = files, file_layout
+        self._files = files
+        self._file_layout = file_layout
         names = [name for name in files.names(directory) if name.isdecimal()]
         self._paths = [directory / name for name in names]
         self.notes: list[str] = []

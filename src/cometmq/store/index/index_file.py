@@ -100,7 +100,8 @@ class IndexFile:
     def __init__(
         self, segment: Segment, file_layout: IndexFileLayout, head: IndexFileHeader
     ) -> None:
-        self.segment, self._file_layout = segment, file_layout
+        self.segment = segment
+        self._file_layout = file_layout
         self.begin_ms, self.end_ms, self.begin_phy, self.end_phy, self.used, self.count = head
         assert 1 <= self.count <= file_layout.entries
         self.written = self.count
@@ -151,7 +152,8 @@ class IndexFile:
         self._entries += _pack(hashed, phy_offset, seconds, before)
         _slot(page, at & 4095, number)
         self.count = number + 1
-        self.end_phy, self.end_ms = phy_offset, store_ms
+        self.end_phy = phy_offset
+        self.end_ms = store_ms
 
     def _page(self, number: int) -> bytearray:
         """A part of the slots, from now on in memory until it is written."""

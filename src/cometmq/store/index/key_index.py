@@ -88,7 +88,9 @@ class KeyIndex:
         commit_log: CommitLog,
         open_files: OpenFiles,
     ) -> None:
-        self._files, self._clock, self._log = files, clock, commit_log
+        self._files = files
+        self._clock = clock
+        self._log = commit_log
         self.is_enabled = settings.message_index_enable
         self._file_layout = IndexFileLayout(settings.max_hash_slot_num, settings.max_index_num)
         self._waiting_max = min(WAITING_MAX, _FILES_WAITING_MAX * settings.max_index_num)
@@ -406,8 +408,12 @@ class _Search:
         count: int,
         found: list[int],
     ) -> None:
-        self._file, self._hashed, self._count, self._found = file, hashed, count, found
-        self._begin_ms, self._end_ms = begin_ms, end_ms
+        self._file = file
+        self._hashed = hashed
+        self._count = count
+        self._found = found
+        self._begin_ms = begin_ms
+        self._end_ms = end_ms
         self._number = file.head_of(hashed)
         self._steps = 0
 

@@ -37,14 +37,17 @@ class _Rush:
     __slots__ = ("_end", "_is_on", "_since")
 
     def __init__(self) -> None:
-        self._end, self._since, self._is_on = -1, 0.0, False
+        self._end = -1
+        self._since = 0.0
+        self._is_on = False
 
     def is_on(self, end: int, now: float) -> bool:
         """`end` is that of the log, `now` in seconds."""
         passed = now - self._since
         if passed >= _LOOK_S:
             self._is_on = 0 <= self._end < end - _FAST_BYTES_A_S * passed
-            self._end, self._since = end, now
+            self._end = end
+            self._since = now
         return self._is_on
 
 

@@ -25,7 +25,9 @@ class FilePreallocator:
     """Makes the next file of one log. Belongs to the store's loop."""
 
     def __init__(self, commit_log: CommitLog, worker: Worker) -> None:
-        self._log, self._mapped_files, self._worker = commit_log, commit_log.mapped_files, worker
+        self._log = commit_log
+        self._mapped_files = commit_log.mapped_files
+        self._worker = worker
         self._asked = -1
 
     def preallocate_if_due(self) -> None:

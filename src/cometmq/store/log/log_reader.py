@@ -22,8 +22,10 @@ class LogReader:
     """Verified records by their offsets; quick when the offsets go up."""
 
     def __init__(self, mapped_files: MappedFileQueue, *, check_crc: bool) -> None:
-        self._mapped_files, self._check_crc = mapped_files, check_crc
-        self._chunk, self._chunk_at = b"", 0
+        self._mapped_files = mapped_files
+        self._check_crc = check_crc
+        self._chunk = b""
+        self._chunk_at = 0
 
     def at(self, phy_offset: int) -> Stored | None:
         """The record that begins there; None when none does or it is not whole."""
@@ -59,5 +61,6 @@ class LogReader:
         return -1
 
     def _load(self, phy_offset: int, length: int) -> bytes:
-        self._chunk, self._chunk_at = self._mapped_files.read(phy_offset, length), phy_offset
+        self._chunk = self._mapped_files.read(phy_offset, length)
+        self._chunk_at = phy_offset
         return self._chunk

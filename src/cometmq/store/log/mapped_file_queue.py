@@ -29,7 +29,9 @@ class NotInMemory(Exception):
     """Bytes were asked for at once and the disk would have to be waited for: `fetch` them first."""
 
     def __init__(self, segment: Segment, at: int, length: int) -> None:
-        self.segment, self.at, self.length = segment, at, length
+        self.segment = segment
+        self.at = at
+        self.length = length
         super().__init__(f"{length} bytes at {at}")
 
 
@@ -74,8 +76,10 @@ class Segment:
     __slots__ = ("ahead", "ahead_at", "base", "file", "is_leaving", "mapped_files", "pins", "used")
 
     def __init__(self, mapped_files: MappedFileQueue, base: int) -> None:
-        self.mapped_files, self.base = mapped_files, base
-        self.ahead, self.ahead_at = b"", 0
+        self.mapped_files = mapped_files
+        self.base = base
+        self.ahead = b""
+        self.ahead_at = 0
         """What `read_ahead` read last, while the file is open and nothing is written to it."""
         self.file: OpenFile | None = None
         self.used = self.is_leaving = False
@@ -116,7 +120,8 @@ class Segment:
         self.is_leaving = self.pins > 0
         if self.file is not None and not self.is_leaving:
             self.file.close()
-            self.file, self.ahead = None, b""
+            self.file = None
+            self.ahead = b""
 
 
 def pin_segments(segments: list[Segment]) -> list[OpenFile]:
@@ -161,8 +166,12 @@ class MappedFileQueue:
     ) -> None:
         """`mapped`: read by mappings; `may_grow`: a file that is too short is made full size."""
         assert file_bytes > 0
-        self.files, self.directory, self.file_bytes = files, directory, file_bytes
-        self.open_files, self.mapped, self.may_grow = open_files, mapped, may_grow
+        self.files = files
+        self.directory = directory
+        self.file_bytes = file_bytes
+        self.open_files = open_files
+        self.mapped = mapped
+        self.may_grow = may_grow
         self.bases: list[int] = []
         self.segments: dict[int, Segment] = {}
         self.preallocated_base = -1
@@ -249,7 +258,8 @@ class MappedFileQueue:
             return segment.ahead[start : start + length]
         found = self.read(at, max(length, min(AHEAD_BYTES, length_max)), cached_only)
         if len(found) <= AHEAD_BYTES:
-            segment.ahead, segment.ahead_at = found, file_offset
+            segment.ahead = found
+            segment.ahead_at = file_offset
         return found[:length]
 
     def segment(self, base: int) -> Segment:

@@ -50,7 +50,9 @@ class LoopBatch:
     __slots__ = ("begin", "entries", "started_s", "store_ms")
 
     def __init__(self, begin: Callable[[], int]) -> None:
-        self.begin, self.store_ms, self.started_s = begin, 0, 0.0
+        self.begin = begin
+        self.store_ms = 0
+        self.started_s = 0.0
         self.entries: list[QueueEntry] = []
 
 
@@ -98,15 +100,20 @@ class RecordTemplate:
         with_crc: bool,
     ) -> None:
         self._queues: list[ConsumeQueue | None] = [None] * queue_count
-        self._of, self._topic = of, topic
-        self._log, self._batch = log, batch
+        self._of = of
+        self._topic = topic
+        self._log = log
+        self._batch = batch
         self._magic, self._topic_part = stored.topic_part(topic)
         self._pack: Callable[..., bytes] = stored.head_of(sys_flag).pack
         behind = stored.behind_front(sys_flag)
         self._behind: Callable[..., bytes] = behind.pack
         self._pack_front: Callable[..., bytes] = Struct(f"{stored.FRONT.format}{behind.size}s").pack
-        self._flag, self._sys_flag, self._reconsume_times = flag, sys_flag, reconsume_times
-        self._born_host, self._store_host = born_host, log.store_host
+        self._flag = flag
+        self._sys_flag = sys_flag
+        self._reconsume_times = reconsume_times
+        self._born_host = born_host
+        self._store_host = log.store_host
         self._sum_bytes = stored.CRC_BYTES if with_crc else 0
         self._fixed_bytes = stored.size_of(topic, b"", b"", sys_flag, with_crc)
         self._properties_max = properties.BYTES_MAX - (self._sum_bytes and self._sum_bytes + 1)

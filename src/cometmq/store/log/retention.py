@@ -50,9 +50,15 @@ class Retention:
         worker: Worker,
     ) -> None:
         """`mapped_files`: the files of `commit_log`."""
-        self._index, self._cold_reader, self._worker = index, cold_reader, worker
-        self._settings, self._clock, self._files = settings, clock, mapped_files.files
-        self._mapped_files, self._log, self._queues = mapped_files, commit_log, queues
+        self._index = index
+        self._cold_reader = cold_reader
+        self._worker = worker
+        self._settings = settings
+        self._clock = clock
+        self._files = mapped_files.files
+        self._mapped_files = mapped_files
+        self._log = commit_log
+        self._queues = queues
         self._first = mapped_files.first
         self.is_disk_full = False
         """Whether the disk is used beyond diskSpaceWarningLevelRatio: sends are refused."""

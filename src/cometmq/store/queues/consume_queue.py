@@ -37,7 +37,9 @@ class ConsumeQueue:
     )
 
     def __init__(self, topic: str, queue_id: int, mapped_files: MappedFileQueue) -> None:
-        self.topic, self.queue_id, self.mapped_files = topic, queue_id, mapped_files
+        self.topic = topic
+        self.queue_id = queue_id
+        self.mapped_files = mapped_files
         self.tail = bytearray()
         self.next_offset = self.max_offset = self.written_offset = 0
         self._min_offset = 0
@@ -129,5 +131,6 @@ class ConsumeQueue:
             else:
                 high = middle
         assert 0 <= low <= self.max_offset
-        self._min_for, self._min_offset = log_first, low
+        self._min_for = log_first
+        self._min_offset = low
         return low

@@ -39,8 +39,10 @@ class ConsumeQueues:
     def __init__(
         self, files: Files, directory: Path, file_bytes: int, open_files: OpenFiles
     ) -> None:
-        self._files, self._directory = files, directory
-        self._file_bytes, self._open_files = file_bytes, open_files
+        self._files = files
+        self._directory = directory
+        self._file_bytes = file_bytes
+        self._open_files = open_files
         self.deletions = DeletedTopics(files, directory.parent / "config")
         """Topics that were deleted."""
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}

@@ -25,7 +25,9 @@ class TopicDeletion:
     """The deletions of one store. Belongs to its loop; whoever uses it does one after the other."""
 
     def __init__(self, queues: ConsumeQueues, maintenance: Maintenance, worker: Worker) -> None:
-        self._queues, self._maintenance, self._worker = queues, maintenance, worker
+        self._queues = queues
+        self._maintenance = maintenance
+        self._worker = worker
 
     def topics(self) -> set[str]:
         """The topics that have queues, which are what there is to delete."""

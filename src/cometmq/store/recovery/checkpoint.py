@@ -36,7 +36,8 @@ class Checkpoint:
     """The newest promise about the disk; `save` makes it durable."""
 
     def __init__(self, files: Files, path: Path) -> None:
-        self._files, self._path = files, path
+        self._files = files
+        self._path = path
         self.log_ms = 0
         self.queues_ms = 0
         self.index_ms = 0

@@ -75,7 +75,9 @@ class Recovery:
         *,
         check_crc: bool,
     ) -> None:
-        self._mapped_files, self._log, self._queues = mapped_files, commit_log, queues
+        self._mapped_files = mapped_files
+        self._log = commit_log
+        self._queues = queues
         self._checkpoint = checkpoint
         self._dispatcher = RecordDispatcher(queues, tags_code)
         self._deletions = queues.deletions

@@ -89,10 +89,16 @@ def _collect(
                 break
             # fmt: on
             message = new(kind)  # measured: 90 ns with its fields, where a call of it takes 430
-            message.topic, message.broker_name, message.body = topic, broker_name, content
-            message.queue_id, message.queue_offset = queue_id, queue_offset
-            message.raw_properties, message.reconsume_times = raw, times
-            message.flag, message.prepared_offset, message.where = flag, prepared, where
+            message.topic = topic
+            message.broker_name = broker_name
+            message.body = content
+            message.queue_id = queue_id
+            message.queue_offset = queue_offset
+            message.raw_properties = raw
+            message.reconsume_times = times
+            message.flag = flag
+            message.prepared_offset = prepared
+            message.where = where
             message.parsed = None
             add(message)
         if count == len(found):

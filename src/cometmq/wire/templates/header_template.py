@@ -99,7 +99,8 @@ class HeaderTemplates(Generic[T]):
         make: Callable[[bytes, Command], T | None],
     ) -> None:
         """`is_candidate` finds out quickly what may be worth decoding; `make` learns from it."""
-        self._is_candidate, self._make = is_candidate, make
+        self._is_candidate = is_candidate
+        self._make = make
         self._misses = self._pause = 0
         self.templates: list[T] = []
 
@@ -129,7 +130,8 @@ class HeaderTemplates(Generic[T]):
             return
         self._misses += 1
         if self._misses > MISSES_MAX:
-            self._misses, self._pause = 0, PAUSE
+            self._misses = 0
+            self._pause = PAUSE
         if template is not None and template.match(header) is not None:
             self.templates.insert(0, template)
             del self.templates[TEMPLATES_MAX:]

@@ -54,7 +54,8 @@ class PullTemplate:
     def __init__(self, raw: bytes, command: Command, spans: list[Span]) -> None:
         self.header = PullMessageRequestHeader.decode(command.ext)
         self.code = command.code
-        self.language, self.version = command.language, command.version
+        self.language = command.language
+        self.version = command.version
         forms = (QUEUE_ID, NUMBER, NUMBER, OPAQUE)
         pattern = HeaderPattern(raw, dict(zip(spans, forms, strict=True)))
         self.match = pattern.match

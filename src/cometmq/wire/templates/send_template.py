@@ -90,9 +90,13 @@ class SendTemplate:
     def __init__(
         self, raw: bytes, command: Command, header: SendMessageRequestHeader, found: _Found
     ) -> None:
-        self.header, self.around, self.surroundings = header, found.around, found.surroundings
-        self.code, self.flag = command.code, command.flag
-        self.language, self.version = command.language, command.version
+        self.header = header
+        self.around = found.around
+        self.surroundings = found.surroundings
+        self.code = command.code
+        self.flag = command.flag
+        self.language = command.language
+        self.version = command.version
         self.takes_all = not found.names
         self.unique_at = found.names.index(_UNIQUE) if found.names else -1
         self.tags_at = found.names.index(_TAGS) if _TAGS in found.names else -1
@@ -102,7 +106,8 @@ class SendTemplate:
         if found.names:
             gaps[found.texts[self.unique_at]] = SHORT_TEXT
         pattern = HeaderPattern(raw, gaps)
-        self.match, self.literals = pattern.match, pattern.literals
+        self.match = pattern.match
+        self.literals = pattern.literals
         self.queue_at, self.born_at, self.opaque_at, first, *_ = pattern.ranks
         self.texts = slice(first, first + len(found.texts))  # they stand side by side
         self._columns: dict[tuple[int, ...], FrameColumns] = {}

@@ -32,7 +32,8 @@ class ChildProcess:
     """One process of this interpreter: `python -m module argument...`."""
 
     def __init__(self, name: str, module: str, arguments: Sequence[str], log: Path) -> None:
-        self.name, self._log = name, log
+        self.name = name
+        self._log = log
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
@@ -93,7 +94,8 @@ class BrokerProcess:
     """Name server and broker in one process, over one store, on the same ports after a restart."""
 
     def __init__(self, directory: Path, settings: Sequence[str]) -> None:
-        self._directory, self._settings = directory, tuple(settings)
+        self._directory = directory
+        self._settings = tuple(settings)
         self._ready = directory / "ready.json"
         self._ports = ("0", "0")
         self._child: ChildProcess | None = None

@@ -61,7 +61,8 @@ class RecordingHandler:
     """The handler. Safe to call from several threads at once."""
 
     def __init__(self, journal: ObservationFile, pause_every: int) -> None:
-        self._journal, self._pause_every = journal, pause_every
+        self._journal = journal
+        self._pause_every = pause_every
 
     def __call__(self, messages: Sequence[MessageExt]) -> None:
         """Record the messages; raises RetryLater at an ARRIVED without arrival time."""
