@@ -105,6 +105,20 @@ def test_every_file_and_package_that_a_page_names_exists(name):
     assert sorted(path for path in named if _is_of_the_tree(path) and not _exists(path)) == []
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_every_module_that_a_page_imports_or_names_exists(name):
+    named = {
+        dotted.replace(".", "/") for dotted in re.findall(r"\bcometmq\.([a-z_.]+\b)", page(name))
+    }
+    assert sorted(path for path in named if not (_exists(path) or _is_attribute(path))) == []
+
+
+def _is_attribute(path):
+    parent, _, last = path.rpartition("/")
+    module = ROOT / "src" / "cometmq" / (f"{parent}.py" if parent else "__init__.py")
+    return module.exists() and last in module.read_text(encoding="utf-8")
+
+
 def test_the_map_from_java_leads_to_files_of_the_package():
     files = re.findall(rf"`({PATH}(?:\.py)?)/?`", page("docs/java-map.md"))
     assert len(files) > 50
