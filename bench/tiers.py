@@ -33,7 +33,7 @@ from cometmq.broker.app import Broker
 from cometmq.broker.pulls.pull_fast_path import PullFastPath
 from cometmq.broker.sends.batch_writer import BatchWriter
 from cometmq.broker.sends.send_fast_path import ConnectionFastPath
-from cometmq.broker.sends.send_plan import SendPlanner
+from cometmq.broker.sends.send_fast_path_plan import SendPlanner
 from cometmq.client.consumer import message_decoder
 from cometmq.net.server import ServerProtocol
 from cometmq.settings.broker import BrokerSettings
@@ -43,9 +43,10 @@ from cometmq.store.results import MessageDraft, PutStatus
 from cometmq.wire.command import Command
 from cometmq.wire.frame import JSON, Frame, FrameDecoder, encode_frame
 from cometmq.wire.frame_buffer import FrameBuffer
-from cometmq.wire.records import log_record, log_record_run, message_batch, properties
+from cometmq.wire.records import log_record, message_batch, properties
+from cometmq.wire.records import log_record_batch_decoder as log_record_run
+from cometmq.wire.templates.send_frame_batch import FrameColumns
 from cometmq.wire.templates.send_response import SendAnswers
-from cometmq.wire.templates.send_run import FrameColumns
 from cometmq.wire.templates.send_template import SendTemplate, SendTemplates
 
 if TYPE_CHECKING:

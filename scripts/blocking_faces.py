@@ -5,7 +5,7 @@
 
 Each public method keeps its name, arguments, annotations and docstring; its body calls the asyncio
 class over the bridge. The few methods that need more than that are functions of
-`client/blocking/producer_calls.py`, or one line of `BODIES` below. A test compares the files with
+`client/blocking/producer_base.py`, or one line of `BODIES` below. A test compares the files with
 what this script generates (tests/client/blocking/test_faces.py).
 """
 
@@ -111,8 +111,8 @@ IMPORTS = {
     "Future": "concurrent.futures",
     "NotStarted": "cometmq.errors",
     "checked_queues": "cometmq.client.session.argument_checks",
-    "send": "cometmq.client.blocking.producer_calls",
-    "send_in_transaction": "cometmq.client.blocking.producer_calls",
+    "send": "cometmq.client.blocking.producer_base",
+    "send_in_transaction": "cometmq.client.blocking.producer_base",
 }
 """Where names come from that the asyncio modules do not import."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from cometmq.net.admission import Admission
-    from cometmq.runtime.interfaces import Worker
+    from cometmq.runtime.clock_and_file_protocols import Worker
 
 SMALL_STORE = StoreSettings(
     commit_log_file_bytes=16 * 1024 * 1024, max_hash_slot_num=5_000, max_index_num=20_000

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Files
+    from cometmq.runtime.clock_and_file_protocols import Files
     from cometmq.settings.store import StoreSettings
 
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-from cometmq.runtime.system import SystemClock, SystemFiles
+from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import MessageDraft, MessageStore, PutStatus
 

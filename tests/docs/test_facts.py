@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cometmq.broker.delivery import dead_letters
-from cometmq.broker.pulls import held_pull as held_pulls
 from cometmq.broker.pulls import held_requests as holds
+from cometmq.broker.pulls import pull_long_polling as held_pulls
 from cometmq.cli.main import cli
 from cometmq.client.consumer.consumer_options import ConsumerOptions
 from cometmq.client.producer import batch_sender as bulk

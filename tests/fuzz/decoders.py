@@ -23,7 +23,7 @@ from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.headers.query import QueryMessageRequestHeader
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from cometmq.wire.records import log_record as stored
-from cometmq.wire.records import log_record_run as stored_run
+from cometmq.wire.records import log_record_batch_decoder as stored_run
 from cometmq.wire.records import message_batch, properties
 from cometmq.wire.templates.pull_template import PullTemplates
 from cometmq.wire.templates.send_template import SendMatch, SendTemplates

@@ -19,7 +19,7 @@ HOT = (
     "wire/frame_buffer.py",
     "wire/command.py",
     "wire/records/log_record.py",
-    "wire/records/log_record_run.py",
+    "wire/records/log_record_batch_decoder.py",
     "store/message_appender.py",
     "store/log/commit_log.py",
     "store/queues/consume_queue.py",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cometmq.runtime.system import SystemFiles, ThreadWorker
+from cometmq.runtime.system_clock_and_files import SystemFiles, ThreadWorker
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import GetStatus, MessageDraft, MessageStore, PutResult, PutStatus
 from cometmq.testing.sim_files import SimClock, SimFiles
@@ -18,7 +18,7 @@ from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
-    from cometmq.runtime.interfaces import Files, Worker
+    from cometmq.runtime.clock_and_file_protocols import Files, Worker
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 

@@ -7,7 +7,7 @@ import pytest
 
 from cometmq.cli.main import run
 from cometmq.errors import NotAStore
-from cometmq.runtime.system import SystemFiles
+from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.store.recovery.inspection import Inspection
 

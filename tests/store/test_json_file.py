@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from cometmq.errors import StoreCorrupt
-from cometmq.runtime.system import SystemFiles
+from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.json_file import JsonFile, JsonTable
 from cometmq.testing.sim_files import SimFiles
 

@@ -5,7 +5,7 @@ import errno
 import logging
 import threading
 
-from cometmq.runtime.system import SystemFiles
+from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.store.recovery.inspection import Inspection
 

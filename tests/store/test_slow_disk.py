@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from cometmq.runtime.system import SystemFiles, ThreadWorker
+from cometmq.runtime.system_clock_and_files import SystemFiles, ThreadWorker
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles, pin_segments
 from cometmq.store.message_store import MessageDraft, PutStatus
 

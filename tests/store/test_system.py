@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from cometmq.runtime.background import Background
-from cometmq.runtime.system import SystemClock, SystemFiles, ThreadWorker, ram_bytes
+from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles, ThreadWorker, ram_bytes
 
 
 @pytest.fixture

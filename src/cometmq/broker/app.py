@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cometmq.broker.advertised_address import advertised_host, packed_address
 from cometmq.broker.broker_state import BrokerEnvironment, BrokerState
 from cometmq.broker.cluster.config_requests import BrokerConfigRequests
-from cometmq.broker.cluster.global_order import GlobalOrderCheck
+from cometmq.broker.cluster.global_order_check import GlobalOrderCheck
 from cometmq.broker.cluster.registration import NamesrvRegistration
 from cometmq.broker.request_handlers import BrokerHandlers
 from cometmq.broker.requests.durable_handler import DurableHandler
@@ -31,7 +31,7 @@ from cometmq.net.server import FastPath, RemotingServer
 from cometmq.rules import permission
 from cometmq.rules.delay_levels import DelayLevels
 from cometmq.runtime.background import Background
-from cometmq.runtime.system import (
+from cometmq.runtime.system_clock_and_files import (
     SystemClock,
     SystemFiles,
     ThreadWorker,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from cometmq.net.admission import Admission
     from cometmq.net.connection import Connection
-    from cometmq.runtime.interfaces import Clock, Files, Worker
+    from cometmq.runtime.clock_and_file_protocols import Clock, Files, Worker
 
     Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
 

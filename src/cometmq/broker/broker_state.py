@@ -20,8 +20,8 @@ from cometmq.broker.groups.queue_locks import QueueLocks
 from cometmq.broker.metrics.broker_stats import BrokerStats
 from cometmq.broker.metrics.gauges import register_store, register_tables
 from cometmq.broker.pulls.consumer_filters import ConsumerFilters
-from cometmq.broker.pulls.held_pull import HeldPulls
 from cometmq.broker.pulls.held_requests import HeldRequests
+from cometmq.broker.pulls.pull_long_polling import HeldPulls
 from cometmq.metrics.registry import Registry
 from cometmq.rules.filters import bloom_filter
 from cometmq.store.json_file import JsonFile
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cometmq.model.topic import TopicConfig
     from cometmq.net.admission import Admission
     from cometmq.rules.delay_levels import DelayLevels
-    from cometmq.runtime.interfaces import Clock, Files
+    from cometmq.runtime.clock_and_file_protocols import Clock, Files
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore

@@ -33,14 +33,14 @@ from cometmq.broker.sends.send_handler import SendHandler
 from cometmq.broker.sends.send_response import SendResponses
 from cometmq.broker.sends.single_message_writer import RetryLimit, SingleMessageWriter
 from cometmq.net.admission import FastPathAdmission
-from cometmq.runtime.system import ram_bytes
+from cometmq.runtime.system_clock_and_files import ram_bytes
 from cometmq.wire.records.message_id import UniqKeyGenerator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.broker.broker_state import BrokerEnvironment, BrokerState
-    from cometmq.broker.cluster.global_order import GlobalOrderCheck
+    from cometmq.broker.cluster.global_order_check import GlobalOrderCheck
     from cometmq.broker.cluster.registration import NamesrvRegistration
     from cometmq.net.endpoint import Endpoint
     from cometmq.settings.broker import BrokerSettings

@@ -21,7 +21,7 @@ from cometmq.cli.role_runner import RunningRoles, log_to_stderr, print_lines, se
 from cometmq.errors import SettingsError
 from cometmq.net.connection import join_address
 from cometmq.net.server import require_free
-from cometmq.runtime.system import expand_user_path
+from cometmq.runtime.system_clock_and_files import expand_user_path
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.keys import key_of
 from cometmq.settings.load import (

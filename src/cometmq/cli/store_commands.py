@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cometmq.model.message import Property
-from cometmq.runtime.system import SystemFiles
+from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.index.index_check import DEFAULT_INDEX_LAYOUT
 from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.store.recovery.inspection import Inspection, InspectionReport

@@ -3,7 +3,7 @@
 Owns the nouns and how properties read; refuses to know validation, encoding of frames and queues.
 Invariant: a `MessageExt` keeps its properties as the stored bytes and parses them once, on demand.
 So it does with what is seldom asked for: where and when it was born and stored. Whoever makes many
-of them (`wire/records/log_record_run`) sets the slots itself.
+of them (`wire/records/log_record_batch_decoder`) sets the slots itself.
 Layout of the bytes: key 0x01 value 0x02, repeated; the last 0x02 may be missing.
 Java: org.apache.rocketmq.common.message.{Message, MessageExt, MessageConst}
 """

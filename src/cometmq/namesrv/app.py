@@ -22,7 +22,7 @@ from cometmq.net.connection import join_address
 from cometmq.net.dispatcher import RequestDispatcher
 from cometmq.net.server import RemotingServer
 from cometmq.runtime.background import Background
-from cometmq.runtime.system import SystemClock, SystemFiles, expand_user_path
+from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles, expand_user_path
 from cometmq.runtime.text_file import TextFile
 from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.namesrv import NamesrvSettings
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.net.admission import Admission
-    from cometmq.runtime.interfaces import Clock, Files
+    from cometmq.runtime.clock_and_file_protocols import Clock, Files
     from cometmq.wire.command import Command
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from cometmq.namesrv.kv_config import KvConfig
     from cometmq.namesrv.route_registry import MinBrokerIdChange, RouteRegistry
-    from cometmq.runtime.interfaces import Clock
+    from cometmq.runtime.clock_and_file_protocols import Clock
     from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.wire.command import Command
 

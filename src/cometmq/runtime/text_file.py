@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Files
+    from cometmq.runtime.clock_and_file_protocols import Files
 
 
 class TextFile:

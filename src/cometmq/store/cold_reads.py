@@ -29,8 +29,8 @@ from cometmq.store.log.mapped_file_queue import NotInMemory
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from cometmq.runtime.interfaces import Worker
-    from cometmq.store.read_context import ReadContext
+    from cometmq.runtime.clock_and_file_protocols import Worker
+    from cometmq.store.cold_read_context import ReadContext
 
 READS_MAX = 200
 """How often a read runs: a search over time meets a new place with each step."""

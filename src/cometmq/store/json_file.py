@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Files
+    from cometmq.runtime.clock_and_file_protocols import Files
 
 _T = TypeVar("_T")
 _ENTRY_AT, _ENTRY_END = len('{\n\t"":{\n'), -len("\n\t}\n}")

@@ -22,13 +22,13 @@ from cometmq.store.results import PutStatus
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from cometmq.runtime.interfaces import Clock, Worker
+    from cometmq.runtime.clock_and_file_protocols import Clock, Worker
     from cometmq.settings.store import StoreSettings
     from cometmq.store.index.key_index import IndexPosition, KeyIndex
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.log_flush import LogFlusher
     from cometmq.store.log.retention import Retention
-    from cometmq.store.message_publisher import MessagePublisher
+    from cometmq.store.message_visibility import MessagePublisher
     from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.store.recovery.checkpoint import Checkpoint
 

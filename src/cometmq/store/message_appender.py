@@ -21,12 +21,12 @@ from cometmq.wire.records import log_record, properties, sysflag
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.runtime.interfaces import Clock
+    from cometmq.runtime.clock_and_file_protocols import Clock
     from cometmq.settings.store import StoreSettings
     from cometmq.store.durability import DurabilityConditions
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.log_flush import DurableCallback, LogFlusher, QueueEntry
-    from cometmq.store.message_publisher import MessagePublisher
+    from cometmq.store.message_visibility import MessagePublisher
     from cometmq.store.queues.consume_queues import ConsumeQueues
 
 log = logging.getLogger(__name__)

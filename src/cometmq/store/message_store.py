@@ -12,13 +12,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.runtime.system import ThreadWorker
+from cometmq.runtime.system_clock_and_files import ThreadWorker
 from cometmq.store.durability import DurabilityConditions
 from cometmq.store.index.key_lookup import KeyLookup
+from cometmq.store.log_shipping import RawLog
 from cometmq.store.message_appender import MessageAppender
 from cometmq.store.queues.consume_queues import run
 from cometmq.store.queues.topic_deletion import TopicDeletion
-from cometmq.store.raw_log import RawLog
 from cometmq.store.results import GetResult, GetStatus, MessageDraft, PutResult, PutStatus
 from cometmq.store.store_parts import open_parts
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Clock, Files, Worker
+    from cometmq.runtime.clock_and_file_protocols import Clock, Files, Worker
     from cometmq.settings.store import StoreSettings
     from cometmq.store.store_parts import StoreParts
 

@@ -15,7 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.errors import StoreError, StoreFull
-from cometmq.runtime.system import ram_bytes
+from cometmq.runtime.system_clock_and_files import ram_bytes
+from cometmq.store.cold_read_context import ReadContext
 from cometmq.store.cold_reads import ColdReader
 from cometmq.store.index.key_index import KeyIndex
 from cometmq.store.log.commit_log import CommitLog
@@ -24,10 +25,9 @@ from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
 from cometmq.store.log.put_latency import PutTimes
 from cometmq.store.log.retention import Retention
 from cometmq.store.maintenance import Maintenance
-from cometmq.store.message_publisher import MessagePublisher
+from cometmq.store.message_visibility import MessagePublisher
 from cometmq.store.queues.consume_queues import ConsumeQueues
 from cometmq.store.queues.queue_reader import QueueReader
-from cometmq.store.read_context import ReadContext
 from cometmq.store.recovery.checkpoint import Checkpoint
 from cometmq.store.recovery.recovery import Recovery
 from cometmq.store.recovery.store_directory import StoreDirectory, check_files
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Clock, Files, Worker
+    from cometmq.runtime.clock_and_file_protocols import Clock, Files, Worker
     from cometmq.settings.store import StoreSettings
 
 log = logging.getLogger(__name__)

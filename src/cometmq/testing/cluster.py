@@ -31,7 +31,7 @@ from cometmq.settings.store import StoreSettings
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from cometmq.runtime.interfaces import Clock, Files
+    from cometmq.runtime.clock_and_file_protocols import Clock, Files
 
 _KINDS = (BrokerSettings, StoreSettings, NetSettings)
 _POLL_S = 0.01

@@ -22,7 +22,7 @@ from cometmq.testing.sim_files import SimClock, SimFiles, SimWorker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.runtime.interfaces import Worker
+    from cometmq.runtime.clock_and_file_protocols import Worker
 
 STORE_ROOT = Path("/store")
 STORE_HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))

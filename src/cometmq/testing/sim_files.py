@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cometmq.runtime.interfaces import DiskSpace, FileStat
+from cometmq.runtime.clock_and_file_protocols import DiskSpace, FileStat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,7 +16,7 @@ from broker.sockets import new_broker, run
 from cometmq.broker.cluster.table_writer import TableWriter
 from cometmq.errors import Reject
 from cometmq.model.group import SubscriptionGroupConfig
-from cometmq.runtime.system import SystemFiles
+from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.json_file import JsonFile
 from cometmq.wire.bodies.group import encode_group_config
 from cometmq.wire.codes import RequestCode, ResponseCode

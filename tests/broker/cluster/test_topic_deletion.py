@@ -14,7 +14,7 @@ from broker.broker_process import BrokerProcess, client_of
 from broker.commands import Client, Harness
 from broker.sockets import new_broker, run
 from cometmq.errors import RemotingError
-from cometmq.runtime.system import SystemFiles
+from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.settings.store import StoreSettings
 from cometmq.wire.codes import RequestCode, ResponseCode
 

@@ -13,7 +13,7 @@ from broker.delivery.transaction_commands import COMMIT, HALF, ROLLBACK, end, ha
 from broker.sockets import run
 from cometmq.errors import RemotingError
 from cometmq.net.channel import Channel, connect
-from cometmq.runtime.system import SystemClock
+from cometmq.runtime.system_clock_and_files import SystemClock
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import Command, request
 from cometmq.wire.headers.transaction import EndTransactionRequestHeader

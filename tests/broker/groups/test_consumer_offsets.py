@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.harness import run
 from cometmq.broker.groups.consumer_offsets import NO_OFFSET, ConsumerOffsets
-from cometmq.runtime.system import SystemFiles
+from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.json_file import JsonFile
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from broker.harness import new_disk, run, running, stored_table
 from cometmq.broker.pulls.consumer_filters import ConsumerFilters, FilterCache
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
 from cometmq.rules.filters.sql92_parser import LENGTH_MAX, Sql92Filter, parse
-from cometmq.runtime.system import SystemFiles
+from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.json_file import JsonFile
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import PropertyFilter

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
-    from cometmq.broker.pulls.held_pull import HeldPulls
+    from cometmq.broker.pulls.pull_long_polling import HeldPulls
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
+    from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.read_context import ReadContext
     from cometmq.wire.command import Command
 
 _ASKED_SINCE = 28

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
+    from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.read_context import ReadContext
     from cometmq.wire.command import Command
 
 

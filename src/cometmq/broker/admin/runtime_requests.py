@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from cometmq.metrics.registry import Metric, Registry
     from cometmq.metrics.traffic_counters import TrafficTotal
     from cometmq.net.connection import Connection
+    from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.read_context import ReadContext
     from cometmq.wire.command import Command
 
 _ZERO = [

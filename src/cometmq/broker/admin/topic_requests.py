@@ -39,7 +39,7 @@ from cometmq.wire.headers.admin import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from cometmq.broker.cluster.global_order import GlobalOrderCheck, TopicElsewhere
+    from cometmq.broker.cluster.global_order_check import GlobalOrderCheck, TopicElsewhere
     from cometmq.broker.cluster.registration import NamesrvRegistration
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets

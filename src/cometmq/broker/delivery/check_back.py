@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.store import StoreSettings
+    from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.read_context import ReadContext
     from cometmq.store.results import PutResult
     from cometmq.wire.records.log_record import Stored
 

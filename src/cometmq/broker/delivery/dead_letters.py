@@ -25,8 +25,8 @@ from cometmq.wire.records import properties
 if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.metrics.broker_stats import BrokerStats
+    from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.read_context import ReadContext
     from cometmq.store.results import GetResult, MessageDraft
 
 log = logging.getLogger(__name__)

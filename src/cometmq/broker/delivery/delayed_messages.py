@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.rules.delay_levels import DelayLevels
+    from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.json_file import JsonFile
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.read_context import ReadContext
 
 log = logging.getLogger(__name__)
 

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
+    from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.read_context import ReadContext
     from cometmq.store.results import PutResult
     from cometmq.wire.command import Command
     from cometmq.wire.records.log_record import Stored

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.pulls.held_requests import HeldRequests
     from cometmq.metrics.registry import Registry
-    from cometmq.runtime.interfaces import Files
+    from cometmq.runtime.clock_and_file_protocols import Files
     from cometmq.store.message_store import MessageStore
 
 

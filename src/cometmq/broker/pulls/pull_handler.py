@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from cometmq.broker.pulls.consumer_filters import ExpressionNotParsed
-from cometmq.broker.pulls.held_pull import HeldPull
+from cometmq.broker.pulls.pull_long_polling import HeldPull
 from cometmq.broker.pulls.pull_response import (
     encode_read,
     encode_reset,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.metrics.broker_stats import BrokerStats
-    from cometmq.broker.pulls.held_pull import HeldPulls
     from cometmq.broker.pulls.pull_check import PullCheck, ReadPlan
+    from cometmq.broker.pulls.pull_long_polling import HeldPulls
     from cometmq.broker.pulls.pull_reader import PullReader
     from cometmq.net.connection import Connection
     from cometmq.net.handler import Answer, HandlerResult, SplitFrame

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from cometmq.broker.pulls.pull_check import MessageFilter
     from cometmq.settings.store import StoreSettings
+    from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.read_context import ReadContext
     from cometmq.store.results import GetResult
     from cometmq.wire.headers.pull import PullMessageRequestHeader
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.pulls.pull_fast_path import PullFastPath
 from cometmq.broker.requests.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
-from cometmq.broker.sends.send_plan import SendPlanner
+from cometmq.broker.sends.send_fast_path_plan import SendPlanner
 from cometmq.broker.sends.tag_codes import tags_code_of
 from cometmq.store.results import PutStatus
 from cometmq.wire.command import Command
 from cometmq.wire.frame import JSON, Frame, encode_frame
-from cometmq.wire.templates.send_run import QUEUE_IDS
+from cometmq.wire.templates.send_frame_batch import QUEUE_IDS
 from cometmq.wire.templates.send_template import SendTemplates, unescaped
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.broker.pulls.pull_handler import PullHandler
+    from cometmq.broker.sends.send_fast_path_plan import SendPlan
     from cometmq.broker.sends.send_handler import SendHandler
-    from cometmq.broker.sends.send_plan import SendPlan
     from cometmq.net.admission import FastPathAdmission
     from cometmq.net.connection import Connection
     from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore
-    from cometmq.wire.templates.send_run import SendRun
+    from cometmq.wire.templates.send_frame_batch import SendRun
 
 _HEAD = Struct(">II")
 _unpack_head = _HEAD.unpack_from

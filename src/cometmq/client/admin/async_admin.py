@@ -39,7 +39,7 @@ from cometmq.model.topic import (
     TopicConfig,
     is_in_global_order,
 )
-from cometmq.runtime.system import SystemClock
+from cometmq.runtime.system_clock_and_files import SystemClock
 from cometmq.wire.bodies.admin import decode_topic_stats
 from cometmq.wire.bodies.group import encode_group_config
 from cometmq.wire.bodies.topic import decode_topic_config

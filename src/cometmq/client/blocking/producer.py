@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.client.blocking.bridge import BlockingBridge
-from cometmq.client.blocking.producer_calls import send, send_in_transaction
+from cometmq.client.blocking.producer_base import send, send_in_transaction
 from cometmq.client.producer.async_producer import AsyncProducer
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from cometmq.client.session.client_session import ClientSession
 from cometmq.client.session.namespace import Namespace
 from cometmq.errors import ClientError
 from cometmq.rules.failures.failure_policy import policies
-from cometmq.runtime.system import SystemClock
+from cometmq.runtime.system_clock_and_files import SystemClock
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -14,7 +14,7 @@ from cometmq.metrics.sampled_series import SampledSeries
 from cometmq.model.admin_stats import TopicConsumeRates
 
 if TYPE_CHECKING:
-    from cometmq.runtime.interfaces import Clock
+    from cometmq.runtime.clock_and_file_protocols import Clock
 
 SAMPLE_S = 10.0
 

@@ -14,7 +14,7 @@ from cometmq.errors import InvalidMessage, ProtocolError, SettingsError
 from cometmq.model.message import MessageExt, Property
 from cometmq.wire.compression import inflate
 from cometmq.wire.records import log_record as stored
-from cometmq.wire.records import log_record_run as stored_run
+from cometmq.wire.records import log_record_batch_decoder as stored_run
 from cometmq.wire.records import properties as props
 from cometmq.wire.records import sysflag
 

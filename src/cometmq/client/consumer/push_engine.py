@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.consumer.broker_requests import BrokerRequests
 from cometmq.client.consumer.consume_stats import SAMPLE_S, ConsumeStats
-from cometmq.client.consumer.problem_log import ProblemLog
 from cometmq.client.consumer.pull_loop import PullLoop
 from cometmq.client.consumer.queue_assignment import QueueAssignment
 from cometmq.client.consumer.queue_locks import QueueLockClient
 from cometmq.client.consumer.rebalance import Rebalance
-from cometmq.client.consumer.sql_conditions import check_sql_conditions
+from cometmq.client.consumer.repeated_problem_log import ProblemLog
+from cometmq.client.consumer.sql_filter_check import check_sql_conditions
 from cometmq.client.failures.failed_message_sender import FailedMessageSender
 from cometmq.client.failures.failure_actions import FailureActions
 from cometmq.client.handling.by_key import KeyStrategy
@@ -42,7 +42,7 @@ from cometmq.model.group import INNER_PRODUCER_GROUP
 from cometmq.model.subscription import ConsumeFromWhere, ConsumerData, MessageModel
 from cometmq.rules.failures.retry_policy import queue_block_s_max, reconsume_times_max
 from cometmq.runtime.background import Background
-from cometmq.runtime.system import SystemFiles, expand_user_path
+from cometmq.runtime.system_clock_and_files import SystemFiles, expand_user_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable

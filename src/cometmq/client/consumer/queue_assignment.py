@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from cometmq.client.consumer.consumer_options import ConsumerOptions
-    from cometmq.client.consumer.problem_log import ProblemLog
     from cometmq.client.consumer.queue_locks import QueueLockClient
+    from cometmq.client.consumer.repeated_problem_log import ProblemLog
     from cometmq.client.handling.consume_strategy import ConsumeStrategy
     from cometmq.client.offsets.offset_store import OffsetStore
     from cometmq.model.queue import MessageQueue

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cometmq.client.consumer.consumer_options import ConsumerOptions
-    from cometmq.client.consumer.problem_log import ProblemLog
     from cometmq.client.consumer.queue_assignment import QueueAssignment
+    from cometmq.client.consumer.repeated_problem_log import ProblemLog
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue

@@ -14,7 +14,7 @@ from cometmq.model.results import BlockedQueue
 if TYPE_CHECKING:
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
-    from cometmq.runtime.interfaces import Clock
+    from cometmq.runtime.clock_and_file_protocols import Clock
 
 log = logging.getLogger(__name__)
 

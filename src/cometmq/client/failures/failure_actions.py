@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cometmq.client.handling.worker_pools import ThreadPool
     from cometmq.model.message import MessageExt
     from cometmq.rules.failures.failure_policy import FailureDecision, FailurePolicy, Policies
-    from cometmq.runtime.interfaces import Clock
+    from cometmq.runtime.clock_and_file_protocols import Clock
 
 log = logging.getLogger(__name__)
 

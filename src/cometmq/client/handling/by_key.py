@@ -24,7 +24,7 @@ from cometmq.model.results import BlockedQueue
 from cometmq.rules.failures.circuit_breaker import BreakerLimits
 from cometmq.rules.failures.failure_policy import FailureAction, default_policy
 from cometmq.rules.queues.key_lanes import BARRIER
-from cometmq.runtime.system import expand_user_path
+from cometmq.runtime.system_clock_and_files import expand_user_path
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
     from cometmq.runtime.background import Background
-    from cometmq.runtime.interfaces import Clock, Files
+    from cometmq.runtime.clock_and_file_protocols import Clock, Files
 
 
 class ConsumeStrategy(Protocol):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.model.queue import MessageQueue
-    from cometmq.runtime.interfaces import Files, OpenFile
+    from cometmq.runtime.clock_and_file_protocols import Files, OpenFile
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from cometmq.client.session.argument_checks import (
 from cometmq.client.session.client_session import ClientSession
 from cometmq.client.session.namespace import Namespace
 from cometmq.errors import ClientError, NotStarted, RouteNotFound
-from cometmq.runtime.system import SystemClock
+from cometmq.runtime.system_clock_and_files import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

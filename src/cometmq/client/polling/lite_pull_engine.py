@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.consumer.broker_requests import BrokerRequests
 from cometmq.client.consumer.consume_stats import SAMPLE_S, ConsumeStats
-from cometmq.client.consumer.problem_log import ProblemLog
 from cometmq.client.consumer.pull_request import PullClient
 from cometmq.client.consumer.queue_assignment import QueueAssignment
+from cometmq.client.consumer.repeated_problem_log import ProblemLog
 from cometmq.client.polling.lite_pull_loop import LitePullLoop
 from cometmq.client.polling.lite_pull_offset_store import (
     LitePullLocalOffsetStore,
@@ -25,7 +25,7 @@ from cometmq.client.polling.poll_buffer import PollBuffer
 from cometmq.errors import ClientError
 from cometmq.model.subscription import ConsumerData, ConsumeType, MessageModel
 from cometmq.runtime.background import Background
-from cometmq.runtime.system import SystemFiles, expand_user_path
+from cometmq.runtime.system_clock_and_files import SystemFiles, expand_user_path
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.offset import (

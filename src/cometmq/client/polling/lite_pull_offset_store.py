@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.consumer_options import ConsumerOptions
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
-    from cometmq.runtime.interfaces import Files
+    from cometmq.runtime.clock_and_file_protocols import Files
 
 
 class LitePullOffsetStore(OffsetStore):

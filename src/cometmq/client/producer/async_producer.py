@@ -26,7 +26,7 @@ from cometmq.client.session.client_session import ClientSession, require_started
 from cometmq.errors import CometError, TooManyRequests
 from cometmq.model.message import Message
 from cometmq.model.results import TransactionResult, TransactionState
-from cometmq.runtime.system import SystemClock
+from cometmq.runtime.system_clock_and_files import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

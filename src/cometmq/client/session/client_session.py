@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cometmq.client.session.client_options import ClientOptions
     from cometmq.model.subscription import ConsumerData
     from cometmq.net.channel import Channel
-    from cometmq.runtime.interfaces import Clock
+    from cometmq.runtime.clock_and_file_protocols import Clock
     from cometmq.wire.command import Command
 
 log = logging.getLogger(__name__)

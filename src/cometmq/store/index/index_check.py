@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Files, OpenFile
+    from cometmq.runtime.clock_and_file_protocols import Files, OpenFile
     from cometmq.wire.records.log_record import Stored
 
 DEFAULT_INDEX_LAYOUT = IndexFileLayout(5_000_000, 20_000_000)

@@ -23,7 +23,7 @@ from cometmq.wire.records.index_file_layout import (
 )
 
 if TYPE_CHECKING:
-    from cometmq.runtime.interfaces import OpenFile
+    from cometmq.runtime.clock_and_file_protocols import OpenFile
     from cometmq.store.log.mapped_file_queue import Segment
     from cometmq.wire.records.index_file_layout import IndexFileHeader
 

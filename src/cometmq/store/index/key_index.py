@@ -23,7 +23,7 @@ from cometmq.wire.records.index_file_layout import HEADER_BYTES, IndexFileHeader
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Clock, Files, OpenFile, Worker
+    from cometmq.runtime.clock_and_file_protocols import Clock, Files, OpenFile, Worker
     from cometmq.settings.store import StoreSettings
     from cometmq.store.cold_reads import ColdReader
     from cometmq.store.index.index_builder import KeyedRecord

@@ -19,10 +19,10 @@ from cometmq.wire.records.index_file_layout import tag_key
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.cold_reads import ColdReader
     from cometmq.store.index.key_index import KeyIndex
-    from cometmq.store.message_publisher import MessagePublisher
-    from cometmq.store.read_context import ReadContext
+    from cometmq.store.message_visibility import MessagePublisher
 
 _CATCH_UP_MS = 1_000
 _PAUSE_S = 0.002

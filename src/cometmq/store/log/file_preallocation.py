@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cometmq.store.queues.consume_queues import run
 
 if TYPE_CHECKING:
-    from cometmq.runtime.interfaces import OpenFile, Worker
+    from cometmq.runtime.clock_and_file_protocols import OpenFile, Worker
     from cometmq.store.log.commit_log import CommitLog
 
 log = logging.getLogger(__name__)

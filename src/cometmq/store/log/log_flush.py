@@ -18,7 +18,7 @@ from cometmq.store.results import PutStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.runtime.interfaces import Worker
+    from cometmq.runtime.clock_and_file_protocols import Worker
     from cometmq.settings.store import StoreSettings
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.mapped_file_queue import Segment

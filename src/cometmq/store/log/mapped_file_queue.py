@@ -18,7 +18,7 @@ from cometmq.errors import NotAStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Files, OpenFile
+    from cometmq.runtime.clock_and_file_protocols import Files, OpenFile
 
 _NOWHERE = 1 << 62
 AHEAD_BYTES = 8160

@@ -19,15 +19,15 @@ from cometmq.store.queues.consume_queues import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Clock, Worker
+    from cometmq.runtime.clock_and_file_protocols import Clock, Worker
     from cometmq.settings.store import StoreSettings
+    from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.cold_reads import ColdReader
     from cometmq.store.index.key_index import KeyIndex
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.mapped_file_queue import MappedFileQueue
     from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
-    from cometmq.store.read_context import ReadContext
 
 log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Files, Worker
+    from cometmq.runtime.clock_and_file_protocols import Files, Worker
     from cometmq.store.log.log_flush import QueueEntry
     from cometmq.store.queues.deleted_topics import DeletedTopic
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Files
+    from cometmq.runtime.clock_and_file_protocols import Files
 
 log = logging.getLogger(__name__)
 

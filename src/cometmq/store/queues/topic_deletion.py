@@ -16,7 +16,7 @@ from cometmq.store.queues.consume_queues import run
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from cometmq.runtime.interfaces import Worker
+    from cometmq.runtime.clock_and_file_protocols import Worker
     from cometmq.store.maintenance import Maintenance
     from cometmq.store.queues.consume_queues import ConsumeQueues
 

@@ -20,7 +20,7 @@ from zlib import crc32
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Files, OpenFile
+    from cometmq.runtime.clock_and_file_protocols import Files, OpenFile
 
 FILE_BYTES = 4096
 _SECTOR = 512

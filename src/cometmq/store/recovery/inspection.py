@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Files, HeldLock
+    from cometmq.runtime.clock_and_file_protocols import Files, HeldLock
     from cometmq.store.index.index_file import IndexFileLayout
     from cometmq.wire.records.log_record import Stored
 

@@ -15,7 +15,7 @@ from cometmq.errors import NotAStore, StoreCorrupt, StoreLocked
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cometmq.runtime.interfaces import Files, HeldLock
+    from cometmq.runtime.clock_and_file_protocols import Files, HeldLock
     from cometmq.store.log.mapped_file_queue import MappedFileQueue
 
 KNOWN = frozenset(

@@ -28,12 +28,12 @@ from cometmq.wire.templates.header_template import (
     HeaderTemplates,
     text_spans,
 )
-from cometmq.wire.templates.send_run import FrameColumns
+from cometmq.wire.templates.send_frame_batch import FrameColumns
 
 if TYPE_CHECKING:
     from cometmq.wire.command import Command
     from cometmq.wire.templates.header_template import Span
-    from cometmq.wire.templates.send_run import SendRun
+    from cometmq.wire.templates.send_frame_batch import SendRun
 
 KINDS_MAX = 4
 """So many kinds of properties of headers that are alike beside them, and one template takes any."""

@@ -19,13 +19,13 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
-from cometmq.runtime.interfaces import DiskSpace, FileStat
+from cometmq.runtime.clock_and_file_protocols import DiskSpace, FileStat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from os import PathLike
 
-    from cometmq.runtime.interfaces import OpenFile
+    from cometmq.runtime.clock_and_file_protocols import OpenFile
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cometmq.client.consumer import message_decoder as decode
 from cometmq.wire.records import log_record as stored
-from cometmq.wire.records import log_record_run as stored_run
+from cometmq.wire.records import log_record_batch_decoder as stored_run
 from cometmq.wire.records import properties
 
 IPV4, IPV6 = b"\x7f\0\0\1\0\0\x2a\x9f", bytes(16) + b"\0\0\x2a\x9f"
