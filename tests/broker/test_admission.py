@@ -11,7 +11,7 @@ import pytest
 from broker.commands import Client, pull_header, send_header
 from broker.harness import new_broker, run, running
 from cometmq.broker.app import Broker
-from cometmq.net.endpoint import Endpoint, Resources
+from cometmq.net.endpoint import Endpoint, RequestResources
 from cometmq.net.handler import Reply
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request, response
@@ -300,8 +300,8 @@ def test_requests_whose_body_names_them_are_about_its_topics_and_groups() -> Non
             await client.beat("CG", "T", "U")
             await client.send("T")
             beat, send = hook.requests
-            assert beat.resources == Resources(("T", "U"), ("PG", "CG"))
-            assert send.resources == Resources(("T",), ("PG",))
+            assert beat.resources == RequestResources(("T", "U"), ("PG", "CG"))
+            assert send.resources == RequestResources(("T",), ("PG",))
             hook.refused_topics = {"T"}
             broken = await client.call(RequestCode.HEART_BEAT, None, b"{")
             assert broken.code == ResponseCode.SYSTEM_ERROR

@@ -26,7 +26,7 @@ from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import log_record_batch_decoder as stored_run
 from cometmq.wire.records import message_batch, properties
 from cometmq.wire.templates.pull_template import PullTemplates
-from cometmq.wire.templates.send_template import SendMatch, SendTemplates
+from cometmq.wire.templates.send_template import SendHeaderMatch, SendTemplates
 from fuzz.fuzzer import Decoder
 from wire.goldens import NAMES, read_golden
 
@@ -248,7 +248,7 @@ class Sends:
         matched = self._templates.match_or_learn(data)
         if matched is None:
             return "not known"
-        fields = SendMatch(*matched)
+        fields = SendHeaderMatch(*matched)
         found = Command.decode(Frame(JSON, data, b""))
         v1 = found.code == RequestCode.SEND_MESSAGE
         header = (SendMessageRequestHeader if v1 else SendMessageRequestHeaderV2).decode(found.ext)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.metrics.instruments import Counter, Distribution, Family, Histogram
-from cometmq.metrics.registry import Metric, MetricKind, Registry, Sample
+from cometmq.metrics.instruments import Counter, Histogram, HistogramCounts, MetricFamily
+from cometmq.metrics.registry import Metric, MetricKind, MetricsRegistry, Sample
 
 SENT = Metric("sent_total", MetricKind.COUNTER, "{message}", "Messages sent.", ("topic",))
 WAITING = Metric("waiting", MetricKind.GAUGE, "{message}", "Messages waiting.")
@@ -13,7 +13,11 @@ SPENT = Metric("spent_seconds", MetricKind.HISTOGRAM, "s", "Time spent.")
 
 
 def test_what_is_registered_is_read_with_its_labels_in_the_order_of_names():
-    registry, family, histogram = Registry(), Family(("topic",), Counter), Histogram((0.1, 1.0))
+    registry, family, histogram = (
+        MetricsRegistry(),
+        MetricFamily(("topic",), Counter),
+        Histogram((0.1, 1.0)),
+    )
     registry.family(SENT, family, lambda counter: counter.value)
     registry.callback(WAITING, lambda: 7)
     registry.histogram(SPENT, histogram)
@@ -26,7 +30,7 @@ def test_what_is_registered_is_read_with_its_labels_in_the_order_of_names():
     ]
     assert list(registry.collect()) == [
         Sample(SENT, ("A",), 3),
-        Sample(SPENT, (), Distribution((0.1, 1.0), (0, 2, 0), 1.0)),
+        Sample(SPENT, (), HistogramCounts((0.1, 1.0), (0, 2, 0), 1.0)),
         Sample(WAITING, (), 7),
     ]
     assert registry.value(SENT, "A") == 3
@@ -34,7 +38,7 @@ def test_what_is_registered_is_read_with_its_labels_in_the_order_of_names():
 
 
 def test_a_name_is_registered_once():
-    registry = Registry()
+    registry = MetricsRegistry()
     registry.callback(WAITING, lambda: 0)
     with pytest.raises(ValueError, match="waiting is registered already"):
         registry.callback(WAITING, lambda: 1)
@@ -56,7 +60,7 @@ def test_a_name_that_exporters_cannot_show_is_refused(name, kind):
 
 
 def test_a_family_has_a_bound_and_counts_what_is_beyond_it_together():
-    family = Family(("topic",), Counter, children_max=2)
+    family = MetricFamily(("topic",), Counter, children_max=2)
     for name in "abcd":
         family.child(name).add()
     assert sorted(family.children) == [("a",), ("b",)]
@@ -64,7 +68,7 @@ def test_a_family_has_a_bound_and_counts_what_is_beyond_it_together():
 
 
 def test_children_are_removed_by_one_label():
-    family = Family(("topic", "group"), Counter)
+    family = MetricFamily(("topic", "group"), Counter)
     for topic, group in (("T", "G"), ("T", "H"), ("G", "T")):
         family.child(topic, group).add()
     assert [key for key, _ in family.remove("group", "T")] == [("G", "T")]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cometmq.net.dispatcher import RequestDispatcher
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.server import FastPath, RemotingServer
 from cometmq.settings.net import NetSettings
 from cometmq.wire.command import Command, request
@@ -112,7 +112,8 @@ async def serving(
         Endpoint(
             code,
             noting(handler),
-            Effect.DURABLE | (Effect.UNTHROTTLED if code in unthrottled else Effect.NONE),
+            RequestEffect.DURABLE
+            | (RequestEffect.UNTHROTTLED if code in unthrottled else RequestEffect.NONE),
         )
         for code, handler in table.items()
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cometmq.net.dispatcher import RequestDispatcher
-from cometmq.net.endpoint import Endpoint, Resources, header_resources
+from cometmq.net.endpoint import Endpoint, RequestResources, header_resources
 from cometmq.net.handler import Reply
 from cometmq.wire.command import request
 
@@ -22,11 +22,13 @@ def test_a_code_with_two_endpoints_is_an_error_at_the_start() -> None:
 def test_a_request_is_about_the_topic_and_the_groups_that_its_header_names() -> None:
     command = request(1, 1)
     command.ext = {"topic": "T", "consumerGroup": "C", "producerGroup": "", "b": "other"}
-    assert Endpoint(1, answer).resources(command) == Resources(("T",), ("C",))
+    assert Endpoint(1, answer).resources(command) == RequestResources(("T",), ("C",))
 
 
 def test_an_endpoint_names_the_fields_itself_where_they_have_other_names() -> None:
     command = request(1, 1)
     command.ext = {"b": "T", "a": "P", "topic": "other"}
     short = header_resources(topics=("b",), groups=("a",))
-    assert Endpoint(1, answer, resources=short).resources(command) == Resources(("T",), ("P",))
+    assert Endpoint(1, answer, resources=short).resources(command) == RequestResources(
+        ("T",), ("P",)
+    )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cometmq.rules.half_message import (
     SPAN_MAX,
     CheckDecision,
-    EndedOffsets,
+    EndedHalfMessages,
     decide_check,
     encode_op_body,
     is_end_too_late,
@@ -79,7 +79,7 @@ def test_op_messages_of_others_are_read_as_far_as_they_make_sense(body, offsets)
 
 @given(st.integers(0, 50), st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=60))
 def test_the_window_agrees_with_a_set(first, story):
-    window, known = EndedOffsets(first), set()
+    window, known = EndedHalfMessages(first), set()
     for is_move, number in story:
         if is_move:
             first += number
@@ -92,7 +92,7 @@ def test_the_window_agrees_with_a_set(first, story):
 
 
 def test_the_window_has_a_bound():
-    window = EndedOffsets(10)
+    window = EndedHalfMessages(10)
     window.add(10 + SPAN_MAX)
     assert 10 + SPAN_MAX not in window
     window.add(9 + SPAN_MAX)

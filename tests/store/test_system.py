@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from cometmq.runtime.background import Background
+from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles, ThreadWorker, ram_bytes
 
 
@@ -88,7 +88,7 @@ def test_a_worker_does_jobs_in_order_and_reports_errors():
 
 def test_background_work_goes_on_after_an_error_and_ends_when_stopped(caplog):
     async def scenario():
-        background, turns = Background("test"), []
+        background, turns = BackgroundTasks("test"), []
         often = asyncio.Event()
 
         async def work():

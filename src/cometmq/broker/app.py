@@ -26,11 +26,11 @@ from cometmq.metrics.traffic_counters import SAMPLE_S
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.dispatcher import RequestDispatcher
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.server import FastPath, RemotingServer
 from cometmq.rules import permission
 from cometmq.rules.delay_levels import DelayLevels
-from cometmq.runtime.background import Background
+from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.system_clock_and_files import (
     SystemClock,
     SystemFiles,
@@ -106,7 +106,7 @@ class Broker:
             [*self._handlers.endpoints(), *config.endpoints()], environment.admission
         )
         self._server = RemotingServer(self._dispatcher, net, fast_path=self._begin_connection)
-        self._background = Background("broker")
+        self._background = BackgroundTasks("broker")
         self._started = AsyncExitStack()
         self._connect_events()
 
@@ -142,7 +142,7 @@ class Broker:
     def _with_effects(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint with a handler that waits for what its effects say."""
         handler, effects = endpoint.handler, endpoint.effects
-        if Effect.CREATING in effects:
+        if RequestEffect.CREATING in effects:
             handler = DurableHandler(
                 handler,
                 self.state.topics,

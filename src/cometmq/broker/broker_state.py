@@ -22,7 +22,7 @@ from cometmq.broker.metrics.gauges import register_store, register_tables
 from cometmq.broker.pulls.consumer_filters import ConsumerFilters
 from cometmq.broker.pulls.held_requests import HeldRequests
 from cometmq.broker.pulls.pull_long_polling import HeldPulls
-from cometmq.metrics.registry import Registry
+from cometmq.metrics.registry import MetricsRegistry
 from cometmq.rules.filters import bloom_filter
 from cometmq.store.json_file import JsonFile
 
@@ -104,7 +104,7 @@ class BrokerState:
             self.topics.is_system,
             settings.broker_cluster_name,
         )
-        self.metrics = Registry()
+        self.metrics = MetricsRegistry()
         self.stats.register(self.metrics)
         register_store(self.metrics, store, environment.files, environment.root)
         register_tables(self.metrics, self.topics, self.groups, self.held_requests)

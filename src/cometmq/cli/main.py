@@ -39,7 +39,7 @@ _COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyCommandGroup(click.Group):
     """A group that lists its commands by name and imports one when it is called."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
             formatter.write_dl(rows)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="cometmq")
 def cli() -> None:
     """RocketMQ's broker, name server and client, and Spark's way to them, in Python."""

@@ -32,7 +32,7 @@ class Counter:
         self.value += amount
 
 
-class Distribution(NamedTuple):
+class HistogramCounts(NamedTuple):
     """What a histogram holds: how many values fell below each bound, and beyond the last."""
 
     bounds: tuple[float, ...]
@@ -60,12 +60,12 @@ class Histogram:
         if value > self.longest:
             self.longest = value
 
-    def distribution(self) -> Distribution:
+    def distribution(self) -> HistogramCounts:
         """A copy of what was counted so far."""
-        return Distribution(self.bounds, tuple(self.counts), self.sum)
+        return HistogramCounts(self.bounds, tuple(self.counts), self.sum)
 
 
-class Family(Generic[T]):
+class MetricFamily(Generic[T]):
     """Instruments of one kind, one for each combination of label values."""
 
     __slots__ = ("_make", "children", "children_max", "labels", "overflow")

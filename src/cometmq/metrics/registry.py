@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from cometmq.metrics.instruments import Counter, Distribution
+from cometmq.metrics.instruments import Counter, HistogramCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from cometmq.metrics.instruments import Family, Histogram
+    from cometmq.metrics.instruments import Histogram, MetricFamily
 
-    Values = Iterable[tuple[tuple[str, ...], float | Distribution]]
+    Values = Iterable[tuple[tuple[str, ...], float | HistogramCounts]]
 
 T = TypeVar("T")
 _is_name = re.compile(r"[a-z][a-z0-9_]*").fullmatch
@@ -59,10 +59,10 @@ class Sample(NamedTuple):
 
     metric: Metric
     labels: tuple[str, ...]
-    value: float | Distribution
+    value: float | HistogramCounts
 
 
-class Registry:
+class MetricsRegistry:
     """The metrics of one role. Belongs to its event loop."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Registry:
         """Register a histogram."""
         self.register(metric, lambda: [((), histogram.distribution())])
 
-    def family(self, metric: Metric, family: Family[T], read: Callable[[T], float]) -> None:
+    def family(self, metric: Metric, family: MetricFamily[T], read: Callable[[T], float]) -> None:
         """Register a family: `read` gives the value of each of its children."""
         assert metric.labels == family.labels, f"{metric.name} has other labels than its family"
         self.register(
@@ -107,7 +107,7 @@ class Registry:
         """The value of one series; 0 when nothing was counted under these labels."""
         for key, value in self._sources[metric.name][1]():
             if key == labels:
-                assert not isinstance(value, Distribution), f"{metric.name} is a histogram"
+                assert not isinstance(value, HistogramCounts), f"{metric.name} is a histogram"
                 return value
         return 0
 

@@ -21,7 +21,7 @@ from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.connection import join_address
 from cometmq.net.dispatcher import RequestDispatcher
 from cometmq.net.server import RemotingServer
-from cometmq.runtime.background import Background
+from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles, expand_user_path
 from cometmq.runtime.text_file import TextFile
 from cometmq.settings.live_settings import LiveSettings
@@ -77,7 +77,7 @@ class NameServer:
         self._pool = ChannelPool()
         self._dispatcher = RequestDispatcher(endpoints, admission=admission)
         self._server = RemotingServer(self._dispatcher, net)
-        self._background = Background("name server")
+        self._background = BackgroundTasks("name server")
         self.port = 0
         """The port listened on, once started."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
 from cometmq.net.config_requests import ConfigRequests
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ class NamesrvConfigRequests(ConfigRequests):
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (
-            Endpoint(RequestCode.UPDATE_NAMESRV_CONFIG, self.change_settings, Effect.MUTATING),
+            Endpoint(
+                RequestCode.UPDATE_NAMESRV_CONFIG, self.change_settings, RequestEffect.MUTATING
+            ),
             Endpoint(RequestCode.GET_NAMESRV_CONFIG, self.get_settings),
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies import name_lists
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -29,9 +29,9 @@ class KvRequests:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (
-            Endpoint(RequestCode.PUT_KV_CONFIG, self.put_kv, Effect.MUTATING),
+            Endpoint(RequestCode.PUT_KV_CONFIG, self.put_kv, RequestEffect.MUTATING),
             Endpoint(RequestCode.GET_KV_CONFIG, self.get_kv),
-            Endpoint(RequestCode.DELETE_KV_CONFIG, self.delete_kv, Effect.MUTATING),
+            Endpoint(RequestCode.DELETE_KV_CONFIG, self.delete_kv, RequestEffect.MUTATING),
             Endpoint(RequestCode.GET_KVLIST_BY_NAMESPACE, self.list_kv),
         )
 

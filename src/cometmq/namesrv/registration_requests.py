@@ -15,7 +15,7 @@ from cometmq.errors import Reject
 from cometmq.model.topic import ORDER_TOPIC_CONFIG
 from cometmq.namesrv.route_registry import BrokerId, BrokerRegistration
 from cometmq.net.connection import Connection
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies import name_lists, topic
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -64,9 +64,9 @@ class RegistrationRequests:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (
-            Endpoint(RequestCode.REGISTER_BROKER, self.register, Effect.MUTATING),
-            Endpoint(RequestCode.UNREGISTER_BROKER, self.unregister, Effect.MUTATING),
-            Endpoint(RequestCode.BROKER_HEARTBEAT, self.heartbeat, Effect.MUTATING),
+            Endpoint(RequestCode.REGISTER_BROKER, self.register, RequestEffect.MUTATING),
+            Endpoint(RequestCode.UNREGISTER_BROKER, self.unregister, RequestEffect.MUTATING),
+            Endpoint(RequestCode.BROKER_HEARTBEAT, self.heartbeat, RequestEffect.MUTATING),
             Endpoint(RequestCode.QUERY_DATA_VERSION, self.query_version),
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
 from cometmq.model.topic import ORDER_TOPIC_CONFIG
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies import route
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -50,8 +50,12 @@ class RouteRequests:
             Endpoint(RequestCode.GET_ROUTEINFO_BY_TOPIC, self.route),
             Endpoint(RequestCode.GET_BROKER_CLUSTER_INFO, self.cluster_info),
             Endpoint(RequestCode.GET_BROKER_MEMBER_GROUP, self.members),
-            Endpoint(RequestCode.WIPE_WRITE_PERM_OF_BROKER, self.wipe_write_perm, Effect.MUTATING),
-            Endpoint(RequestCode.ADD_WRITE_PERM_OF_BROKER, self.add_write_perm, Effect.MUTATING),
+            Endpoint(
+                RequestCode.WIPE_WRITE_PERM_OF_BROKER, self.wipe_write_perm, RequestEffect.MUTATING
+            ),
+            Endpoint(
+                RequestCode.ADD_WRITE_PERM_OF_BROKER, self.add_write_perm, RequestEffect.MUTATING
+            ),
         )
 
     def route(self, request: Command, _connection: Connection) -> Reply:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies import name_lists, route
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -45,8 +45,12 @@ class TopicListRequests:
             Endpoint(RequestCode.GET_UNIT_TOPIC_LIST, self.unit_topics),
             Endpoint(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, self.unit_sub_topics),
             Endpoint(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, self.unit_sub_plain_topics),
-            Endpoint(RequestCode.DELETE_TOPIC_IN_NAMESRV, self.delete_topic, Effect.MUTATING),
-            Endpoint(RequestCode.REGISTER_TOPIC_IN_NAMESRV, self.register_topic, Effect.MUTATING),
+            Endpoint(
+                RequestCode.DELETE_TOPIC_IN_NAMESRV, self.delete_topic, RequestEffect.MUTATING
+            ),
+            Endpoint(
+                RequestCode.REGISTER_TOPIC_IN_NAMESRV, self.register_topic, RequestEffect.MUTATING
+            ),
         )
 
     def all_topics(self, _request: Command, _connection: Connection) -> Reply:

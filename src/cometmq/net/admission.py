@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cometmq.net.connection import Connection
-    from cometmq.net.endpoint import Effect, Endpoint, Resources
+    from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources
     from cometmq.net.handler import Handler, HandlerResult
     from cometmq.wire.frame import Frame
 
@@ -43,12 +43,12 @@ class AdmissionRequest:
         return self.command.code
 
     @property
-    def effects(self) -> Effect:
+    def effects(self) -> RequestEffect:
         """What answering it does."""
         return self._endpoint.effects
 
     @property
-    def resources(self) -> Resources:
+    def resources(self) -> RequestResources:
         """The topics and groups it is about; raises ProtocolError where a broken body names them.
 
         Found anew with each look, in the body of some requests.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cometmq.errors import ProtocolError, Reject
 from cometmq.net.admission import admitted
-from cometmq.net.endpoint import Effect, Endpoint, table_of
+from cometmq.net.endpoint import Endpoint, RequestEffect, table_of
 from cometmq.net.handler import HELD, Answer, Handler, HandlerResult, Reply, SplitFrame
 from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.wire.codes import ResponseCode
@@ -69,8 +69,8 @@ class RequestDispatcher:
         """
         table = table_of(endpoints)
         self._handlers = {code: admitted(admission, each) for code, each in table.items()}
-        self._unthrottled = _codes_with(Effect.UNTHROTTLED, table.values())
-        self._durable = _codes_with(Effect.DURABLE, table.values())
+        self._unthrottled = _codes_with(RequestEffect.UNTHROTTLED, table.values())
+        self._durable = _codes_with(RequestEffect.DURABLE, table.values())
         self._on_durable = on_durable
         self._on_flushed = on_flushed or on_durable
         self._failure_answer = failure_answer
@@ -217,7 +217,7 @@ class RequestDispatcher:
         connection.send(data)
 
 
-def _codes_with(effect: Effect, endpoints: Iterable[Endpoint]) -> frozenset[int]:
+def _codes_with(effect: RequestEffect, endpoints: Iterable[Endpoint]) -> frozenset[int]:
     return frozenset(int(each.code) for each in endpoints if effect in each.effects)
 
 

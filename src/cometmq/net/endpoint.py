@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cometmq.net.handler import Handler
 
 
-class Effect(Flag):
+class RequestEffect(Flag):
     """What answering a request does, and what its answer waits for."""
 
     NONE = 0
@@ -35,14 +35,14 @@ class Effect(Flag):
     """It is answered even with too many unanswered requests: a client needs it to stay alive."""
 
 
-class Resources(NamedTuple):
+class RequestResources(NamedTuple):
     """The topics and groups that a request is about."""
 
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
 
 
-ResourceGetter = Callable[[Command], Resources]
+ResourceGetter = Callable[[Command], RequestResources]
 
 
 def header_resources(
@@ -52,9 +52,9 @@ def header_resources(
     """Return what finds resources in these header fields; absent and empty ones are left out."""
     topic_fields, group_fields = tuple(topics), tuple(groups)
 
-    def get(request: Command) -> Resources:
+    def get(request: Command) -> RequestResources:
         ext = request.ext
-        return Resources(
+        return RequestResources(
             tuple(ext[field] for field in topic_fields if ext.get(field)),
             tuple(ext[field] for field in group_fields if ext.get(field)),
         )
@@ -71,7 +71,7 @@ class Endpoint:
 
     code: int
     handler: Handler
-    effects: Effect = Effect.NONE
+    effects: RequestEffect = RequestEffect.NONE
     resources: ResourceGetter = _USUAL_RESOURCES
     """What a request is about, as admission sees it; raises ProtocolError for a broken body."""
 

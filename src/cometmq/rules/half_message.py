@@ -75,7 +75,7 @@ def _immunity_ms(text: bytes, otherwise_ms: int) -> int:
     return int(text) * _MS if is_number else otherwise_ms
 
 
-class EndedOffsets:
+class EndedHalfMessages:
     """Which offsets at and after `first` have ended: a window of one byte each."""
 
     __slots__ = ("_marks", "first")

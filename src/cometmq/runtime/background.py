@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Background:
+class BackgroundTasks:
     """The background tasks of one owner. Made and used on one loop."""
 
     def __init__(self, name: str) -> None:

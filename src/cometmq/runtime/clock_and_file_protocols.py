@@ -1,8 +1,8 @@
 """The outside world as the store and the roles see it: a clock, files, a worker, a disk's room.
 
 Protocols only; `system_clock_and_files.py` has the real ones, `cometmq.testing` simulated ones.
-What a method promises here, both keep: a write is visible to later reads at once and survives the death
-of the process, and it survives a power cut only after `sync` (bytes) and `sync_dir` (names).
+What a method promises here, both keep: a write is visible to later reads at once and survives the
+death of the process, and it survives a power cut only after `sync` (bytes) and `sync_dir` (names).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from cometmq.settings.update import table_of, update
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.settings.update import Update
+    from cometmq.settings.update import SettingsUpdate
 
 S = TypeVar("S")
 
@@ -43,14 +43,14 @@ class LiveSettings:
         found = table_of(tuple(self._current.values()))
         return "".join(f"{key}={value}\n" for key, value in found.items())
 
-    def prepare(self, text: str) -> Update:
+    def prepare(self, text: str) -> SettingsUpdate:
         """Return what the lines `key=value` of a request would change; `apply` changes it.
 
         Raises SettingsError as `settings.update.update` does.
         """
         return update(tuple(self._current.values()), text)
 
-    def apply(self, change: Update) -> None:
+    def apply(self, change: SettingsUpdate) -> None:
         """Put prepared settings in force and tell the subscribers of each kind that changed."""
         before = self._current
         self._current = {type(each): each for each in change.settings}

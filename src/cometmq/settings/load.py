@@ -37,7 +37,7 @@ class RawSetting(NamedTuple):
     where: str
 
 
-class KnownKeys(NamedTuple):
+class KnownSettingKeys(NamedTuple):
     """The keys of some settings classes: the type of each field, by class, and by key."""
 
     fields: dict[str, list[tuple[type, str]]]
@@ -142,7 +142,7 @@ def env_name_of(key: str) -> str:
     return ENV_PREFIX + words.upper()
 
 
-def _known(kinds: tuple[type, ...]) -> KnownKeys:
+def _known(kinds: tuple[type, ...]) -> KnownSettingKeys:
     fields: dict[str, list[tuple[type, str]]] = {}
     types: dict[str, Any] = {}
     for kind in kinds:
@@ -151,10 +151,10 @@ def _known(kinds: tuple[type, ...]) -> KnownKeys:
             key = key_of(field)
             fields.setdefault(key, []).append((kind, field.name))
             types[key] = hints[field.name]
-    return KnownKeys(fields, types)
+    return KnownSettingKeys(fields, types)
 
 
-def _is_ours(given: RawSetting, known: KnownKeys, warnings: list[str]) -> bool:
+def _is_ours(given: RawSetting, known: KnownSettingKeys, warnings: list[str]) -> bool:
     key = given.key
     if key in known.fields:
         return True
@@ -167,7 +167,7 @@ def _is_ours(given: RawSetting, known: KnownKeys, warnings: list[str]) -> bool:
     raise SettingsError(f"{given.where}: unknown setting {key}{_hint(key, known)}")
 
 
-def _hint(key: str, known: KnownKeys) -> str:
+def _hint(key: str, known: KnownSettingKeys) -> str:
     for candidates in (known.fields, JAVA_KEYS):
         by_lower = {candidate.lower(): candidate for candidate in candidates}
         for near in difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=_NEAR_ENOUGH):

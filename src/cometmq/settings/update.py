@@ -27,7 +27,7 @@ class ForbiddenKeyError(SettingsError):
     """A key that nobody may change from outside."""
 
 
-class Update(NamedTuple):
+class SettingsUpdate(NamedTuple):
     """New settings, in the order of the old ones; the values that changed; what was ignored."""
 
     settings: tuple[Any, ...]
@@ -43,7 +43,7 @@ def table_of(settings: Sequence[Any]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def update(settings: Sequence[Any], text: str) -> Update:
+def update(settings: Sequence[Any], text: str) -> SettingsUpdate:
     """Return the settings as the lines `key=value` of a request make them.
 
     Raises ForbiddenKeyError for a key that is not changed from outside, and SettingsError for an
@@ -66,4 +66,4 @@ def update(settings: Sequence[Any], text: str) -> Update:
             raise SettingsError(
                 f"{key} is read at the start only; change it in the settings file and start again"
             )
-    return Update(after, values, loaded.warnings)
+    return SettingsUpdate(after, values, loaded.warnings)

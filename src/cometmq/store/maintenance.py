@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from cometmq.runtime.background import Background
+from cometmq.runtime.background import BackgroundTasks
 from cometmq.store.log.file_preallocation import FilePreallocator
 from cometmq.store.queues.consume_queues import run
 from cometmq.store.queues.deleted_topics import DeletedTopic
@@ -64,7 +64,7 @@ class Maintenance:
         self._retention = retention
         self._index = index
         self._worker = worker
-        self._background = Background("store")
+        self._background = BackgroundTasks("store")
         self.preallocator = FilePreallocator(commit_log, worker)
         """Makes the log's next file before it is needed."""
         self._flush_due_ms = self._checkpoint_due_ms = 0

@@ -35,7 +35,7 @@ _ESCAPES = dict(zip("\"'\\/bfnrtv0", "\"'\\/\b\f\n\r\t\v\0", strict=True))
 _WORDS: dict[str, object] = {"true": True, "false": False, "null": None, "NaN": None}
 
 
-class ObjectKey(str):
+class JsonObjectKey(str):
     """The text of an object that stands where a key stands, as fastjson writes such maps."""
 
     __slots__ = ()
@@ -65,9 +65,9 @@ def dumps(value: object, *, strict: bool = False) -> bytes:
     return "".join(pieces).encode()
 
 
-def object_key(fields: Mapping[str, object]) -> ObjectKey:
+def object_key(fields: Mapping[str, object]) -> JsonObjectKey:
     """Return the object as a key for `dumps`."""
-    return ObjectKey(dumps(fields).decode())
+    return JsonObjectKey(dumps(fields).decode())
 
 
 def _write(value: object, strict: bool, pieces: list[str]) -> None:
@@ -93,7 +93,7 @@ def _write_object(table: dict[Any, object], strict: bool, pieces: list[str]) -> 
         value = table[key]
         if value is None:
             continue
-        is_bare = isinstance(key, int | ObjectKey) and not strict
+        is_bare = isinstance(key, int | JsonObjectKey) and not strict
         pieces += comma, str(key) if is_bare else _quoted(str(key), strict), ":"
         _write(value, strict, pieces)
         comma = ","

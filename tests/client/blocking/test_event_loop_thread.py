@@ -13,7 +13,7 @@ from client.scripted_broker import TOPIC, ScriptedBroker
 from cometmq import Message
 from cometmq.client.blocking import event_loop_thread as portal_room
 from cometmq.client.blocking.admin import Admin
-from cometmq.client.blocking.event_loop_thread import Portal
+from cometmq.client.blocking.event_loop_thread import EventLoopThread
 from cometmq.client.blocking.producer import Producer
 from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
 from cometmq.client.producer.async_producer import AsyncProducer
@@ -53,7 +53,7 @@ def test_a_forked_child_gets_a_portal_of_its_own():
         if child == 0:
             code = 1
             try:
-                portal = Portal.enter()
+                portal = EventLoopThread.enter()
                 code = 0 if portal.call(asyncio.sleep(0, 42)) == 42 else 2
                 portal.leave()
             finally:
@@ -77,7 +77,7 @@ def test_a_child_of_a_fork_begins_also_where_a_thread_of_its_parent_was_just_beg
 
 
 def test_calls_from_many_threads_begin_in_their_order_and_share_wake_ups():
-    portal, begun, failed = Portal.enter(), [], []
+    portal, begun, failed = EventLoopThread.enter(), [], []
 
     async def work(n):
         begun.append(n)

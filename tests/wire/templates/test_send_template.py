@@ -12,7 +12,7 @@ from cometmq.wire.command import Command
 from cometmq.wire.frame import Frame
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from cometmq.wire.templates.header_template import MISSES_MAX, PAUSE, TEMPLATES_MAX
-from cometmq.wire.templates.send_template import KINDS_MAX, SendMatch, SendTemplates
+from cometmq.wire.templates.send_template import KINDS_MAX, SendHeaderMatch, SendTemplates
 
 BORN = 1795237145786
 KEY = "7F0000010268EC30946E09681104BA%02X"
@@ -78,12 +78,12 @@ def assert_says_the_same(fields, header):
 def match(templates, header):
     """What is known of a header, which is not learned."""
     found = templates.match_at(header, 0, len(header))
-    return None if found is None else SendMatch(*found)
+    return None if found is None else SendHeaderMatch(*found)
 
 
 def see(templates, header):
     found = templates.match_or_learn(header)
-    return None if found is None else SendMatch(*found)
+    return None if found is None else SendHeaderMatch(*found)
 
 
 def seen(templates, *headers):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.paging import page_of
 from cometmq.errors import Reject
-from cometmq.net.endpoint import Effect, Endpoint, Resources, header_resources
+from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources, header_resources
 from cometmq.net.handler import Reply
 from cometmq.rules.name_validation import group_name_problem
 from cometmq.wire.bodies.broker import encode_group_forbidden
@@ -59,31 +59,31 @@ class GroupRequests:
             Endpoint(
                 Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
                 self.create_or_update,
-                Effect.MUTATING | Effect.CREATING,
+                RequestEffect.MUTATING | RequestEffect.CREATING,
                 resources=_group_in_body,
             ),
             Endpoint(
                 Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
                 self.create_or_update_list,
-                Effect.MUTATING | Effect.CREATING,
+                RequestEffect.MUTATING | RequestEffect.CREATING,
                 resources=_groups_in_body,
             ),
             Endpoint(
                 Code.DELETE_SUBSCRIPTIONGROUP,
                 self.delete,
-                Effect.MUTATING | Effect.CREATING,
+                RequestEffect.MUTATING | RequestEffect.CREATING,
                 resources=header_resources(groups=("groupName",)),
             ),
             Endpoint(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.list_configs),
             Endpoint(
                 Code.GET_SUBSCRIPTIONGROUP_CONFIG,
                 self.get_config,
-                Effect.MUTATING | Effect.CREATING,
+                RequestEffect.MUTATING | RequestEffect.CREATING,
             ),
             Endpoint(
                 Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
                 self.check_forbidden,
-                Effect.MUTATING | Effect.CREATING,
+                RequestEffect.MUTATING | RequestEffect.CREATING,
             ),
         )
 
@@ -156,10 +156,10 @@ class GroupRequests:
         return Reply()
 
 
-def _group_in_body(request: Command) -> Resources:
-    return Resources(groups=(decode_group_config(request.body).group_name,))
+def _group_in_body(request: Command) -> RequestResources:
+    return RequestResources(groups=(decode_group_config(request.body).group_name,))
 
 
-def _groups_in_body(request: Command) -> Resources:
+def _groups_in_body(request: Command) -> RequestResources:
     configs = decode_group_config_list(request.body)
-    return Resources(groups=tuple(config.group_name for config in configs))
+    return RequestResources(groups=tuple(config.group_name for config in configs))

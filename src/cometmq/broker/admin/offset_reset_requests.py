@@ -14,7 +14,7 @@ from cometmq.broker.admin.topic_requests import no_topic
 from cometmq.broker.groups.consumer_groups import missing
 from cometmq.errors import Reject
 from cometmq.model.queue import MessageQueue
-from cometmq.net.endpoint import Effect, Endpoint, header_resources
+from cometmq.net.endpoint import Endpoint, RequestEffect, header_resources
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies.broker import encode_correction_offsets
 from cometmq.wire.bodies.offset import encode_reset_offset
@@ -69,11 +69,11 @@ class OffsetResetRequests:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (
-            Endpoint(Code.INVOKE_BROKER_TO_RESET_OFFSET, self.reset_group, Effect.MUTATING),
+            Endpoint(Code.INVOKE_BROKER_TO_RESET_OFFSET, self.reset_group, RequestEffect.MUTATING),
             Endpoint(
                 Code.CLONE_GROUP_OFFSET,
                 self.clone_group,
-                Effect.MUTATING,
+                RequestEffect.MUTATING,
                 resources=header_resources(groups=("srcGroup", "destGroup")),
             ),
             Endpoint(

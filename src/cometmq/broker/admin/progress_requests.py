@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.admin.topic_requests import no_topic
 from cometmq.model.admin_stats import ConsumeStats, OffsetWrapper, QueueTimeSpan, TopicOffset
 from cometmq.model.queue import MessageQueue
-from cometmq.net.endpoint import Endpoint, Resources, header_resources
+from cometmq.net.endpoint import Endpoint, RequestResources, header_resources
 from cometmq.net.handler import Reply
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.admin import encode_consume_stats, encode_time_spans, encode_topic_stats
@@ -216,7 +216,7 @@ def _shown(ms: int) -> str:
     return f"{time.strftime('%Y-%m-%d#%H:%M:%S', time.localtime(seconds))}:{rest:03}"
 
 
-def _asked_progress(request: Command) -> Resources:
+def _asked_progress(request: Command) -> RequestResources:
     found = header_resources()(request)
     several = request.ext.get("topicList", "").split(";")
     return found._replace(topics=(*found.topics, *filter(None, several)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.metrics.broker_stats import BrokerStats
-    from cometmq.metrics.registry import Metric, Registry
+    from cometmq.metrics.registry import Metric, MetricsRegistry
     from cometmq.metrics.traffic_counters import TrafficTotal
     from cometmq.net.connection import Connection
     from cometmq.store.cold_read_context import ReadContext
@@ -88,7 +88,7 @@ class RuntimeRequests:
         store: MessageStore,
         delayed_messages: DelayedMessages,
         stats: BrokerStats,
-        metrics: Registry,
+        metrics: MetricsRegistry,
         store_root: Path,
         now_ms: Callable[[], int],
     ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies.broker import (
     QueueContents,
@@ -52,8 +52,8 @@ class StatisticsRequests:
         return (
             Endpoint(Code.VIEW_BROKER_STATS_DATA, self.figures),
             Endpoint(Code.QUERY_CONSUME_QUEUE, self.queue_contents),
-            Endpoint(Code.CLEAN_EXPIRED_CONSUMEQUEUE, self.clean, Effect.MUTATING),
-            Endpoint(Code.DELETE_EXPIRED_COMMITLOG, self.clean, Effect.MUTATING),
+            Endpoint(Code.CLEAN_EXPIRED_CONSUMEQUEUE, self.clean, RequestEffect.MUTATING),
+            Endpoint(Code.DELETE_EXPIRED_COMMITLOG, self.clean, RequestEffect.MUTATING),
             Endpoint(Code.GET_BROKER_HA_STATUS, self.replication),
             Endpoint(Code.GET_BROKER_EPOCH_CACHE, self.epochs),
         )

@@ -16,7 +16,7 @@ from cometmq.broker.admin.paging import page_of
 from cometmq.broker.cluster.table_writer import not_written
 from cometmq.errors import Reject
 from cometmq.model.topic import TopicConfig, is_in_global_order
-from cometmq.net.endpoint import Effect, Endpoint, Resources
+from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources
 from cometmq.net.handler import Reply
 from cometmq.rules.name_validation import topic_name_problem
 from cometmq.wire.bodies.name_lists import encode_topic_list
@@ -89,16 +89,20 @@ class TopicRequests:
             Endpoint(
                 Code.UPDATE_AND_CREATE_TOPIC,
                 self.create_or_update,
-                Effect.MUTATING | Effect.CREATING,
+                RequestEffect.MUTATING | RequestEffect.CREATING,
             ),
             Endpoint(
                 Code.UPDATE_AND_CREATE_TOPIC_LIST,
                 self.create_or_update_list,
-                Effect.MUTATING | Effect.CREATING,
+                RequestEffect.MUTATING | RequestEffect.CREATING,
                 resources=_topics_in_body,
             ),
-            Endpoint(Code.DELETE_TOPIC_IN_BROKER, self.delete, Effect.MUTATING | Effect.CREATING),
-            Endpoint(Code.CLEAN_UNUSED_TOPIC, self.clean_unused, Effect.MUTATING),
+            Endpoint(
+                Code.DELETE_TOPIC_IN_BROKER,
+                self.delete,
+                RequestEffect.MUTATING | RequestEffect.CREATING,
+            ),
+            Endpoint(Code.CLEAN_UNUSED_TOPIC, self.clean_unused, RequestEffect.MUTATING),
             Endpoint(Code.GET_ALL_TOPIC_CONFIG, self.list_configs),
             Endpoint(Code.GET_TOPIC_CONFIG, self.get_config),
             Endpoint(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.list_system_topics),
@@ -324,6 +328,6 @@ def _invalid(remark: str) -> Reject:
     return Reject(ResponseCode.INVALID_PARAMETER, remark)
 
 
-def _topics_in_body(request: Command) -> Resources:
+def _topics_in_body(request: Command) -> RequestResources:
     configs = decode_topic_config_list(request.body)
-    return Resources(topics=tuple(config.topic_name for config in configs))
+    return RequestResources(topics=tuple(config.topic_name for config in configs))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.cluster.table_writer import not_written
 from cometmq.model.topic import DataVersion
 from cometmq.net.config_requests import ConfigRequests
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.wire.bodies.topic import encode_data_version
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.admin import GetBrokerConfigResponseHeader
@@ -39,7 +39,9 @@ class BrokerConfigRequests(ConfigRequests):
         """The requests that this class answers."""
         return (
             Endpoint(RequestCode.GET_BROKER_CONFIG, self.get_settings),
-            Endpoint(RequestCode.UPDATE_BROKER_CONFIG, self.change_settings, Effect.MUTATING),
+            Endpoint(
+                RequestCode.UPDATE_BROKER_CONFIG, self.change_settings, RequestEffect.MUTATING
+            ),
         )
 
     def get_settings(self, request: Command, connection: Connection) -> Reply:

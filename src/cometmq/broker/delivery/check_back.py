@@ -21,7 +21,7 @@ from cometmq.broker.groups.consumer_groups import TRANSACTION_GROUP
 from cometmq.broker.sends.property_limit import fit_properties
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
-from cometmq.rules.half_message import CheckDecision, EndedOffsets, decide_check, parse_op_body
+from cometmq.rules.half_message import CheckDecision, EndedHalfMessages, decide_check, parse_op_body
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import GetStatus, MessageDraft, PutStatus
 from cometmq.wire.codes import RequestCode
@@ -118,7 +118,7 @@ class CheckBack:
         self._ops_read = self.op_offset
         self._highest: deque[int] = deque()
         """Of each op message read and not done: the last half offset it names."""
-        self._ended = EndedOffsets(self.half_offset)
+        self._ended = EndedHalfMessages(self.half_offset)
         self._late: dict[int, None] = {}
         self._committed = (self.half_offset, self.op_offset)
 

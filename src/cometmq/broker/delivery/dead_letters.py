@@ -42,7 +42,7 @@ _AT_ONCE = 256
 """Letters read at once when a queue is first used: about a millisecond."""
 
 
-class NewestLetters(NamedTuple):
+class NewestDeadLetters(NamedTuple):
     """The origins of a queue's newest letters, the offsets not read, and the queue's end."""
 
     known: dict[bytes, PutResult]
@@ -64,7 +64,7 @@ class DeadLetterQueues:
         self._unread: dict[str, range] = {}
         self._has_begun = False
 
-    def put(self, group: str, draft: MessageDraft, newest: NewestLetters | None) -> PutResult:
+    def put(self, group: str, draft: MessageDraft, newest: NewestDeadLetters | None) -> PutResult:
         """Put the message into the group's dead-letter queue, or return where it lies already.
 
         Fills in DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID; `draft.topic` is what is used as the
@@ -103,7 +103,7 @@ class DeadLetterQueues:
             self._stats.count_dead_letter(group, draft.topic)
         return placed
 
-    def prepare(self, group: str, context: ReadContext) -> NewestLetters | None:
+    def prepare(self, group: str, context: ReadContext) -> NewestDeadLetters | None:
         """Read the group's newest dead letters, before one more is put; None: they are known."""
         topic = dlq_topic_of(group)
         if not self._deduplicate or topic in self._origins:
@@ -115,9 +115,9 @@ class DeadLetterQueues:
         while offset < end:
             got = context.get(topic, 0, offset, _PULL_COUNT, _PULL_BYTES)
             offset = _learn(known, got, offset, end)
-        return NewestLetters(known, range(first, start), end)
+        return NewestDeadLetters(known, range(first, start), end)
 
-    def _remember_newest(self, topic: str, newest: NewestLetters | None) -> None:
+    def _remember_newest(self, topic: str, newest: NewestDeadLetters | None) -> None:
         """Note what was read; `read_back` reads the older ones."""
         if newest is None or topic in self._origins:
             return

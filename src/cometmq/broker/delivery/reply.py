@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject, RemotingError
-from cometmq.net.endpoint import Effect, Endpoint, header_resources
+from cometmq.net.endpoint import Endpoint, RequestEffect, header_resources
 from cometmq.net.handler import Reply
 from cometmq.store.results import MessageDraft, PutStatus
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -71,11 +71,13 @@ class ReplyHandler:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (
-            Endpoint(RequestCode.SEND_REPLY_MESSAGE, self, Effect.MUTATING | Effect.DURABLE),
+            Endpoint(
+                RequestCode.SEND_REPLY_MESSAGE, self, RequestEffect.MUTATING | RequestEffect.DURABLE
+            ),
             Endpoint(
                 RequestCode.SEND_REPLY_MESSAGE_V2,
                 self,
-                Effect.MUTATING | Effect.DURABLE,
+                RequestEffect.MUTATING | RequestEffect.DURABLE,
                 resources=header_resources(topics=("b",), groups=("a",)),
             ),
         )

@@ -18,7 +18,7 @@ from cometmq.broker.sends.property_limit import BYTES_MAX, fit_properties
 from cometmq.broker.sends.single_message_writer import attempts_max
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
-from cometmq.net.endpoint import Effect, Endpoint, header_resources
+from cometmq.net.endpoint import Endpoint, RequestEffect, header_resources
 from cometmq.net.handler import Reply
 from cometmq.rules import permission
 from cometmq.rules.failures.retry_policy import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from cometmq.broker.cluster.topics import Topics
-    from cometmq.broker.delivery.dead_letters import DeadLetterQueues, NewestLetters
+    from cometmq.broker.delivery.dead_letters import DeadLetterQueues, NewestDeadLetters
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.metrics.broker_stats import BrokerStats
@@ -63,7 +63,7 @@ class _SentBack(NamedTuple):
     becomes_dead_letter: bool = False
     has_no_room: bool = False
     origin: Stored | None = None
-    newest: NewestLetters | None = None
+    newest: NewestDeadLetters | None = None
 
 
 class SendBackHandler:
@@ -96,7 +96,7 @@ class SendBackHandler:
             Endpoint(
                 RequestCode.CONSUMER_SEND_MSG_BACK,
                 self,
-                Effect.MUTATING | Effect.DURABLE | Effect.CREATING,
+                RequestEffect.MUTATING | RequestEffect.DURABLE | RequestEffect.CREATING,
                 resources=header_resources(topics=("originTopic",)),
             ),
         )

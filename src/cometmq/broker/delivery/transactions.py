@@ -17,7 +17,7 @@ from cometmq.broker.requests.status_codes import PUT_STATUS_REMARKS
 from cometmq.broker.sends.tag_codes import delay_level
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
 from cometmq.rules.half_message import encode_op_body, is_end_too_late
 from cometmq.store.results import MessageDraft, PutStatus
@@ -91,12 +91,12 @@ class Transactions:
             Endpoint(
                 RequestCode.END_TRANSACTION,
                 self.end,
-                Effect.MUTATING | Effect.DURABLE,
+                RequestEffect.MUTATING | RequestEffect.DURABLE,
             ),
             Endpoint(
                 RequestCode.RESUME_CHECK_HALF_MESSAGE,
                 self.resume,
-                Effect.MUTATING | Effect.DURABLE,
+                RequestEffect.MUTATING | RequestEffect.DURABLE,
             ),
         )
 

@@ -14,7 +14,7 @@ from cometmq.broker.pulls.consumer_filters import LONG_CHARS, filtering_disabled
 from cometmq.errors import BadFilter, ProtocolError, Reject
 from cometmq.model.subscription import SQL92, MessageModel
 from cometmq.model.topic import retry_topic_of
-from cometmq.net.endpoint import Effect, Endpoint, Resources
+from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources
 from cometmq.net.handler import Reply
 from cometmq.rules.filters import sql92_parser, tag_expressions
 from cometmq.wire.bodies.heartbeat import decode_check_client, decode_heartbeat
@@ -123,14 +123,18 @@ class HeartbeatHandler:
             Endpoint(
                 RequestCode.HEART_BEAT,
                 self.heartbeat,
-                Effect.MUTATING | Effect.CREATING | Effect.UNTHROTTLED,
+                RequestEffect.MUTATING | RequestEffect.CREATING | RequestEffect.UNTHROTTLED,
                 resources=_resources_of_heartbeat,
             ),
             Endpoint(
-                RequestCode.UNREGISTER_CLIENT, self.unregister, Effect.MUTATING | Effect.UNTHROTTLED
+                RequestCode.UNREGISTER_CLIENT,
+                self.unregister,
+                RequestEffect.MUTATING | RequestEffect.UNTHROTTLED,
             ),
             Endpoint(
-                RequestCode.GET_CONSUMER_LIST_BY_GROUP, self.consumer_list, Effect.UNTHROTTLED
+                RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+                self.consumer_list,
+                RequestEffect.UNTHROTTLED,
             ),
             Endpoint(
                 RequestCode.CHECK_CLIENT_CONFIG, self.check_client, resources=_resources_of_check
@@ -263,13 +267,13 @@ class HeartbeatHandler:
         return True
 
 
-def _resources_of_heartbeat(request: Command) -> Resources:
+def _resources_of_heartbeat(request: Command) -> RequestResources:
     beat = _decoded(request.body)
     topics = [each.topic for consumer in beat.consumers for each in consumer.subscriptions]
     groups = [*beat.producer_groups, *(consumer.group_name for consumer in beat.consumers)]
-    return Resources(tuple(dict.fromkeys(topics)), tuple(dict.fromkeys(groups)))
+    return RequestResources(tuple(dict.fromkeys(topics)), tuple(dict.fromkeys(groups)))
 
 
-def _resources_of_check(request: Command) -> Resources:
+def _resources_of_check(request: Command) -> RequestResources:
     wanted = decode_check_client(request.body)
-    return Resources((wanted.subscription.topic,), (wanted.group,))
+    return RequestResources((wanted.subscription.topic,), (wanted.group,))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.net.endpoint import Effect, Endpoint, Resources
+from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies.lock import decode_lock_request, encode_locked
 from cometmq.wire.codes import RequestCode
@@ -30,13 +30,13 @@ class QueueLockHandler:
             Endpoint(
                 RequestCode.LOCK_BATCH_MQ,
                 self.lock,
-                Effect.MUTATING | Effect.UNTHROTTLED,
+                RequestEffect.MUTATING | RequestEffect.UNTHROTTLED,
                 resources=_group_in_body,
             ),
             Endpoint(
                 RequestCode.UNLOCK_BATCH_MQ,
                 self.unlock,
-                Effect.MUTATING | Effect.UNTHROTTLED,
+                RequestEffect.MUTATING | RequestEffect.UNTHROTTLED,
                 resources=_group_in_body,
             ),
         )
@@ -54,8 +54,8 @@ class QueueLockHandler:
         return Reply()
 
 
-def _group_in_body(request: Command) -> Resources:
+def _group_in_body(request: Command) -> RequestResources:
     wanted = decode_lock_request(request.body)
-    return Resources(
+    return RequestResources(
         tuple(dict.fromkeys(queue.topic for queue in wanted.queues)), (wanted.consumer_group,)
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.groups.consumer_groups import missing
 from cometmq.errors import Reject
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import offset as headers
@@ -54,10 +54,10 @@ class OffsetRequestHandler:
             Endpoint(
                 RequestCode.UPDATE_CONSUMER_OFFSET,
                 self.update,
-                Effect.MUTATING | Effect.UNTHROTTLED,
+                RequestEffect.MUTATING | RequestEffect.UNTHROTTLED,
             ),
             Endpoint(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.search),
-            Endpoint(RequestCode.GET_MAX_OFFSET, self.max_offset, Effect.UNTHROTTLED),
+            Endpoint(RequestCode.GET_MAX_OFFSET, self.max_offset, RequestEffect.UNTHROTTLED),
             Endpoint(RequestCode.GET_MIN_OFFSET, self.min_offset),
             Endpoint(RequestCode.GET_EARLIEST_MSG_STORETIME, self.earliest_time),
         )

@@ -12,16 +12,16 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.broker.metrics import metric_definitions as catalog
-from cometmq.metrics.instruments import Family
+from cometmq.metrics.instruments import MetricFamily
 from cometmq.metrics.traffic_counters import TrafficCounter, TrafficTotal, WindowSampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cometmq.metrics.registry import Registry
+    from cometmq.metrics.registry import MetricsRegistry
     from cometmq.metrics.traffic_counters import Figures
 
-    TrafficFamily = Family[TrafficCounter]
+    TrafficFamily = MetricFamily[TrafficCounter]
 
 SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
 """The name under which the broker's own reading of its delay levels is counted."""
@@ -199,7 +199,7 @@ class BrokerStats:
             return None
         return self._sampler.figures(counter, in_bytes=named.in_bytes)
 
-    def register(self, registry: Registry) -> None:
+    def register(self, registry: MetricsRegistry) -> None:
         """Register every counter."""
         puts, gets = self._puts, self._gets
         registry.family(catalog.MESSAGES_IN, puts, _count)
@@ -346,4 +346,4 @@ class BrokerStats:
 
 
 def _family(*labels: str) -> TrafficFamily:
-    return Family(labels, TrafficCounter)
+    return MetricFamily(labels, TrafficCounter)

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.pulls.held_requests import HeldRequests
-    from cometmq.metrics.registry import Registry
+    from cometmq.metrics.registry import MetricsRegistry
     from cometmq.runtime.clock_and_file_protocols import Files
     from cometmq.store.message_store import MessageStore
 
 
-def register_store(registry: Registry, store: MessageStore, files: Files, root: Path) -> None:
+def register_store(
+    registry: MetricsRegistry, store: MessageStore, files: Files, root: Path
+) -> None:
     """Register what the store and its disk tell of themselves."""
     times = store.put_times
     registry.histogram(catalog.PUT_SECONDS, times.histogram)
@@ -35,7 +37,7 @@ def register_store(registry: Registry, store: MessageStore, files: Files, root: 
 
 
 def register_tables(
-    registry: Registry, topics: Topics, groups: ConsumerGroups, held: HeldRequests
+    registry: MetricsRegistry, topics: Topics, groups: ConsumerGroups, held: HeldRequests
 ) -> None:
     """Register how many topics, groups and held requests there are."""
     registry.callback(catalog.TOPICS, lambda: len(topics.table))

@@ -21,7 +21,7 @@ from cometmq.broker.pulls.pull_response import (
     response_code,
 )
 from cometmq.errors import Reject
-from cometmq.net.endpoint import Effect, Endpoint
+from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import HELD, Reply
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.results import GetStatus
@@ -79,8 +79,8 @@ class PullHandler:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (
-            Endpoint(RequestCode.PULL_MESSAGE, self, Effect.MUTATING),
-            Endpoint(RequestCode.LITE_PULL_MESSAGE, self, Effect.MUTATING),
+            Endpoint(RequestCode.PULL_MESSAGE, self, RequestEffect.MUTATING),
+            Endpoint(RequestCode.LITE_PULL_MESSAGE, self, RequestEffect.MUTATING),
         )
 
     def __call__(

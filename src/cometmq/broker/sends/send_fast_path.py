@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
     from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore
-    from cometmq.wire.templates.send_frame_batch import SendRun
+    from cometmq.wire.templates.send_frame_batch import SendFrameBatch
 
 _HEAD = Struct(">II")
 _unpack_head = _HEAD.unpack_from
@@ -129,7 +129,7 @@ class ConnectionFastPath:
             at = end
         return at
 
-    def _put_run(self, plan: SendPlan, run: SendRun) -> int:
+    def _put_run(self, plan: SendPlan, run: SendFrameBatch) -> int:
         """Put messages of one plan together; where the last that was taken ends, 0 for none."""
         shared = self._shared
         answers = self._answers if shared.store.batch_number == self._batch else self._begin()

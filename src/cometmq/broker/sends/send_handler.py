@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
-from cometmq.net.endpoint import Effect, Endpoint, header_resources
+from cometmq.net.endpoint import Endpoint, RequestEffect, header_resources
 from cometmq.store.results import MessageDraft, PutStatus
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -54,18 +54,20 @@ class SendHandler:
         """The requests that this class answers."""
         return (
             Endpoint(
-                RequestCode.SEND_MESSAGE, self, Effect.MUTATING | Effect.DURABLE | Effect.CREATING
+                RequestCode.SEND_MESSAGE,
+                self,
+                RequestEffect.MUTATING | RequestEffect.DURABLE | RequestEffect.CREATING,
             ),
             Endpoint(
                 RequestCode.SEND_MESSAGE_V2,
                 self,
-                Effect.MUTATING | Effect.DURABLE | Effect.CREATING,
+                RequestEffect.MUTATING | RequestEffect.DURABLE | RequestEffect.CREATING,
                 resources=header_resources(topics=("b",), groups=("a",)),
             ),
             Endpoint(
                 RequestCode.SEND_BATCH_MESSAGE,
                 self,
-                Effect.MUTATING | Effect.DURABLE | Effect.CREATING,
+                RequestEffect.MUTATING | RequestEffect.DURABLE | RequestEffect.CREATING,
                 resources=header_resources(topics=("b",), groups=("a",)),
             ),
         )

@@ -10,7 +10,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING
 
-from cometmq.client.blocking.event_loop_thread import Portal
+from cometmq.client.blocking.event_loop_thread import EventLoopThread
 from cometmq.errors import NotStarted
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class BlockingBridge:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._portal: Portal | None = None
+        self._portal: EventLoopThread | None = None
         self._is_foreign = False
         _all.add(self)
 
@@ -39,7 +39,7 @@ class BlockingBridge:
         if self._is_foreign:
             start.close()
             raise self._not_running()
-        portal = Portal.enter()
+        portal = EventLoopThread.enter()
         try:
             portal.call(start)
             self._portal = portal
@@ -65,7 +65,7 @@ class BlockingBridge:
         return self._portal is not None
 
     @property
-    def portal(self) -> Portal:
+    def portal(self) -> EventLoopThread:
         """The portal; raises NotStarted before start and after stop."""
         if self._portal is None:
             raise self._not_running()

@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 CALLS_MAX = 65_535
 """Calls that may wait until the loop begins them, of all clients together."""
 _lock = threading.Lock()
-_shared: dict[int, Portal] = {}
+_shared: dict[int, EventLoopThread] = {}
 _ENDED = "the client was stopped before the call was over"
 
 
-class Portal:
+class EventLoopThread:
     """A loop in a daemon thread. `enter` and `leave` count the clients that use it."""
 
     def __init__(self) -> None:
@@ -45,13 +45,13 @@ class Portal:
         self._thread.start()
 
     @staticmethod
-    def enter() -> Portal:
+    def enter() -> EventLoopThread:
         """Return this process's portal, started if need be; pair it with `leave`."""
         with _lock:
             portal = _shared.get(os.getpid())
             if portal is None:
                 _shared.clear()  # a forked child inherits the parent's entry, but not its thread
-                portal = _shared[os.getpid()] = Portal()
+                portal = _shared[os.getpid()] = EventLoopThread()
             portal._users += 1
             return portal
 

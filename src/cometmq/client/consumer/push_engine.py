@@ -41,7 +41,7 @@ from cometmq.errors import CometError
 from cometmq.model.group import INNER_PRODUCER_GROUP
 from cometmq.model.subscription import ConsumeFromWhere, ConsumerData, MessageModel
 from cometmq.rules.failures.retry_policy import queue_block_s_max, reconsume_times_max
-from cometmq.runtime.background import Background
+from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.system_clock_and_files import SystemFiles, expand_user_path
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class PushEngine:
         self._options = options
         self._subscriptions = subscriptions
         subscriptions.freeze(session.clock.now_ms())
-        self._rounds = Background(f"{session.client_id} rebalance")
+        self._rounds = BackgroundTasks(f"{session.client_id} rebalance")
         self._threads = ThreadPool(options.consume_threads, f"cometmq-{options.group}")
         self._tasks = TaskPool(options.consume_threads)
         self._offsets = _offsets(session, options)

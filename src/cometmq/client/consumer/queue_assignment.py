@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cometmq.client.handling.consume_strategy import ConsumeStrategy
     from cometmq.client.offsets.offset_store import OffsetStore
     from cometmq.model.queue import MessageQueue
-    from cometmq.runtime.background import Background
+    from cometmq.runtime.background import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class QueueAssignment:
         options: ConsumerOptions,
         offsets: OffsetStore,
         locks: QueueLockClient | None,
-        background: Background,
+        background: BackgroundTasks,
         problems: ProblemLog,
     ) -> None:
         self._options = options

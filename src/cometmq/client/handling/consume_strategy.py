@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cometmq.client.offsets.offset_store import OffsetStore
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
-    from cometmq.runtime.background import Background
+    from cometmq.runtime.background import BackgroundTasks
     from cometmq.runtime.clock_and_file_protocols import Clock, Files
 
 
@@ -67,7 +67,7 @@ class StrategyContext:
     failed_sender: FailedMessageSender
     failure_actions: FailureActions
     offsets: OffsetStore
-    background: Background
+    background: BackgroundTasks
     report: ReportRun
     """Called on the loop with what handlers have done."""
     clock: Clock

@@ -24,7 +24,7 @@ from cometmq.client.polling.lite_pull_rebalance import LitePullRebalance
 from cometmq.client.polling.poll_buffer import PollBuffer
 from cometmq.errors import ClientError
 from cometmq.model.subscription import ConsumerData, ConsumeType, MessageModel
-from cometmq.runtime.background import Background
+from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.system_clock_and_files import SystemFiles, expand_user_path
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
@@ -92,7 +92,7 @@ class LitePullEngine:
             self._stats,
             self.buffer.running_info,
         )
-        self._rounds = Background(f"{session.client_id} rebalance")
+        self._rounds = BackgroundTasks(f"{session.client_id} rebalance")
         self._commit_at = asyncio.get_running_loop().time() + lite.auto_commit_s
         self.is_stopped = False
 

@@ -19,7 +19,7 @@ from cometmq.client.session.name_servers import NameServers
 from cometmq.client.session.routes import Routes
 from cometmq.errors import BrokerError, NotStarted, RemotingError, RemotingTimeout
 from cometmq.net.channel import split_addr
-from cometmq.runtime.background import Background
+from cometmq.runtime.background import BackgroundTasks
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.client import UnregisterClientRequestHeader
@@ -64,7 +64,7 @@ class ClientSession:
         self.connection_made_listeners: list[Callable[[str], None]] = []
         self._producer_group: str | None = None
         self._consumer: Callable[[], ConsumerData] | None = None
-        self.background = Background(self.client_id)
+        self.background = BackgroundTasks(self.client_id)
 
     def start(self) -> None:
         """Begin to refresh routes and to send heartbeats."""

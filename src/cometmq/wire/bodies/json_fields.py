@@ -160,6 +160,6 @@ def queue_fields(queue: MessageQueue) -> dict[str, object]:
     return {"brokerName": broker_name, "queueId": queue_id, "topic": topic}
 
 
-def queue_keys(entries: Mapping[MessageQueue, object]) -> dict[fastjson.ObjectKey, object]:
+def queue_keys(entries: Mapping[MessageQueue, object]) -> dict[fastjson.JsonObjectKey, object]:
     """Return a table with its queues as raw object keys, the way Java writes it."""
     return {fastjson.object_key(queue_fields(queue)): entries[queue] for queue in sorted(entries)}

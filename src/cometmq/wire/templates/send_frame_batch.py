@@ -27,7 +27,7 @@ Columns = tuple[tuple[Any, ...], ...]
 """Of each frame its length, and the text and the values of its header in turn."""
 
 
-class SendRun(NamedTuple):
+class SendFrameBatch(NamedTuple):
     """Frames of one layout that stand one behind the other, column by column."""
 
     queue_ids: list[int]
@@ -77,7 +77,7 @@ class FrameColumns:
         self._numbers = tuple([2 * at + 2 for at in numbers])
         self._texts = slice(2 * texts.start + 2, 2 * texts.stop + 2, 2)
 
-    def run_at(self, data: bytes, at: int, body_max: int) -> SendRun | None:
+    def run_at(self, data: bytes, at: int, body_max: int) -> SendFrameBatch | None:
         """Take the frames from `at` on that are all there, two at least; None: one by one, then.
 
         Bodies have 1 to `body_max` bytes.
@@ -133,7 +133,7 @@ class FrameColumns:
 
     def _checked(
         self, columns: Columns, bodies: list[bytes], ends: Sequence[int]
-    ) -> SendRun | None:
+    ) -> SendFrameBatch | None:
         queues, born, opaques = [columns[at] for at in self._numbers]
         texts: tuple[tuple[bytes, ...], ...] = columns[self._texts]
         digits = b"".join(opaques)
@@ -147,4 +147,4 @@ class FrameColumns:
             born_ms = [times[text] for text in born]
         except KeyError:
             return None
-        return SendRun(queue_ids, born_ms, opaques, texts, bodies, ends)
+        return SendFrameBatch(queue_ids, born_ms, opaques, texts, bodies, ends)

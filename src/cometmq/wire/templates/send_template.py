@@ -33,7 +33,7 @@ from cometmq.wire.templates.send_frame_batch import FrameColumns
 if TYPE_CHECKING:
     from cometmq.wire.command import Command
     from cometmq.wire.templates.header_template import Span
-    from cometmq.wire.templates.send_frame_batch import SendRun
+    from cometmq.wire.templates.send_frame_batch import SendFrameBatch
 
 KINDS_MAX = 4
 """So many kinds of properties of headers that are alike beside them, and one template takes any."""
@@ -115,7 +115,7 @@ class SendTemplate:
 
     def run_at(
         self, data: bytes, at: int, values: tuple[bytes, ...], body_max: int
-    ) -> SendRun | None:
+    ) -> SendFrameBatch | None:
         """Take the frames from `at` on whose headers are of the same layout, two at least.
 
         The first of them has matched with these values. None: one by one, then.
@@ -130,7 +130,7 @@ class SendTemplate:
         return columns.run_at(data, at, body_max)
 
 
-class SendMatch(NamedTuple):
+class SendHeaderMatch(NamedTuple):
     """A header that was recognised, as the decoder would give it. For those who have time."""
 
     template: SendTemplate
