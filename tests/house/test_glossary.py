@@ -24,25 +24,24 @@ TWICE_STILL = {"ConsumeStats", "Transactions"}
 """Names of two classes that are to be told apart: delete each when it is unique."""
 
 OLD_WORDS_MAX: dict[str, dict[str, int]] = {
-    "aside": {"docs": 6, "src": 1, "tests": 2},
-    "buried": {"docs": 1, "tests": 7},
+    "aside": {"docs": 6, "tests": 2},
+    "buried": {"tests": 7},
     "farewell": {"docs": 1, "tests": 2},
     "heed": {"tests": 1},
-    "heeds": {"docs": 2, "src": 1, "tests": 1},
-    "lane": {"docs": 3, "src": 8},
-    "long way": {"docs": 3, "tests": 5},
+    "heeds": {"docs": 2, "tests": 1},
+    "lane": {"docs": 2},
+    "long way": {"tests": 5},
     "park": {"tests": 22},
-    "parked": {"docs": 8, "src": 4, "tests": 20},
+    "parked": {"docs": 7, "src": 4, "tests": 20},
     "patience": {"tests": 20},
     "put down": {"docs": 1},
-    "settle": {"docs": 1, "src": 2, "tests": 13},
+    "settle": {"docs": 1, "tests": 13},
     "shop": {"docs": 9, "tests": 2},
-    "short way": {"docs": 2, "tests": 7},
-    "story": {"tests": 192},
-    "tick": {"docs": 6, "tests": 2},
+    "short way": {"docs": 1, "tests": 7},
+    "story": {"tests": 42},
+    "tick": {"docs": 4, "tests": 2},
     "ticks": {"docs": 1},
-    "told": {"docs": 22, "src": 42, "tests": 314},
-    "vouch": {"src": 2},
+    "told": {"docs": 15, "tests": 314},
 }
 """How often an old word still occurs; a number may only fall."""
 
@@ -81,7 +80,9 @@ OLD_PHRASES = {
     "short way": "fast path",
 }
 
-KEY_LANES = re.compile(r"key|completed_offsets|failure|test_order_in_outages")
+KEY_LANES = re.compile(
+    r"key|completed_offsets|failure|test_order_in_outages|push_consumer|consumer_options"
+)
 """Files that may speak of lanes."""
 
 THIS = "tests/house/test_glossary.py"

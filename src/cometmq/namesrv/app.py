@@ -140,7 +140,7 @@ class NameServer:
             async with asyncio.timeout(CONNECT_S):
                 (await self._pool.channel(addr)).oneway(command)
         except (CometError, TimeoutError) as error:
-            log.warning("the broker at %s was not told of its first: %s", addr, error)
+            log.warning("cannot notify the broker at %s of its lowest broker id: %s", addr, error)
 
 
 def _open_kv(path: str, files: Files) -> KvConfig:

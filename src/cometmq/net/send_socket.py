@@ -30,21 +30,21 @@ _pack_time = Struct("@ll").pack
 _HAS_SOCKET_TIMEOUTS = sys.platform != "win32"
 
 
-class _Told:
-    """One who waits for one answer."""
+class _PendingAnswer:
+    """The answer to one send, once it is here; has the methods of a future that are needed."""
 
-    __slots__ = ("said",)
+    __slots__ = ("answer",)
 
     def __init__(self) -> None:
-        self.said: SendAnswer | None = None
+        self.answer: SendAnswer | None = None
 
     def done(self) -> bool:
-        """Whether it was told."""
-        return self.said is not None
+        """Whether the answer is here."""
+        return self.answer is not None
 
-    def set_result(self, said: SendAnswer) -> None:
-        """Tell."""
-        self.said = said
+    def set_result(self, answer: SendAnswer) -> None:
+        """Keep the answer."""
+        self.answer = answer
 
 
 class SendSocket:
@@ -77,9 +77,9 @@ class SendSocket:
                 self._bound(timeout_s)
             self._socket.sendall(frame)
             data = self._socket.recv(_CHUNK_BYTES)
-            told = _Told()
-            if self._answers.tell(data, {opaque: (told, 0.0)}) == len(data):
-                answer = told.said
+            pending = _PendingAnswer()
+            if self._answers.tell(data, {opaque: (pending, 0.0)}) == len(data):
+                answer = pending.answer
             if answer is None:
                 answer = self._read_on(data, opaque, deadline)
         except (BlockingIOError, TimeoutError):

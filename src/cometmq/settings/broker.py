@@ -27,11 +27,11 @@ class BrokerSettings:
     bind_address: str = setting("127.0.0.1", note="address to listen on")
     listen_port: int = setting(10911, note="port to listen on; 0 takes any free one")
     broker_ip1: str = setting(
-        "", java="brokerIP1", note="address told to clients; empty: the one listened on"
+        "", java="brokerIP1", note="address given to clients; empty: the one listened on"
     )
     store_path_root_dir: str = setting("~/store", note="directory of the store")
     namesrv_addr: str = setting("", note="name servers, host:port;host:port", live=True)
-    region_id: str = setting("DefaultRegion", note="told to producers with each answer")
+    region_id: str = setting("DefaultRegion", note="sent to producers with each answer")
     broker_permission: int = setting(6, note="4 read, 2 write, 6 both", live=True)
 
     default_topic_queue_nums: int = setting(8, note="queues of the template topic TBW102")

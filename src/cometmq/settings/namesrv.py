@@ -50,7 +50,9 @@ class NamesrvSettings:
     )
 
     notify_min_broker_id_changed: bool = setting(
-        default=False, note="brokers of one name are told who is the first of them", live=True
+        default=False,
+        note="notify the brokers of one name when the lowest broker id changes",
+        live=True,
     )
 
     def __post_init__(self) -> None:

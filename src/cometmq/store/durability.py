@@ -1,7 +1,7 @@
 """Conditions that a message must meet, beside the local flush, before its sender has a response.
 
-A condition is told up to which byte the log was written and calls back when that much is as safe as
-it promises: on so many replicas, say. All conditions are asked at the moment of the write, so they
+A condition gets the byte up to which the log was written, and calls back when that much is as safe
+as it promises: on so many replicas, say. All conditions are asked at the moment of the write, and
 run beside the local flush. A store without conditions does nothing here.
 Invariant: each callback is called once, after every condition and the local flush have answered.
 Java: CommitLog.handleDiskFlushAndHA, GroupTransferService.

@@ -1,7 +1,7 @@
-"""What a store does beside puts and gets: flush, write queue entries, vouch for them, clean up.
+"""What a store does beside puts and gets: flush, write queue entries, write checkpoints, clean up.
 
-Holds no messages. A turn that fails for want of room is told once, and puts are refused until one
-succeeds. Invariant: the checkpoint names an offset only after every record below it is durable and
+Holds no messages. A round that fails for want of room is reported once, and puts are refused until
+one succeeds. Invariant: the checkpoint names an offset only after every record below it is durable and
 has a durable queue entry. Java: FlushConsumeQueueService, StoreCheckpoint, CleanCommitLogService.
 """
 

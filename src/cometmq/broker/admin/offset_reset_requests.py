@@ -116,9 +116,9 @@ class OffsetResetRequests:
         return Reply()
 
     def least_offsets(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
-        """Tell the least offset of each queue over all groups but some (308).
+        """Return the least offset of each queue over all groups but some (308).
 
-        A queue in which the compared group is behind that is told as the largest number there is.
+        A queue in which the compared group is behind that gets the largest number there is.
         """
         header = headers.QueryCorrectionOffsetHeader.decode(request.ext)
         return self._store.cold_reader.prepare_and_apply(

@@ -1,7 +1,7 @@
 """Pages of a table: what tools of release 5.4 and later ask of topics (21) and groups (201).
 
-A page begins at a place in the order of names; a table that changed in between is told from its
-beginning again. Java: TopicConfigManager.subTopicConfigTable, SubscriptionGroupManager.
+A page begins at a place in the order of names; after a change of the table the next page begins at
+the first name again. Java: TopicConfigManager.subTopicConfigTable, SubscriptionGroupManager.
 """
 
 from __future__ import annotations

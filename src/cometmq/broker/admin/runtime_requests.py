@@ -1,7 +1,7 @@
 """The broker itself: what it is doing (28).
 
 Owns the keys that admin tools look for; missing ones make them fail, so those without a meaning
-here (of thread pools, timers, buffers) are told as 0.
+here (of thread pools, timers, buffers) are reported as 0.
 Java: AdminBrokerProcessor.prepareRuntimeInfo.
 """
 

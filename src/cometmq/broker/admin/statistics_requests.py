@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
 
 ENTRIES_MAX = 10_000
-"""Queue entries told in one answer."""
+"""Most queue entries in one answer."""
 
 
 class StatisticsRequests:
@@ -88,8 +88,8 @@ class StatisticsRequests:
         if group is not None:
             consumers = self._clients.consumers.get(group)
             subscription = consumers.subscriptions.get(topic) if consumers else None
-            told = "null" if subscription else f"{group}@{topic} is not online!"
-            found = found._replace(subscription=subscription, filter_data=told)
+            filter_data = "null" if subscription else f"{group}@{topic} is not online!"
+            found = found._replace(subscription=subscription, filter_data=filter_data)
         return Reply(body=encode_queue_contents(found))
 
     async def clean(self, _request: Command, _connection: Connection) -> Reply:

@@ -1,7 +1,7 @@
 """The attributes of a topic: which there are, what they may be, how a request changes them.
 
 A change is written `+name=value,-name`. Refuses to know topics. The attribute `comet.order` is
-ours: RocketMQ keeps it with the others, in its files as well, and heeds it not.
+ours: RocketMQ keeps it with the others, in its files as well, and ignores it.
 Java: TopicAttributes, AttributeUtil.
 """
 

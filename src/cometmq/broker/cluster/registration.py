@@ -95,7 +95,7 @@ class NamesrvRegistration:
         self._address = address
 
     def topics_changed(self, _topic: str = "") -> None:
-        """Name servers that were taken out of the settings and have yet to be told."""
+        """Wake the loop that registers the topics at all name servers."""
         self._changes += 1
         self._is_changed.set()
 

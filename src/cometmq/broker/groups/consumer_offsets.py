@@ -231,8 +231,10 @@ class ConsumerOffsets:
 
     def _load(self, value: Any) -> None:
         stored = value if isinstance(value, dict) else {}
-        told = stored.get("dataVersion")
-        self.version = version_of(told) if told else DataVersion(timestamp=self._now_ms())
+        raw_version = stored.get("dataVersion")
+        self.version = (
+            version_of(raw_version) if raw_version else DataVersion(timestamp=self._now_ms())
+        )
         for key, queues in (stored.get("offsetTable") or {}).items():
             self._committed[key] = {int(queue): int(offset) for queue, offset in queues.items()}
             self._entries += len(queues)

@@ -1,7 +1,7 @@
 """Handlers whose answers wait for the tables of topics and groups to be on disk.
 
-Owns the wait only. Refuses to know how tables are written (`table_writer`) and name servers told
-(`registration`). Invariant: an answer that says yes stands on nothing that a crash takes back.
+Owns the wait only. Refuses to know how tables are written (`table_writer`) and registered at name
+servers (`registration`). Invariant: what a positive answer confirms survives a crash.
 Java: none; its handlers write the tables before they answer.
 """
 

@@ -136,7 +136,7 @@ class BatchWriter:
         if not all(bodies) or {item.flag for item in items} != {flag}:
             return None
         tags_code_of, raws = self._store.tags_code, [item.properties for item in items]
-        lane = self._store.record_template(
+        template = self._store.record_template(
             header.topic,
             queue_id + 1,
             flag=flag,
@@ -145,7 +145,7 @@ class BatchWriter:
             reconsume_times=header.reconsume_times or 0,
         )
         codes = [tags_code_of(header.topic, raw, 0) for raw in raws]
-        return lane.put_batch(queue_id, header.born_timestamp, bodies, raws, codes)
+        return template.put_batch(queue_id, header.born_timestamp, bodies, raws, codes)
 
     def _drafts(
         self,

@@ -270,7 +270,7 @@ class IndexFile:
         return number
 
     def _take_end(self, file: OpenFile) -> None:
-        """Where the file ends, told by its last entry."""
+        """Where the file ends, as its last entry says."""
         if self.count > 1:
             _, self.end_phy, seconds, _ = self.read_entry(file, self.count - 1)
             self.end_ms = self.begin_ms + seconds * 1000

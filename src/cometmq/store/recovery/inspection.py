@@ -1,7 +1,7 @@
 """Looking at a stopped store without changing it: what is whole, what is not, what lies where.
 
 Reads the log record by record, every checksum included, and compares queues and index with it.
-What a start would mend by itself is told apart from what is lost.
+What a start would mend by itself is reported apart from what is lost.
 Java: none; mqadmin's exportMetadata and the checks of recovery come near.
 """
 
@@ -174,7 +174,7 @@ class Inspection:
         return ENTRY.unpack(raw) if len(raw) == SIZE else (0, 0, 0)
 
     def _files_of(self, directory: Path, default_bytes: int) -> MappedFileQueue:
-        """The files of a directory; their size is told by their names, or by the first file."""
+        """The files of a directory; their names, or the first file, give their size."""
         bases = sorted(int(n) for n in self._files.names(directory) if n.isdecimal())
         size = default_bytes
         if len(bases) > 1:

@@ -141,7 +141,7 @@ class Recovery:
         return self._last.end
 
     def _start_by_time(self) -> int:
-        """The first record of the newest file that the checkpoint's times vouch for."""
+        """The first record of the newest file that the checkpoint's times cover."""
         safe_ms = self._checkpoint.safe_ms
         for base in reversed(self._mapped_files.bases):
             record = self._reader.at(base)
@@ -209,7 +209,7 @@ class Recovery:
         return True
 
     def _resume_queue(self, queue: ConsumeQueue, number: int) -> None:
-        """Settle where a queue stands at its first record read again."""
+        """Find where a queue ends, at its first record that is read again."""
         self._resumed.add(queue)
         self._entry_count += number
         if number == 0 or self._entry_matches_log(queue, number - 1, self._mapped_files.end):
@@ -259,7 +259,7 @@ class Recovery:
         )
 
     def _resume_others(self, end: int) -> None:
-        """Settle where the queues stand none of whose records was read again."""
+        """Find where the queues end of which no record was read again."""
         for queue in self._queues:
             if queue not in self._resumed:
                 self._resume_at_end(queue, end)

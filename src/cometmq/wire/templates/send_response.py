@@ -70,7 +70,7 @@ class SendAnswers:
 
         `waiting` has, by opaque, somebody with the `done` and `set_result` of a future.
         Stops at the first frame that is not whole, not known, or that nobody of them waits for.
-        Whoever is told no longer waits.
+        Who gets an answer is taken out of `waiting`.
         """
         layout, at, view, take = self._last, 0, memoryview(data), waiting.pop
         try:
