@@ -1,8 +1,9 @@
 """What a store does beside puts and gets: flush, write queue entries, write checkpoints, clean up.
 
 Holds no messages. A round that fails for want of room is reported once, and puts are refused until
-one succeeds. Invariant: the checkpoint names an offset only after every record below it is durable and
-has a durable queue entry. Java: FlushConsumeQueueService, StoreCheckpoint, CleanCommitLogService.
+one succeeds. Invariant: the checkpoint names an offset only after every record below it is durable
+and has a durable queue entry.
+Java: FlushConsumeQueueService, StoreCheckpoint, CleanCommitLogService.
 """
 
 from __future__ import annotations
