@@ -442,6 +442,52 @@ def test_a_store_written_without_checksums_opens_with_them_and_back(run_scenario
     run_scenario(scenario)
 
 
+@pytest.mark.parametrize("nuls", [1, 19, 40])
+def test_nuls_at_the_end_of_properties_cut_off_nothing_behind_them(run_scenario, nuls):
+    async def scenario(harness):
+        harness.open(append_crc=False)
+        await harness.put(b"before")
+        raw = b"TAGS\x01a\x02key\x01" + bytes(nuls)
+        harness.store.put(MessageDraft("T", 0, b"with NULs", raw, born_ms=1))
+        await harness.put(b"after")
+        (harness.root / CHECKPOINT).unlink()
+        await harness.crash()
+        harness.open(append_crc=False)
+        assert harness.bodies() == [b"before", b"with NULs", b"after"]
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("nuls", [1, 19])
+def test_nuls_at_the_end_of_the_last_properties_are_no_torn_write(run_scenario, nuls):
+    async def scenario(harness):
+        harness.open(append_crc=False)
+        raw = b"TAGS\x01a\x02key\x01" + bytes(nuls)
+        harness.store.put(MessageDraft("T", 0, b"with NULs", raw, born_ms=1))
+        assert await harness.wait_until_durable() is PutStatus.PUT_OK
+        await harness.crash()
+        harness.open(append_crc=False)
+        assert harness.bodies() == [b"with NULs"]
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("lost", range(1, 21))
+def test_a_write_torn_within_the_checksum_of_a_record_is_cut(run_scenario, lost):
+    async def scenario(harness):
+        harness.open()
+        await fill(harness, 3, queues=1)
+        end = harness.store.max_phy_offset
+        await harness.crash()
+        with harness.log_files()[-1].open("r+b") as file:
+            file.seek(end % harness.store._log.file_bytes - lost)
+            file.write(bytes(lost))
+        harness.open()
+        assert harness.bodies() == want(2, queues=1)
+
+    run_scenario(scenario)
+
+
 def test_a_recovered_store_is_not_read_again_by_the_next_start(run_scenario):
     async def scenario(harness):
         harness.open()

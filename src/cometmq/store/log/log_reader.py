@@ -46,9 +46,7 @@ class LogReader:
         if self._check_crc:
             if not stored.is_whole(record, chunk, index):
                 return None
-            # A write torn within the checksum of the whole record leaves zeros where its text was;
-            # without it the body's sum alone would hold.
-            if b"\0" in record.properties[-stored.CRC_BYTES :]:
+            if stored.is_torn(record, chunk, index) and not self._is_followed(record):
                 return None
         return record
 
@@ -59,6 +57,15 @@ class LogReader:
         if raw == stored.BLANK.pack(room, stored.MAGIC_BLANK):
             return phy_offset + room
         return -1
+
+    def _is_followed(self, record: Stored) -> bool:
+        """Whether another record, or the file's end, stands behind this one: no write ended in it.
+
+        Only then may NULs at the end of its properties be a user's.
+        """
+        raw = self._mapped_files.read(record.phy_offset + record.size, stored.BLANK_SIZE)
+        magic = stored.BLANK.unpack(raw)[1] if len(raw) == stored.BLANK_SIZE else 0
+        return magic in (stored.MAGIC_V1, stored.MAGIC_V2, stored.MAGIC_BLANK)
 
     def _load(self, phy_offset: int, length: int) -> bytes:
         self._chunk = self._mapped_files.read(phy_offset, length)

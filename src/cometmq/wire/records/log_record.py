@@ -247,6 +247,19 @@ def is_whole(record: Stored, buffer: bytes, at: int = 0) -> bool:
     return crc32(record.body) & CRC_MASK == record.body_crc
 
 
+def is_torn(record: Stored, buffer: bytes, at: int = 0) -> bool:
+    """Whether the record ends as one whose write broke off within the whole-record checksum.
+
+    That leaves NULs where the rest of the checksum's text was, and the body's sum holds. Other
+    NULs at the end of the properties are a user's, in a record without this checksum.
+    """
+    tail = record.properties[-CRC_BYTES:]
+    if not tail.endswith(b"\0"):
+        return False
+    expected = checksum_property(buffer[at : at + record.size - CRC_BYTES])
+    return expected.startswith(tail.rstrip(b"\0")) and len(tail) == CRC_BYTES
+
+
 def shown_properties(raw: bytes) -> bytes:
     """Raw properties without the whole-record checksum, which users never see."""
     if raw[-CRC_BYTES:-11] == CRC_MARK:
