@@ -25,7 +25,7 @@ import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
-import org.apache.rocketmq.common.stats.BrokerStats;
+import org.apache.rocketmq.common.stats.Stats;
 import org.apache.rocketmq.remoting.protocol.admin.ConsumeStats;
 import org.apache.rocketmq.remoting.protocol.body.BrokerStatsData;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
@@ -155,8 +155,8 @@ public class Admin {
         });
         String broker = admin.examineTopicRouteInfo(topic).getBrokerDatas().get(0).selectBrokerAddr();
         until("the broker has counted what was sent and what was read", () -> {
-            BrokerStatsData sent = admin.viewBrokerStatsData(broker, BrokerStats.TOPIC_PUT_NUMS, topic);
-            BrokerStatsData read = admin.viewBrokerStatsData(broker, BrokerStats.GROUP_GET_NUMS, topic + "@" + group);
+            BrokerStatsData sent = admin.viewBrokerStatsData(broker, Stats.TOPIC_PUT_NUMS, topic);
+            BrokerStatsData read = admin.viewBrokerStatsData(broker, Stats.GROUP_GET_NUMS, topic + "@" + group);
             return sent.getStatsMinute().getSum() > 0 && read.getStatsMinute().getSum() > 0;
         });
     }
