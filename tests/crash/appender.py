@@ -1,4 +1,4 @@
-"""The child of the crash test: opens a store, puts messages, tells what was acknowledged.
+"""The child of the crash test: opens a store, puts messages, prints what was acknowledged.
 
 Called with the store's directory, the flush mode and a seed. One line a message on stdout, written
 only after PUT_OK: topic, queue, offset, number. It goes on until it is killed.

@@ -1,4 +1,4 @@
-"""A broker is killed under load: every message it said it had is there when it runs again."""
+"""A broker is killed under load: every message that it acknowledged is there after a restart."""
 
 from __future__ import annotations
 

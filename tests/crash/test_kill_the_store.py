@@ -1,4 +1,4 @@
-"""A process that appends is killed again and again: what it acknowledged is there."""
+"""A process that appends is killed repeatedly: what it acknowledged is there."""
 
 from __future__ import annotations
 

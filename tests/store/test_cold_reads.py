@@ -1,4 +1,4 @@
-"""What is not in memory is fetched off the loop, and asked for again."""
+"""What is not in memory is fetched by a worker thread, then the read runs a second time."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from cometmq.store.message_store import GetStatus
 
 
 async def filled(harness, count=200):
-    """A store opened again, so that nothing counts as written lately."""
+    """A reopened store, so that nothing counts as written lately."""
     harness.open(read_threads=2)
     for n in range(count):
         await harness.put(b"%d" % n)

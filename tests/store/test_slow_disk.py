@@ -67,7 +67,7 @@ def test_a_topic_deleted_while_its_queues_are_flushed_holds_nobody_up(run_scenar
         await harness.put(b"y", "U")
         gate.shut()
         store._maintenance.checkpoint_soon()
-        turn = asyncio.create_task(store._maintenance.write_queues())
+        job = asyncio.create_task(store._maintenance.write_queues())
         await begun(gate)  # the log is flushed first, the queues after it
         gate.open()
         while not store._queues._unflushed:
@@ -76,7 +76,7 @@ def test_a_topic_deleted_while_its_queues_are_flushed_holds_nobody_up(run_scenar
         await begun(gate)
         store.delete_topic("T")
         gate.open()
-        await turn
+        await job
         assert not store._maintenance.is_queue_write_failing
         assert harness.bodies("U") == [b"y"]
         assert (await harness.put(b"z", "T")).queue_offset == 0
@@ -86,7 +86,7 @@ def test_a_topic_deleted_while_its_queues_are_flushed_holds_nobody_up(run_scenar
 
 
 class Slow(SystemFiles):
-    """Holds up the first sync of one directory's names until it is told to go on."""
+    """Holds up the first sync of one directory's names until it may go on."""
 
     def __init__(self, directory):
         self._directory = directory
@@ -106,12 +106,12 @@ def test_a_topic_deleted_while_its_directories_are_made_durable_holds_nobody_up(
         harness.files = slow = Slow(harness.root / "consumequeue" / "T" / "0")
         store = harness.open()
         await harness.put(b"x", "T")
-        turn = asyncio.create_task(store._maintenance.write_queues())
+        job = asyncio.create_task(store._maintenance.write_queues())
         while not slow.reached.is_set():
             await asyncio.sleep(0.001)
         store.delete_topic("T")
         slow.go_on.set()
-        await turn
+        await job
         assert not store._maintenance.is_queue_write_failing
         assert (await harness.put(b"y", "U")).status is PutStatus.PUT_OK
 
@@ -143,7 +143,7 @@ def test_a_flush_that_cannot_open_all_its_files_leaves_none_pinned(tmp_path):
     assert segments[0].file is None
 
 
-def test_who_waits_for_a_flush_hears_of_it_although_the_next_one_cannot_begin(
+def test_a_flush_answers_its_senders_although_the_next_one_cannot_begin(
     run_scenario, harness, gate
 ):
     async def scenario(harness):
@@ -162,7 +162,7 @@ def test_who_waits_for_a_flush_hears_of_it_although_the_next_one_cannot_begin(
         )
         harness.files.is_exhausted = True
         gate.open()
-        await first  # is told PUT_OK: it is on the disk
+        await first  # PUT_OK: it is on the disk
         assert await second is PutStatus.SERVICE_NOT_AVAILABLE
         harness.files.is_exhausted = False
         assert harness.bodies() == [b"x"]
@@ -188,7 +188,7 @@ def test_a_file_of_the_log_may_go_while_it_is_flushed(run_scenario, gate):
     run_scenario(scenario)
 
 
-def test_whoever_joins_a_flush_that_nobody_asked_for_hears_in_time(run_scenario, gate):
+def test_a_sender_that_joins_a_background_flush_is_answered_in_time(run_scenario, gate):
     async def scenario(harness):
         store = harness.open(flush_disk_type="SYNC_FLUSH", sync_flush_timeout_ms=50)
         gate.shut()
@@ -199,7 +199,7 @@ def test_whoever_joins_a_flush_that_nobody_asked_for_hears_in_time(run_scenario,
         store.put(MessageDraft("T", 0, b"somebody asks"))
         assert await status_of(store) is PutStatus.FLUSH_DISK_TIMEOUT
         gate.open()
-        with pytest.raises(AssertionError):  # it was told of the delay, too
+        with pytest.raises(AssertionError):  # it was reported as late, too
             await first
 
     run_scenario(scenario)

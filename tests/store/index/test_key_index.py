@@ -42,7 +42,7 @@ def index_files(harness):
 
 
 async def reopen(harness, how, change=lambda: None):
-    """Leave in order or as a killed process does, let something happen, open again."""
+    """Stop or kill the store, let something happen, reopen it."""
     if how == "stop":
         await harness.stop()
     else:

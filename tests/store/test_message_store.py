@@ -1,4 +1,4 @@
-"""Messages put are found again, with RocketMQ's statuses and limits."""
+"""Messages that were put are found, with RocketMQ's statuses and limits."""
 
 import asyncio
 

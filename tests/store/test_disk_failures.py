@@ -15,7 +15,7 @@ REFUSED = PutStatus.SERVICE_NOT_AVAILABLE
 
 
 async def ask(harness, body=b"x", queue_id=0):
-    """Put and settle; both statuses."""
+    """Put and wait; the status of the put and of its durability."""
     placed = harness.store.put(MessageDraft("T", queue_id, body))
     return placed.status, await harness.wait_until_durable()
 
@@ -120,7 +120,9 @@ def test_a_failed_flush_stops_the_log_and_loses_nothing_acknowledged(run_scenari
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_a_failed_flush_is_told_when_it_fails_and_at_the_stop(run_scenario, disk, caplog, flush):
+def test_a_failed_flush_is_reported_when_it_fails_and_at_the_stop(
+    run_scenario, disk, caplog, flush
+):
     async def scenario(harness):
         harness.open(flush_disk_type=flush)
         await harness.put(b"safe")
@@ -133,12 +135,12 @@ def test_a_failed_flush_is_told_when_it_fails_and_at_the_stop(run_scenario, disk
         await harness.stop()
 
     run_scenario(scenario)
-    told = [record.getMessage() for record in caplog.records]
-    assert [line.partition(":")[0] for line in told] == [
+    messages = [record.getMessage() for record in caplog.records]
+    assert [line.partition(":")[0] for line in messages] == [
         "the log /store/commitlog cannot be flushed, sends are refused until a restart",
         "the store /store could not be stopped in order",
     ]
-    assert all("broken disk" in line for line in told)
+    assert all("broken disk" in line for line in messages)
 
 
 def test_a_slow_flush_is_answered_late_and_the_message_is_there_later(run_scenario):
@@ -227,7 +229,7 @@ def test_a_directory_that_is_no_store_is_left_as_it_was(harness, what):
     assert str(caught.value).count("\n") == 0
 
 
-def test_what_the_system_refuses_is_told_in_one_sentence(harness, disk):
+def test_what_the_system_refuses_is_reported_in_one_sentence(harness, disk):
     disk.sync_error = OSError(errno.EACCES, "Permission denied")
     with pytest.raises(StoreError, match=r"/store cannot be opened: .*Permission denied"):
         harness.open()
@@ -290,9 +292,9 @@ def open_fds():
 def test_ten_thousand_queues_live_under_a_small_limit_of_open_files(run_scenario):
     async def scenario(harness):
         harness.open(open_files_max=50, commit_log_file_bytes=1 << 22)
-        for turn in range(2):
+        for round_ in range(2):
             for number in range(10_000):
-                harness.store.put(MessageDraft(f"T{number % 100}", number // 100, b"%d" % turn))
+                harness.store.put(MessageDraft(f"T{number % 100}", number // 100, b"%d" % round_))
             assert await harness.wait_until_durable() is PutStatus.PUT_OK
             await harness.store._maintenance.write_queues()
             assert open_fds() < 150

@@ -1,4 +1,4 @@
-"""The real files, lock, worker and background tasks."""
+"""The real files, lock, clock and worker thread."""
 
 import asyncio
 import os
@@ -7,7 +7,6 @@ import subprocess
 
 import pytest
 
-from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles, ThreadWorker, ram_bytes
 
 
@@ -63,9 +62,9 @@ def test_a_lock_is_held_once_and_again_after_release(tmp_path, files):
     assert files.lock(tmp_path / "lock") is None
     held.release()
     held.release()
-    again = files.lock(tmp_path / "lock")
-    assert again is not None
-    again.release()
+    second = files.lock(tmp_path / "lock")
+    assert second is not None
+    second.release()
 
 
 def test_a_worker_does_jobs_in_order_and_reports_errors():
@@ -84,30 +83,6 @@ def test_a_worker_does_jobs_in_order_and_reports_errors():
 
     asyncio.run(scenario())
     ThreadWorker("never used").close()
-
-
-def test_background_work_goes_on_after_an_error_and_ends_when_stopped(caplog):
-    async def scenario():
-        background, turns = BackgroundTasks("test"), []
-        often = asyncio.Event()
-
-        async def work():
-            turns.append(1)
-            if len(turns) == 1:
-                raise ValueError("once")
-            often.set()
-
-        background.every(0.001, work, name="work", first_s=0)
-        background.spawn(asyncio.sleep(0), name="short")
-        await asyncio.wait_for(often.wait(), 5)
-        await background.stop()
-        count = len(turns)
-        await asyncio.sleep(0.01)
-        assert len(turns) == count
-
-    asyncio.run(scenario())
-    assert "ValueError: once" in caplog.text
-    assert "test: work" in caplog.text
 
 
 def test_a_file_cut_short_while_it_is_opened_is_an_error_that_workers_pass_on(

@@ -1,4 +1,4 @@
-"""The log's next file is made beside the loop, and what comes of it when things end otherwise."""
+"""The log's next file is made on a worker thread, and deleted or closed when it is not needed."""
 
 import asyncio
 import errno

@@ -13,7 +13,7 @@ from cometmq.store.message_store import MessageDraft, PutStatus
 START_S = 5_000.0
 
 
-def test_the_last_minute_that_is_over_is_told_and_before_it_the_first_as_far_as_it_is():
+def test_the_last_minute_that_is_over_is_reported_and_before_it_the_first_as_far_as_it_is():
     times = PutTimes()
     assert sum(times.classes(START_S)) == 0
     assert times.percentile(0.99, START_S) == 0.0
@@ -42,8 +42,8 @@ def test_percentiles_are_at_most_a_fifth_off(spent, share):
     for each in spent:
         times.add(1, 0.0, each)  # within the first minute
     exact = sorted(spent)[max(0, -int(-share * len(spent) // 1) - 1)]
-    told = times.percentile(share, 10.0)
-    assert exact / 1.21 - 0.000_021 <= told <= exact * 1.21 + 0.000_021
+    reported = times.percentile(share, 10.0)
+    assert exact / 1.21 - 0.000_021 <= reported <= exact * 1.21 + 0.000_021
     classes = times.classes(10.0)
     assert classes[0] == sum(each < CLASSES_S[0] for each in spent)
     assert sum(classes[:7]) == sum(each < CLASSES_S[6] for each in spent)
@@ -55,7 +55,7 @@ def test_all_puts_of_a_turn_took_as_long_as_the_first_of_them(run_scenario):
         store = harness.open()
         for _ in range(3):
             store.put(MessageDraft("T", 0, b"x"))
-        time.sleep(0.02)  # the turn takes so long
+        time.sleep(0.02)  # the loop iteration takes so long
         assert await harness.wait_until_durable() is PutStatus.PUT_OK
         now_s = asyncio.get_running_loop().time()
         assert sum(store.put_times.classes(now_s)[2:]) == 3

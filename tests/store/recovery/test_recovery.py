@@ -1,4 +1,4 @@
-"""A store is whole again after stops of every kind and after damage to its files."""
+"""Recovery makes a store whole after stops of every kind and after damage to its files."""
 
 import asyncio
 import shutil
@@ -354,11 +354,11 @@ def test_a_topic_deleted_while_the_checkpoint_moves_stays_deleted_over_a_crash(
         await harness.put(b"stays", "U")
         await store._maintenance.write_queues()
         await harness.put(b"newer", "U")
-        turn = asyncio.create_task(store._maintenance.checkpoint_queues())
+        job = asyncio.create_task(store._maintenance.checkpoint_queues())
         await asyncio.sleep(0)
-        assert not turn.done()
+        assert not job.done()
         store.delete_topic("T")
-        await turn
+        await job
         assert store._parts.checkpoint.dispatched < store._parts.publisher.newest_visible.end, (
             "what it counted is gone"
         )

@@ -1,4 +1,4 @@
-"""Stories of a store on the simulated disk: puts, stops, kills, power cuts; then the reckoning."""
+"""Crash scenarios on the simulated disk: puts, then a stop, kill or power cut, then every check."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def small(flush: str = "SYNC_FLUSH", **more: object) -> StoreSettings:
     return StoreSettings(flush_disk_type=flush, **(given | more))
 
 
-class Life:
-    """One seed's story. `acked` and `tried` outlive every crash; the store does not."""
+class CrashScenario:
+    """The scenario of one seed. `acked` and `tried` outlive every crash; the store does not."""
 
     def __init__(self, seed: int, flush: str = "SYNC_FLUSH") -> None:
         self.rng = Random(seed)
@@ -87,7 +87,7 @@ class Life:
 
     async def act(self, steps: int) -> None:
         rng = self.rng
-        chores: list[asyncio.Task[None]] = []
+        jobs: list[asyncio.Task[None]] = []
         for _ in range(steps):
             for _ in range(rng.randint(1, 4)):
                 self.put()
@@ -98,16 +98,16 @@ class Life:
                 self.store._maintenance.preallocator.preallocate_if_due()
             if rng.random() < 0.4:
                 await self.store.lookup.follow_log()
-            if rng.random() < 0.3 and all(chore.done() for chore in chores):
-                chores.append(asyncio.create_task(self.store._maintenance.write_queues()))
+            if rng.random() < 0.3 and all(job.done() for job in jobs):
+                jobs.append(asyncio.create_task(self.store._maintenance.write_queues()))
             for _ in range(rng.randint(0, 4)):
                 await asyncio.sleep(0)
-        for chore in chores:
-            chore.cancel()
-        await asyncio.gather(*chores, return_exceptions=True)
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
 
-    def die(self) -> None:
-        """Nothing of the old process may do anything any more."""
+    def detach(self) -> None:
+        """Let nothing of the old process act any more."""
         for worker in self.workers:
             worker.is_dead = True
         self.workers.clear()
@@ -117,7 +117,7 @@ class Life:
         how = self.rng.choice(("cut", "cut", "cut", "kill", "stop", "stop and cut"))
         if how.startswith("stop"):
             await self.store.stop()
-        self.die()
+        self.detach()
         await asyncio.sleep(0)
         if how.endswith("cut"):
             self.files.power_cut()
@@ -125,7 +125,7 @@ class Life:
             self.files.kill()
         return how
 
-    def reckon(self) -> None:
+    def check(self) -> None:
         """What was acknowledged is there; what is there was put there; nothing changed places."""
         for queue, acked in self.acked.items():
             if acked and self.store.max_offset(*queue) <= max(acked):
@@ -144,10 +144,10 @@ class Life:
                     raise LossError(f"{queue} {offset} was acknowledged as something else")
             if missing := set(acked) - set(found):
                 raise LossError(f"{queue} lost {missing}")
-            # Later lives go on from what was found: what was found stays.
+            # The next process goes on from what was found: it must stay.
             self.acked[queue] = dict(found)
 
-    async def look_up(self) -> None:
+    async def check_lookup(self) -> None:
         """Every message that is there is found by its own key, once, and by no other's."""
         await self.store.lookup.catch_up()
         for topic in ("A", "B"):
@@ -182,32 +182,32 @@ class Life:
             offset = got.next_offset
 
 
-async def live(
+async def run_seed(
     seed: int, *, flush: str = "SYNC_FLUSH", syncs: bool = True, names: bool = True
 ) -> list[str]:
-    """Play one seed; raises LossError. How each of its lives ended comes back."""
-    life = Life(seed, flush)
-    life.files.syncs, life.files.syncs_names = syncs, names
+    """Run one seed and return how each of its processes ended; LossError: a check failed."""
+    scenario = CrashScenario(seed, flush)
+    scenario.files.syncs, scenario.files.syncs_names = syncs, names
     ends = []
-    for _ in range(life.rng.randint(1, 3)):
-        await life.act(life.rng.randint(1, 12))
-        ends.append(await life.end())
+    for _ in range(scenario.rng.randint(1, 3)):
+        await scenario.act(scenario.rng.randint(1, 12))
+        ends.append(await scenario.end())
         if flush != "SYNC_FLUSH" and ends[-1] == "cut":
-            life.acked.clear()
-        life.open()
-        life.reckon()
-        await life.look_up()
-    await life.store.stop()
+            scenario.acked.clear()
+        scenario.open()
+        scenario.check()
+        await scenario.check_lookup()
+    await scenario.store.stop()
     return ends
 
 
-def play(seeds: range, **how: object) -> None:
-    """Play many seeds; AssertionError names the first that lost something."""
+def run_seeds(seeds: range, **how: object) -> None:
+    """Run many seeds; LossError names the first that lost something."""
 
     async def all_seeds() -> None:
         for seed in seeds:
             try:
-                await live(seed, **how)  # type: ignore[arg-type]
+                await run_seed(seed, **how)  # type: ignore[arg-type]
             except LossError as loss:
                 raise LossError(f"seed {seed}: {loss}") from loss
 

@@ -1,0 +1,29 @@
+"""BackgroundTasks tasks: an error is logged and does not end them; a stop does."""
+
+import asyncio
+
+from cometmq.runtime.background import BackgroundTasks
+
+
+def test_background_work_goes_on_after_an_error_and_ends_when_stopped(caplog):
+    async def scenario():
+        background, runs = BackgroundTasks("test"), []
+        often = asyncio.Event()
+
+        async def work():
+            runs.append(1)
+            if len(runs) == 1:
+                raise ValueError("once")
+            often.set()
+
+        background.every(0.001, work, name="work", first_s=0)
+        background.spawn(asyncio.sleep(0), name="short")
+        await asyncio.wait_for(often.wait(), 5)
+        await background.stop()
+        count = len(runs)
+        await asyncio.sleep(0.01)
+        assert len(runs) == count
+
+    asyncio.run(scenario())
+    assert "ValueError: once" in caplog.text
+    assert "test: work" in caplog.text
