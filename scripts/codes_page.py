@@ -21,7 +21,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "operate" / "admin-code
 TO_CLIENTS = (39, 40, 220, 221, 307, 309, 326)
 """What a broker asks its clients."""
 TO_BROKERS = (905,)
-"""What a name server tells its brokers."""
+"""What a name server sends to its brokers."""
 
 NOTES = {
     12: "`queryMsgByKey`, `queryMsgByUniqueKey`",
@@ -137,15 +137,15 @@ MIDDLE = """\
 
 `asks` says that the role sends the request itself.
 
-**What the broker is doing (28).** Thread pools and timers, which there are none of, are told as 0.
+**What the broker is doing (28).** Figures of thread pools and timers are 0: there are none.
 Rates are of 10 s, a minute and ten minutes, sampled every 10 s. `getFoundTps` and `getMissTps`
 count readings of a queue, also those of a pull that then waits; `getTransferredTps` counts
 messages. `putMessageDistributeTime`, `putLatency99` and `putLatency999` (ms, at most a fifth off)
-are of the last minute that is over, and of the first as far as it is; Apache's broker has none in
-its first minute. Puts are counted by message and timed by turn of the loop: all that arrive
+are of the last full minute, and during the first minute of its elapsed part; Apache's broker has
+none in its first minute. Puts are counted by message and timed by loop iteration: all that arrive
 together count from the first of them until they may be answered, with SYNC_FLUSH the flush
-included. `putMessageFailedTimes` are messages that were refused by the store or lost.
-`dispatchBehindBytes` is how much of the log the key index has yet to take in.
+included. `putMessageFailedTimes` are messages that the store refused or lost.
+`dispatchBehindBytes` is how much of the log the key index has not read yet.
 
 **Figures (315)** are of the last minute (samples every 10 s), hour (10 min) and day (1 h). Kept are
 `TOPIC_PUT_NUMS` and `TOPIC_PUT_SIZE` by topic; `GROUP_GET_NUMS`, `GROUP_GET_SIZE`,

@@ -55,8 +55,8 @@ matter.
 
 What says `yes` under Live may be changed while the role runs (`mqadmin updateBrokerConfig` and
 `updateNamesrvConfig`): all keys of a request, or none and the reason. A change is written into the
-file given with `-c`, beside what it says otherwise, the old one staying as `.bak`; without such a
-file the answer says that the change lasts until the role stops. Other keys are refused then;
+file given with `-c`, which keeps all else, and the old file becomes `.bak`; without such a file the
+answer says that the change lasts until the role stops. Other keys are refused then;
 RocketMQ takes them, and ignores those it does not know.
 """
 

@@ -57,7 +57,7 @@ class BrokerSettings:
     )
     force_register: bool = setting(
         default=True,
-        note="every registration tells all; else a name server is asked first whether it knows",
+        note="each registration sends all; else a name server is asked first what it knows",
         live=True,
     )
     compressed_register: bool = setting(
@@ -124,7 +124,7 @@ class BrokerSettings:
     )
     filter_support_retry: bool = setting(
         default=False,
-        note="a retry topic's SQL92 subscription goes by the real topic's filter",
+        note="a retry topic's SQL92 subscription uses the real topic's filter",
         live=True,
     )
     filter_data_clean_time_span_ms: int = setting(
