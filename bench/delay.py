@@ -58,9 +58,9 @@ async def send_all(channel: Channel, work: Work) -> None:
     await asyncio.gather(*tasks)
 
 
-async def read(channel: Channel, topic: str, queue_id: int) -> list[stored.Stored]:
+async def read(channel: Channel, topic: str, queue_id: int) -> list[stored.StoredRecord]:
     """All records of a queue."""
-    found: list[stored.Stored] = []
+    found: list[stored.StoredRecord] = []
     while True:
         header = pull_header(topic, queue_id, len(found))
         answer = await channel.call(request(RequestCode.PULL_MESSAGE, 0, header), TIMEOUT_S)
@@ -69,7 +69,7 @@ async def read(channel: Channel, topic: str, queue_id: int) -> list[stored.Store
         found += stored.iterate(answer.body)
 
 
-def unique(record: stored.Stored) -> bytes:
+def unique(record: stored.StoredRecord) -> bytes:
     """What tells messages apart."""
     return properties.find(record.properties, b"UNIQ_KEY") or b""
 

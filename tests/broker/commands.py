@@ -42,9 +42,9 @@ class Client:
     async def pull(self, topic: str, **more: Any) -> Command:
         return await self.call(RequestCode.PULL_MESSAGE, pull_header(topic, **more))
 
-    async def drain(self, topic: str, **more: Any) -> list[stored.Stored]:
+    async def drain(self, topic: str, **more: Any) -> list[stored.StoredRecord]:
         """All that lies in a queue of the topic."""
-        found: list[stored.Stored] = []
+        found: list[stored.StoredRecord] = []
         answer = await self.pull(topic, **more)
         while answer.code == ResponseCode.SUCCESS:
             found += records(answer)
@@ -145,17 +145,17 @@ def heartbeat(group: str, *topics: str, client_id: str = "c1", **more: Any) -> H
     )
 
 
-def records(answer: Command) -> list[stored.Stored]:
+def records(answer: Command) -> list[stored.StoredRecord]:
     return list(stored.iterate(answer.body))
 
 
-def properties_of(record: stored.Stored) -> dict[str, str]:
+def properties_of(record: stored.StoredRecord) -> dict[str, str]:
     return properties.decode(stored.shown_properties(record.properties))
 
 
-async def received(client: Client, count: int, topic: str = "T") -> list[stored.Stored]:
+async def received(client: Client, count: int, topic: str = "T") -> list[stored.StoredRecord]:
     """Pull, waiting, until so many have come."""
-    found: list[stored.Stored] = []
+    found: list[stored.StoredRecord] = []
     while len(found) < count:
         answer = await client.pull(
             topic, queue_offset=len(found), sys_flag=6, suspend_timeout_ms=5_000

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import cometmq
-from house.tree import MODULES, ROOT, SOURCE
+from house.tree import ROOT, SOURCE
 
 STANDARD_LIBRARY_ONLY = (
     *("errors", "metrics", "model", "rules", "settings", "wire", "runtime"),
@@ -25,40 +25,6 @@ def test_import_floors_are_kept(tmp_path):
         timeout=60,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_no_modules_import_each_other_in_a_circle_not_even_for_types():
-    left = {module: _imports(module) for module in MODULES if module.name != "__init__.py"}
-    while left:
-        names = {_dotted(module) for module in left}
-        free = [module for module, imported in left.items() if not imported & names]
-        if not free:
-            break
-        for module in free:
-            del left[module]
-    in_circles = {_dotted(module): _imports(module) for module in left}
-    while idle := [name for name in in_circles if not any(name in i for i in in_circles.values())]:
-        for name in idle:  # it only imports what is in a circle
-            del in_circles[name]
-    assert sorted(in_circles) == []
-
-
-def _dotted(module):
-    path = module.path.relative_to(SOURCE.parent).with_suffix("")
-    return ".".join(path.parts).removesuffix(".__init__")
-
-
-def _imports(module):
-    """The modules that a module imports, for types as well."""
-    found = set()
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cometmq."):
-            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
-        elif isinstance(node, ast.ImportFrom) and node.module == "cometmq":
-            found |= {f"cometmq.{each.name}" for each in node.names}
-        elif isinstance(node, ast.Import):
-            found |= {each.name for each in node.names}
-    return found - {_dotted(module)}
 
 
 def test_the_client_the_broker_and_the_store_need_the_standard_library_alone():
@@ -82,11 +48,11 @@ def test_the_client_the_broker_and_the_store_need_the_standard_library_alone():
 def test_every_public_name_at_the_root_is_there_for_type_checkers_too():
     tree = ast.parse((SOURCE / "__init__.py").read_text())
     guarded = [node for node in tree.body if isinstance(node, ast.If)]
-    told = {
+    guarded_names = {
         alias.asname or alias.name
         for node in guarded
         for imported in ast.walk(node)
         if isinstance(imported, ast.ImportFrom)
         for alias in imported.names
     }
-    assert told == set(cometmq.__all__)
+    assert guarded_names == set(cometmq.__all__)

@@ -11,17 +11,11 @@ from house.tree import MODULES, ROOT
 
 GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
 
-ODD_NOUNS = {"Elsewhere", "Figures", "Found", "Parsed", "Stored"}
-"""Last words of class names that are to be renamed: delete each when its class is gone."""
-
 ROCKETMQS = {
     "ConsumeFrom", "ConsumeFromWhere", "MessageExt", "MessageListenerConcurrently",
     "MessageListenerOrderly", "OffsetWrapper", "SendMessageRequestHeaderV2",
 }  # fmt: skip
 """Names that are RocketMQ's, or nearly."""
-
-TWICE_STILL = {"ConsumeStats", "Transactions"}
-"""Names of two classes that are to be told apart: delete each when it is unique."""
 
 OLD_WORDS_MAX: dict[str, dict[str, int]] = {
     "aside": {"docs": 6, "tests": 2},
@@ -140,16 +134,15 @@ def test_the_glossary_has_each_term_once_and_each_in_one_line():
 def test_no_two_classes_have_one_name_unless_the_glossary_says_why():
     twice = {name: files for name, files in classes().items() if len(files) > 1}
     allowed = set(re.findall(r"`(\w+)`", sections()["Class names that occur twice"]))
-    new = {name: files for name, files in twice.items() if name not in allowed | TWICE_STILL}
+    new = {name: files for name, files in twice.items() if name not in allowed}
     assert not new, "rename one of them, or say in docs/glossary.md why both have this name"
-    gone = (allowed | TWICE_STILL) - twice.keys()
-    assert not gone, "unique now: delete it from docs/glossary.md or from TWICE_STILL here"
+    gone = allowed - twice.keys()
+    assert not gone, "unique now: delete it from docs/glossary.md"
 
 
 def test_the_last_word_of_each_class_name_is_in_the_glossary():
     known = {word for term in terms() for word in words_of(term)}
     known |= set(sections()["Plain nouns in class names"].partition(":")[2].split())
-    known |= {word.lower() for word in ODD_NOUNS}
     unknown = {
         f"{name} ({files[0]})"
         for name, files in classes().items()
@@ -159,11 +152,6 @@ def test_the_last_word_of_each_class_name_is_in_the_glossary():
         and not known & {last := words_of(name)[-1], last.removesuffix("s"), last[:-3] + "y"}
     }
     assert not unknown, "a noun that no reader knows: use another, or add it to docs/glossary.md"
-
-
-def test_no_odd_noun_is_listed_that_is_gone():
-    lasts = {words_of(name)[-1] for name in classes()}
-    assert not {noun for noun in ODD_NOUNS if noun.lower() not in lasts}
 
 
 @cache

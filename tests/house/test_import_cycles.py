@@ -17,7 +17,8 @@ def imported_by(module: Module) -> set[str]:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    paths = {name.removeprefix("cometmq.").replace(".", "/") + ".py" for name in names}
+    stems = {name.removeprefix("cometmq.").replace(".", "/") for name in names}
+    paths = {stem + end for stem in stems for end in (".py", "/__init__.py")}
     return paths & {each.name for each in MODULES} - {module.name}
 
 

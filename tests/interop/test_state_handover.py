@@ -41,11 +41,11 @@ class Broker:
         assert not fine or answer.code == 0, (code, ext, answer)
         return answer
 
-    def records(self, topic: str, queue: int = 0) -> list[stored.Stored]:
+    def records(self, topic: str, queue: int = 0) -> list[stored.StoredRecord]:
         answer = self.ask(11, pull(topic, queue), fine=False)
         return list(stored.iterate(answer.body)) if answer.code == 0 else []
 
-    def wait_for(self, topic: str, number: int, queue: int = 0) -> list[stored.Stored]:
+    def wait_for(self, topic: str, number: int, queue: int = 0) -> list[stored.StoredRecord]:
         deadline = time.monotonic() + 20
         while len(found := self.records(topic, queue)) < number:
             assert time.monotonic() < deadline, f"{len(found)} of {number} in {topic}"

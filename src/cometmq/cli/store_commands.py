@@ -23,7 +23,7 @@ from cometmq.wire.records import log_record as stored
 from cometmq.wire.records.message_id import offset_id
 
 if TYPE_CHECKING:
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 _directory = click.argument(
     "directory", type=click.Path(path_type=Path, file_okay=False, exists=True)
@@ -98,7 +98,7 @@ def dump(
             click.echo(json.dumps(_facts(record)) if as_json else _line(record))
 
 
-def _line(record: Stored) -> str:
+def _line(record: StoredRecord) -> str:
     pairs = stored.text_properties(record)
     time = datetime.fromtimestamp(record.store_ms / 1000, UTC).isoformat(" ", "milliseconds")
     body = record.body[:_BODY_SHOWN].decode("utf-8", "backslashreplace")
@@ -109,7 +109,7 @@ def _line(record: Stored) -> str:
     )
 
 
-def _facts(record: Stored) -> dict[str, object]:
+def _facts(record: StoredRecord) -> dict[str, object]:
     return {
         "offsetMsgId": offset_id(record.store_host, record.phy_offset),
         "physicalOffset": record.phy_offset,

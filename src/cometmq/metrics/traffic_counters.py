@@ -34,7 +34,7 @@ class Window(NamedTuple):
     per_call: float
 
 
-class Figures(NamedTuple):
+class TrafficWindows(NamedTuple):
     """A counter's last minute, hour and day, each as far as it is known."""
 
     minute: Window
@@ -130,12 +130,12 @@ class WindowSampler:
                 times.append(now_ms - _WINDOWS[window][0] * SAMPLE_S * 1000)
             times.append(now_ms)
 
-    def figures(self, counter: TrafficCounter, *, in_bytes: bool = False) -> Figures:
+    def figures(self, counter: TrafficCounter, *, in_bytes: bool = False) -> TrafficWindows:
         """What a counter counted within the last minute, hour and day."""
         minute, hour, day = (
             self._window(counter, each, in_bytes=in_bytes) for each in range(len(_WINDOWS))
         )
-        return Figures(minute, hour, day)
+        return TrafficWindows(minute, hour, day)
 
     def rate(self, counter: TrafficCounter | None) -> float:
         """Messages a second over the last minute; 0 for no counter."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cometmq.store.message_appender import MessageAppender
     from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 _MAGICS = (log_record.MAGIC_V1, log_record.MAGIC_V2)
 
@@ -95,9 +95,9 @@ class RawLog:
             raise StoreError(f"raw bytes at {at_offset} do not continue a log that ends at {end}")
         log.begin_at(at_offset)
 
-    def _decode(self, unread: bytes, phy_offset: int) -> tuple[list[Stored], int]:
+    def _decode(self, unread: bytes, phy_offset: int) -> tuple[list[StoredRecord], int]:
         """The whole records that bytes begin with, and how many bytes these take."""
-        records: list[Stored] = []
+        records: list[StoredRecord] = []
         index, file_bytes = 0, self._log.file_bytes
         while len(unread) - index >= log_record.BLANK_SIZE:
             at = phy_offset + index
@@ -114,7 +114,7 @@ class RawLog:
             index += size
         return records, index
 
-    def _entries(self, record: Stored, queue: ConsumeQueue) -> list[QueueEntry]:
+    def _entries(self, record: StoredRecord, queue: ConsumeQueue) -> list[QueueEntry]:
         number = record.queue_offset
         if number < queue.next_offset:
             # The other store deleted the topic and made it again: its numbers begin anew.
@@ -128,7 +128,7 @@ class RawLog:
         return entries
 
 
-def _whole_record(raw: bytes, index: int, phy_offset: int) -> Stored:
+def _whole_record(raw: bytes, index: int, phy_offset: int) -> StoredRecord:
     try:
         record = log_record.decode(raw, index)
     except ProtocolError as problem:

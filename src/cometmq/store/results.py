@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 
 class PutStatus(Enum):
@@ -103,7 +103,9 @@ class MessageDraft:
         self.was_stored = was_stored
 
     @classmethod
-    def again(cls, record: Stored, topic: str, queue_id: int, properties: bytes) -> MessageDraft:
+    def again(
+        cls, record: StoredRecord, topic: str, queue_id: int, properties: bytes
+    ) -> MessageDraft:
         """A stored message on its way into another queue, with other properties."""
         return cls(
             topic,

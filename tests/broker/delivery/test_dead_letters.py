@@ -15,21 +15,21 @@ from cometmq.wire.codes import RequestCode
 if TYPE_CHECKING:
     from cometmq.store.results import PutResult
     from cometmq.wire.command import Command
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 
 SHORT = {"message_delay_level": "1s 1s 1s 1s 1s"}
 RETRY, DEAD = "%RETRY%CG", "%DLQ%CG"
 
 
-async def first(client: Client, **more: Any) -> Stored:
+async def first(client: Client, **more: Any) -> StoredRecord:
     """One message of topic T, sent and pulled by the group CG."""
     await client.beat("CG", "T")
     assert (await client.send("T", b"hard", **more)).code == 0
     return records(await client.pull("T"))[-1]
 
 
-async def send_back(client: Client, record: Stored, **more: Any) -> Command:
+async def send_back(client: Client, record: StoredRecord, **more: Any) -> Command:
     fields = {
         "offset": str(record.phy_offset),
         "group": "CG",

@@ -16,20 +16,20 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from cometmq.wire.command import Command
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 SHORT = {"message_delay_level": "1s 1s 1s 1s 1s"}
 RETRY, DEAD = "%RETRY%CG", "%DLQ%CG"
 
 
-async def first(client: Client, **more: Any) -> Stored:
+async def first(client: Client, **more: Any) -> StoredRecord:
     """One message of topic T, sent and pulled by the group CG."""
     await client.beat("CG", "T")
     assert (await client.send("T", b"hard", **more)).code == 0
     return records(await client.pull("T"))[-1]
 
 
-async def send_back(client: Client, record: Stored, **more: Any) -> Command:
+async def send_back(client: Client, record: StoredRecord, **more: Any) -> Command:
     fields = {
         "offset": str(record.phy_offset),
         "group": "CG",
@@ -171,7 +171,7 @@ def test_old_clients_get_the_groups_limit() -> None:
     run(scenario())
 
 
-async def send_back_without_limit(client: Client, record: Stored) -> Command:
+async def send_back_without_limit(client: Client, record: StoredRecord) -> Command:
     fields = {"offset": str(record.phy_offset), "group": "CG", "delayLevel": "0"}
     return await client.call(RequestCode.CONSUMER_SEND_MSG_BACK, **fields)
 

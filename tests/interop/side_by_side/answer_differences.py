@@ -67,7 +67,7 @@ def _body(code: int, body: bytes) -> Iterator[tuple[str, str]]:
         yield f".{line.partition('=')[0]}", "a line"
 
 
-def _record(record: stored.Stored) -> Iterator[tuple[str, str]]:
+def _record(record: stored.StoredRecord) -> Iterator[tuple[str, str]]:
     for key, value in record._asdict().items():
         if key in (
             "properties",

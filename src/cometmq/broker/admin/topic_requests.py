@@ -39,7 +39,7 @@ from cometmq.wire.headers.admin import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from cometmq.broker.cluster.global_order_check import GlobalOrderCheck, TopicElsewhere
+    from cometmq.broker.cluster.global_order_check import ForeignTopic, GlobalOrderCheck
     from cometmq.broker.cluster.registration import NamesrvRegistration
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
@@ -265,7 +265,7 @@ class TopicRequests:
                     name,
                 )
 
-    def _takes_precedence(self, found: TopicElsewhere) -> bool:
+    def _takes_precedence(self, found: ForeignTopic) -> bool:
         """Whether the other one should withdraw, of two that make a topic at the same time."""
         is_less = self._global_order.broker_name < found.broker_name
         return is_less or not found.is_in_global_order
@@ -305,7 +305,7 @@ def _check_shape(config: TopicConfig, marked: TopicConfig | None) -> None:
         )
 
 
-def _is_elsewhere(found: TopicElsewhere) -> Reject:
+def _is_elsewhere(found: ForeignTopic) -> Reject:
     """The refusal of a topic whose messages would have one order, but for another broker's."""
     topic, name, is_in_order = found
     if not is_in_order:

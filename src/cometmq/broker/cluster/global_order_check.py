@@ -33,7 +33,7 @@ ANSWER_S = 1.0
 """How long a name server or a broker may take to answer, seconds."""
 
 
-class TopicElsewhere(NamedTuple):
+class ForeignTopic(NamedTuple):
     """A topic that another broker has."""
 
     topic: str
@@ -52,9 +52,7 @@ class GlobalOrderCheck:
         self.broker_name = broker_name
         """Our own name: the broker of that name is not asked."""
 
-    async def find(
-        self, topics: Iterable[str], alone: Container[str] = ()
-    ) -> TopicElsewhere | None:
+    async def find(self, topics: Iterable[str], alone: Container[str] = ()) -> ForeignTopic | None:
         """Return one of the topics that another broker has in global order, or None.
 
         One of `alone` is returned whatever its order is there.
@@ -67,7 +65,7 @@ class GlobalOrderCheck:
             for addr, name in await self._brokers_of(topic, silent):
                 found = await self._ask(addr, question, decode_topic_config, silent)
                 if found is not None and (is_in_global_order(found) or topic in alone):
-                    return TopicElsewhere(topic, name, is_in_global_order(found))
+                    return ForeignTopic(topic, name, is_in_global_order(found))
         return None
 
     async def _brokers_of(self, topic: str, silent: set[str]) -> list[tuple[str, str]]:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
     from cometmq.store.results import PutResult
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ _NEVER_ACCEPTED = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZ
 class CopiedHalfMessage(NamedTuple):
     """A half message that was stored again: its properties, its place, and whether to ask."""
 
-    half: Stored
+    half: StoredRecord
     raw: bytes
     placed: PutResult
     is_asked: bool
@@ -215,7 +215,7 @@ class CheckBack:
         self._highest.extend([-1] * unread)
         return True
 
-    def _note(self, op: Stored) -> None:
+    def _note(self, op: StoredRecord) -> None:
         is_end = properties.find(op.properties, b"TAGS") == b"d"
         found = parse_op_body(op.body) if is_end else []
         for offset in found:
@@ -243,7 +243,7 @@ class CheckBack:
             return True
         return half is None or self._check_one(half, copies)
 
-    def _check_one(self, half: Stored, copies: list[CopiedHalfMessage]) -> bool:
+    def _check_one(self, half: StoredRecord, copies: list[CopiedHalfMessage]) -> bool:
         raw, settings = half.properties, self._settings
         asked = _number(properties.find(raw, CHECK_TIMES), 0)
         decision = decide_check(
@@ -267,7 +267,7 @@ class CheckBack:
 
     def _store_copy(
         self,
-        half: Stored,
+        half: StoredRecord,
         draft: MessageDraft,
         copies: list[CopiedHalfMessage],
         *,
@@ -282,7 +282,7 @@ class CheckBack:
         copies.append(CopiedHalfMessage(half, draft.properties, placed, ask))
         return True
 
-    def _discard(self, half: Stored) -> bool:
+    def _discard(self, half: StoredRecord) -> bool:
         self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1)
         raw = fit_properties(stored.shown_properties(half.properties))[0]
         draft = MessageDraft.again(half, CHECK_MAX_TIME_TOPIC, 0, raw)

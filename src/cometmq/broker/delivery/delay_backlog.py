@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cometmq.store.message_store import MessageStore
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 
 _Key = tuple[bytes | None, int, int]
@@ -151,7 +151,7 @@ class _Delivered:
         self._queues: dict[tuple[str, int], dict[_Key, list[int]]] = {}
         self._left = SCAN_MAX
 
-    def take(self, waiting: Stored, due_ms: int) -> bool:
+    def take(self, waiting: StoredRecord, due_ms: int) -> bool:
         """Whether its topic holds this message, stored after it was due; uses up one record."""
         goal = destination_of(waiting.properties)
         found = self._queues.get(goal)
@@ -181,7 +181,7 @@ class _Delivered:
         return found
 
 
-def _key_of(record: Stored) -> _Key:
+def _key_of(record: StoredRecord) -> _Key:
     unique = properties.find(record.properties, b"UNIQ_KEY")
     return unique, record.reconsume_times, record.body_crc
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from cometmq.store.message_store import MessageStore
     from cometmq.store.results import PutResult
     from cometmq.wire.command import Command
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +58,11 @@ _UNIT_SUBSCRIBED = 2
 class _SentBack(NamedTuple):
     """What was read for a request: the message, its copy, and, if that is dead, its history."""
 
-    record: Stored
+    record: StoredRecord
     draft: MessageDraft
     becomes_dead_letter: bool = False
     has_no_room: bool = False
-    origin: Stored | None = None
+    origin: StoredRecord | None = None
     newest: NewestDeadLetters | None = None
 
 
@@ -191,7 +191,7 @@ class SendBackHandler:
         return self._dead_letters.put(group, draft, sent_back.newest)
 
 
-def _read_record(phy_offset: int, context: ReadContext) -> Stored:
+def _read_record(phy_offset: int, context: ReadContext) -> StoredRecord:
     record = context.record_at(phy_offset) if phy_offset >= 0 else None
     if record is None:
         raise Reject(
@@ -201,7 +201,7 @@ def _read_record(phy_offset: int, context: ReadContext) -> Stored:
 
 
 def _next_attempt(
-    record: Stored, header: ConsumerSendMsgBackRequestHeader, reason: str | None
+    record: StoredRecord, header: ConsumerSendMsgBackRequestHeader, reason: str | None
 ) -> MessageDraft:
     """The copy of a message for the group's retry topic."""
     raw = stored.shown_properties(record.properties)
@@ -218,7 +218,7 @@ def _next_attempt(
     return draft
 
 
-def _read_origin(record: Stored, context: ReadContext) -> Stored | None:
+def _read_origin(record: StoredRecord, context: ReadContext) -> StoredRecord | None:
     """The first record of a chain of attempts, while it is still in the log."""
     first = properties.find(record.properties, b"ORIGIN_MESSAGE_ID")
     if first is None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 COPIES_MAX = 100_000
 """Half messages whose last copy is remembered, for ends that name an older copy."""
@@ -154,7 +154,7 @@ class Transactions:
             partial(_read_half, header.commit_log_offset, (HALF_TOPIC,)), partial(self._end, header)
         )
 
-    def _end(self, header: EndTransactionRequestHeader, half: Stored) -> Reply:
+    def _end(self, header: EndTransactionRequestHeader, half: StoredRecord) -> Reply:
         raw = half.properties
         if not header.from_transaction_check and is_end_too_late(
             self._now_ms() - half.born_ms,
@@ -183,13 +183,13 @@ class Transactions:
             partial(_read_half, phy_offset, (HALF_TOPIC, CHECK_MAX_TIME_TOPIC)), self._resume
         )
 
-    def _resume(self, half: Stored) -> Reply:
+    def _resume(self, half: StoredRecord) -> Reply:
         copy = copy_of(half, CHECK_TIMES, b"0")
         if self._store.put(copy).status is not PutStatus.PUT_OK:
             raise _wrong("Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed.")
         return Reply(durable=True)
 
-    def _commit(self, half: Stored) -> None:
+    def _commit(self, half: StoredRecord) -> None:
         topic, queue_id = destination_of(half)
         raw = stored.shown_properties(half.properties)
         for key in (b"REAL_TOPIC", b"REAL_QID"):
@@ -204,7 +204,7 @@ class Transactions:
             raise Reject(code, PUT_STATUS_REMARKS[placed.status])
         self._stats.count_put(topic, 1, placed.size)
 
-    def _note_end(self, half: Stored) -> None:
+    def _note_end(self, half: StoredRecord) -> None:
         """Put the op message that names all copies of the half message."""
         offsets = [half.queue_offset]
         while (copy := self._copies.pop(offsets[-1], None)) is not None:
@@ -235,7 +235,7 @@ class Transactions:
                 self._ended.pop(offset, None)
 
 
-def _read_half(phy_offset: int, topics: tuple[str, ...], context: ReadContext) -> Stored:
+def _read_half(phy_offset: int, topics: tuple[str, ...], context: ReadContext) -> StoredRecord:
     """The message of one of these topics at a byte of the log; raises Reject."""
     record = context.record_at(phy_offset) if phy_offset >= 0 else None
     try:
@@ -254,7 +254,7 @@ def is_half_message(draft: MessageDraft) -> bool:
     return draft.reconsume_times <= 0 or delay_level(draft.properties) <= 0
 
 
-def destination_of(half: Stored) -> tuple[str, int]:
+def destination_of(half: StoredRecord) -> tuple[str, int]:
     """The topic and queue of a half message; raises Reject when its properties lack them."""
     topic = properties.find(half.properties, b"REAL_TOPIC") or b""
     queue_id = properties.find(half.properties, b"REAL_QID") or b""
@@ -263,7 +263,7 @@ def destination_of(half: Stored) -> tuple[str, int]:
     return topic.decode("utf-8", "replace"), int(queue_id)
 
 
-def copy_of(half: Stored, key: bytes, value: bytes) -> MessageDraft:
+def copy_of(half: StoredRecord, key: bytes, value: bytes) -> MessageDraft:
     """A copy of a half message for the same queue, with one property set."""
     raw = properties.remove(stored.shown_properties(half.properties), key)
     return MessageDraft.again(half, HALF_TOPIC, 0, properties.append(raw, key, value))

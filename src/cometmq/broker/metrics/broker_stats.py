@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cometmq.metrics.registry import MetricsRegistry
-    from cometmq.metrics.traffic_counters import Figures
+    from cometmq.metrics.traffic_counters import TrafficWindows
 
     TrafficFamily = MetricFamily[TrafficCounter]
 
@@ -185,7 +185,7 @@ class BrokerStats:
         """Messages a second pulled by the group from the topic, over the last minute."""
         return self._sampler.rate(self._gets.children.get((topic, group)))
 
-    def figures(self, name: str, key: str) -> Figures | None:
+    def figures(self, name: str, key: str) -> TrafficWindows | None:
         """The windows of what Java calls `name` (TOPIC_PUT_NUMS, ...); None when nothing counted.
 
         The key is made of topic, queue and group as Java makes it: T, T@G, T@0@G, and 0@T@G for

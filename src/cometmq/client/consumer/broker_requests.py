@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.client.consumer.assigned_queue import AssignedQueue
-    from cometmq.client.consumer.consume_stats import ConsumeStats
     from cometmq.client.consumer.consumer_options import ConsumerOptions
+    from cometmq.client.consumer.consumer_statistics import ConsumerStatistics
     from cometmq.client.consumer.queue_assignment import QueueAssignment
     from cometmq.client.consumer.rebalance import Rebalance
     from cometmq.client.consumer.subscriptions import Subscriptions
@@ -60,7 +60,7 @@ class BrokerRequests:
         subscriptions: Subscriptions,
         rebalance: Rebalance,
         assignment: QueueAssignment,
-        stats: ConsumeStats,
+        stats: ConsumerStatistics,
         strategy_info: Callable[[], dict[str, str]],
     ) -> None:
         self._session = session

@@ -21,7 +21,7 @@ from cometmq.wire.records import sysflag
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 _TAGS = Property.TAGS.encode()
 _RETRY_TOPIC = Property.RETRY_TOPIC.encode()
@@ -48,7 +48,7 @@ def decode_messages(body: bytes | memoryview, broker_name: str) -> tuple[list[Me
     return found, True
 
 
-def decode_message(record: Stored, broker_name: str) -> MessageExt:
+def decode_message(record: StoredRecord, broker_name: str) -> MessageExt:
     """Convert a record into a message, with its body inflated."""
     body, flags = record.body, record.sys_flag
     if flags & sysflag.COMPRESSED:

@@ -21,8 +21,8 @@ from cometmq.rules.queues.flow_control import is_full
 
 if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
-    from cometmq.client.consumer.consume_stats import ConsumeStats
     from cometmq.client.consumer.consumer_options import ConsumerOptions
+    from cometmq.client.consumer.consumer_statistics import ConsumerStatistics
     from cometmq.client.consumer.queue_assignment import QueueAssignment
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.handling.consume_strategy import ConsumeStrategy
@@ -47,7 +47,7 @@ class PullLoop:
         offsets: OffsetStore,
         strategy: ConsumeStrategy,
         assignment: QueueAssignment,
-        stats: ConsumeStats,
+        stats: ConsumerStatistics,
     ) -> None:
         self._session = session
         self._options = options

@@ -14,7 +14,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from cometmq.client.consumer.broker_requests import BrokerRequests
-from cometmq.client.consumer.consume_stats import SAMPLE_S, ConsumeStats
+from cometmq.client.consumer.consumer_statistics import SAMPLE_S, ConsumerStatistics
 from cometmq.client.consumer.pull_loop import PullLoop
 from cometmq.client.consumer.queue_assignment import QueueAssignment
 from cometmq.client.consumer.queue_locks import QueueLockClient
@@ -72,7 +72,7 @@ class PushEngine:
             subscriptions = copy(subscriptions)  # the consumer may be started again with its own
             subscriptions.replace_handlers(self._processes.handler_of)
         self._trace: Trace | None = None
-        self._stats = ConsumeStats(session.clock)
+        self._stats = ConsumerStatistics(session.clock)
         middleware = [*session.options.middleware, self._stats]
         if session.options.trace:
             self._trace = Trace(session, options.group, "CONSUME", asyncio.get_running_loop())

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.client.consumer.broker_requests import BrokerRequests
-from cometmq.client.consumer.consume_stats import SAMPLE_S, ConsumeStats
+from cometmq.client.consumer.consumer_statistics import SAMPLE_S, ConsumerStatistics
 from cometmq.client.consumer.pull_request import PullClient
 from cometmq.client.consumer.queue_assignment import QueueAssignment
 from cometmq.client.consumer.repeated_problem_log import ProblemLog
@@ -66,7 +66,7 @@ class LitePullEngine:
         self.pull_client = PullClient(session, options.group)
         self.buffer = PollBuffer()
         self.offsets = _offsets(session, options)
-        self._stats = ConsumeStats(session.clock)
+        self._stats = ConsumerStatistics(session.clock)
         problems = ProblemLog(options.group)
         self.assignment = QueueAssignment(options, self.offsets, None, session.background, problems)
         self.rebalance = LitePullRebalance(

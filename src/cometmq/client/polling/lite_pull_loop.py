@@ -12,8 +12,8 @@ from cometmq.model.subscription import TAG
 
 if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
-    from cometmq.client.consumer.consume_stats import ConsumeStats
     from cometmq.client.consumer.consumer_options import ConsumerOptions
+    from cometmq.client.consumer.consumer_statistics import ConsumerStatistics
     from cometmq.client.consumer.pull_request import PullRequest
     from cometmq.client.consumer.queue_assignment import QueueAssignment
     from cometmq.client.consumer.subscriptions import Subscriptions
@@ -35,7 +35,7 @@ class LitePullLoop(PullLoop):
         offsets: OffsetStore,
         buffer: PollBuffer,
         assignment: QueueAssignment,
-        stats: ConsumeStats,
+        stats: ConsumerStatistics,
         cached_max: int,
     ) -> None:
         """`cached_max`: how many messages of all queues together may wait."""

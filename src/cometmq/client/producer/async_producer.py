@@ -20,7 +20,7 @@ from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE
 from cometmq.client.producer.send_fast_path import result_of
 from cometmq.client.producer.send_pipeline import SendPipeline
 from cometmq.client.producer.thread_sender import FailedSend
-from cometmq.client.producer.transactions import AsyncTransaction, Transactions, state_of
+from cometmq.client.producer.transactions import AsyncTransaction, ProducerTransactions, state_of
 from cometmq.client.session.argument_checks import check_function
 from cometmq.client.session.client_session import ClientSession, require_started
 from cometmq.errors import CometError, TooManyRequests
@@ -67,7 +67,7 @@ class AsyncProducer:
         self._now: Callable[[], float]
         self.pipeline: SendPipeline
         """Set by start. Not for users: the blocking producer needs it."""
-        self._transactions: Transactions
+        self._transactions: ProducerTransactions
         self._request_reply: RequestReply
         self._pending: set[asyncio.Task[SendResult]] = set()
 
@@ -80,7 +80,7 @@ class AsyncProducer:
             self._session = session
             self._now = asyncio.get_running_loop().time
             self.pipeline = SendPipeline(session, self._options)
-            self._transactions = Transactions(self.pipeline, self._options)
+            self._transactions = ProducerTransactions(self.pipeline, self._options)
             self._request_reply = RequestReply(self.pipeline, self._options)
 
     async def stop(self) -> None:
@@ -272,6 +272,6 @@ class AsyncProducer:
         checks.check_topic(topic)
         return await session.routes.publish_queues(topic, self._options.default_topic_queues)
 
-    def _in_transactions(self) -> Transactions:
+    def _in_transactions(self) -> ProducerTransactions:
         require_started(self._session, "producer")
         return self._transactions

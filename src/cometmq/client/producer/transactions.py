@@ -75,7 +75,7 @@ def state_of(verdict: TransactionVerdict) -> TransactionState:
     )
 
 
-class Transactions:
+class ProducerTransactions:
     """The transactions of one started producer. One loop owns it."""
 
     def __init__(self, pipeline: SendPipeline, options: ProducerOptions) -> None:
@@ -273,7 +273,7 @@ class AsyncTransaction:
     other: a crash in between leaves the rest to `check`.
     """
 
-    def __init__(self, find: Callable[[], Transactions]) -> None:
+    def __init__(self, find: Callable[[], ProducerTransactions]) -> None:
         self._find = find
         self._halves: list[tuple[str, SendResult]] = []
         self._state: TransactionState | None = None
@@ -308,7 +308,7 @@ class AsyncTransaction:
             await self._end_all(transactions, self._state, timeout_s)
 
     async def _end_all(
-        self, transactions: Transactions, state: TransactionState, timeout_s: float
+        self, transactions: ProducerTransactions, state: TransactionState, timeout_s: float
     ) -> None:
         deadline = asyncio.get_running_loop().time() + timeout_s
         refused: BrokerError | None = None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.runtime.clock_and_file_protocols import Files, OpenFile
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 DEFAULT_INDEX_LAYOUT = IndexFileLayout(5_000_000, 20_000_000)
 _SLOTS_BYTES = 1 << 20
@@ -47,7 +47,7 @@ class IndexCheck:
         self._next = next(self._entries, None)
         self._lacking = self._strange = 0
 
-    def see(self, record: Stored) -> None:
+    def see(self, record: StoredRecord) -> None:
         """Compare the next record of the log with the entries that should speak of it."""
         at, found = record.phy_offset, []
         while self._next is not None and self._next[0] <= at:

@@ -13,7 +13,7 @@ from cometmq.wire.records import log_record as stored
 
 if TYPE_CHECKING:
     from cometmq.store.log.mapped_file_queue import MappedFileQueue
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 _CHUNK = 1 << 20
 
@@ -27,7 +27,7 @@ class LogReader:
         self._chunk = b""
         self._chunk_at = 0
 
-    def at(self, phy_offset: int) -> Stored | None:
+    def at(self, phy_offset: int) -> StoredRecord | None:
         """The record that begins there; None when none does or it is not whole."""
         index = phy_offset - self._chunk_at
         chunk = self._chunk
@@ -58,7 +58,7 @@ class LogReader:
             return phy_offset + room
         return -1
 
-    def _is_followed(self, record: Stored) -> bool:
+    def _is_followed(self, record: StoredRecord) -> bool:
         """Whether another record, or the file's end, stands behind this one: no write ended in it.
 
         Only then may NULs at the end of its properties be a user's.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cometmq.store.log.log_flush import QueueEntry
     from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 _GAP_MAX = 10_000_000
 """Messages of one queue that damage may have taken; a wider gap is a broken number."""
@@ -31,7 +31,7 @@ class RecordDispatcher:
         self._queues = queues
         self._tags_code = tags_code
 
-    def queue_of(self, record: Stored) -> ConsumeQueue | None:
+    def queue_of(self, record: StoredRecord) -> ConsumeQueue | None:
         """The queue that a record stands in; None: in none, or its topic was deleted after it."""
         if not sysflag.is_queued(record.sys_flag):
             return None
@@ -39,7 +39,7 @@ class RecordDispatcher:
             return None
         return self._queues.get_or_create(record.topic, record.queue_id)
 
-    def entries(self, record: Stored, queue: ConsumeQueue) -> list[QueueEntry] | None:
+    def entries(self, record: StoredRecord, queue: ConsumeQueue) -> list[QueueEntry] | None:
         """The entries up to and with the record's, which `next_offset` then counts.
 
         None: the record's number cannot be true.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from cometmq.runtime.clock_and_file_protocols import Files, HeldLock
     from cometmq.store.index.index_file import IndexFileLayout
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
 _OPEN_FILES = 64
 _LOG_BYTES = 1024**3
@@ -84,7 +84,7 @@ class Inspection:
         if self._held is not None:
             self._held.release()
 
-    def records(self, start: int = -1) -> Iterator[Stored]:
+    def records(self, start: int = -1) -> Iterator[StoredRecord]:
         """The whole records from a byte of the log on (default: the first); ends at damage."""
         at = self._mapped_files.first if start < 0 else start
         while True:

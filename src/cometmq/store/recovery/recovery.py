@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.store.recovery.checkpoint import Checkpoint
-    from cometmq.wire.records.log_record import Stored
+    from cometmq.wire.records.log_record import StoredRecord
 
     TagsCode = Callable[[str, bytes, int], int]
 
@@ -187,7 +187,7 @@ class Recovery:
                 return later
         return -1
 
-    def _dispatch(self, record: Stored) -> bool:
+    def _dispatch(self, record: StoredRecord) -> bool:
         """Give a record its queue entry; False when it is a left-over of an older life."""
         queue = self._dispatcher.queue_of(record)
         if queue is not None:

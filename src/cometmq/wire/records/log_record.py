@@ -52,7 +52,7 @@ _SHORT = Struct(">h")
 _new_tuple = tuple.__new__
 
 
-class Stored(NamedTuple):
+class StoredRecord(NamedTuple):
     """Every field of one record. `body` is as stored (perhaps deflated), `properties` are raw."""
 
     size: int
@@ -169,7 +169,7 @@ def checksum_property(record: bytes) -> bytes:
     return b"__CRC32#\x01%s\x02" % (b"%010d" % (crc32(record) & CRC_MASK))[::-1]
 
 
-def decode(buffer: bytes, at: int = 0) -> Stored:
+def decode(buffer: bytes, at: int = 0) -> StoredRecord:
     """The record that starts at `at`; ProtocolError when there is none or it is cut short.
 
     Looks at lengths and magic only; `is_whole` checks the sums. Any buffer that slices to bytes
@@ -199,7 +199,7 @@ def decode(buffer: bytes, at: int = 0) -> Stored:
     except (error, IndexError, UnicodeDecodeError) as problem:
         raise ProtocolError(f"the record at byte {at} cannot be read: {problem}") from None
     body, raw = buffer[body_at:body_end], buffer[topic_end + 2 : end]
-    stored: Stored = _new_tuple(Stored, (*fields[:14], body, topic, raw))
+    stored: StoredRecord = _new_tuple(StoredRecord, (*fields[:14], body, topic, raw))
     return stored
 
 
@@ -226,7 +226,7 @@ def properties_after(magic: int, tail: bytes, at: int) -> bytes:
     return tail[at + 2 : end]
 
 
-def iterate(buffer: bytes) -> Iterator[Stored]:
+def iterate(buffer: bytes) -> Iterator[StoredRecord]:
     """The records that lie one after the other; ends quietly at the first that cannot be read."""
     at, end = 0, len(buffer)
     while at < end:
@@ -238,7 +238,7 @@ def iterate(buffer: bytes) -> Iterator[Stored]:
         at += record.size
 
 
-def is_whole(record: Stored, buffer: bytes, at: int = 0) -> bool:
+def is_whole(record: StoredRecord, buffer: bytes, at: int = 0) -> bool:
     """Whether the sums hold: the whole-record one where the record carries it, else the body's."""
     raw = record.properties
     if raw[-CRC_BYTES:-11] == CRC_MARK:
@@ -247,7 +247,7 @@ def is_whole(record: Stored, buffer: bytes, at: int = 0) -> bool:
     return crc32(record.body) & CRC_MASK == record.body_crc
 
 
-def is_torn(record: Stored, buffer: bytes, at: int = 0) -> bool:
+def is_torn(record: StoredRecord, buffer: bytes, at: int = 0) -> bool:
     """Whether the record ends as one whose write broke off within the whole-record checksum.
 
     That leaves NULs where the rest of the checksum's text was, and the body's sum holds. Other
@@ -267,6 +267,6 @@ def shown_properties(raw: bytes) -> bytes:
     return props.remove(raw, props.CRC32_KEY)
 
 
-def text_properties(record: Stored) -> dict[str, str]:
+def text_properties(record: StoredRecord) -> dict[str, str]:
     """The record's properties as pairs, without the whole-record checksum."""
     return props.decode(shown_properties(record.properties))

@@ -36,7 +36,7 @@ class _Topic:
             series.sample(now_ms)
 
 
-class ConsumeStats(Middleware):
+class ConsumerStatistics(Middleware):
     """The counts of one consumer. One loop owns it."""
 
     def __init__(self, clock: Clock) -> None:
