@@ -39,7 +39,8 @@ from cometmq.net.server import ServerProtocol
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.store import StoreSettings
 from cometmq.store.log.record_template import RecordPositions, RecordTemplate
-from cometmq.store.results import MessageDraft, PutStatus
+from cometmq.store.message_draft import MessageDraft
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.command import Command
 from cometmq.wire.frame import JSON, Frame, FrameDecoder, encode_frame
 from cometmq.wire.frame_buffer import FrameBuffer

@@ -16,7 +16,7 @@ from cometmq.testing.memory_store import STORE_ROOT, memory_store
 from cometmq.testing.sim_files import SimClock, SimFiles, SimWorker
 
 if TYPE_CHECKING:
-    from cometmq.store.results import GetResult
+    from cometmq.store.get_result import GetResult
 
 LOG_FILE = 8192
 CHUNKS = (1, 7, 8, 100, 1_000, 4_096, 1 << 20)

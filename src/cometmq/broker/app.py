@@ -43,7 +43,7 @@ from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import MessageStore
-from cometmq.store.results import PutStatus
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.bodies.topic import TopicTable
 
 if TYPE_CHECKING:

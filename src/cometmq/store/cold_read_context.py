@@ -16,10 +16,11 @@ from cometmq.store.queues.offset_by_time import offset_by_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cometmq.store.get_result import GetResult
     from cometmq.store.log.commit_log import CommitLog
+    from cometmq.store.property_filter import PropertyFilter
     from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.store.queues.queue_reader import QueueReader
-    from cometmq.store.results import GetResult, PropertyFilter
 
 
 class ReadContext:

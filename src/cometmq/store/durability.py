@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from cometmq.store.results import PutStatus
+from cometmq.store.put_result import PutStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,11 +14,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from cometmq.runtime.background import BackgroundTasks
+from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.log.file_preallocation import FilePreallocator
-from cometmq.store.queues.consume_queues import run
+from cometmq.store.put_result import PutStatus
 from cometmq.store.queues.deleted_topics import DeletedTopic
 from cometmq.store.recovery.recovery import NO_RECORD, LastRecord
-from cometmq.store.results import PutStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -125,7 +125,7 @@ class Maintenance:
             deletions.is_stale = False  # before: it may go stale again while this is written
             is_on = False
             try:
-                await run(self._worker, deletions.writing())
+                await run_job(self._worker, deletions.writing())
                 is_on = True
             finally:
                 deletions.is_stale = deletions.is_stale or not is_on
@@ -171,7 +171,7 @@ class Maintenance:
         if deletions != self._deletions:
             return  # queues were deleted meanwhile: what was counted is no longer so
         self._record_checkpoint(newest_visible, entries, mark)
-        await run(self._worker, checkpoint.save)
+        await run_job(self._worker, checkpoint.save)
         self._checkpointed_deletions = deletions
 
     def checkpoint_now(self) -> None:

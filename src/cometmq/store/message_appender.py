@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from cometmq.store.log.log_flush import FlushBatch
 from cometmq.store.log.record_template import LoopBatch, RecordTemplate
-from cometmq.store.results import MessageDraft, PutResult, PutStatus, is_topic
+from cometmq.store.message_draft import MessageDraft, is_topic
+from cometmq.store.put_result import PutResult, PutStatus
 from cometmq.wire.records import log_record, properties, sysflag
 
 if TYPE_CHECKING:

@@ -13,14 +13,16 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.runtime.system_clock_and_files import ThreadWorker
+from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.durability import DurabilityConditions
+from cometmq.store.get_result import GetResult, GetStatus
 from cometmq.store.index.key_lookup import KeyLookup
 from cometmq.store.log_shipping import RawLog
 from cometmq.store.message_appender import MessageAppender
-from cometmq.store.queues.consume_queues import run
+from cometmq.store.message_draft import MessageDraft
+from cometmq.store.put_result import PutResult, PutStatus
 from cometmq.store.queues.topic_deletion import TopicDeletion
-from cometmq.store.results import GetResult, GetStatus, MessageDraft, PutResult, PutStatus
-from cometmq.store.store_parts import open_parts
+from cometmq.store.store_opening import open_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from cometmq.runtime.clock_and_file_protocols import Clock, Files, Worker
     from cometmq.settings.store import StoreSettings
-    from cometmq.store.store_parts import StoreParts
+    from cometmq.store.store_opening import StoreParts
 
 __all__ = ["GetResult", "GetStatus", "MessageDraft", "MessageStore", "PutResult", "PutStatus"]
 
@@ -215,7 +217,7 @@ class MessageStore:
         await parts.flusher.wait_until_idle()
         await self.lookup.catch_up(_LAST_CATCH_UP_MS)
         try:
-            await run(parts.queue_worker, lambda: None)  # what it was given before has ended
+            await run_job(parts.queue_worker, lambda: None)  # what it was given before has ended
             if parts.flusher.failure is not None:
                 raise parts.flusher.failure
             self._maintenance.checkpoint_now()

@@ -25,7 +25,7 @@ from broker.delivery.transaction_commands import (
     round_of,
 )
 from broker.harness import SMALL_STORE, STORE, new_disk, now_ms, run, running, stored_table
-from cometmq.store.results import MessageDraft
+from cometmq.store.message_draft import MessageDraft
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.transaction import (
     CheckTransactionStateRequestHeader,

@@ -9,11 +9,11 @@ import pytest
 
 from broker.commands import Client, Harness, properties_of, records
 from broker.harness import new_disk, run, running
-from cometmq.store.results import MessageDraft
+from cometmq.store.message_draft import MessageDraft
 from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
-    from cometmq.store.results import PutResult
+    from cometmq.store.put_result import PutResult
     from cometmq.wire.command import Command
     from cometmq.wire.records.log_record import StoredRecord
 

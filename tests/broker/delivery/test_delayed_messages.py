@@ -10,7 +10,7 @@ import pytest
 
 from broker.commands import Client, Harness, properties_of, received, records
 from broker.harness import CONFIG, SMALL_STORE, new_disk, now_ms, run, running, stored_table
-from cometmq.store.results import MessageDraft
+from cometmq.store.message_draft import MessageDraft
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties

@@ -17,7 +17,7 @@ from cometmq.rules.filters.sql92_parser import LENGTH_MAX, Sql92Filter, parse
 from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.json_file import JsonFile
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import PropertyFilter
+from cometmq.store.property_filter import PropertyFilter
 from cometmq.wire.bodies.heartbeat import CheckClient, encode_check_client, encode_heartbeat
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, request

@@ -11,7 +11,7 @@ import pytest
 from broker.commands import Harness, heartbeat, properties_of, records, subscription
 from broker.harness import run, running
 from cometmq.model.subscription import MessageModel
-from cometmq.store.results import GetStatus
+from cometmq.store.get_result import GetStatus
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
 from cometmq.wire.codes import RequestCode, ResponseCode
 

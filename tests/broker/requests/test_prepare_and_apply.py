@@ -10,7 +10,7 @@ from broker.commands import pull_header, send_header
 from broker.harness import new_broker, new_disk, run
 from cometmq.net.handler import Reply
 from cometmq.settings.store import StoreSettings
-from cometmq.store.results import GetStatus
+from cometmq.store.get_result import GetStatus
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, request
 from cometmq.wire.frame import Frame

@@ -7,7 +7,8 @@ from cometmq.broker.requests.status_codes import (
     PUT_STATUS_CODES,
     PUT_STATUS_REMARKS,
 )
-from cometmq.store.results import GetStatus, PutStatus
+from cometmq.store.get_result import GetStatus
+from cometmq.store.put_result import PutStatus
 
 
 def test_every_status_of_the_store_has_a_code() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from broker.harness import run, running
 from cometmq.settings.store import StoreSettings
-from cometmq.store.results import PutStatus
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:

@@ -22,8 +22,10 @@ from cometmq.broker.sends.property_limit import fit_properties
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from cometmq.rules.half_message import CheckDecision, EndedHalfMessages, decide_check, parse_op_body
+from cometmq.store.get_result import GetStatus
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import GetStatus, MessageDraft, PutStatus
+from cometmq.store.message_draft import MessageDraft
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.transaction import CheckTransactionStateRequestHeader
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from cometmq.settings.store import StoreSettings
     from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.results import PutResult
+    from cometmq.store.put_result import PutResult
     from cometmq.wire.records.log_record import StoredRecord
 
 log = logging.getLogger(__name__)
@@ -285,7 +287,7 @@ class CheckBack:
     def _discard(self, half: StoredRecord) -> bool:
         self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1)
         raw = fit_properties(stored.shown_properties(half.properties))[0]
-        draft = MessageDraft.again(half, CHECK_MAX_TIME_TOPIC, 0, raw)
+        draft = MessageDraft.copy_of(half, CHECK_MAX_TIME_TOPIC, 0, raw)
         status = self._store.put(draft).status
         if status in _NEVER_ACCEPTED:
             log.error("the half message at byte %d is lost: %s", half.phy_offset, status)

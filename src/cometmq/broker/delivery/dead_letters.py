@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.broker.sends.property_limit import fit_properties
 from cometmq.model.topic import DLQ_PREFIX, dlq_topic_of, is_dlq_topic
-from cometmq.store.results import GetStatus, PutResult, PutStatus
+from cometmq.store.get_result import GetStatus
+from cometmq.store.put_result import PutResult, PutStatus
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
 
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.store.cold_read_context import ReadContext
+    from cometmq.store.get_result import GetResult
+    from cometmq.store.message_draft import MessageDraft
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.results import GetResult, MessageDraft
 
 log = logging.getLogger(__name__)
 

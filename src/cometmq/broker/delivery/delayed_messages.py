@@ -28,7 +28,8 @@ from cometmq.broker.sends.tag_codes import delay_level
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import SCHEDULE_TOPIC, DataVersion
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import MessageDraft, PutStatus
+from cometmq.store.message_draft import MessageDraft
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.bodies.topic import version_fields, version_of
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
@@ -307,7 +308,7 @@ class DelayedMessages:
         except ProtocolError as error:
             log.error("the delayed message at byte %d is not delivered: %s", phy_offset, error)
             return True
-        draft = MessageDraft.again(found, topic, queue_id, fit_properties(raw)[0])
+        draft = MessageDraft.copy_of(found, topic, queue_id, fit_properties(raw)[0])
         draft.prepared_offset = found.prepared_offset
         placed = self._store.put(draft)
         status = placed.status

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from cometmq.errors import Reject, RemotingError
 from cometmq.net.endpoint import Endpoint, RequestEffect, header_resources
 from cometmq.net.handler import Reply
-from cometmq.store.results import MessageDraft, PutStatus
+from cometmq.store.message_draft import MessageDraft
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request as new_request
 from cometmq.wire.headers.send import (

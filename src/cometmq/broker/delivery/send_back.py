@@ -27,7 +27,8 @@ from cometmq.rules.failures.retry_policy import (
     policy_delay_ms,
     retry_delay_level,
 )
-from cometmq.store.results import MessageDraft, PutStatus
+from cometmq.store.message_draft import MessageDraft
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
 from cometmq.wire.records import log_record as stored
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.results import PutResult
+    from cometmq.store.put_result import PutResult
     from cometmq.wire.command import Command
     from cometmq.wire.records.log_record import StoredRecord
 
@@ -213,7 +214,7 @@ def _next_attempt(
         raw = properties.append(raw, b"ORIGIN_MESSAGE_ID", origin.encode())
     if reason:
         raw = _with_property(raw, b"DLQ_REASON", _reason_property(reason))
-    draft = MessageDraft.again(record, names.retry_topic_of(header.group), 0, raw)
+    draft = MessageDraft.copy_of(record, names.retry_topic_of(header.group), 0, raw)
     draft.reconsume_times += 1
     return draft
 

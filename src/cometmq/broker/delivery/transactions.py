@@ -20,7 +20,8 @@ from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
 from cometmq.rules.half_message import encode_op_body, is_end_too_late
-from cometmq.store.results import MessageDraft, PutStatus
+from cometmq.store.message_draft import MessageDraft
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.transaction import (
     EndTransactionRequestHeader,
@@ -194,7 +195,7 @@ class Transactions:
         raw = stored.shown_properties(half.properties)
         for key in (b"REAL_TOPIC", b"REAL_QID"):
             raw = properties.remove(raw, key)
-        draft = MessageDraft.again(half, topic, queue_id, raw)
+        draft = MessageDraft.copy_of(half, topic, queue_id, raw)
         draft.sys_flag = half.sys_flag & ~sysflag.TRANSACTION_MASK | sysflag.TRANSACTION_COMMIT
         draft.prepared_offset = half.phy_offset
         self._delayed_messages.schedule(draft)
@@ -266,7 +267,7 @@ def destination_of(half: StoredRecord) -> tuple[str, int]:
 def copy_of(half: StoredRecord, key: bytes, value: bytes) -> MessageDraft:
     """A copy of a half message for the same queue, with one property set."""
     raw = properties.remove(stored.shown_properties(half.properties), key)
-    return MessageDraft.again(half, HALF_TOPIC, 0, properties.append(raw, key, value))
+    return MessageDraft.copy_of(half, HALF_TOPIC, 0, properties.append(raw, key, value))
 
 
 def _wrong(remark: str) -> Reject:

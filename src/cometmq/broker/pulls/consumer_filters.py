@@ -19,7 +19,7 @@ from cometmq.errors import BadFilter, Reject
 from cometmq.model.subscription import SQL92
 from cometmq.rules.filters import bloom_filter, tag_expressions
 from cometmq.rules.filters.sql92_parser import LENGTH_MAX, Sql92Filter, parse
-from cometmq.store.results import PropertyFilter
+from cometmq.store.property_filter import PropertyFilter
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.records import properties
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cometmq.model.topic import TopicConfig
     from cometmq.rules.filters.tag_expressions import TagMatcher
     from cometmq.settings.broker import BrokerSettings
-    from cometmq.store.results import PropertyFilter
+    from cometmq.store.property_filter import PropertyFilter
     from cometmq.wire.headers.pull import PullMessageRequestHeader
 
 

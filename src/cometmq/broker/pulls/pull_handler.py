@@ -23,8 +23,8 @@ from cometmq.broker.pulls.pull_response import (
 from cometmq.errors import Reject
 from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import HELD, Reply
+from cometmq.store.get_result import GetStatus
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import GetStatus
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import pull as bits
 from cometmq.wire.headers.pull import PullMessageRequestHeader
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cometmq.net.handler import Answer, HandlerResult, SplitFrame
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.store import StoreSettings
-    from cometmq.store.results import GetResult
+    from cometmq.store.get_result import GetResult
     from cometmq.wire.command import Command
 
 _PULL_NOT_FOUND = ResponseCode.PULL_NOT_FOUND

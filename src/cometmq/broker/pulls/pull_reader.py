@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.store.get_result import GetStatus
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import GetStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from cometmq.broker.pulls.pull_check import MessageFilter
     from cometmq.settings.store import StoreSettings
     from cometmq.store.cold_read_context import ReadContext
+    from cometmq.store.get_result import GetResult
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.results import GetResult
     from cometmq.wire.headers.pull import PullMessageRequestHeader
 
 FETCHES_MAX = 20

@@ -12,14 +12,14 @@ from cometmq.broker.pulls.pull_check import PullForbidden
 from cometmq.broker.requests.status_codes import GET_STATUS_CODES
 from cometmq.net.connection import JOINED_BYTES_MAX
 from cometmq.net.handler import Reply, SplitFrame
-from cometmq.store.results import GetStatus
+from cometmq.store.get_result import GetStatus
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.frame import encode_frame, encode_head
 
 if TYPE_CHECKING:
     from cometmq.broker.pulls.pull_check import ReadPlan
     from cometmq.errors import Reject
-    from cometmq.store.results import GetResult
+    from cometmq.store.get_result import GetResult
 
 _HEADER = (
     b'{"code":%d,"extFields":{"groupSysFlag":"%d","maxOffset":"%d","minOffset":"%d",'

@@ -6,7 +6,8 @@ Java: SendMessageProcessor.handlePutMessageResult, PullMessageProcessor.
 
 from __future__ import annotations
 
-from cometmq.store.results import GetStatus, PutStatus
+from cometmq.store.get_result import GetStatus
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.codes import ResponseCode
 
 PUT_STATUS_CODES = {

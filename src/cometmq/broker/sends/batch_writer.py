@@ -20,7 +20,8 @@ from cometmq.broker.sends.send_check import illegal_message
 from cometmq.broker.sends.tag_codes import delay_level
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
-from cometmq.store.results import MessageDraft, PutStatus
+from cometmq.store.message_draft import MessageDraft
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.records import message_batch, properties, sysflag
 

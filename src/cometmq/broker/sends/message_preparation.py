@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.store import StoreSettings
-    from cometmq.store.results import MessageDraft
+    from cometmq.store.message_draft import MessageDraft
 
 COPIED_MARKS = (b"MSG_REGION\x01", b"CLUSTER\x01")
 """What a message carries that was taken out of a broker and is sent again."""

@@ -17,7 +17,7 @@ from cometmq.broker.pulls.pull_fast_path import PullFastPath
 from cometmq.broker.requests.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
 from cometmq.broker.sends.send_fast_path_plan import SendPlanner
 from cometmq.broker.sends.tag_codes import tags_code_of
-from cometmq.store.results import PutStatus
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.command import Command
 from cometmq.wire.frame import JSON, Frame, encode_frame
 from cometmq.wire.templates.send_frame_batch import QUEUE_IDS

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
 from cometmq.net.endpoint import Endpoint, RequestEffect, header_resources
-from cometmq.store.results import MessageDraft, PutStatus
+from cometmq.store.message_draft import MessageDraft
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from cometmq.net.handler import Reply
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.store import StoreSettings
-    from cometmq.store.results import PutResult
+    from cometmq.store.put_result import PutResult
     from cometmq.wire.command import Command
 
 

@@ -15,7 +15,7 @@ from cometmq.wire.records import message_id, properties
 
 if TYPE_CHECKING:
     from cometmq.errors import Reject
-    from cometmq.store.results import PutStatus
+    from cometmq.store.put_result import PutStatus
 
 
 class SendResponses:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.delivery.transactions import is_half_message
 from cometmq.broker.sends.message_preparation import check_is_whole
 from cometmq.model import topic as names
-from cometmq.store.results import PutStatus
+from cometmq.store.put_result import PutStatus
 from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.net.handler import Reply
+    from cometmq.store.message_draft import MessageDraft
     from cometmq.store.message_store import MessageStore
-    from cometmq.store.results import MessageDraft, PutResult
+    from cometmq.store.put_result import PutResult
 
 MAX_RECONSUME_SINCE = 121
 """Clients of this version and later say themselves how often a message may be tried."""

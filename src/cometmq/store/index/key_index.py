@@ -13,10 +13,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.index.index_builder import KeyedRecordReader
 from cometmq.store.index.index_file import IndexFile, IndexFileLayout
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, pin_segments
-from cometmq.store.queues.consume_queues import run
 from cometmq.wire.records import index_file_layout
 from cometmq.wire.records.index_file_layout import HEADER_BYTES, IndexFileHeader, decode_header
 
@@ -297,7 +297,7 @@ class KeyIndex:
         is_done = False
         try:
             opened = pin_segments([file.segment for file, _ in writes])
-            await run(worker, lambda: self._write(writes, opened), lambda: _unpin(writes))
+            await run_job(worker, lambda: self._write(writes, opened), lambda: _unpin(writes))
             is_done = True
         finally:
             self._end_writes(writes, is_done=is_done)

@@ -10,8 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError
+from cometmq.store.get_result import QueryResult
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import QueryResult
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
 from cometmq.wire.records.index_file_layout import tag_key

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.store.log.mapped_file_queue import MappedFileQueue, Segment
-    from cometmq.store.results import MessageDraft
+    from cometmq.store.message_draft import MessageDraft
 
 _encode = stored.encode
 _HEAD_BYTES = 56

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.store.queues.consume_queues import run
+from cometmq.runtime.worker_jobs import run_job
 
 if TYPE_CHECKING:
     from cometmq.runtime.clock_and_file_protocols import OpenFile, Worker
@@ -63,7 +63,7 @@ class FilePreallocator:
 
     async def discard(self) -> None:
         """Delete what was made and is not needed: a store that is stopped ends with its log."""
-        await run(self._worker, lambda: None)  # what is being made is there by then
+        await run_job(self._worker, lambda: None)  # what is being made is there by then
         try:
             self._mapped_files.delete_preallocated()
         except OSError as problem:

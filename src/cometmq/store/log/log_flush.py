@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.store.log.mapped_file_queue import pin_segments
-from cometmq.store.results import PutStatus
+from cometmq.store.put_result import PutStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cometmq.store.queues.consume_queues import run
+from cometmq.runtime.worker_jobs import run_job
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,7 +127,7 @@ class Retention:
                 self._files.delete(path)
                 self._files.sync_dir(path.parent)
 
-        await run(self._worker, job)
+        await run_job(self._worker, job)
 
 
 def _word(*, is_full: bool) -> str:

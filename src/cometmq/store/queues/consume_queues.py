@@ -14,6 +14,7 @@ from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles, Segment, pin_segments
 from cometmq.store.queues.consume_queue import ConsumeQueue, pack
 from cometmq.store.queues.deleted_topics import DeletedTopics
@@ -161,12 +162,12 @@ class ConsumeQueues:
 
     async def _flusher(self, waiting: list[Segment], names: list[Path], worker: Worker) -> None:
         if len(waiting) > _MANY:
-            await run(worker, self._files.sync_all)
+            await run_job(worker, self._files.sync_all)
             return
         for start in range(0, len(waiting), _SLICE):
             await _sync([s for s in waiting[start : start + _SLICE] if s.exists], worker)
         if names:
-            await run(worker, lambda: self._sync_names(names))
+            await run_job(worker, lambda: self._sync_names(names))
 
     def _sync_names(self, directories: list[Path]) -> None:
         for directory in directories:
@@ -240,24 +241,4 @@ async def _sync(segments: list[Segment], worker: Worker) -> None:
         for segment in segments:
             segment.unpin()
 
-    await run(worker, job, unpin)
-
-
-async def run(
-    worker: Worker, job: Callable[[], None], after: Callable[[], None] | None = None
-) -> None:
-    """Have the worker do a job and wait for it; OSError when it failed. `after` always follows."""
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def done(problem: OSError | None) -> None:
-        if after is not None:
-            after()
-        if ended.done():
-            return
-        if problem is None:
-            ended.set_result(None)
-        else:
-            ended.set_exception(problem)
-
-    worker.submit(job, done)
-    await ended
+    await run_job(worker, job, unpin)

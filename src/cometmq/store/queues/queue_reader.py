@@ -11,8 +11,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from cometmq.store.get_result import GetResult, GetStatus
 from cometmq.store.log.mapped_file_queue import NotInMemory
-from cometmq.store.results import GetResult, GetStatus
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from cometmq.settings.store import StoreSettings
     from cometmq.store.log.commit_log import CommitLog
+    from cometmq.store.property_filter import PropertyFilter
     from cometmq.store.queues.consume_queue import ConsumeQueue
-    from cometmq.store.results import PropertyFilter
 
 _entries = ENTRY.iter_unpack
 

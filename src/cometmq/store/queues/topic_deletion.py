@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.store.queues.consume_queues import run
+from cometmq.runtime.worker_jobs import run_job
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -43,7 +43,7 @@ class TopicDeletion:
         for topic in topics:
             deletions.set(topic, self._maintenance.deletion_mark(topic)._replace(is_begun=1))
         try:
-            await run(self._worker, deletions.writing())
+            await run_job(self._worker, deletions.writing())
         except OSError:
             await self.take_back(topics)
             raise
@@ -54,7 +54,7 @@ class TopicDeletion:
         for topic in topics:
             deletions.set(topic, None)
         try:
-            await run(self._worker, deletions.writing())
+            await run_job(self._worker, deletions.writing())
         except OSError:
             deletions.is_stale = True
 
@@ -71,7 +71,7 @@ class TopicDeletion:
         for topic, mark in marks.items():
             deletions.set(topic, mark)
         try:
-            await run(self._worker, deletions.writing())
+            await run_job(self._worker, deletions.writing())
         except OSError:
             for topic, mark in marks.items():
                 deletions.set(topic, mark._replace(is_begun=1))

@@ -1,8 +1,8 @@
-"""Opening a store: locks the directory, builds the parts of a store, recovers what a crash left.
+"""Opening a store: locks the directory, builds the parts of a store, recovers after a crash.
 
 The one place that knows how the parts depend on each other; `MessageStore` uses them.
-Invariant: a directory that is no store, or that cannot be opened, is left as it was found, and the
-lock is given back.
+Invariant: when the directory is no store or cannot be opened, nothing in it changes and the lock is
+released.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class StoreParts:
-    """What one store consists of, built in the order in which the parts depend on each other."""
+    """The parts of one store, built in the order in which they depend on each other."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class StoreParts:
         )
 
     def close(self) -> None:
-        """Close all files, end the workers and give the directory back; nothing is flushed."""
+        """Close all files, end the workers and release the directory; nothing is flushed."""
         self.cold_reader.close()
         self.flush_worker.close()
         self.queue_worker.close()
@@ -125,7 +125,7 @@ def open_parts(
     worker: Callable[[str], Worker],
     ram: int | None,
 ) -> StoreParts:
-    """Do what `MessageStore.open` promises; its parts are recovered and nothing runs yet."""
+    """Build and recover the parts for `MessageStore.open`; nothing runs yet."""
     directory = StoreDirectory(files, root)
     try:
         with ExitStack() as undo:

@@ -1,0 +1,23 @@
+"""The filter that a reader gives the store, on a message's raw properties.
+
+Java: MessageFilter.isMatchedByCommitLog.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class PropertyFilter(NamedTuple):
+    """Says by a message's raw properties whether a reader wants it.
+
+    `scan_max` bounds how many messages one read asks about. With `may_stop` a read ends before the
+    first message that is not in memory, if it has asked about one at least.
+    """
+
+    accepts: Callable[[bytes], bool]
+    scan_max: int
+    may_stop: bool = False
