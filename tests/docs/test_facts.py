@@ -35,6 +35,12 @@ PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in (*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob("docs/**/*.md"))
 )
+PAGES_WITH_NAMES_OF_OTHERS = (
+    "docs/java-map.md",
+    "docs/design/apache-side-by-side.md",
+    "docs/design/other-suites.md",
+    "docs/operate/admin-codes.md",
+)
 PATH = r"[a-z_]\w*(?:/[a-z_0-9]\w*)+(?:\.\w+)?"
 
 
@@ -117,6 +123,20 @@ def _is_attribute(path):
     parent, _, last = path.rpartition("/")
     module = ROOT / "src" / "cometmq" / (f"{parent}.py" if parent else "__init__.py")
     return module.exists() and last in module.read_text(encoding="utf-8")
+
+
+def test_every_class_that_a_page_names_occurs_in_the_code():
+    sources = (ROOT / "src").rglob("*.py")
+    known = set(re.findall(r"\w+", " ".join(path.read_text(encoding="utf-8") for path in sources)))
+    named = {
+        word
+        for name in PAGES
+        if name not in PAGES_WITH_NAMES_OF_OTHERS
+        for quoted in re.findall(r"`([^`\n]+)`", page(name))
+        for word in re.findall(r"\b[A-Z][a-z]+[A-Z]\w*", quoted)
+    }
+    assert len(named) > 50
+    assert sorted(named - known - {"TagA", "TagB"}) == []  # tags of messages
 
 
 def test_the_map_from_java_leads_to_files_of_the_package():
