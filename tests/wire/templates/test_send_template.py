@@ -11,7 +11,12 @@ from cometmq.wire import header_json
 from cometmq.wire.command import Command
 from cometmq.wire.frame import Frame
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from cometmq.wire.templates.header_template import MISSES_MAX, PAUSE, TEMPLATES_MAX
+from cometmq.wire.templates.header_template import (
+    MISSES_MAX,
+    PAUSE,
+    SAME_PREFIX_MAX,
+    TEMPLATES_MAX,
+)
 from cometmq.wire.templates.send_template import KINDS_MAX, SendHeaderMatch, SendTemplates
 
 BORN = 1795237145786
@@ -332,6 +337,40 @@ def test_templates_are_bounded_whatever_is_sent():
         if fields:
             assert_says_the_same(fields, header)
         assert len(templates.templates) <= TEMPLATES_MAX
+
+
+def test_a_rotation_of_a_hundred_topics_is_matched_after_one_round():
+    templates = SendTemplates()
+    headers = [send(topic=f"{'T' * (number % 7)}{number:03}") for number in range(100)]
+    assert seen(templates, *headers) == [None] * 100
+    for header in headers + headers[::-1]:
+        assert_says_the_same(match(templates, header), header)
+
+
+def test_the_templates_of_one_prefix_stay_few():
+    templates = SendTemplates()
+    headers = [
+        send(code=10, opaque=20).replace(b'"topic":"T1"', b'"topic":"T%02d"' % number)
+        for number in range(SAME_PREFIX_MAX + 8)
+    ]
+    seen(templates, send(), *headers)
+    assert len({template.prefix for template in templates.templates}) == 2
+    assert len(templates.templates) == 1 + SAME_PREFIX_MAX
+    assert match(templates, headers[0]) is None
+    assert match(templates, headers[-1]) is not None
+    assert match(templates, send()) is not None
+
+
+def test_a_dropped_template_matches_no_more():
+    templates = SendTemplates()
+    headers = [send(topic="T1"), send(topic="T2")]
+    seen(templates, *headers)
+    first = match(templates, headers[0]).template
+    templates.drop([first])
+    assert match(templates, headers[0]) is None
+    assert match(templates, headers[1]) is not None
+    templates.forget()
+    assert match(templates, headers[1]) is None
 
 
 def test_learning_pauses_when_it_does_not_pay():

@@ -36,7 +36,7 @@ class PullFastPath:
 
     def forget(self) -> None:
         """Learn all headers anew."""
-        self._templates.templates.clear()
+        self._templates.forget()
 
     def take(self, data: bytes, at: int, end: int) -> bool:
         """Answer the pull whose header stands between two places; False: the slow path."""

@@ -3,9 +3,11 @@
 Only a few values change from one header of a kind to the next. Once a header was decoded in full,
 a template keeps the text between those values and matches later headers with one regular
 expression: the text must be the same, and each value of a form that needs no decoder. What does
-not match is left to the decoder, which is always right. Refuses to know what headers mean
-(`send_template` and `pull_template` do). Invariants: a match says what the decoder would say; the
-templates of a connection are bounded. No I/O. Java: none; every header is decoded there.
+not match is left to the decoder, which is always right. Templates are found by the text before
+the first value, so that a client of a hundred topics does not have each header compared with all.
+Refuses to know what headers mean (`send_template` and `pull_template` do). Invariants: a match
+says what the decoder would say; the templates of a connection are bounded. No I/O.
+Java: none; every header is decoded there.
 """
 
 from __future__ import annotations
@@ -23,13 +25,15 @@ if TYPE_CHECKING:
 Span = tuple[int, int]
 """First byte of a value and the byte behind its last."""
 
-TEMPLATES_MAX = 32
+TEMPLATES_MAX = 128
 """Most templates of one connection; the oldest is dropped for one more."""
+SAME_PREFIX_MAX = 32
+"""Most of them that begin alike, for these are tried one by one."""
 HEADER_BYTES_MAX = 4096
 """Longest header that is learned."""
-MISSES_MAX = 32
+MISSES_MAX = TEMPLATES_MAX
 """So many headers learned, at 0.5 ms each, without one match in between, and learning pauses ..."""
-PAUSE = 1024
+PAUSE = 4096
 """... for so many."""
 
 QUEUE_ID = rb"(0|[1-9][0-9]{0,2}|10[01][0-9]|102[0-3])"
@@ -83,6 +87,8 @@ class _Template(Protocol):
     """What a table of templates asks of each."""
 
     match: Callable[..., re.Match[bytes] | None]
+    prefix: bytes
+    """The text before the first value that changes."""
 
 
 T = TypeVar("T", bound=_Template)
@@ -91,7 +97,15 @@ T = TypeVar("T", bound=_Template)
 class HeaderTemplates(Generic[T]):
     """The templates of one connection for requests of one kind."""
 
-    __slots__ = ("_is_candidate", "_make", "_misses", "_pause", "templates")
+    __slots__ = (
+        "_by_prefix",
+        "_is_candidate",
+        "_make",
+        "_misses",
+        "_pause",
+        "_recent",
+        "templates",
+    )
 
     def __init__(
         self,
@@ -101,17 +115,37 @@ class HeaderTemplates(Generic[T]):
         """`is_candidate` finds out quickly what may be worth decoding; `make` learns from it."""
         self._is_candidate = is_candidate
         self._make = make
-        self._misses = self._pause = 0
-        self.templates: list[T] = []
+        self._misses = 0
+        self._pause = 0
+        self._recent: T | None = None
+        """What matched last: tried first, because most connections send to one topic."""
+        self._by_prefix: dict[int, dict[bytes, list[T]]] = {}
+        """The templates by the length of their prefix, then by the prefix."""
+        self.templates: tuple[T, ...] = ()
+        """All of them, the newest first."""
 
     def match_at(self, data: bytes, at: int, end: int) -> tuple[T, tuple[bytes, ...]] | None:
         """The template of the header between two places and its own values; None for no match."""
-        for template in self.templates:
-            found = template.match(data, at, end)
-            if found is not None:
-                self._misses = 0
-                return template, found.groups()
+        recent = self._recent
+        if recent is not None and (found := recent.match(data, at, end)) is not None:
+            self._misses = 0
+            return recent, found.groups()
+        for length, by_prefix in self._by_prefix.items():
+            for template in by_prefix.get(data[at : at + length], ()):
+                found = template.match(data, at, end)
+                if found is not None:
+                    self._misses = 0
+                    self._recent = template
+                    return template, found.groups()
         return None
+
+    def forget(self) -> None:
+        """Forget all templates, and with them what users keep there."""
+        self._replace(())
+
+    def drop(self, templates: Sequence[T]) -> None:
+        """Forget these templates."""
+        self._replace(tuple([one for one in self.templates if one not in templates]))
 
     def match_or_learn(self, header: bytes) -> tuple[T, tuple[bytes, ...]] | None:
         """Match a header; learn it where it is one of this kind that is not known. Never raises."""
@@ -133,8 +167,22 @@ class HeaderTemplates(Generic[T]):
             self._misses = 0
             self._pause = PAUSE
         if template is not None and template.match(header) is not None:
-            self.templates.insert(0, template)
-            del self.templates[TEMPLATES_MAX:]
+            self._add(template)
+
+    def _add(self, template: T) -> None:
+        """Add a template; the oldest of the same prefix, or of all, makes room."""
+        alike = [one for one in self.templates if one.prefix == template.prefix]
+        self.drop(alike[SAME_PREFIX_MAX - 1 :])
+        self._replace((template, *self.templates[: TEMPLATES_MAX - 1]))
+
+    def _replace(self, templates: tuple[T, ...]) -> None:
+        """Have these templates, and no others."""
+        self.templates = templates
+        self._recent = None
+        self._by_prefix = {}
+        for one in templates:
+            by_prefix = self._by_prefix.setdefault(len(one.prefix), {})
+            by_prefix.setdefault(one.prefix, []).append(one)
 
 
 def value_spans(header: bytes) -> dict[tuple[bool, bytes], Span] | None:

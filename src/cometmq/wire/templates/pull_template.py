@@ -47,6 +47,7 @@ class PullTemplate:
         "match",
         "offset_at",
         "opaque_at",
+        "prefix",
         "queue_at",
         "version",
     )
@@ -59,6 +60,7 @@ class PullTemplate:
         forms = (QUEUE_ID, NUMBER, NUMBER, OPAQUE)
         pattern = HeaderPattern(raw, dict(zip(spans, forms, strict=True)))
         self.match = pattern.match
+        self.prefix = pattern.literals[0]
         self.queue_at, self.offset_at, self.commit_at, self.opaque_at = pattern.ranks
 
 

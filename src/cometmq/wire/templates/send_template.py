@@ -78,6 +78,7 @@ class SendTemplate:
         "match",
         "opaque_at",
         "plan",
+        "prefix",
         "queue_at",
         "surroundings",
         "tags_at",
@@ -108,6 +109,7 @@ class SendTemplate:
         pattern = HeaderPattern(raw, gaps)
         self.match = pattern.match
         self.literals = pattern.literals
+        self.prefix = pattern.literals[0]
         self.queue_at, self.born_at, self.opaque_at, first, *_ = pattern.ranks
         self.texts = slice(first, first + len(found.texts))  # they stand side by side
         self._columns: dict[tuple[int, ...], FrameColumns] = {}
@@ -179,10 +181,6 @@ class SendTemplates(HeaderTemplates[SendTemplate]):
     def __init__(self) -> None:
         super().__init__(_is_send, self._template)
 
-    def forget(self) -> None:
-        """Forget all templates, and with them what users keep in their plans."""
-        self.templates.clear()
-
     def _template(self, raw: bytes, command: Command) -> SendTemplate | None:
         """The template of a header; None when it holds what a template cannot express."""
         header_class, names = _KINDS.get(command.code, (None, ()))
@@ -195,7 +193,7 @@ class SendTemplates(HeaderTemplates[SendTemplate]):
         alike = [one for one in self.templates if one.surroundings == surroundings]
         found = _texts(raw, properties) if len(alike) < KINDS_MAX else None
         if found is None:  # whatever they are
-            self.templates[:] = [one for one in self.templates if one not in alike]
+            self.drop(alike)
             found = ((properties,), (), (b"", b""))
         header = header_class.decode(command.ext)
         return SendTemplate(raw, command, header, _Found(numbers, *found, surroundings))
