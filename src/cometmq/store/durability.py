@@ -45,6 +45,8 @@ class DurabilityConditions:
 
     def __init__(self) -> None:
         self._conditions: list[DurabilityCondition] = []
+        self.on_change: list[Callable[[], None]] = []
+        """Called when there is a condition more, or one less; fast paths listen."""
 
     def __bool__(self) -> bool:
         """Whether there is any."""
@@ -53,10 +55,16 @@ class DurabilityConditions:
     def add(self, condition: DurabilityCondition) -> None:
         """Have what is put from now on wait for this condition, too."""
         self._conditions.append(condition)
+        self._notify()
 
     def remove(self, condition: DurabilityCondition) -> None:
         """Ask this condition no longer; what it was asked it still answers."""
         self._conditions.remove(condition)
+        self._notify()
+
+    def _notify(self) -> None:
+        for notify in self.on_change:
+            notify()
 
     def begin(self, log_end: int, callbacks: list[DurableCallback]) -> DurableCallback:
         """Ask all conditions about what was written; returns what the local flush must call."""

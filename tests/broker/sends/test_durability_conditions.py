@@ -89,3 +89,22 @@ def test_sends_wait_for_a_late_condition_unless_they_asked_not_to(flush):
             assert (await late).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
 
     run(scenario())
+
+
+def test_a_send_that_waits_for_nobody_does_not_after_its_form_was_learned_either():
+    async def scenario() -> None:
+        async with running(store=StoreSettings(commit_log_file_bytes=1 << 20)) as harness:
+            fast_frames = watch_fast_path(harness)
+            client, condition = await harness.client(), LateCondition()
+            assert (await client.send("T")).code == ResponseCode.SUCCESS
+            await harness.broker.state.topics.writer.flushed()
+            unconditional = {"properties": {"UNIQ_KEY": "A1", "WAIT": "false"}}
+            for _ in range(3):
+                assert (await client.send("T", **unconditional)).code == ResponseCode.SUCCESS
+            assert any(fast_frames), "the fast path has learned it"
+            harness.broker.store.durability_conditions.add(condition)
+            async with asyncio.timeout(5):
+                assert (await client.send("T", **unconditional)).code == ResponseCode.SUCCESS
+            assert not condition.asked
+
+    run(scenario())

@@ -208,6 +208,7 @@ class FastPaths:
         self._batch = -1
         self._group: list[tuple[Connection, list[bytes]]] = []
         topics.on_change.append(lambda _topic: self.forget())
+        store.durability_conditions.on_change.append(self.forget)
 
     def adjust(self, settings: StoreSettings) -> None:
         """Work with these settings from now on."""
@@ -229,7 +230,7 @@ class FastPaths:
         self._group.append((connection, answers))
 
     def forget(self) -> None:
-        """Decide everything anew: a topic changed, or is on disk now."""
+        """Decide everything anew: a topic or what sends wait for changed."""
         self.generation += 1
 
     def _write_answers(
