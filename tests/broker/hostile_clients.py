@@ -109,7 +109,7 @@ def deaf(port: int, until: float) -> None:
         time.sleep(0.005)
 
 
-def parked(port: int, until: float) -> None:
+def held_pulls(port: int, until: float) -> None:
     """Ten thousand pulls that wait, all woken again and again."""
     fill(port, 1, b"x")
     waiting = {"sys_flag": 4 | 2, "suspend_timeout_ms": 60_000}
@@ -190,7 +190,7 @@ def groups(port: int, until: float) -> None:
     beat(port, until, b",".join(one % n for n in range(1_000)))
 
 
-_ALL = (calm, trickle, deaf, parked, lengths, filters, checks, beats, groups)
+_ALL = (calm, trickle, deaf, held_pulls, lengths, filters, checks, beats, groups)
 MODES = {each.__name__: each for each in _ALL}
 
 if __name__ == "__main__":

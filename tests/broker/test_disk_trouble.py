@@ -76,7 +76,7 @@ def test_a_full_disk_refuses_sends_and_takes_them_again_when_there_is_room(
     async def scenario() -> None:
         async with running(disk=disk) as harness:
             client = await harness.client()
-            for _ in range(3):  # the third one goes the short way
+            for _ in range(3):  # the third one takes the fast path
                 assert (await client.send("T", b"kept")).code == 0
             disk.is_full = True
             answers = await asyncio.gather(*(client.send("T", b"lost") for _ in range(5)))
@@ -143,7 +143,7 @@ def test_a_damaged_record_holds_up_no_delayed_message_behind_it(
     run(scenario())
 
 
-def test_a_dead_letter_that_could_not_be_kept_is_buried_when_asked_again(
+def test_a_dead_letter_that_could_not_be_kept_is_stored_when_asked_again(
     disk: TroubledDisk,
 ) -> None:
     async def scenario() -> None:

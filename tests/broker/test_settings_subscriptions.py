@@ -94,12 +94,14 @@ def adjusters(broker: Broker) -> dict[tuple[int, str], tuple[type, str]]:
     }
 
 
-def test_whatever_adjusts_to_settings_is_told_of_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: set[tuple[int, str]] = set()
+def test_whatever_adjusts_to_settings_hears_of_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    adjusted: set[tuple[int, str]] = set()
 
     def noting(adjust: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         def noted(self: object, settings: object) -> None:
-            told.add((id(self), adjust.__name__))
+            adjusted.add((id(self), adjust.__name__))
             adjust(self, settings)
 
         return noted
@@ -110,12 +112,12 @@ def test_whatever_adjusts_to_settings_is_told_of_changes(monkeypatch: pytest.Mon
             monkeypatch.setattr(kind, name, noting(getattr(kind, name)))
         first.store.abandon()
         broker = new_broker()
-        told.clear()  # some adjust to their first settings in the same way
+        adjusted.clear()  # some adjust to their first settings in the same way
         found = adjusters(broker)
         assert len(found) > 10
         live = next(each for _, _, each in reachable(broker) if isinstance(each, LiveSettings))
         live.apply(live.prepare("brokerPermission=4\nfileReservedTime=24\n"))
-        forgotten = {each for key, each in found.items() if key not in told}
+        forgotten = {each for key, each in found.items() if key not in adjusted}
         assert forgotten == set()
         broker.store.abandon()
 

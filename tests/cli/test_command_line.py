@@ -34,7 +34,7 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
     assert f"cometmq {name}" in capsys.readouterr().out
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert "0.1" in capsys.readouterr().out
 

@@ -67,7 +67,7 @@ def test_a_cluster_that_cannot_start_says_why() -> None:
 
 
 def test_settings_go_by_field_name_or_by_key(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with InProcessCluster(
             tmp_path, default_topic_queue_nums=3, brokerName="blue"
         ) as cluster:
@@ -77,11 +77,11 @@ def test_settings_go_by_field_name_or_by_key(tmp_path: Path) -> None:
         with pytest.raises(SettingsError, match="the test: unknown setting nonsense"):
             InProcessCluster(tmp_path, nonsense=1)
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 def test_a_failing_start_leaves_nothing_running(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with InProcessCluster(tmp_path / "a") as cluster:
             port = cluster.broker.rpartition(":")[2]
             second = InProcessCluster(tmp_path / "b", listen_port=port)
@@ -90,4 +90,4 @@ def test_a_failing_start_leaves_nothing_running(tmp_path: Path) -> None:
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection(*second.namesrv.split(":"))
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), 30))

@@ -146,7 +146,7 @@ def test_nothing_listens_beyond_this_machine_unless_asked(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("host", "shown"), [("::1", "[::1]:"), ("0.0.0.0", ""), ("::", "")])
-def test_another_host_is_listened_on_and_told(tmp_path: Path, host: str, shown: str) -> None:
+def test_another_host_is_listened_on_and_printed(tmp_path: Path, host: str, shown: str) -> None:
     try:
         with socket.create_server((host, 0), family=_family(host)):
             pass
@@ -259,7 +259,9 @@ def test_it_stops_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
         process.wait()
 
 
-def test_a_ready_file_that_cannot_be_made_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_ready_file_that_cannot_be_made_fails_before_anything_starts(
+    tmp_path: Path,
+) -> None:
     store, ready = tmp_path / "store", tmp_path / "no" / "ready.json"
     done = cometmq("standalone", f"--store={store}", *FREE, f"--ready-file={ready}")
     assert sentence(done) == f"--ready-file {ready}: {ready.parent} is no directory"

@@ -54,10 +54,10 @@ def test_a_created_topic_is_listed_and_looked_at(namesrv: str) -> None:
 
 def test_a_topic_in_global_order_has_one_queue_and_does_not_grow(namesrv: str) -> None:
     order = ("--order", "global", "-n", namesrv)
-    told = (0, "ledger: 1 queue on broker-a, in global order\n")
+    expected = (0, "ledger: 1 queue on broker-a, in global order\n")
     for _ in range(2):
         done = cometmq("topic", "create", "ledger", *order, "--group", "clerks")
-        assert (done.returncode, done.stdout) == told
+        assert (done.returncode, done.stdout) == expected
     said = sentence(cometmq("topic", "create", "ledger", "--queues", "4", "-n", namesrv))
     assert "keeps all its messages in one order" in said
     assert "broker-a" in said

@@ -1,4 +1,4 @@
-"""The report: passed only when every count is right, and every figure told in each form."""
+"""The report: passed only when every count is right, and every figure is in each form."""
 
 import json
 from dataclasses import replace
@@ -144,7 +144,7 @@ def test_one_dead_letter_too_many_and_one_twice_are_found():
         assert report.failed
 
 
-def test_a_message_buried_after_too_few_attempts_is_found():
+def test_a_dead_letter_after_too_few_attempts_is_found():
     report = JobReport(messages=WHOLE_YEAR.messages)
     dead = DeadLettersTable({"g": 458}, {"g": 458}, {"g": [2, 3]}, [], 1.0)
     count_checks.check_dead_letters(report, WHOLE_YEAR, {"g": 458}, dead, 3)

@@ -19,8 +19,8 @@ def test_a_written_page_is_fresh(writer_of, name):
 
 def test_every_code_of_rocketmq_has_one_line(writer_of):
     kept = writer_of("codes_page").PAGE.read_text(encoding="utf-8")
-    told = [(int(code), name) for code, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", kept, re.M)]
-    assert sorted(told) == [(int(code), code.name) for code in sorted(RequestCode)]
+    codes = [(int(code), name) for code, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", kept, re.M)]
+    assert sorted(codes) == [(int(code), code.name) for code in sorted(RequestCode)]
 
 
 def test_every_setting_says_what_it_is(writer_of):

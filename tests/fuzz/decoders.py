@@ -106,15 +106,15 @@ def frame(data: bytes) -> str:
 
 def command(data: bytes) -> str:
     """A command that was read is read again from what it is written as."""
-    told = []
+    outcomes = []
     for each in FrameDecoder(bytes_max=100_000).feed(data):
         read = Command.decode(each)
         (again,) = FrameDecoder(bytes_max=1_000_000).feed(read.encode())
         second = Command.decode(again)
         assert (second.code, second.opaque, second.flag) == (read.code, read.opaque, read.flag)
         assert (second.ext, second.body) == (read.ext, read.body)
-        told.append(f"{each.serialize_type} {sorted(read.ext)[:2]} {read.remark is None}")
-    return " ".join(told)
+        outcomes.append(f"{each.serialize_type} {sorted(read.ext)[:2]} {read.remark is None}")
+    return " ".join(outcomes)
 
 
 def json_header(data: bytes) -> str:
@@ -148,16 +148,16 @@ def binary_header(data: bytes) -> str:
 def header_classes(data: bytes) -> str:
     """Fields that a header class took are those that it writes."""
     found = Command.decode(Frame(JSON, data, b"")).ext
-    told = []
+    outcomes = []
     for cls in HEADERS:
         try:
             header = cls.decode(found)
         except BadHeader:
-            told.append("-")
+            outcomes.append("-")
             continue
         assert cls.decode(header.encode()) == header, cls.__name__
-        told.append(cls.__name__)
-    return " ".join(told)
+        outcomes.append(cls.__name__)
+    return " ".join(outcomes)
 
 
 def raw_properties(data: bytes, find: Find = properties.find) -> str:
@@ -227,10 +227,10 @@ def bodies(data: bytes) -> str:
     """Every reader of a body gives a value or a refusal; the input chooses which is asked."""
     number = crc32(data) % len(BODIES)
     try:
-        told = type(BODIES[number](data)).__name__
+        outcome = type(BODIES[number](data)).__name__
     except ProtocolError as refusal:
-        told = str(refusal)
-    return f"{chr(97 + number)} {told}"
+        outcome = str(refusal)
+    return f"{chr(97 + number)} {outcome}"
 
 
 class Sends:
@@ -252,8 +252,8 @@ class Sends:
         found = Command.decode(Frame(JSON, data, b""))
         v1 = found.code == RequestCode.SEND_MESSAGE
         header = (SendMessageRequestHeader if v1 else SendMessageRequestHeaderV2).decode(found.ext)
-        told: dict[str, Any] = asdict(fields.header())
-        assert told == asdict(header), "the template tells other fields"
+        from_template: dict[str, Any] = asdict(fields.header())
+        assert from_template == asdict(header), "the template has other fields"
         assert fields.properties == (header.properties or "").encode()
         assert fields.opaque == found.opaque
         return f"known {found.flag}"
@@ -279,8 +279,8 @@ class Pulls:
         found = Command.decode(Frame(JSON, data, b""))
         header = PullMessageRequestHeader.decode(found.ext)
         changes = {"queue_id": queue_id, "queue_offset": queue_offset}
-        told = replace(one.header, commit_offset=commit_offset, **changes)
-        assert told == header, "the template tells other fields"
+        from_template = replace(one.header, commit_offset=commit_offset, **changes)
+        assert from_template == header, "the template has other fields"
         assert (int(values[one.opaque_at]), one.code, 0) == (found.opaque, found.code, found.flag)
         return f"known {chr(96 + len(str(queue_offset)))}"
 

@@ -60,11 +60,11 @@ class ApacheRole:
         )
         self._said: list[str] = []
         self._is_up = False
-        self._told = threading.Event()
+        self._has_started = threading.Event()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         try:
-            self._told.wait(180)
+            self._has_started.wait(180)
             assert self._is_up, f"{main} did not start:\n" + "".join(self._said[-20:])
         except BaseException:
             self.stop()
@@ -77,8 +77,8 @@ class ApacheRole:
             del self._said[:-200]
             if "boot success" in line:
                 self._is_up = True
-                self._told.set()
-        self._told.set()  # it has ended
+                self._has_started.set()
+        self._has_started.set()  # it has ended
 
     def stop(self) -> None:
         """End it cleanly, or at once after ten seconds."""

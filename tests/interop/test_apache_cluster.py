@@ -151,25 +151,25 @@ def test_our_broker_asks_apaches_name_server_whether_there_is_news_before_it_reg
         broker = ServerProcess(["broker", "-c", str(conf), "--store", str(tmp_path / "store")])
         started.callback(broker.stop)
         until(lambda: said(tap)[2:] == [UNCHANGED] * 2, 60)
-        assert said(tap)[:2] == ["asked: true", "told: 0"]
+        assert said(tap)[:2] == ["asked: true", "registered: 0"]
         with Admin(namesrv=names.namesrv) as admin:
             admin.create_topic("News", queues=3)
             assert len(admin.queues("News")) == 3
-        until(lambda: said(tap)[-2:] == ["told: 0", UNCHANGED], 60)
-        assert said(tap)[2:] == [UNCHANGED] * (len(said(tap)) - 4) + ["told: 0", UNCHANGED]
+        until(lambda: said(tap)[-2:] == ["registered: 0", UNCHANGED], 60)
+        assert said(tap)[2:] == [UNCHANGED] * (len(said(tap)) - 4) + ["registered: 0", UNCHANGED]
 
 
 UNCHANGED = "asked: false"
 
 
 def said(tap: Tap) -> list[str]:
-    """What a broker asked (322) and told (103) its name server, each with the answer."""
+    """What a broker asked (322) and registered (103) at its name server, each with the answer."""
     found = []
     for request, answer in [(each.request, each.answer) for each in list(tap.heard)]:
         if answer and request.code == RequestCode.QUERY_DATA_VERSION:
             found.append(f"asked: {answer.ext['changed']}")
         elif answer and request.code == RequestCode.REGISTER_BROKER:
-            found.append(f"told: {answer.code}")
+            found.append(f"registered: {answer.code}")
     return found
 
 
@@ -186,8 +186,8 @@ def test_apaches_broker_registers_at_our_name_server(
         assert len([line for line in got if line.startswith("GOT")]) == 5
         with BlockingChannel(where, 5) as channel:
             answer = channel.call(RequestCode.GET_BROKER_CLUSTER_INFO)
-            told = decode_cluster_info(answer.body).broker_addr_table["apache-a"]
-            assert told.broker_addrs == {0: broker.broker}
+            entry = decode_cluster_info(answer.body).broker_addr_table["apache-a"]
+            assert entry.broker_addrs == {0: broker.broker}
             broker.stop()
             broker = None
             answer = channel.call(RequestCode.GET_BROKER_CLUSTER_INFO)
@@ -201,9 +201,9 @@ def test_apaches_broker_registers_at_our_name_server(
 def test_no_name_server_stays_behind_a_broker_that_does_not_start(
     apache_jars: Path, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(AssertionError) as told:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(AssertionError) as raised:
         ApacheCluster(apache_jars, tmp_path, listenPort=taken.getsockname()[1])
-    assert "BrokerStartup did not start" in str(told.value)
+    assert "BrokerStartup did not start" in str(raised.value)
     port = (tmp_path / "namesrv" / "settings.conf").read_text().strip().partition("=")[2]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", int(port)), 5)

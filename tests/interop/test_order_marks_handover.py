@@ -1,4 +1,4 @@
-"""What only one broker heeds, kept by the other: the mark of global order, groups' filters."""
+"""What only one broker obeys, kept by the other: the mark of global order, groups' filters."""
 
 from __future__ import annotations
 

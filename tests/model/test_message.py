@@ -29,7 +29,7 @@ def test_queues_sort_by_topic_then_broker_then_number():
     assert str(queues[1]) == "a@y/2"
 
 
-def test_the_topics_of_a_group_are_told_by_their_prefix():
+def test_the_topics_of_a_group_are_known_by_their_prefix():
     assert (retry_topic_of("G"), dlq_topic_of("G")) == ("%RETRY%G", "%DLQ%G")
     assert is_retry_topic("%RETRY%G")
     assert not is_retry_topic("%DLQ%G")

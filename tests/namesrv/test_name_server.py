@@ -121,7 +121,7 @@ def test_a_registered_topic_is_routed_until_the_brokers_connection_closes() -> N
         (399, {"acceptStandardJsonOnly": "true"}, b'"brokerAddrs":{"0":"10.0.0.1:10911"}'),
     ],
 )
-def test_routes_are_told_in_the_json_that_the_asker_reads(
+def test_routes_are_returned_in_the_json_that_the_client_reads(
     version: int, ext: dict[str, str], addrs: bytes
 ) -> None:
     async def scenario() -> None:
@@ -379,7 +379,7 @@ def test_a_home_that_nobody_knows_is_one_sentence() -> None:
         NameServer.open(NamesrvSettings(kv_config_path=path))
 
 
-def test_order_topics_are_told_to_brokers_and_where_enabled_to_clients() -> None:
+def test_order_topics_are_sent_to_brokers_and_where_enabled_to_clients() -> None:
     conf = {"namespace": "ORDER_TOPIC_CONFIG", "key": "t", "value": "a:4"}
 
     async def scenario() -> None:
@@ -396,7 +396,7 @@ def test_order_topics_are_told_to_brokers_and_where_enabled_to_clients() -> None
     run(scenario())
 
 
-def test_settings_are_told_and_changed_all_or_none() -> None:
+def test_settings_are_returned_and_changed_all_or_none() -> None:
     async def update(channel: Channel, text: str) -> tuple[int, str | None]:
         answer = await ask(channel, RequestCode.UPDATE_NAMESRV_CONFIG, text.encode())
         return answer.code, answer.remark
@@ -492,8 +492,8 @@ def test_unit_topics_are_listed_by_their_flags_and_a_topic_can_be_given_queues()
             for name, flag in (("plain", 0), ("unit", 1), ("sub", 2), ("both", 3)):
                 queues = [{"brokerName": "a", "perm": 6, "topicSysFlag": flag}]
                 body = json.dumps({"brokerDatas": [], "queueDatas": queues}).encode()
-                told = await ask(channel, RequestCode.REGISTER_TOPIC_IN_NAMESRV, body, topic=name)
-                assert told.code == ResponseCode.SUCCESS, told.remark
+                answer = await ask(channel, RequestCode.REGISTER_TOPIC_IN_NAMESRV, body, topic=name)
+                assert answer.code == ResponseCode.SUCCESS, answer.remark
             assert await listed(RequestCode.GET_UNIT_TOPIC_LIST) == ["both", "unit"]
             assert await listed(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST) == ["both", "sub"]
             assert await listed(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST) == ["sub"]
@@ -522,14 +522,14 @@ def test_brokers_of_one_name_hear_who_is_the_first_of_them() -> None:
             one, two = await connect(server.address), await connect(server.address)
             await register(two, "t", "u", brokerId="1", brokerAddr=slave, **acting)
             await register(one, "t", "u", haServerAddr="ha:1", **acting)
-            told = await asyncio.wait_for(heard.get(), 5)
-            assert (told["minBrokerId"], told["minBrokerAddr"]) == ("0", BROKER)
-            assert told["haBrokerAddr"] == "ha:1"
+            notice = await asyncio.wait_for(heard.get(), 5)
+            assert (notice["minBrokerId"], notice["minBrokerAddr"]) == ("0", BROKER)
+            assert notice["haBrokerAddr"] == "ha:1"
             answer = await ask(two, RequestCode.UNREGISTER_BROKER, **WHO)
             assert answer.code == 0
-            told = await asyncio.wait_for(heard.get(), 5)
-            assert (told["minBrokerId"], told["minBrokerAddr"]) == ("1", slave)
-            assert told["offlineBrokerAddr"] == BROKER
+            notice = await asyncio.wait_for(heard.get(), 5)
+            assert (notice["minBrokerId"], notice["minBrokerAddr"]) == ("1", slave)
+            assert notice["offlineBrokerAddr"] == BROKER
             await ask(one, RequestCode.UPDATE_NAMESRV_CONFIG, b"notifyMinBrokerIdChanged=false")
             await register(one, "t", "u", **acting)
             assert heard.empty()

@@ -100,7 +100,7 @@ def test_answers_find_their_callers_in_whatever_order_they_come():
     run(scenario)
 
 
-def test_requests_of_one_tick_leave_in_one_write_and_in_order():
+def test_requests_of_one_loop_iteration_leave_in_one_write_and_in_order():
     chunks = []
 
     class Chunked(Peer):
@@ -123,7 +123,7 @@ def test_requests_of_one_tick_leave_in_one_write_and_in_order():
     run(scenario)
 
 
-def test_many_sends_of_one_tick_begin_to_leave_before_it_is_over_and_in_order():
+def test_many_sends_of_one_loop_iteration_begin_to_leave_before_it_is_over_and_in_order():
     frames = [request(1, opaque, body=b"%d" % opaque).encode() for opaque in range(1, 81)]
 
     async def scenario():

@@ -21,7 +21,7 @@ from net.serving import run, serving, until
 if TYPE_CHECKING:
     from cometmq.net.connection import Connection
 
-ECHO, PARK, SLOW, BOOM, REJECT, BAD, RAW, DURABLE = range(1, 9)
+ECHO, HOLD, SLOW, BOOM, REJECT, BAD, RAW, DURABLE = range(1, 9)
 
 
 def echo(command: Command, _connection: Connection) -> Reply:
@@ -126,12 +126,12 @@ def test_one_way_requests_are_handled_and_never_answered() -> None:
         seen.append(command.opaque)
         return Reply()
 
-    table = {ECHO: echo, RAW: note, SLOW: later, BOOM: raising(ValueError("x")), PARK: _hold}
+    table = {ECHO: echo, RAW: note, SLOW: later, BOOM: raising(ValueError("x")), HOLD: _hold}
 
     async def scenario() -> None:
         async with serving(table) as served:
             raw = await served.connect()
-            for opaque, code in enumerate((RAW, SLOW, BOOM, PARK, 999), start=10):
+            for opaque, code in enumerate((RAW, SLOW, BOOM, HOLD, 999), start=10):
                 raw.ask(code, opaque, oneway=True)
             raw.ask(ECHO, 99)
             assert (await raw.next()).opaque == 99
@@ -155,10 +155,10 @@ def test_a_held_request_is_answered_once_by_finish() -> None:
         return HELD
 
     async def scenario() -> None:
-        async with serving({PARK: hold, ECHO: echo}) as served:
+        async with serving({HOLD: hold, ECHO: echo}) as served:
             raw = await served.connect()
-            raw.ask(PARK, 1)
-            raw.ask(PARK, 2)
+            raw.ask(HOLD, 1)
+            raw.ask(HOLD, 2)
             assert (await raw.call(ECHO, 3)).opaque == 3
             assert served.server.in_flight == 2
             answer_held(*held[1], Reply(19))
@@ -180,11 +180,11 @@ def test_the_debts_of_a_closed_connection_are_forgotten() -> None:
         return HELD
 
     async def scenario() -> None:
-        async with serving({PARK: hold, ECHO: echo}) as served:
+        async with serving({HOLD: hold, ECHO: echo}) as served:
             raw, other = await served.connect(), await served.connect()
-            raw.ask(PARK, 1)
+            raw.ask(HOLD, 1)
             await until(lambda: held)
-            other.ask(PARK, 1)
+            other.ask(HOLD, 1)
             await until(lambda: len(held) == 2)
             await raw.close()
             await until(lambda: served.server.in_flight == 1)
@@ -294,14 +294,14 @@ def test_too_many_unanswered_requests_are_refused_per_connection_and_in_all() ->
     net = NetSettings(in_flight_max=2, in_flight_total_max=3)
 
     async def scenario() -> None:
-        async with serving({PARK: _hold}, net=net) as served:
+        async with serving({HOLD: _hold}, net=net) as served:
             first, second = await served.connect(), await served.connect()
             for opaque in (1, 2, 3):
-                first.ask(PARK, opaque)
+                first.ask(HOLD, opaque)
             busy = await first.next()
             assert (busy.opaque, busy.code) == (3, ResponseCode.SYSTEM_BUSY)
-            second.ask(PARK, 1)
-            second.ask(PARK, 2)
+            second.ask(HOLD, 1)
+            second.ask(HOLD, 2)
             busy = await second.next()
             assert (busy.opaque, busy.code) == (2, ResponseCode.SYSTEM_BUSY)
             assert served.server.in_flight == 3
@@ -314,12 +314,12 @@ def test_too_many_unanswered_requests_are_refused_per_connection_and_in_all() ->
 def test_requests_by_which_a_client_lives_are_answered_however_much_is_unanswered() -> None:
     async def scenario() -> None:
         async with serving(
-            {PARK: _hold, ECHO: echo}, net=NetSettings(in_flight_max=2), unthrottled=[ECHO]
+            {HOLD: _hold, ECHO: echo}, net=NetSettings(in_flight_max=2), unthrottled=[ECHO]
         ) as served:
             raw = await served.connect()
-            raw.ask(PARK, 1)
-            raw.ask(PARK, 2)
-            assert (await raw.call(PARK, 3)).code == ResponseCode.SYSTEM_BUSY
+            raw.ask(HOLD, 1)
+            raw.ask(HOLD, 2)
+            assert (await raw.call(HOLD, 3)).code == ResponseCode.SYSTEM_BUSY
             assert (await raw.call(ECHO, 4, b"alive")).body == b"alive"
 
     run(scenario())

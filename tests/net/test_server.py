@@ -25,7 +25,7 @@ from net.serving import run, serving, until
 if TYPE_CHECKING:
     from cometmq.net.connection import Connection
 
-ECHO, BIG, PARK = 1, 2, 3
+ECHO, BIG, HOLD = 1, 2, 3
 GARBAGE = [
     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -157,9 +157,9 @@ def test_who_never_reads_is_cut_when_we_have_more_to_tell_than_the_bound() -> No
     net = NetSettings(write_buffer_bytes_max=16 * 1024, unsent_bytes_max=1024 * 1024)
 
     async def scenario() -> None:
-        async with serving({PARK: echo}, net=net) as served:
+        async with serving({HOLD: echo}, net=net) as served:
             raw = await served.connect()
-            await raw.call(PARK)
+            await raw.call(HOLD)
             raw.writer.transport.pause_reading()
             (connection,) = served.connections
             for _ in range(100_000):
@@ -323,23 +323,23 @@ def test_our_requests_fail_in_time_at_the_close_and_above_the_bound() -> None:
     run(scenario())
 
 
-def test_a_close_is_told_once_to_all_who_asked_even_late() -> None:
-    told: list[Any] = []
+def test_each_close_callback_is_called_once_even_a_late_one() -> None:
+    closed: list[Any] = []
 
     async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
             await raw.call(ECHO)
             (connection,) = served.connections
-            connection.on_close(told.append)
+            connection.on_close(closed.append)
             await raw.close()
-            await until(lambda: told)
-            connection.on_close(told.append)
-            await until(lambda: len(told) == 2)
+            await until(lambda: closed)
+            connection.on_close(closed.append)
+            await until(lambda: len(closed) == 2)
             connection.send(b"nobody hears this")
             connection.oneway(request(40, 0, oneway=True))
             connection.close()
-        assert told == [connection, connection]
+        assert closed == [connection, connection]
 
     run(scenario())
 
@@ -388,12 +388,12 @@ def test_a_connection_from_an_ipv6_address_has_twenty_bytes_of_host() -> None:
 def test_stop_closes_everything_and_lets_answers_out() -> None:
     async def scenario() -> None:
         server = RemotingServer(
-            RequestDispatcher([Endpoint(BIG, _big), Endpoint(PARK, lambda _c, _p: HELD)]),
+            RequestDispatcher([Endpoint(BIG, _big), Endpoint(HOLD, lambda _c, _p: HELD)]),
             NetSettings(),
         )
         port = await server.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(request(BIG, 1).encode() + request(PARK, 2).encode())
+        writer.write(request(BIG, 1).encode() + request(HOLD, 2).encode())
         await until(lambda: server.in_flight == 1)
         reading = asyncio.ensure_future(reader.read())
         await server.stop()

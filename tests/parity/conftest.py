@@ -132,8 +132,8 @@ def _version(broker: str) -> str:
     """What a broker says of itself."""
     with BlockingChannel(broker) as channel:
         answer = channel.call(RequestCode.GET_BROKER_RUNTIME_INFO, None)
-    told = json.loads(answer.body)["table"]["brokerVersionDesc"]
-    return str(told).removeprefix("V").replace("_", ".")
+    description = json.loads(answer.body)["table"]["brokerVersionDesc"]
+    return str(description).removeprefix("V").replace("_", ".")
 
 
 @pytest.fixture

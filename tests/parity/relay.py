@@ -30,7 +30,7 @@ class Relay:
         self.is_mute = False
         """Whether answers are kept back for ever."""
         self.loses_answers = False
-        """Whether a connection breaks when the server answers: it has done what it was told."""
+        """Whether a connection breaks when the server answers: the request was carried out."""
         self.refused = 0
         """Connections broken because it was away, and answers lost."""
         self._open: set[socket.socket] = set()

@@ -36,8 +36,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 ORDERS = ("none", "queue", "key")
 
 
-class Story:
-    """A handler that raises what it is told for a body, and keeps its calls in order."""
+class Recorder:
+    """A handler that raises the error given for a body, and keeps its calls in order."""
 
     def __init__(self, errors: dict[str, BaseException] | None = None) -> None:
         self.errors = errors or {}
@@ -81,7 +81,7 @@ def test_the_end_of_a_message_is_chosen_by_the_type_of_its_error(
 ) -> None:
     topic, path = make_topic(1), tmp_path / "failed.db"
     errors, policy = four_kinds("k ", path)
-    handle = Story(errors)
+    handle = Recorder(errors)
     tell(cluster, topic, *errors, "k fine")
     settings = {"order": order, "on_failure": policy, "state_dir": tmp_path, "suspend_ms": 50}
     with consumer(cluster, group, topic, handle, **settings):
@@ -98,7 +98,7 @@ def test_the_end_of_a_message_is_chosen_by_the_type_of_its_error(
 def test_a_policy_of_stopping_stops_before_the_message(
     cluster: Cluster, make_topic: MakeTopic, group: str, tmp_path: Path, order: str
 ) -> None:
-    topic, handle = make_topic(1), Story({"k fatal": ValueError("stop the line")})
+    topic, handle = make_topic(1), Recorder({"k fatal": ValueError("stop the line")})
     tell(cluster, topic, "k one", "k fatal", "k two")
     settings = {"order": order, "state_dir": tmp_path, "consume_threads": 1}
     stopping = {"on_failure": {ValueError: OnFailure.stop()}}
@@ -106,7 +106,7 @@ def test_a_policy_of_stopping_stops_before_the_message(
         assert running.wait(60)
     assert handle.calls[:2] == ["k one", "k fatal"]
     assert committed(cluster, group, topic) == 1
-    again = Story()
+    again = Recorder()
     with consumer(cluster, group, topic, again, **settings):
         again.wait(2)
     assert again.done == ["k fatal", "k two"]
@@ -116,7 +116,7 @@ def test_a_policy_of_stopping_stops_before_the_message(
 def test_a_blocked_message_is_tried_until_it_goes_well(
     cluster: Cluster, make_topic: MakeTopic, group: str, tmp_path: Path, order: str
 ) -> None:
-    topic, handle = make_topic(1), Story({"k bad": ValueError("not yet")})
+    topic, handle = make_topic(1), Recorder({"k bad": ValueError("not yet")})
     tell(cluster, topic, "k bad", "k next")
     settings = {"order": order, "state_dir": tmp_path, "on_failure": OnFailure.block(pause_ms=20)}
     with consumer(cluster, group, topic, handle, **settings) as running:
@@ -134,7 +134,7 @@ def test_a_row_is_written_before_the_offset_moves(
     topic, path = make_topic(1), tmp_path / "failed.db"
     sink = TableSink(lambda: sqlite3.connect(path), "failed")
     tell(cluster, topic, "k bad", "k next")
-    handle = Story({"k bad": ValueError("bad")})
+    handle = Recorder({"k bad": ValueError("bad")})
     settings = {"order": "key", "state_dir": tmp_path, "persist_s": 0.2}
     with consumer(cluster, group, topic, handle, on_failure=OnFailure.store(sink), **settings):
         until(lambda: handle.calls, 60)
@@ -151,7 +151,7 @@ def test_a_row_is_written_before_the_offset_moves(
 def test_an_outage_is_not_answered_with_dead_letters(
     cluster: Cluster, topic: str, group: str, tmp_path: Path
 ) -> None:
-    is_down, calls, handle = threading.Event(), [], Story()
+    is_down, calls, handle = threading.Event(), [], Recorder()
     is_down.set()
     tell(cluster, topic, *(f"key-{key} {step}" for step in range(3) for key in range(20)))
 
@@ -175,7 +175,10 @@ def test_an_outage_is_not_answered_with_dead_letters(
 def test_a_stuck_key_holds_up_its_own_key_only(
     cluster: Cluster, make_topic: MakeTopic, group: str, tmp_path: Path
 ) -> None:
-    topic, handle = make_topic(1), Story({"stuck 0": RetryLater("closed", suspend_ms=50)})
+    topic, handle = (
+        make_topic(1),
+        Recorder({"stuck 0": RetryLater("closed", suspend_ms=50)}),
+    )
     keys = ("stuck", "free", "other")
     tell(cluster, topic, *(f"{key} {step}" for step in range(20) for key in keys))
     with consumer(cluster, group, topic, handle, order="key", state_dir=tmp_path):
@@ -191,12 +194,12 @@ def test_a_stuck_key_holds_up_its_own_key_only(
 def test_a_restart_on_the_same_disk_repeats_what_was_unfinished_only(
     cluster: Cluster, make_topic: MakeTopic, group: str, tmp_path: Path
 ) -> None:
-    topic, first = make_topic(1), Story({"stuck 0": RetryLater("closed", suspend_ms=50)})
+    topic, first = make_topic(1), Recorder({"stuck 0": RetryLater("closed", suspend_ms=50)})
     tell(cluster, topic, "stuck 0", *(f"free {step}" for step in range(30)))
     settings = {"order": "key", "state_dir": tmp_path / "disk"}
     with consumer(cluster, group, topic, first, **settings):
         first.wait(30)
-    again = Story()
+    again = Recorder()
     with consumer(cluster, group, topic, again, **settings):
         again.wait(1)
         time.sleep(0.5)
@@ -233,7 +236,7 @@ def _by_key(numbers: list[int], keys: int) -> list[list[int]]:
 def test_a_message_without_key_is_a_barrier(
     cluster: Cluster, make_topic: MakeTopic, group: str, tmp_path: Path
 ) -> None:
-    topic, handle = make_topic(1), Story()
+    topic, handle = make_topic(1), Recorder()
     with Producer("parity", namesrv=cluster.namesrv) as producer:
         for n in range(30):
             key = None if n == 15 else f"key-{n % 5}"

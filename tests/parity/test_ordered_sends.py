@@ -81,7 +81,7 @@ def test_a_function_chooses_the_queue(cluster: Cluster, topic: str) -> None:
             producer.send(Message(topic, b"x"), queue=elsewhere)
 
 
-def test_a_message_goes_to_the_queue_it_is_told(cluster: Cluster, topic: str) -> None:
+def test_a_message_goes_to_the_queue_that_is_given(cluster: Cluster, topic: str) -> None:
     with Producer("parity", namesrv=cluster.namesrv) as producer:
         queues = producer.queues(topic)
         for queue in queues:

@@ -56,7 +56,7 @@ def test_operators_set_the_offset_of_a_group_that_rests(
     assert sorted(again.numbers) == list(range(15, 20))
 
 
-def test_offsets_are_told_while_a_group_works(
+def test_offsets_are_reported_while_a_group_works(
     cluster: Cluster, make_topic: MakeTopic, group: str
 ) -> None:
     topic, seen, go_on = make_topic(1), Seen(), threading.Event()
@@ -75,7 +75,7 @@ def test_offsets_are_told_while_a_group_works(
 
 
 def test_async_handlers_run_as_tasks(cluster: Cluster, topic: str, group: str) -> None:
-    async def story() -> tuple[set[int], int]:
+    async def scenario() -> tuple[set[int], int]:
         seen: set[int] = set()
         at_work, most, complete = 0, 0, asyncio.Event()
 
@@ -99,7 +99,7 @@ def test_async_handlers_run_as_tasks(cluster: Cluster, topic: str, group: str) -
             await complete.wait()
         return seen, most
 
-    seen, most = asyncio.run(story())
+    seen, most = asyncio.run(scenario())
     assert seen == set(range(60))
     assert most > 1
 
@@ -141,7 +141,7 @@ def test_a_lite_consumer_is_iterated(cluster: Cluster, topic: str, group: str) -
 
 
 def test_a_lite_consumer_is_iterated_on_asyncio(cluster: Cluster, topic: str, group: str) -> None:
-    async def story() -> list[int]:
+    async def scenario() -> list[int]:
         reader = AsyncLitePullConsumer(
             group, namesrv=cluster.namesrv, consume_from=ConsumeFrom.FIRST, rebalance_s=1.0
         )
@@ -156,7 +156,7 @@ def test_a_lite_consumer_is_iterated_on_asyncio(cluster: Cluster, topic: str, gr
 
     send(cluster, topic, range(20), tags="keep")
     send(cluster, topic, range(20, 30), tags="drop")
-    assert sorted(asyncio.run(story())) == list(range(20))
+    assert sorted(asyncio.run(scenario())) == list(range(20))
 
 
 def test_the_automatic_commit_leaves_out_what_was_given_last(
@@ -215,15 +215,15 @@ def test_seeking_finds_the_ends_and_times(
 def test_a_lite_group_that_is_broadcast_to_keeps_its_own_positions(
     cluster: Cluster, topic: str, group: str, tmp_path: Path
 ) -> None:
-    told = {"broadcasting": True, "offsets_dir": tmp_path}
+    options = {"broadcasting": True, "offsets_dir": tmp_path}
     send(cluster, topic, range(20))
     for name in ("one", "other"):
-        reader = lite(cluster, group, instance_name=name, **told)
+        reader = lite(cluster, group, instance_name=name, **options)
         reader.subscribe(topic)
         with reader:
             assert sorted(polled(reader, 20)) == list(range(20))
     send(cluster, topic, [20])
-    reader = lite(cluster, group, instance_name="one", **told)
+    reader = lite(cluster, group, instance_name="one", **options)
     reader.subscribe(topic)
     with reader:
         assert polled(reader, 1) == [20]
@@ -237,7 +237,7 @@ def test_one_pull_by_condition_and_on_asyncio(
         send(cluster, topic, [n], tags="even" if n % 2 == 0 else "odd", properties={"n": str(n)})
     queue = only_queue(cluster, topic)
 
-    async def story() -> list[list[int]]:
+    async def scenario() -> list[list[int]]:
         found: list[list[int]] = []
         async with AsyncLitePullConsumer(group, namesrv=cluster.namesrv) as reader:
             for expression in ("odd", MessageSelector.by_sql("n > 6")):
@@ -251,19 +251,19 @@ def test_one_pull_by_condition_and_on_asyncio(
                 found.append(numbers)
         return found
 
-    assert asyncio.run(story()) == [[1, 3, 5, 7, 9], [7, 8, 9]]
+    assert asyncio.run(scenario()) == [[1, 3, 5, 7, 9], [7, 8, 9]]
 
 
 def test_both_colours_of_the_admin_see_the_same(cluster: Cluster, topic: str, group: str) -> None:
     send(cluster, topic, range(8))
 
-    async def story() -> tuple[object, ...]:
+    async def scenario() -> tuple[object, ...]:
         async with AsyncAdmin(namesrv=cluster.namesrv) as admin:
             stats = await admin.topic_stats(topic)
             return await admin.topics(), await admin.queues(topic), stats
 
     with Admin(namesrv=cluster.namesrv) as admin:
         assert (admin.topics(), admin.queues(topic), admin.topic_stats(topic)) == asyncio.run(
-            story()
+            scenario()
         )
         assert sum(one.max_offset for one in admin.topic_stats(topic).values()) == 8

@@ -62,17 +62,17 @@ def test_requests_side_by_side_get_their_own_replies(
 ) -> None:
     answering(lambda message: b"re: " + message.body)
 
-    async def story() -> list[bytes]:
+    async def scenario() -> list[bytes]:
         async with AsyncProducer("askers", namesrv=cluster.namesrv) as asker:
             messages = [Message(topic, b"%d" % n) for n in range(30)]
             replies = await asyncio.gather(*(asker.request(one, 60.0) for one in messages))
             return [reply.body for reply in replies]
 
-    assert asyncio.run(story()) == [b"re: %d" % n for n in range(30)]
+    assert asyncio.run(scenario()) == [b"re: %d" % n for n in range(30)]
 
 
 def test_an_async_handler_replies(cluster: Cluster, topic: str, group: str) -> None:
-    async def story() -> bytes:
+    async def scenario() -> bytes:
         replier = AsyncProducer("repliers", namesrv=cluster.namesrv)
 
         async def handle(messages: Sequence[MessageExt]) -> None:
@@ -87,7 +87,7 @@ def test_an_async_handler_replies(cluster: Cluster, topic: str, group: str) -> N
         async with replier, member, asker:
             return (await asker.request(Message(topic, b"abc"), 60.0)).body
 
-    assert asyncio.run(story()) == b"cba"
+    assert asyncio.run(scenario()) == b"cba"
 
 
 def test_a_large_reply_comes_back_whole(cluster: Cluster, topic: str, answering: Answering) -> None:

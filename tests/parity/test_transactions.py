@@ -58,7 +58,7 @@ def test_a_block_commits_at_its_end_and_rolls_back_when_it_raises(
 
 
 def test_a_block_on_asyncio_does_the_same(cluster: Cluster, topic: str, group: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with AsyncProducer(group, namesrv=cluster.namesrv) as producer:
             async with producer.transaction() as tx:
                 await tx.send(Message(topic, b"one", sharding_key="key"))
@@ -67,7 +67,7 @@ def test_a_block_on_asyncio_does_the_same(cluster: Cluster, topic: str, group: s
                 async with producer.transaction() as tx:
                     assert not (await tx.send(Message(topic, b"never"))).queue_offset / 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert visible(cluster, topic, 2) == [b"one", b"two"]
     assert len({message.queue_id for message in stored(cluster, topic, 2)}) == 1
 
@@ -134,8 +134,8 @@ def test_another_member_is_asked_when_the_one_that_sent_is_gone(
     with Producer(group, namesrv=cluster.namesrv) as gone, gone.transaction() as tx:
         tx.send(Message(topic, b"left behind"))
         tx.end(None)
-    told = {"namesrv": cluster.namesrv, "heartbeat_s": 1.0}
-    with Producer(group, check=lambda half: True, **told) as heir:
+    options = {"namesrv": cluster.namesrv, "heartbeat_s": 1.0}
+    with Producer(group, check=lambda half: True, **options) as heir:
         heir.queues(topic)  # it must be known at the broker to be asked
         assert visible(cluster, topic, 1) == [b"left behind"]
 

@@ -62,7 +62,7 @@ def test_a_reason_holds_for_its_own_difference_alone() -> None:
 
 
 def test_the_page_names_no_place_of_the_machine() -> None:
-    told = "at /home/me/x.log of 192.168.3.4, not 127.0.0.1, see docs/operate/a.md, topic/-1 queues"
-    assert table.scrubbed(told) == (
+    text = "at /home/me/x.log of 192.168.3.4, not 127.0.0.1, see docs/operate/a.md, topic/-1 queues"
+    assert table.scrubbed(text) == (
         "at <path> of <addr>, not 127.0.0.1, see docs/operate/a.md, topic/-1 queues"
     )

@@ -78,9 +78,9 @@ def test_op_messages_of_others_are_read_as_far_as_they_make_sense(body, offsets)
 
 
 @given(st.integers(0, 50), st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=60))
-def test_the_window_agrees_with_a_set(first, story):
+def test_the_window_agrees_with_a_set(first, steps):
     window, known = EndedHalfMessages(first), set()
-    for is_move, number in story:
+    for is_move, number in steps:
         if is_move:
             first += number
             window.move_to(first)

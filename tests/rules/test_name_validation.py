@@ -25,7 +25,7 @@ def test_allowed_topics_have_no_problem(topic: str) -> None:
         ("%RETRY%" + "g" * 249, "256"),
     ],
 )
-def test_other_topics_are_told_what_is_wrong(topic: str, says: str) -> None:
+def test_the_error_for_another_topic_says_what_is_wrong(topic: str, says: str) -> None:
     assert says in (topic_name_problem(topic) or "")
 
 

@@ -1,4 +1,4 @@
-"""The settings in force: swapped whole, told to the subscribers of the kind that changed."""
+"""The settings in force: swapped whole, given to the subscribers of the kind that changed."""
 
 import pytest
 

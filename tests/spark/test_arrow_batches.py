@@ -174,7 +174,7 @@ def test_a_large_message_passes_alone() -> None:
     assert len(batch["body"][0].as_py()) == 5 << 20
 
 
-def test_tags_of_the_same_hash_are_told_apart() -> None:
+def test_tags_of_the_same_hash_are_distinguished() -> None:
     builder = BatchBuilder("T", ("tags",), "Aa || CC")
     pairs = [{"TAGS": "Aa"}, {"TAGS": "BB"}, {}, {"TAGS": "CC"}]
     data = b"".join(record(0, at, pairs=one) for at, one in enumerate(pairs))

@@ -17,7 +17,7 @@ def run(scenario):
 
 
 class Recorder(asyncio.Protocol):
-    """Keeps what it is told."""
+    """Keeps the events and the data that it gets."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []

@@ -20,15 +20,17 @@ from cometmq.wire.command import response
 QUEUE = MessageQueue("T", "b0", 0)
 
 
-def test_connections_are_told() -> None:
+def test_connections_are_reported() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
             await client.beat("CG", "T")
             answer = await client.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="CG")
-            told = bodies.decode_consumer_connections(answer.body)
-            assert [(one.client_id, one.language) for one in told.connections] == [("c1", "PYTHON")]
-            assert list(told.subscriptions) == ["T"]
+            found = bodies.decode_consumer_connections(answer.body)
+            assert [(each.client_id, each.language) for each in found.connections] == [
+                ("c1", "PYTHON")
+            ]
+            assert list(found.subscriptions) == ["T"]
             answer = await client.call(RequestCode.GET_PRODUCER_CONNECTION_LIST, producerGroup="PG")
             assert bodies.decode_producer_connections(answer.body)[0].client_id == "c1"
             answer = await client.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="X")
@@ -105,7 +107,7 @@ def test_the_offsets_that_consumers_hold_are_asked_of_them() -> None:
     run(scenario())
 
 
-def test_producers_and_subscriptions_are_told() -> None:
+def test_producers_and_subscriptions_are_reported() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -115,11 +117,11 @@ def test_producers_and_subscriptions_are_told() -> None:
             assert (one["clientId"], one["language"]) == ("c1", "PYTHON")
             assert one["lastUpdateTimestamp"] > 1_700_000_000_000
             assert one["remoteIP"].startswith("/127.0.0.1:")
-            for topic, told in (("T", True), ("U", False)):
+            for topic, is_subscribed in (("T", True), ("U", False)):
                 fields = {"group": "CG", "topic": topic}
                 answer = await client.call(Code.QUERY_SUBSCRIPTION_BY_CONSUMER, **fields)
                 found = json.loads(answer.body)
                 assert (found["group"], found["topic"]) == ("CG", topic)
-                assert ("subscriptionData" in found) is told
+                assert ("subscriptionData" in found) is is_subscribed
 
     run(scenario())

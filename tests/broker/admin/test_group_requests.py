@@ -68,7 +68,7 @@ def test_offsets_of_topics_that_are_gone_are_dropped_at_the_start() -> None:
     run(scenario())
 
 
-def test_groups_are_created_told_and_deleted() -> None:
+def test_groups_are_created_shown_and_deleted() -> None:
     async def scenario() -> None:
         disk = new_disk()
         async with running(disk=disk) as harness:

@@ -111,7 +111,7 @@ def test_a_group_is_put_where_another_one_is() -> None:
     run(scenario())
 
 
-def test_the_least_offsets_of_all_groups_are_told_beside_those_of_one() -> None:
+def test_the_least_offsets_of_all_groups_are_reported_beside_those_of_one() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client, offsets = await harness.client(), harness.broker.state.offsets
@@ -123,8 +123,8 @@ def test_the_least_offsets_of_all_groups_are_told_beside_those_of_one() -> None:
             assert fastjson.loads(answer.body)["correctionOffsets"] == {"0": 4, "1": 3}
             fields = {"topic": "T", "compareGroup": "C", "filterGroups": "C"}
             answer = await client.call(Code.QUERY_CORRECTION_OFFSET, **fields)
-            told = fastjson.loads(answer.body)["correctionOffsets"]
-            assert told == {"0": 2**63 - 1, "1": 3}, "C is behind the others in queue 0"
+            least = fastjson.loads(answer.body)["correctionOffsets"]
+            assert least == {"0": 2**63 - 1, "1": 3}, "C is behind the others in queue 0"
             assert offsets.committed("C", "T", 0) == 1, "asking changes nothing"
 
     run(scenario())

@@ -1,4 +1,4 @@
-"""Long lists, told in pages."""
+"""Long lists, returned in pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker.harness import run, running
 from cometmq.wire.codes import RequestCode as Code
 
 
-def test_topics_and_groups_are_told_in_pages_to_who_asks_for_them() -> None:
+def test_topics_and_groups_are_returned_in_pages_on_request() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -19,15 +19,15 @@ def test_topics_and_groups_are_told_in_pages_to_who_asks_for_them() -> None:
                 fields = {"topicSeq": str(len(seen)), "maxTopicNum": "4", "dataVersion": version}
                 answer = await client.call(Code.GET_ALL_TOPIC_CONFIG, **fields)
                 assert answer.ext["totalTopicNum"] == str(len(table))
-                told = json.loads(answer.body)
-                version = json.dumps(told["dataVersion"])
-                seen += told["topicConfigTable"]
+                page = json.loads(answer.body)
+                version = json.dumps(page["dataVersion"])
+                seen += page["topicConfigTable"]
             assert seen == sorted(table)
             await client.send("New")
             fields = {"topicSeq": "8", "maxTopicNum": "3", "dataVersion": version}
             answer = await client.call(Code.GET_ALL_TOPIC_CONFIG, **fields)
-            told = json.loads(answer.body)["topicConfigTable"]
-            assert sorted(told) == sorted(table)[:3], "the table changed: from its beginning"
+            page = json.loads(answer.body)["topicConfigTable"]
+            assert sorted(page) == sorted(table)[:3], "the table changed: from its beginning"
             fields = {"groupSeq": "0", "maxGroupNum": "2"}
             answer = await client.call(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, **fields)
             assert len(json.loads(answer.body)["subscriptionGroupTable"]) == 2

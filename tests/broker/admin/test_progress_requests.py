@@ -31,7 +31,7 @@ async def create(client: Client, topic: str = "T", **more: Any) -> Command:
     return await client.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **{**fields, **more})
 
 
-def test_progress_of_topics_and_groups_is_told() -> None:
+def test_progress_of_topics_and_groups_is_reported() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -42,10 +42,10 @@ def test_progress_of_topics_and_groups_is_told() -> None:
             harness.broker.state.offsets.commit("CG", "T", 0, 1)
             queue = MessageQueue("T", "b0", 0)
             answer = await client.call(RequestCode.GET_TOPIC_STATS_INFO, topic="T")
-            told = bodies.decode_topic_stats(answer.body)
-            assert len(told) == 4
-            assert (told[queue].min_offset, told[queue].max_offset) == (0, 3)
-            assert told[queue].last_update_timestamp > 0
+            stats = bodies.decode_topic_stats(answer.body)
+            assert len(stats) == 4
+            assert (stats[queue].min_offset, stats[queue].max_offset) == (0, 3)
+            assert stats[queue].last_update_timestamp > 0
             answer = await client.call(RequestCode.GET_CONSUME_STATS, consumerGroup="CG")
             progress = bodies.decode_consume_stats(answer.body).offset_table[queue]
             assert (progress.broker_offset, progress.consumer_offset) == (3, 1)
@@ -65,7 +65,7 @@ def test_progress_of_topics_and_groups_is_told() -> None:
     run(scenario())
 
 
-def test_the_progress_of_every_group_is_told_at_once() -> None:
+def test_the_progress_of_every_group_is_reported_in_one_answer() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -75,11 +75,11 @@ def test_the_progress_of_every_group_is_told_at_once() -> None:
             await client.pull("T", max_msg_nums=4)
             harness.broker.state.offsets.commit("CG", "T", 0, 1)
             answer = await client.call(Code.GET_BROKER_CONSUME_STATS, isOrder="false")
-            told = fastjson.loads(answer.body)
-            assert told["brokerAddr"] == harness.broker.address
-            assert (told["totalDiff"], told["totalInflightDiff"]) == (4, 3)
+            body = fastjson.loads(answer.body)
+            assert body["brokerAddr"] == harness.broker.address
+            assert (body["totalDiff"], body["totalInflightDiff"]) == (4, 3)
             found = {
-                group: stats for each in told["consumeStatsList"] for group, stats in each.items()
+                group: stats for each in body["consumeStatsList"] for group, stats in each.items()
             }
             assert len(found["CG"]) == 1
             assert found["TOOLS_CONSUMER"] == []

@@ -34,16 +34,16 @@ def test_the_runtime_information_has_every_key_that_tools_read() -> None:
                 await client.send("T")
             await client.pull("T")
             answer = await client.call(RequestCode.GET_BROKER_RUNTIME_INFO)
-            told = decode_kv_table(answer.body)
-            assert not set(RUNTIME_KEYS.split()) - set(told)
-            assert told["msgPutTotalTodayNow"] == told["msgGetTotalTodayNow"] == "2"
-            assert len(told["putTps"].split()) == 3
-            assert int(told["earliestMessageTimeStamp"]) > 1_700_000_000_000
+            table = decode_kv_table(answer.body)
+            assert not set(RUNTIME_KEYS.split()) - set(table)
+            assert table["msgPutTotalTodayNow"] == table["msgGetTotalTodayNow"] == "2"
+            assert len(table["putTps"].split()) == 3
+            assert int(table["earliestMessageTimeStamp"]) > 1_700_000_000_000
 
     run(scenario())
 
 
-def test_pulls_and_the_time_of_puts_are_told_as_measured() -> None:
+def test_pulls_and_the_time_of_puts_are_reported_as_measured() -> None:
     async def scenario() -> None:
         async with running(store=SYNC_STORE) as harness:
             client = await harness.client()
@@ -54,24 +54,24 @@ def test_pulls_and_the_time_of_puts_are_told_as_measured() -> None:
             harness.broker.state.stats.sample()
             store = harness.broker.store
             answer = await client.call(Code.GET_BROKER_RUNTIME_INFO)
-            told = decode_kv_table(answer.body)
-            assert told["getFoundTps"].split()[0] == "0.2", "two in ten seconds"
-            assert told["getMissTps"].split()[0] == "0.3"
-            assert told["getTotalTps"].split()[0] == "0.5"
-            assert told["getTransferredTps"].split()[0] == "0.5", "messages: three and two"
-            classes = [each.rpartition(":") for each in told["putMessageDistributeTime"].split()]
+            table = decode_kv_table(answer.body)
+            assert table["getFoundTps"].split()[0] == "0.2", "two in ten seconds"
+            assert table["getMissTps"].split()[0] == "0.3"
+            assert table["getTotalTps"].split()[0] == "0.5"
+            assert table["getTransferredTps"].split()[0] == "0.5", "messages: three and two"
+            classes = [each.rpartition(":") for each in table["putMessageDistributeTime"].split()]
             assert [name for name, _, _ in classes][::12] == ["[<=0ms]", "[10s~]"]
             assert sum(int(count) for _, _, count in classes) == 3
-            assert float(told["putLatency99"]) > 0
-            assert float(told["putLatency999"]) >= float(told["putLatency99"])
-            assert told["putMessageEntireTimeMax"] == str(int(store.put_times.longest_s * 1000))
-            assert told["putMessageFailedTimes"] == "0"
-            assert told["remainHowManyDataToFlush"] == "0 B", "SYNC_FLUSH"
+            assert float(table["putLatency99"]) > 0
+            assert float(table["putLatency999"]) >= float(table["putLatency99"])
+            assert table["putMessageEntireTimeMax"] == str(int(store.put_times.longest_s * 1000))
+            assert table["putMessageFailedTimes"] == "0"
+            assert table["remainHowManyDataToFlush"] == "0 B", "SYNC_FLUSH"
 
     run(scenario())
 
 
-def test_how_far_the_key_index_is_behind_the_log_is_told() -> None:
+def test_the_lag_of_the_key_index_behind_the_log_is_reported() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client, store = await harness.client(), harness.broker.store

@@ -28,7 +28,7 @@ async def figures(client: Client, name: str, key: str) -> dict[str, dict[str, fl
     return dict(found)
 
 
-def test_what_passes_through_is_told_by_topic_group_queue_and_broker() -> None:
+def test_traffic_is_reported_by_topic_group_queue_and_broker() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -62,7 +62,7 @@ def test_what_passes_through_is_told_by_topic_group_queue_and_broker() -> None:
     run(scenario())
 
 
-def test_the_contents_of_a_queue_are_told() -> None:
+def test_the_contents_of_a_queue_are_shown() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -71,11 +71,11 @@ def test_the_contents_of_a_queue_are_told() -> None:
             await client.beat("CG", "T")
             fields = {"topic": "T", "queueId": "0", "index": "1", "count": "5"}
             answer = await client.call(Code.QUERY_CONSUME_QUEUE, **fields)
-            told = json.loads(answer.body)
-            assert (told["minQueueIndex"], told["maxQueueIndex"]) == (0, 3)
-            assert [entry["tagsCode"] for entry in told["queueData"]] == [66, 67]
-            assert told["queueData"][0]["physicSize"] > 0
-            assert "subscriptionData" not in told
+            found = json.loads(answer.body)
+            assert (found["minQueueIndex"], found["maxQueueIndex"]) == (0, 3)
+            assert [entry["tagsCode"] for entry in found["queueData"]] == [66, 67]
+            assert found["queueData"][0]["physicSize"] > 0
+            assert "subscriptionData" not in found
             answer = await client.call(Code.QUERY_CONSUME_QUEUE, **fields, consumerGroup="CG")
             assert json.loads(answer.body)["subscriptionData"]["topic"] == "T"
             answer = await client.call(Code.QUERY_CONSUME_QUEUE, **fields, consumerGroup="XG")
@@ -111,10 +111,10 @@ def test_a_lone_master_tells_so() -> None:
             client = await harness.client()
             await client.send("T")
             answer = await client.call(Code.GET_BROKER_HA_STATUS)
-            told = json.loads(answer.body)
-            assert told["master"] is True
-            assert told["masterCommitLogMaxOffset"] == harness.broker.store.max_phy_offset > 0
-            assert told["haConnectionInfo"] == []
+            found = json.loads(answer.body)
+            assert found["master"] is True
+            assert found["masterCommitLogMaxOffset"] == harness.broker.store.max_phy_offset > 0
+            assert found["haConnectionInfo"] == []
             assert (await client.call(Code.GET_BROKER_EPOCH_CACHE)).code == 1
             answer = await client.call(Code.GET_ALL_DELAY_OFFSET)
             assert "offsetTable" in json.loads(answer.body)

@@ -125,11 +125,11 @@ def test_a_topic_in_global_order_refuses_to_grow_until_its_mark_is_taken_off() -
     run(scenario())
 
 
-def test_a_property_that_only_brokers_heed_and_a_level_that_is_none_are_refused() -> None:
+def test_a_property_that_only_brokers_set_and_a_level_that_is_none_are_refused() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
-            for _ in range(3):  # the third goes the short way, if any does
+            for _ in range(3):  # the third takes the fast path, if any does
                 assert (await client.send("T")).code == 0
                 inner = await client.send("T", properties={"INNER_NUM": "3"})
                 assert inner.code == ResponseCode.MESSAGE_ILLEGAL

@@ -1,4 +1,4 @@
-"""Settings of a running broker: told, changed, kept, and obeyed at once."""
+"""Settings of a running broker: shown, changed, kept, and obeyed at once."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ async def settings_of(client: Client) -> dict[str, str]:
     return dict(line.split("=", 1) for line in answer.body.decode().splitlines())
 
 
-def test_settings_are_told_as_a_properties_file() -> None:
+def test_settings_are_returned_as_a_properties_file() -> None:
     async def scenario() -> None:
         async with running() as harness:
-            told = await settings_of(await harness.client())
-            assert list(told) == sorted(told)
-            assert told["brokerName"] == "b0"
-            assert told["autoCreateTopicEnable"] == "true"
-            assert told["flushDiskType"] == "ASYNC_FLUSH"
+            found = await settings_of(await harness.client())
+            assert list(found) == sorted(found)
+            assert found["brokerName"] == "b0"
+            assert found["autoCreateTopicEnable"] == "true"
+            assert found["flushDiskType"] == "ASYNC_FLUSH"
 
     run(scenario())
 
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_written_stops_the_change() -> None:
     run(scenario())
 
 
-def test_the_brokers_permission_is_obeyed_at_once_and_told_to_name_servers() -> None:
+def test_the_brokers_permission_is_obeyed_at_once_and_registered_at_name_servers() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client, broker = await harness.client(), harness.broker

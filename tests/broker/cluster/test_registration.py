@@ -223,7 +223,7 @@ def test_a_broker_that_asks_first_registers_only_what_is_news() -> None:
             assert said.codes() == [ask, tell, ask], "now it does"
             assert (await (await harness.client()).send("T")).code == 0
             assert await route(server, "T") is not None
-            assert said.codes()[3:] == [tell], "a change is told without asking"
+            assert said.codes()[3:] == [tell], "a change is registered without asking"
             server._routes.unregister(next(iter(server._routes._live.values())).who)
             assert await route(server, "T") is None
             assert await harness.broker._registration.register() == 1
@@ -299,7 +299,7 @@ def test_a_topic_in_global_order_is_not_made_on_a_second_broker() -> None:
 
 
 @pytest.mark.parametrize("is_plain", [False, True])
-def test_of_two_brokers_told_at_once_one_makes_a_topic_in_global_order(is_plain: bool) -> None:
+def test_of_two_brokers_asked_at_once_one_makes_a_topic_in_global_order(is_plain: bool) -> None:
     wanted = {"defaultTopic": "TBW102", "perm": "6", "topicFilterType": "SINGLE_TAG"}
     wanted |= {"topicSysFlag": "0", "readQueueNums": "1", "writeQueueNums": "1", "order": "true"}
     marked = wanted | {"attributes": "+comet.order=global"}
@@ -361,14 +361,14 @@ def test_a_topic_that_got_messages_while_others_were_asked_is_not_withdrawn(
                     assert (await two.send("T", queue_id=0)).code == 0
                 return found
 
-            async def told(*_: Any) -> bool:
+            async def registered(*_: Any) -> bool:
                 registration.wait_registered = wait_registered
                 if when == "after":
                     assert (await two.send("T", queue_id=0)).code == 0
                 registration._name_servers = (server.address,)
                 return True
 
-            others.find, registration.wait_registered = looked, told
+            others.find, registration.wait_registered = looked, registered
             answer = await two.call(code, topic="T", **wanted)
             assert (await two.pull("T", queue_id=0)).code == ResponseCode.SUCCESS
             assert topics.get("T") is not None

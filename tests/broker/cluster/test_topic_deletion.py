@@ -31,7 +31,7 @@ BODIES = [b"%d" % number for number in range(6)]
 
 
 class Watched(SystemFiles):
-    """Real files; whoever asks is told before each step that changes the disk."""
+    """Real files; whoever asks is called before each step that changes the disk."""
 
     def __init__(self) -> None:
         self.before: Callable[[str, Path], None] = lambda _step, _path: None

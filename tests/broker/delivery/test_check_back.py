@@ -48,10 +48,10 @@ def test_its_producer_is_asked_and_the_answer_ends_it() -> None:
             assert header.tran_state_table_offset == 1
             _, phy_offset = message_id.parse_offset_id(header.offset_msg_id or "")
             assert phy_offset == header.commit_log_offset
-            told = stored.decode(asked.body)
-            assert (told.topic, told.queue_id, told.body, told.flag) == ("T", 3, b"H1", 9)
-            assert (told.queue_offset, told.phy_offset) == (1, header.commit_log_offset)
-            assert properties_of(told)["TRANSACTION_CHECK_TIMES"] == "1"
+            record = stored.decode(asked.body)
+            assert (record.topic, record.queue_id, record.body, record.flag) == ("T", 3, b"H1", 9)
+            assert (record.queue_offset, record.phy_offset) == (1, header.commit_log_offset)
+            assert properties_of(record)["TRANSACTION_CHECK_TIMES"] == "1"
             reply = end_header(answer, COMMIT, from_transaction_check=True)
             reply.tran_state_table_offset, reply.commit_log_offset = 1, header.commit_log_offset
             assert (await client.call(RequestCode.END_TRANSACTION, reply)).code == 0

@@ -1,4 +1,4 @@
-"""Request and reply through the broker: pushed to who asked, stored, and told to who answered."""
+"""Request and reply through the broker: the reply is pushed to who asked, stored, and confirmed."""
 
 from __future__ import annotations
 

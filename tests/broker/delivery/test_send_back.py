@@ -139,7 +139,7 @@ def test_a_message_whose_properties_nearly_fill_a_record_is_tried_again_whole(si
     run(scenario())
 
 
-def test_a_message_that_cannot_be_tried_again_whole_is_buried_at_once() -> None:
+def test_a_message_that_cannot_be_tried_again_whole_becomes_a_dead_letter_at_once() -> None:
     async def scenario() -> None:
         async with running(**SHORT) as harness:
             client = await harness.client()
@@ -293,18 +293,18 @@ def test_while_the_group_holds_a_lock_its_retry_topic_leads_to_the_dead_letters(
             client = await harness.client()
             await client.beat("CG", "T")
             await lock_a_queue(client)
-            told = {
+            given = {
                 "DLQ_REASON": "ValueError",
                 "DLQ_ATTEMPTS": "3",
                 "DLQ_ORIGIN_QUEUE_ID": "2",
                 "DLQ_ORIGIN_OFFSET": "17",
                 "DLQ_FAILED_AT": "1700000000000",
             }
-            answer = await send_to_retry_topic(client, with_=told)
+            answer = await send_to_retry_topic(client, with_=given)
             assert answer.code == 0
             (dead,) = records(await client.pull(DEAD))
             shown = properties_of(dead)
-            assert {name: shown[name] for name in told} == told
+            assert {name: shown[name] for name in given} == given
             assert shown["DLQ_ORIGIN_MESSAGE_ID"] == "K1"
 
     run(scenario())

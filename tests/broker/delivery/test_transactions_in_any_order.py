@@ -184,7 +184,7 @@ class Scenario(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Have every question asked and answered: then nothing is open, and nothing is lost."""
-        self.do(self._settle_all())
+        self.do(self._end_all())
         self.only_the_committed_are_seen()
         assert set(self.verdicts) == self.ended
         assert self.broker.store.max_offset(LOST, 0) == 0
@@ -197,7 +197,7 @@ class Scenario(RuleBasedStateMachine):
         self.do(self._stop())
         self.loop.close()
 
-    async def _settle_all(self) -> None:
+    async def _end_all(self) -> None:
         for key, known in self.verdicts.items():
             if known == UNKNOWN:
                 self.verdicts[key] = ROLLBACK
@@ -210,7 +210,7 @@ class Scenario(RuleBasedStateMachine):
                 await self._answer(self.questions.pop())
 
 
-class PowerStory(Scenario):
+class PowerCuts(Scenario):
     """The same where the power goes, and every write is flushed before it is answered."""
 
     store, cuts_power = replace(SMALL_STORE, flush_disk_type="SYNC_FLUSH"), True
@@ -221,6 +221,6 @@ BOUNDS = settings(
     stateful_step_count=25,
     suppress_health_check=list(HealthCheck),
 )
-Scenario.TestCase.settings = PowerStory.TestCase.settings = BOUNDS
+Scenario.TestCase.settings = PowerCuts.TestCase.settings = BOUNDS
 TestTransactionsInAnyOrder = Scenario.TestCase
-TestTransactionsOverPowerCuts = PowerStory.TestCase
+TestTransactionsOverPowerCuts = PowerCuts.TestCase

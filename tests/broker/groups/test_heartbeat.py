@@ -27,8 +27,8 @@ async def members(client: Client, group: str = "CG") -> list[str]:
     return sorted(decode_consumer_list(answer.body)) if answer.code == 0 else []
 
 
-async def told(client: Client, group: str = "CG") -> None:
-    """The broker tells the client that the group changed."""
+async def notified(client: Client, group: str = "CG") -> None:
+    """The broker notifies the client that the group changed."""
     command = await client.asked_next()
     assert command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
     assert command.is_oneway
@@ -53,15 +53,15 @@ def test_a_beat_makes_the_group_and_its_retry_topic_before_it_is_answered() -> N
     run(scenario())
 
 
-def test_all_members_are_told_of_a_new_one_itself_included() -> None:
+def test_all_members_are_notified_of_a_new_one_itself_included() -> None:
     async def scenario() -> None:
         async with running() as harness:
             first, second = await harness.client(), await harness.client()
             await first.beat("CG", "T")
-            await told(first)
+            await notified(first)
             await second.beat("CG", "T", client_id="c2")
-            await told(first)
-            await told(second)
+            await notified(first)
+            await notified(second)
             await second.beat("CG", "T", client_id="c2")
             assert first.asked.empty()
             assert second.asked.empty()
@@ -70,7 +70,7 @@ def test_all_members_are_told_of_a_new_one_itself_included() -> None:
     run(scenario())
 
 
-def test_members_are_told_when_one_leaves_by_saying_so_or_by_closing() -> None:
+def test_members_are_notified_when_one_unregisters_or_closes_its_connection() -> None:
     async def scenario() -> None:
         async with running() as harness:
             clients = [await harness.client() for _ in range(3)]
@@ -78,12 +78,12 @@ def test_members_are_told_when_one_leaves_by_saying_so_or_by_closing() -> None:
                 await client.beat("CG", "T", client_id=f"c{number}")
             stays, leaves, breaks = clients
             for _ in range(3):
-                await told(stays)
+                await notified(stays)
             await leaves.call(RequestCode.UNREGISTER_CLIENT, clientID="c1", consumerGroup="CG")
-            await told(stays)
+            await notified(stays)
             assert await members(stays) == ["c0", "c2"]
             breaks.close()
-            await told(stays)
+            await notified(stays)
             assert await members(stays) == ["c0"]
 
     run(scenario())
@@ -108,14 +108,14 @@ def test_two_connections_of_one_client_are_one_member() -> None:
             await new.beat("CG", "T")
             assert await members(new) == ["c1"]
             old.close()
-            await told(new)
-            await told(new)
+            await notified(new)
+            await notified(new)
             assert await members(new) == ["c1"]
 
     run(scenario())
 
 
-def test_broadcasting_groups_are_not_told() -> None:
+def test_broadcasting_groups_are_not_notified() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -155,14 +155,14 @@ def test_a_subscription_is_replaced_by_a_higher_version_only() -> None:
     run(scenario())
 
 
-def test_topics_missing_from_a_beat_leave_the_group_and_members_are_told() -> None:
+def test_topics_missing_from_a_beat_leave_the_group_and_members_are_notified() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
             await client.beat("CG", "T", "U")
-            await told(client)
+            await notified(client)
             await client.beat("CG", "U")
-            await told(client)
+            await notified(client)
             assert list(harness.broker.state.clients.consumers["CG"].subscriptions) == ["U"]
 
     run(scenario())

@@ -24,7 +24,7 @@ async def commit(client: Client, offset: int, **more: str) -> Any:
     return await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, **{**fields, **more})
 
 
-def test_a_committed_offset_is_told_and_the_last_writer_wins() -> None:
+def test_a_committed_offset_is_returned_and_the_last_writer_wins() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()

@@ -150,7 +150,7 @@ def test_a_client_may_ask_whether_its_filter_is_taken() -> None:
     run(scenario())
 
 
-def test_a_groups_newest_filter_counts_and_an_older_broker_view_is_told() -> None:
+def test_a_groups_newest_filter_counts_and_an_older_broker_view_is_reported() -> None:
     async def scenario() -> None:
         async with running(**ON) as harness:
             client = await harness.client()
@@ -195,13 +195,13 @@ def test_a_filter_stops_before_what_is_not_in_memory_when_it_may() -> None:
     run(scenario())
 
 
-async def parked(harness: Harness, count: int) -> None:
+async def held(harness: Harness, count: int) -> None:
     async with asyncio.timeout(10):
         while harness.broker.state.held_requests.count != count:
             await asyncio.sleep(0.005)
 
 
-def test_a_parked_pull_is_woken_only_by_what_it_wants() -> None:
+def test_a_held_pull_is_woken_only_by_what_it_wants() -> None:
     async def scenario() -> None:
         async with running(**ON) as harness:
             client, other = await harness.client(), await harness.client()
@@ -215,7 +215,7 @@ def test_a_parked_pull_is_woken_only_by_what_it_wants() -> None:
                 suspend_timeout_ms=20_000,
             )
             waiting = other.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
-            await parked(harness, 1)
+            await held(harness, 1)
             await send_numbers(client, 7)
             assert (harness.broker.state.held_requests.count, waiting.done()) == (1, False)
             await client.send("T", b"7", properties={"n": "7"})
@@ -242,7 +242,7 @@ def test_many_pulls_that_one_message_wakes_are_all_answered() -> None:
                     header = pull_header("T", queue_offset=1, **flags, **kind)
                     pull = request(RequestCode.PULL_MESSAGE, 0, header)
                     waiting.append(client.channel.call_nowait(pull))
-            await parked(harness, 400)
+            await held(harness, 400)
             await producer.send("T", b"7", properties={"n": "7"})
             answers = await asyncio.gather(*waiting)
             assert {tuple(numbers(answer)) for answer in answers} == {(7,)}
@@ -261,13 +261,13 @@ def test_one_connection_parks_only_so_many_pulls_on_one_queue() -> None:
             )
             for _ in range(256):
                 client.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
-            await parked(harness, 256)
+            await held(harness, 256)
             refused = await client.call(RequestCode.PULL_MESSAGE, header)
             assert refused.code == ResponseCode.SYSTEM_BUSY
             other.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
-            await parked(harness, 257)
+            await held(harness, 257)
             client.close()
-            await parked(harness, 1)
+            await held(harness, 1)
 
     run(scenario())
 

@@ -1,4 +1,4 @@
-"""The short way of a pull answers and counts what the long way does, or lets the long way do it."""
+"""The fast path of a pull answers and counts as the slow path does, or leaves it to that."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def filled(count: int = 40, **settings) -> AsyncIterator[Harness]:
 
 
 def watch(monkeypatch) -> list[bool]:
-    """What the short way says to each pull whose header it looks at."""
+    """What the fast path says to each pull whose header it looks at."""
     said: list[bool] = []
     take = pull_fast.PullFastPath.take
 
@@ -110,7 +110,7 @@ def test_both_ways_answer_and_count_the_same(monkeypatch, more) -> None:
         ({"expression_type": "SQL92", "subscription": "x = 1"}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_what_brings_no_messages_goes_the_long_way(monkeypatch, more, code) -> None:
+def test_what_brings_no_messages_takes_the_slow_path(monkeypatch, more, code) -> None:
     async def scenario() -> None:
         async with filled() as harness:
             said, client = watch(monkeypatch), await consumer(harness, **more)
@@ -120,7 +120,7 @@ def test_what_brings_no_messages_goes_the_long_way(monkeypatch, more, code) -> N
     run(scenario())
 
 
-def test_a_pull_at_the_tail_is_parked_and_the_next_one_is_short_again(monkeypatch) -> None:
+def test_a_pull_at_the_tail_is_held_and_the_next_one_is_fast_again(monkeypatch) -> None:
     async def scenario() -> None:
         async with filled() as harness:
             more = {"sys_flag": 6, "suspend_timeout_ms": 20_000}

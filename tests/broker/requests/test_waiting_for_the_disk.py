@@ -175,7 +175,7 @@ async def send_back(client: Client, offset: int, level: int) -> int:
     return answer.code
 
 
-def test_old_messages_are_sent_back_and_buried_once(cold: Cold) -> None:
+def test_old_messages_are_sent_back_and_dead_lettered_once(cold: Cold) -> None:
     async def scenario() -> None:
         settings = {"dead_letter_deduplicate": True}
         async with cold.broker(**settings) as harness:
@@ -202,7 +202,7 @@ def test_old_messages_are_sent_back_and_buried_once(cold: Cold) -> None:
     run(scenario())
 
 
-def test_a_retry_that_is_given_up_looks_for_its_dead_letter_aside(cold: Cold) -> None:
+def test_a_retry_that_is_given_up_looks_for_its_dead_letter_on_a_worker_thread(cold: Cold) -> None:
     async def scenario() -> None:
         settings = {"dead_letter_deduplicate": True}
         given_up = {"reconsume_times": 99, "properties": {"UNIQ_KEY": "K", "RETRY_TOPIC": "T"}}
@@ -221,7 +221,7 @@ def test_a_retry_that_is_given_up_looks_for_its_dead_letter_aside(cold: Cold) ->
     run(scenario())
 
 
-def test_requests_about_old_messages_wait_aside(cold: Cold) -> None:
+def test_requests_about_old_messages_wait_on_a_worker_thread(cold: Cold) -> None:
     async def scenario() -> None:
         async with cold.broker() as harness:
             client = await harness.client()

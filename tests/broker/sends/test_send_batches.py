@@ -22,7 +22,7 @@ FILE_BYTES = 1 << 16
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each batch was stored together; `[True]` as the last one sends them the long way."""
+    """Whether each batch was stored together; after a None the next takes the slow path."""
     together: list[bool] = []
     put_batch = RecordTemplate.put_batch
 
@@ -45,7 +45,7 @@ def item(rng: random.Random, number: int) -> message_batch.BatchItem:
     return message_batch.BatchItem(0, rng.randbytes(rng.randrange(1, 200)), raw)
 
 
-def told(harness: Harness, answer: Command) -> list[tuple[object, ...]]:
+def stored_batch(harness: Harness, answer: Command) -> list[tuple[object, ...]]:
     """All that was stored of a batch but what must differ, each record checked by itself."""
     assert answer.code == 0, answer
     store, found = harness.broker.store, []
@@ -67,7 +67,7 @@ def told(harness: Harness, answer: Command) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("with_crc", [True, False])
-def test_a_plain_batch_is_stored_as_the_long_way_stores_it(monkeypatch, with_crc: bool) -> None:
+def test_a_plain_batch_is_stored_as_the_slow_path_stores_it(monkeypatch, with_crc: bool) -> None:
     settings = StoreSettings(commit_log_file_bytes=FILE_BYTES, append_crc=with_crc)
     together = watch(monkeypatch)
 
@@ -83,7 +83,7 @@ def test_a_plain_batch_is_stored_as_the_long_way_stores_it(monkeypatch, with_crc
                     answer = await client.call(
                         RequestCode.SEND_BATCH_MESSAGE, header, message_batch.encode(items)
                     )
-                    ways.append(told(harness, answer))
+                    ways.append(stored_batch(harness, answer))
                 assert together[-3:] == [True, None, False]
                 assert ways[0] == ways[1]
                 assert [one[0] for one in ways[0]] == [one.body for one in items]
@@ -105,7 +105,7 @@ def test_a_plain_batch_is_stored_as_the_long_way_stores_it(monkeypatch, with_crc
         (message_batch.BatchItem(0, b"x" * FILE_BYTES, b"UNIQ_KEY\x01K\x02"), False),
     ],
 )
-def test_a_batch_with_an_odd_message_goes_the_long_way_as_a_whole(
+def test_a_batch_with_an_odd_message_takes_the_slow_path_as_a_whole(
     monkeypatch, odd: message_batch.BatchItem, goes_on: bool
 ) -> None:
     together = watch(monkeypatch)

@@ -1,4 +1,4 @@
-"""The short way of a send says and stores what the long way does, or lets the long way do it."""
+"""The fast path of a send answers and stores as the slow path does, or leaves it to that."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OFFSETS = ("queueOffset", "msgId")
 
 
 def watch(harness: Harness) -> list[bool]:
-    """What the short way says to each frame of connections that are made from now on."""
+    """What the fast path says to each frame of connections that are made from now on."""
     server, said = harness.broker._server, []
     inner = server.fast_path
 
@@ -135,7 +135,7 @@ def test_properties_that_change_from_message_to_message_are_stored_as_they_came(
         {"batch": True},
     ],
 )
-def test_what_is_out_of_the_ordinary_goes_the_long_way(more) -> None:
+def test_what_is_out_of_the_ordinary_takes_the_slow_path(more) -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -185,7 +185,7 @@ def test_under_sync_flush_an_answer_waits_for_the_disk() -> None:
     run(scenario())
 
 
-def test_a_store_that_takes_nothing_is_answered_as_by_the_long_way() -> None:
+def test_a_store_that_takes_nothing_is_answered_as_by_the_slow_path() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await learned(harness)
@@ -199,7 +199,7 @@ def test_a_store_that_takes_nothing_is_answered_as_by_the_long_way() -> None:
     run(scenario())
 
 
-def test_a_write_that_fails_is_told_to_the_sender_and_leaves_no_gap() -> None:
+def test_a_write_that_fails_fails_the_send_and_leaves_no_gap() -> None:
     async def scenario() -> None:
         disk = new_disk()
         async with running(disk=disk) as harness:
@@ -215,7 +215,7 @@ def test_a_write_that_fails_is_told_to_the_sender_and_leaves_no_gap() -> None:
 
 
 class BothWays:
-    """A broker, and two connections of which one knows no short way."""
+    """A broker, and two connections of which one has no fast path."""
 
     def __init__(self, harness: Harness, short: Client, long: Client, loop: asyncio.Runner) -> None:
         self._harness, self._short, self._long, self._loop = harness, short, long, loop
@@ -231,8 +231,8 @@ class BothWays:
         ]
         assert (first.code, first.remark) == (long.code, long.remark) == (short.code, short.remark)
         if short.code == 0 and "UNIQ_KEY" in properties.decode(raw.encode()):  # else ours differ
-            told = [{k: v for k, v in a.ext.items() if k not in OFFSETS} for a in (long, short)]
-            assert told[0] == told[1]
+            fields = [{k: v for k, v in a.ext.items() if k not in OFFSETS} for a in (long, short)]
+            assert fields[0] == fields[1]
             assert self._stored(long) == self._stored(short)
 
     def _stored(self, answer: Command) -> tuple[str, bytes, int]:

@@ -67,7 +67,7 @@ def test_the_broker_adds_its_properties_and_drops_what_is_reserved() -> None:
     run(scenario())
 
 
-def test_a_missing_unique_key_is_made_and_told() -> None:
+def test_a_missing_unique_key_is_made_and_returned() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()

@@ -145,7 +145,7 @@ def test_a_window_of_sends_is_stored_and_answered_one_by_one(monkeypatch, settin
     run(scenario())
 
 
-def test_one_among_them_that_is_refused_or_goes_the_long_way_holds_up_nobody(monkeypatch) -> None:
+def test_one_among_them_that_is_refused_or_takes_the_slow_path_holds_up_nobody(monkeypatch) -> None:
     odd = {
         20_000_005: {"queue_id": 99},
         20_000_011: {"topic": "U"},
@@ -188,7 +188,7 @@ def test_a_run_goes_over_the_end_of_a_file_of_the_log(monkeypatch) -> None:
     run(scenario())
 
 
-def test_a_run_that_cannot_be_written_is_told_to_all_and_leaves_no_gap(monkeypatch) -> None:
+def test_a_run_that_cannot_be_written_fails_for_all_and_leaves_no_gap(monkeypatch) -> None:
     counts = watch(monkeypatch)
 
     async def scenario() -> None:

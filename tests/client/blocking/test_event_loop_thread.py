@@ -105,7 +105,7 @@ def test_calls_from_many_threads_begin_in_their_order_and_share_wake_ups():
     assert len(begun) == 8000
 
 
-def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_is_told(monkeypatch):
+def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_fails(monkeypatch):
     monkeypatch.setattr("cometmq.client.blocking.event_loop_thread.CALLS_MAX", 100)
     still = threading.Event()
     with closing(ScriptedBroker()) as peer, Producer("g", namesrv=peer.addr) as producer:

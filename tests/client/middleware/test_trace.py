@@ -23,8 +23,8 @@ from cometmq.wire.compression import inflate
 SEND = RequestCode.SEND_MESSAGE_V2
 
 
-def told(peer, topic="tr"):
-    """The records that the topic was told, each a list of fields, and the keys of the messages."""
+def traced(peer, topic="tr"):
+    """The records of the trace topic, each a list of fields, and the keys of the messages."""
     sent = [command for command in peer.of(SEND) if command.ext["b"] == topic]
     bodies = [inflate(command.body, int(command.ext["f"])) for command in sent]
     records = b"".join(bodies).decode().split("\x02")
@@ -40,7 +40,7 @@ def test_a_producer_tells_of_each_message_and_of_the_end_of_a_transaction(peer):
         peer.answers[SEND] = refuse_but("tr", peer)
         with pytest.raises(BrokerError):
             producer.send(Message(TOPIC, b"refused"))
-    records, keys = told(peer)
+    records, keys = traced(peer)
     kinds = [record[0] for record in records]
     assert kinds == ["Pub", "Pub", "Pub", "EndTransaction", "Pub"]
     first = records[0]
@@ -62,7 +62,7 @@ def test_a_batch_is_one_record_with_all_ids_and_a_oneway_message_none(peer):
         results = producer.send_batch([Message(TOPIC, b"a"), Message(TOPIC, b"b", keys="k")])
         more = producer.send_many([Message(TOPIC, b"alone")])
         producer.send_oneway(Message(TOPIC, b"x"))
-    records, keys = told(peer)
+    records, keys = traced(peer)
     batched, alone = records
     ids = [result.msg_id for result in results]
     assert batched[:1] + batched[3:9] == ["Pub", "g", TOPIC, ",".join(ids), "", "", peer.addr]
@@ -78,7 +78,7 @@ def test_the_keys_of_large_batches_stay_within_what_a_message_may_have(peer):
         producer.send_batch([Message(TOPIC, b"x") for _ in range(1_200)])
         assert producer._inner.pipeline.trace is not None
         trace_of = producer._inner.pipeline.trace
-    records, keys = told(peer)
+    records, keys = traced(peer)
     assert sum(record[5].count(",") + 1 for record in records) == 1_200
     assert trace_of.dropped == 0
     assert all(len(one) < 20_000 for one in keys)
@@ -104,7 +104,7 @@ def test_a_broker_that_wants_no_trace_gets_none_and_a_refused_trace_harms_nobody
     peer.answers[SEND] = quiet
     with Producer("g", namesrv=peer.addr, trace="tr") as producer:
         producer.send(Message(TOPIC, b"x"))
-    assert told(peer) == ([], [])
+    assert traced(peer) == ([], [])
 
     def refuse_trace(command):
         if command.ext["b"] == "tr":
@@ -115,8 +115,8 @@ def test_a_broker_that_wants_no_trace_gets_none_and_a_refused_trace_harms_nobody
     with Producer("g", namesrv=peer.addr, trace="tr") as producer:
         for _ in range(3):
             producer.send(Message(TOPIC, b"x"))
-        told_by = producer._inner.pipeline.trace
-    assert told_by.dropped == 3
+        sender = producer._inner.pipeline.trace
+    assert sender.dropped == 3
 
 
 def test_records_beyond_the_bound_are_dropped_and_messages_of_the_topic_are_cut(peer, monkeypatch):
@@ -126,7 +126,7 @@ def test_records_beyond_the_bound_are_dropped_and_messages_of_the_topic_are_cut(
         for _ in range(35):
             producer.send(Message(TOPIC, b"x"))
         assert producer._inner.pipeline.trace.dropped == 5
-    records, keys = told(peer)
+    records, keys = traced(peer)
     assert (len(records), len(keys)) == (30, 2)
 
 

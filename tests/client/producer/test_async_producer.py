@@ -52,7 +52,7 @@ def test_a_sharding_key_chooses_the_queue_that_java_chooses(producer, topic):
     assert producer.send(Message(topic, b"x", sharding_key="order-123")).queue.queue_id == 1
 
 
-def test_a_message_goes_to_the_queue_it_is_told(producer, topic):
+def test_a_message_goes_to_the_queue_that_is_given(producer, topic):
     for queue in producer.queues(topic):
         assert producer.send(Message(topic, b"x"), queue=queue).queue == queue
 

@@ -186,14 +186,14 @@ def test_a_lock_keeps_its_order_even_when_a_caller_gives_up_waiting():
     async def scenario():
         locks, entered, loop = KeyLocks(), [], asyncio.get_running_loop()
 
-        async def send(name, hold_s, patience_s=10.0):
-            async with locks.acquire("key", loop.time() + patience_s):
+        async def send(name, hold_s, timeout_s=10.0):
+            async with locks.acquire("key", loop.time() + timeout_s):
                 entered.append(name)
                 await asyncio.sleep(hold_s)
 
         first = loop.create_task(send("first", 0.2))
         await asyncio.sleep(0)
-        hasty = loop.create_task(send("hasty", 0, patience_s=0.05))
+        hasty = loop.create_task(send("hasty", 0, timeout_s=0.05))
         await asyncio.sleep(0)
         last = loop.create_task(send("last", 0))
         with pytest.raises(RemotingTimeout):

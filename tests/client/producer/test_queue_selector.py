@@ -117,7 +117,7 @@ def test_a_retry_goes_to_another_broker(pair, name):
             assert first.queue.broker_name != name
 
 
-def test_a_message_that_is_not_safe_goes_to_another_broker_when_told_so(pair):
+def test_a_message_that_is_not_safe_goes_to_another_broker_when_configured(pair):
     def unsafe(command):
         answer = pair.peers["b0"].stored(command)
         answer.code = 12

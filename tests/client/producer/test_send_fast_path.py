@@ -41,7 +41,7 @@ def numbered(peer):
     peer.answers[SEND] = stored
 
 
-def test_sends_on_the_short_way_carry_all_a_message_has(peer):
+def test_sends_on_the_fast_path_carry_all_a_message_has(peer):
     numbered(peer)
     with Producer("g", namesrv=peer.addr) as producer:
         for n in range(3):
@@ -331,11 +331,11 @@ def test_a_very_long_time_to_wait_is_one(peer, timeout_s):
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_a_region_that_is_not_the_usual_one_is_told_each_time(peer, key):
+def test_a_region_that_is_not_the_default_is_in_each_result(peer, key):
     def stored(command):
         place = {"queueId": command.ext["e"], "queueOffset": "7", "msgId": "AB" * 16}
-        told = {"MSG_REGION": "north", "TRACE_ON": "false"}
-        return response(command.opaque, 0, ext=place | told)
+        more = {"MSG_REGION": "north", "TRACE_ON": "false"}
+        return response(command.opaque, 0, ext=place | more)
 
     peer.answers[SEND] = stored
     with Producer("g", namesrv=peer.addr) as producer:

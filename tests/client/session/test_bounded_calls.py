@@ -1,4 +1,4 @@
-"""No call waits for ever, or for longer than it was told: stops, forks, peers that say nothing."""
+"""No call waits for ever, or for longer than its timeout: stops, forks, peers that say nothing."""
 
 import os
 import sys
@@ -51,7 +51,7 @@ def test_a_stop_ends_the_calls_of_all_threads_and_none_waits_for_its_deadline(pe
     assert len(ended) == len(calls)
 
 
-def test_a_forked_child_is_told_to_make_its_own_and_touches_no_connection_of_its_parent(peer):
+def test_a_forked_child_must_make_its_own_client_and_touches_no_connection_of_its_parent(peer):
     with Producer("g", namesrv=peer.addr) as producer:
         producer.send(Message(TOPIC, b"first"))
         producer.send(Message(TOPIC, b"second"))

@@ -57,8 +57,8 @@ def test_an_instance_wraps_names_on_the_wire_and_nowhere_else(peer):
 
 
 def test_the_second_kind_of_namespace_is_a_field_and_the_unit_a_part_of_the_id(peer):
-    told = {"namespace_v2": "inst", "unit_name": "east", "instance_name": "i1"}
-    with Producer("g", namesrv=peer.addr, **told) as producer:
+    options = {"namespace_v2": "inst", "unit_name": "east", "instance_name": "i1"}
+    with Producer("g", namesrv=peer.addr, **options) as producer:
         producer.send(Message(TOPIC, b"x"))
     for command in peer.received:
         assert (command.ext["nsd"], command.ext["ns"]) == ("true", "inst")
@@ -138,7 +138,7 @@ def test_a_producer_speaks_tls(peer):
 
 
 @pytest.mark.parametrize(("kind", "bits"), [("zlib", 0x301), ("lz4", 0x101), ("zstd", 0x201)])
-def test_large_bodies_travel_compressed_as_told(peer, kind, bits):
+def test_large_bodies_travel_compressed_as_configured(peer, kind, bits):
     pytest.importorskip({"lz4": "lz4.frame", "zstd": "zstandard"}.get(kind, "zlib"))
     body = b"again and " * 1000
     with Producer("g", namesrv=peer.addr, compression=kind) as producer:

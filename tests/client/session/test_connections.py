@@ -11,9 +11,9 @@ from cometmq.wire.codes import RequestCode
 
 
 def test_clients_of_one_name_share_their_connections_until_the_last_one_leaves(peer):
-    told = {"namesrv": peer.addr, "instance_name": "one"}
-    with Producer("a", **told) as first:
-        with Producer("b", **told) as second:
+    options = {"namesrv": peer.addr, "instance_name": "one"}
+    with Producer("a", **options) as first:
+        with Producer("b", **options) as second:
             for producer in (first, second):
                 for _ in range(2):  # the second goes over the caller's own connection
                     producer.send(Message(TOPIC, b"x", sharding_key="k"))
@@ -31,20 +31,20 @@ def test_clients_of_one_name_share_their_connections_until_the_last_one_leaves(p
 
 
 def test_a_group_has_one_client_of_an_namespace(peer):
-    told = {"namesrv": peer.addr, "instance_name": "one"}
-    with Producer("a", **told) as producer:
-        again = Producer("a", **told)
+    options = {"namesrv": peer.addr, "instance_name": "one"}
+    with Producer("a", **options) as producer:
+        again = Producer("a", **options)
         with pytest.raises(ClientError, match="instance_name"):
             again.start()
         producer.send(Message(TOPIC, b"x"))
-        consumer = PushConsumer("a", **told)  # a consumer group of that name is another thing
+        consumer = PushConsumer("a", **options)  # a consumer group of that name is another thing
         consumer.subscribe(TOPIC, "*", lambda messages: None)
         with consumer:
-            until(lambda: any("a" in b for b in consumers_told(peer)))
+            until(lambda: any("a" in b for b in consumers_known(peer)))
     assert not [key for key in connections._shared if peer.addr in key[2]]
 
 
-def consumers_told(peer):
+def consumers_known(peer):
     beats = [decode_heartbeat(command.body) for command in peer.of(RequestCode.HEART_BEAT)]
     return [[data.group_name for data in beat.consumers] for beat in beats]
 

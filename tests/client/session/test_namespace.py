@@ -106,11 +106,11 @@ def test_a_dead_letter_lies_in_the_instances_topic_and_a_key_function_sees_bare_
     given = settings(served, consume_from="first", order="key", key=key)
     consumer = PushConsumer(group, on_failure=OnFailure.dead_letter(), **given)
     consumer.subscribe(bare, "*", handle)
-    buried = f"%DLQ%{NAMESPACE}%{group}"
+    dead_letters = f"%DLQ%{NAMESPACE}%{group}"
     with consumer, Admin(namesrv=served.namesrv) as admin:
         send(served, bare, b"bad")
-        until(lambda: buried in admin.topics())
-        until(lambda: sum(one.max_offset for one in admin.topic_stats(buried).values()) == 1)
+        until(lambda: dead_letters in admin.topics())
+        until(lambda: sum(one.max_offset for one in admin.topic_stats(dead_letters).values()) == 1)
     assert topics == {bare}
 
 
@@ -184,8 +184,8 @@ def test_the_asyncio_lite_pull_consumer_iterates_over_bare_names(served, bare, g
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
-def told(peer):
-    """All names of topics and groups that a broker or a name server was told."""
+def names_received(peer):
+    """All names of topics and groups that a broker or a name server received."""
     names = set()
     for command in list(peer.received):
         if command.code == RequestCode.HEART_BEAT:
@@ -196,7 +196,7 @@ def told(peer):
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_brokers_are_told_wrapped_names_only(orderly):
+def test_brokers_receive_wrapped_names_only(orderly):
     peer = ScriptedBroker()
     consumer = PushConsumer("g", namesrv=peer.addr, namespace=NAMESPACE, orderly=orderly)
     consumer.subscribe("scripted", "*", print)
@@ -207,7 +207,7 @@ def test_brokers_are_told_wrapped_names_only(orderly):
             )
     finally:
         peer.close()
-    assert told(peer) == {topic, f"{NAMESPACE}%g", f"%RETRY%{NAMESPACE}%g"}
+    assert names_received(peer) == {topic, f"{NAMESPACE}%g", f"%RETRY%{NAMESPACE}%g"}
 
 
 @pytest.mark.parametrize("kind", [PushConsumer, LitePullConsumer])
@@ -224,4 +224,4 @@ def test_the_second_kind_of_namespace_is_in_every_request_of_a_consumer(kind):
         peer.close()
     for command in peer.received:
         assert (command.ext["nsd"], command.ext["ns"]) == ("true", "inst")
-    assert told(peer) - {"%RETRY%g"} == {"scripted", "g"}
+    assert names_received(peer) - {"%RETRY%g"} == {"scripted", "g"}

@@ -94,7 +94,7 @@ def test_a_producer_whose_broker_stopped_reading_leaves_nothing(peer):
 
 
 class SilentTls:
-    """Makes the handshake of one connection, and says nothing any more: no farewell either."""
+    """Makes the handshake of one connection, and says nothing any more: no close_notify either."""
 
     def __init__(self):
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -116,7 +116,7 @@ class SilentTls:
         self._listener.close()
 
 
-def test_a_tls_peer_that_says_no_farewell_is_not_waited_for():
+def test_a_tls_server_that_sends_no_close_notify_is_not_waited_for():
     silent = SilentTls()
 
     async def scenario():

@@ -84,8 +84,8 @@ public class Admin {
         DefaultMQAdminExt admin = new DefaultMQAdminExt(30_000);
         admin.setNamesrvAddr(namesrv);
         admin.start();
-        settle(admin, topic, producer, consumer);
-        SendResult sent = send(producer, topic, 4, 8); // what is counted is told as long as a minute lasts
+        waitForGroup(admin, topic, producer, consumer);
+        SendResult sent = send(producer, topic, 4, 8); // counts are reported for one minute
         if (!left.await(60, TimeUnit.SECONDS)) {
             throw new IllegalStateException("the consumer did not get its messages");
         }
@@ -122,7 +122,7 @@ public class Admin {
     }
 
     /** Waits until broker and clients are where they stay; both clients are hurried, as their timers may take 50 s. */
-    static void settle(DefaultMQAdminExt admin, String topic, DefaultMQProducer producer, DefaultMQPushConsumer consumer)
+    static void waitForGroup(DefaultMQAdminExt admin, String topic, DefaultMQProducer producer, DefaultMQPushConsumer consumer)
         throws Exception {
         String group = consumer.getConsumerGroup();
         String retry = MixAll.getRetryTopic(group);
@@ -141,8 +141,8 @@ public class Admin {
         });
         until("the broker has stored the offset of every queue", () -> { // of the empty one after a first long pull
             consumer.getDefaultMQPushConsumerImpl().persistConsumerOffset();
-            ConsumeStats told = admin.examineConsumeStats(group);
-            return told.getOffsetTable().keySet().equals(all) && told.computeTotalDiff() == 0;
+            ConsumeStats stats = admin.examineConsumeStats(group);
+            return stats.getOffsetTable().keySet().equals(all) && stats.computeTotalDiff() == 0;
         });
     }
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from interop.jvm import JavaHost
 
 TOPIC, GROUP, CLUSTER, BROKER = "AdminTopic", "admin-group", "DefaultCluster", "broker-a"
-PATIENCE_S = 60
+TIMEOUT_S = 60
 ENDLESS_S = 16
 """clusterRT measures until it is stopped, every second after its first ten."""
 COMMANDS = tuple(
@@ -127,13 +127,13 @@ brokerStatus -n NAMES -c {CLUSTER}
 """.splitlines()
     if line.strip()
 )
-"""In this order: statsAll while the minute lasts in which the messages were counted, and what tells
-of the consumer before its offsets are reset, which takes its queues from it for a while. Last what
-Apache's broker only tells when its first minute is over."""
+"""In this order: statsAll while the minute lasts in which the messages were counted, and what shows
+the consumer before its offsets are reset, which takes its queues from it for a while. Last what
+Apache's broker only reports when its first minute is over."""
 
 
 def run(java: JavaHost, folder: Path, namesrv: str, broker: str) -> dict[str, str]:
-    """What each command printed; a command that is there twice is told apart by a number."""
+    """What each command printed; a command that is there twice gets a number."""
     words = {
         "NAMES": namesrv,
         "BROKER": broker,
@@ -159,9 +159,9 @@ def run(java: JavaHost, folder: Path, namesrv: str, broker: str) -> dict[str, st
 
 
 def _line(command: str, words: dict[str, str], folder: Path) -> str:
-    patience_s = ENDLESS_S if command.startswith("clusterRT") else PATIENCE_S
-    told = [_word(word, words, folder) for word in command.split()]
-    return "\t".join([str(patience_s), *told])
+    timeout_s = ENDLESS_S if command.startswith("clusterRT") else TIMEOUT_S
+    words_sent = [_word(word, words, folder) for word in command.split()]
+    return "\t".join([str(timeout_s), *words_sent])
 
 
 def _word(word: str, words: dict[str, str], folder: Path) -> str:

@@ -377,7 +377,7 @@ def names(talk: Talk) -> None:
         "order": False,
     }
     table = {"FakeTopic": config, "FakeTopic2": {**config, "topicName": "FakeTopic2"}}
-    told = {
+    registration = {
         "filterServerList": [],
         "topicConfigSerializeWrapper": {
             "dataVersion": version,
@@ -389,20 +389,20 @@ def names(talk: Talk) -> None:
     }
     register = {**broker, "haServerAddr": "127.0.0.1:2", "compressed": "false", "bodyCrc32": "0"}
     one = {
-        **told,
+        **registration,
         "topicConfigSerializeWrapper": {
-            **told["topicConfigSerializeWrapper"],
+            **registration["topicConfigSerializeWrapper"],
             "topicConfigTable": {"FakeTopic": config},
         },
     }
     ask("first registration of one topic", 103, register, one, on="fake")
-    ask("registration", 103, register, told, on="fake")
-    ask("registration, wrong CRC", 103, {**register, "bodyCrc32": "7"}, told, on="fake")
+    ask("registration", 103, register, registration, on="fake")
+    ask("registration, wrong CRC", 103, {**register, "bodyCrc32": "7"}, registration, on="fake")
     ask("route of the registered", 105, {"topic": "FakeTopic"})
     ask("data version, same", 322, broker, version, on="fake")
     ask("data version, other", 322, broker, {**version, "counter": 2}, on="fake")
     slave = {**register, "brokerId": "1", "brokerAddr": "127.0.0.1:5"}
-    ask("registration of a slave", 103, slave, told, on="fake")
+    ask("registration of a slave", 103, slave, registration, on="fake")
     ask("route with a slave", 105, {"topic": "FakeTopic"})
     ask("members with a slave", 901, {"clusterName": "FakeCluster", "brokerName": "fake"})
     ask("broker heartbeat", 904, broker, on="fake")
@@ -437,7 +437,7 @@ def names(talk: Talk) -> None:
     ask("route after unregistration", 105, {"topic": "FakeTopic"})
     ask("cluster after unregistration", 106)
     ask("unregister unknown", 104, broker, on="fake")
-    ask("register again to fall silent", 103, register, told, on="fake-3")
+    ask("register again to fall silent", 103, register, registration, on="fake-3")
     ask("route before the silence", 105, {"topic": "FakeTopic"})
     talk.hang_up("fake-3", "namesrv")
     talk.pause(1.0)
@@ -450,7 +450,7 @@ def names(talk: Talk) -> None:
     )
     odd = {**register, "brokerName": "odd", "brokerAddr": "127.0.0.1:9"}
     for key in broker:
-        ask(f"registration without {key}", 103, without(odd, key), told, on="odd")
+        ask(f"registration without {key}", 103, without(odd, key), registration, on="odd")
     for code in NOT_AT_NAMES:
         ask(f"code {code}", code)
 

@@ -20,7 +20,7 @@ from interop.side_by_side.fields import (
 )
 
 LONG_NAME = "Long" * 32
-SETTLE_S = 0.5
+WAIT_S = 0.5
 """Apache makes consume queue entries a little after it has answered a send."""
 
 
@@ -37,7 +37,7 @@ def prepare(talk: Talk) -> None:
     talk.ask("prepare/group", 34, {}, beat("preparer", subscription(), group=GROUP), on="preparer")
     talk.ask("prepare/unregister", 35, {"clientID": "preparer", "consumerGroup": GROUP})
     talk.hang_up("preparer")
-    talk.pause(SETTLE_S)
+    talk.pause(WAIT_S)
 
 
 def send(talk: Talk) -> None:
@@ -135,7 +135,7 @@ def send(talk: Talk) -> None:
     talk.ask("send/batch to a new topic", 320, send_v2("MadeByBatch", batch="true"), items(b"b"))
     talk.oneway("send/one-way", 310, send_v2(queue=1), b"told")
     talk.oneway("send/one-way refused", 310, send_v2(queue=99), b"told")
-    talk.pause(SETTLE_S)
+    talk.pause(WAIT_S)
     talk.ask("send/after the one-way", 30, queue(queue_id=1))
     talk.ask(
         "send/retry topic of a group", 310, send_v2(f"%RETRY%{GROUP}", reconsumeTimes="1"), b"x"
@@ -151,7 +151,7 @@ def send(talk: Talk) -> None:
     )
     talk.ask("send/retry topic of no group", 310, send_v2("%RETRY%no-such-group"), b"x")
     talk.ask("send/dead letter topic", 310, send_v2(f"%DLQ%{GROUP}"), b"x")
-    talk.pause(SETTLE_S)
+    talk.pause(WAIT_S)
     talk.ask("send/retry queue afterwards", 30, queue(f"%RETRY%{GROUP}"))
     talk.ask("send/dead letters afterwards", 30, queue(f"%DLQ%{GROUP}"))
     talk.ask("send/what was stored", 11, pull())
@@ -170,12 +170,12 @@ def offsets(talk: Talk) -> None:
         talk.ask(f"offsets/{name} without fields", code)
         talk.ask(f"offsets/{name} of queue x", code, queue(queueId="x"))
     talk.ask("offsets/max, committed", 30, queue(committed="false"))
-    told = talk.exchanges["send/what was stored"]
+    stored = talk.exchanges["send/what was stored"]
     for boundary in ("LOWER", "UPPER", "lower"):
         for name, when in (("0", "0"), ("far ahead", "4000000000000"), ("negative", "-5")):
             ext = queue(timestamp=when, boundaryType=boundary)
             talk.ask(f"offsets/by time {name} {boundary}", 29, ext)
-        ext = queue(timestamp=linked(told, "store_ms", "0"), boundaryType=boundary)
+        ext = queue(timestamp=linked(stored, "store_ms", "0"), boundaryType=boundary)
         talk.ask(f"offsets/by time of the first {boundary}", 29, ext)
     talk.ask("offsets/by time, no boundary", 29, queue(timestamp="0"))
     talk.ask("offsets/by time, odd boundary", 29, queue(timestamp="0", boundaryType="MIDDLE"))
@@ -294,16 +294,16 @@ def pulling(talk: Talk) -> None:
     wait = pull("Wake", sysFlag="6", suspendTimeoutMillis="10000")
     talk.ask("pull/topic to wait on", 17, make_topic("Wake", 1))
     talk.ask("pull/first", 310, send_v2("Wake"), b"first")
-    talk.pause(SETTLE_S)
-    parked = talk.post("pull/parked", 11, {**wait, "queueOffset": "1"}, on="parked")
+    talk.pause(WAIT_S)
+    held = talk.post("pull/parked", 11, {**wait, "queueOffset": "1"}, on="parked")
     talk.pause(0.3)
     talk.ask("pull/waking", 310, send_v2("Wake"), b"second")
-    talk.collect(parked)
+    talk.collect(held)
     tagged = {**wait, "queueOffset": "2", "subscription": "TagC", "suspendTimeoutMillis": "700"}
-    parked = talk.post("pull/parked by tag", 11, tagged, on="parked")
+    held = talk.post("pull/parked by tag", 11, tagged, on="parked")
     talk.pause(0.3)
     talk.ask("pull/not waking", 310, send_v2("Wake", properties={"TAGS": "TagD"}), b"third")
-    talk.collect(parked)
+    talk.collect(held)
     talk.ask(
         "pull/long poll that ends", 11, {**wait, "queueOffset": "3", "suspendTimeoutMillis": "500"}
     )

@@ -20,7 +20,7 @@ from interop.side_by_side.fields import (
     without,
 )
 
-SETTLE_S = 0.5
+WAIT_S = 0.5
 """Apache makes consume queue entries a little after it has answered a send."""
 
 
@@ -110,13 +110,13 @@ def heartbeats(talk: Talk) -> None:
     )
     talk.ask("beat/unregister nothing", 35)
     talk.hang_up("beat-1")
-    talk.pause(SETTLE_S)
+    talk.pause(WAIT_S)
     talk.ask("beat/list after the last left", 38, {"consumerGroup": "beat-group"})
-    told = {"clientId": "c@46", "group": GROUP, "namespace": ""}
-    talk.ask("check/tag", 46, {}, {**told, "subscriptionData": subscription(expression="TagA")})
+    fields = {"clientId": "c@46", "group": GROUP, "namespace": ""}
+    talk.ask("check/tag", 46, {}, {**fields, "subscriptionData": subscription(expression="TagA")})
     sql = subscription(expression="a > 1", expressionType="SQL92")
-    talk.ask("check/SQL while it is off", 46, {}, {**told, "subscriptionData": sql})
-    talk.ask("check/no subscription", 46, {}, told)
+    talk.ask("check/SQL while it is off", 46, {}, {**fields, "subscriptionData": sql})
+    talk.ask("check/no subscription", 46, {}, fields)
     talk.ask("check/empty", 46)
 
 
@@ -142,14 +142,14 @@ def locks(talk: Talk) -> None:
     body = beat("locker", subscription(), group="locked-group")
     talk.ask("lock/heartbeat", 34, {}, body, on="locker")
     talk.ask("lock/send to its retry topic", 310, send_v2("%RETRY%locked-group"), b"x")
-    talk.pause(SETTLE_S)
+    talk.pause(WAIT_S)
     talk.ask("lock/its dead letters", 30, queue("%DLQ%locked-group"))
 
 
 def send_back(talk: Talk) -> None:
     """36: retry, dead letter, refusals."""
     sent = talk.ask("back/sent", 310, send_v2("Empty", properties={"UNIQ_KEY": "0B" * 16}), b"try")
-    talk.pause(SETTLE_S)
+    talk.pause(WAIT_S)
     fields = {
         "offset": linked(sent, "phy", "msgId"),
         "group": GROUP,
@@ -224,7 +224,7 @@ def transactions(talk: Talk) -> None:
         send_v2("Tx", properties={**props, "UNIQ_KEY": "0E" * 16}, sysFlag="4"),
         b"half 2",
     )
-    talk.pause(SETTLE_S)
+    talk.pause(WAIT_S)
     talk.ask("tx/nothing to read", 30, queue("Tx"))
     talk.ask("tx/half topic", 30, queue("RMQ_SYS_TRANS_HALF_TOPIC"))
 

@@ -18,7 +18,7 @@ from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import message_id
 
 JAVA, RELEASE_5_5_0 = 0, 513
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 class Link(str):
@@ -80,16 +80,16 @@ class Connection:
         self._socket.sendall(command.encode())
         return self._opaque
 
-    def wait(self, opaque: int, patience_s: float = PATIENCE_S) -> Command:
+    def wait(self, opaque: int, timeout_s: float = TIMEOUT_S) -> Command:
         """The answer with that number; raises TimeoutError."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + timeout_s
         while opaque not in self._answers:
             self._read(deadline - time.monotonic())
         return self._answers.pop(opaque)
 
-    def wait_pushed(self, code: int, patience_s: float = PATIENCE_S) -> Command:
+    def wait_pushed(self, code: int, timeout_s: float = TIMEOUT_S) -> Command:
         """The next request with that code that the server sent; raises TimeoutError."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + timeout_s
         while True:
             for found in self.pushed:
                 if found.code == code:
@@ -102,10 +102,10 @@ class Connection:
         reply = Command(0, request.opaque, flag=1, language=JAVA, version=RELEASE_5_5_0, body=body)
         self._socket.sendall(reply.encode())
 
-    def _read(self, patience_s: float) -> None:
-        if patience_s <= 0:
+    def _read(self, timeout_s: float) -> None:
+        if timeout_s <= 0:
             raise TimeoutError("no answer in time")
-        self._socket.settimeout(patience_s)
+        self._socket.settimeout(timeout_s)
         chunk = self._socket.recv(1 << 20)
         if not chunk:
             raise ConnectionError("closed by the server")
@@ -206,12 +206,12 @@ class Talk:
         self.connection(exchange.to, exchange.on).send(exchange.request)
         return exchange
 
-    def collect(self, exchange: Exchange, patience_s: float = PATIENCE_S) -> Exchange:
+    def collect(self, exchange: Exchange, timeout_s: float = TIMEOUT_S) -> Exchange:
         """Wait for the answer to what was posted."""
         self.events.append({"do": "collect", "exchange": exchange})
         connection = self.connection(exchange.to, exchange.on)
         try:
-            exchange.answer = connection.wait(exchange.request.opaque, patience_s)
+            exchange.answer = connection.wait(exchange.request.opaque, timeout_s)
         except (TimeoutError, ConnectionError):
             self._connections.pop((exchange.to, exchange.on)).close()
         exchange.seconds += time.monotonic()

@@ -40,7 +40,7 @@ def text(properties: dict[str, str]) -> str:
 
 
 def send_v1(topic: str = TOPIC, queue: int = 0, properties: object = None, **more: str) -> dict:
-    told = properties if isinstance(properties, dict) else {}
+    given = properties if isinstance(properties, dict) else {}
     fields = {
         "producerGroup": PRODUCER,
         "topic": topic,
@@ -50,7 +50,7 @@ def send_v1(topic: str = TOPIC, queue: int = 0, properties: object = None, **mor
         "sysFlag": "0",
         "bornTimestamp": BORN_MS,
         "flag": "0",
-        "properties": text(told),
+        "properties": text(given),
         "reconsumeTimes": "0",
         "unitMode": "false",
         "batch": "false",

@@ -41,8 +41,8 @@ def write(talk: Talk, path: Path, folder: Path) -> None:
     text = "\n".join(
         json.dumps(line, ensure_ascii=True) for line in map(_line, talk.events) if line
     )
-    told = str(folder)
-    text = text.replace(told, HIDDEN).replace(told.encode().hex(), HIDDEN.encode().hex())
+    path_text = str(folder)
+    text = text.replace(path_text, HIDDEN).replace(path_text.encode().hex(), HIDDEN.encode().hex())
     path.write_text(text + "\n")
 
 

@@ -40,12 +40,12 @@ def requests(exchanges: Mapping[str, Exchange], found: Found, reasons: Reasons) 
     lines = ["| code | asked of | exchanges | alike | what differs: why |", "|---|---|---|---|---|"]
     for (code, to), names in sorted(by_code.items()):
         alike = sum(not found[name] for name in names)
-        told = _told([each for name in names for each in found[name]], reasons)
-        lines.append(f"| {name_of(code)} | {to} | {len(names)} | {alike} | {told} |")
+        reasons_text = differences_text([each for name in names for each in found[name]], reasons)
+        lines.append(f"| {name_of(code)} | {to} | {len(names)} | {alike} | {reasons_text} |")
     return lines
 
 
-def _told(differences: Iterable[Difference], reasons: Reasons) -> str:
+def differences_text(differences: Iterable[Difference], reasons: Reasons) -> str:
     by_reason: dict[str, list[str]] = defaultdict(list)
     for each in differences:
         what = f"{each.name.partition('/')[2] or each.name} {_short(each)}"
@@ -76,13 +76,13 @@ def pairings(heard: Mapping[tuple[str, str], list[Heard]], lists: list[tuple[str
     head = " | ".join(f"{client} at {broker}" for client, broker in columns)
     lines = [f"| code | way | {head} | what differs: why |", "|---" * (len(columns) + 3) + "|"]
     for (code, way), cells in sorted(rows.items()):
-        told = [
-            f"{client}: {_told(found.get(f'{code} {way}', []), reasons)}"
+        reasons_text = [
+            f"{client}: {differences_text(found.get(f'{code} {way}', []), reasons)}"
             for client, found, reasons in lists
             if found.get(f"{code} {way}")
         ]
         seen = " | ".join(_seen(cells.get(pair, [])) for pair in columns)
-        lines.append(f"| {name_of(code)} | {way} | {seen} | {'<br>'.join(told)} |")
+        lines.append(f"| {name_of(code)} | {way} | {seen} | {'<br>'.join(reasons_text)} |")
     return lines
 
 

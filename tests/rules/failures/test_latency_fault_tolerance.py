@@ -89,11 +89,11 @@ events = st.lists(
 
 @settings(max_examples=100)
 @given(events, st.integers(0, 100), st.sampled_from([None, "b0", "b3"]), st.booleans())
-def test_there_is_always_a_choice_and_a_fine_broker_goes_before_others(story, turn, avoid, detects):
+def test_there_is_always_a_choice_and_a_fine_broker_goes_before_others(steps, turn, avoid, detects):
     faults, now_ms = LatencyFaultTolerance(TABLES["current"], detects=detects), 0
     away = {f"b{n}": 0 for n in range(4)}
     gone = set()
-    for kind, broker, amount, was_reached in story:
+    for kind, broker, amount, was_reached in steps:
         name, now_ms = f"b{broker}", now_ms + amount
         if kind == "answered":
             faults.record_latency(name, amount, now_ms)

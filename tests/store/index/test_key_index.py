@@ -112,7 +112,7 @@ def test_a_java_reader_finds_the_same_in_the_bytes_on_disk(run_scenario):
     run_scenario(scenario)
 
 
-def test_keys_whose_hashes_collide_are_told_apart(run_scenario):
+def test_keys_whose_hashes_collide_are_distinguished(run_scenario):
     async def scenario(harness):
         assert key_hash("T", "Aa") == key_hash("T", "BB")
         harness.open()

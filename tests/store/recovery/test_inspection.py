@@ -80,7 +80,7 @@ def test_what_is_wrong_with_the_index_is_noted_and_is_no_loss(run_scenario, harm
     run_scenario(scenario)
 
 
-def test_missing_queues_are_noted_and_damage_is_told(run_scenario):
+def test_missing_queues_are_noted_and_damage_is_reported(run_scenario):
     async def scenario(harness):
         await fill(harness)
         await harness.stop()

@@ -35,10 +35,10 @@ def pull(*, code=11, opaque=17, flag=0, **more):
 def assert_says_the_same(fields, header):
     template, queue_id, queue_offset, commit_offset, opaque = fields
     command = Command.decode(Frame(0, header, b""))
-    told = replace(
+    from_template = replace(
         template.header, queue_id=queue_id, queue_offset=queue_offset, commit_offset=commit_offset
     )
-    assert told == PullMessageRequestHeader.decode(command.ext)
+    assert from_template == PullMessageRequestHeader.decode(command.ext)
     assert (template.code, int(opaque), 0) == (command.code, command.opaque, command.flag)
     assert (template.language, template.version) == (command.language, command.version)
 

@@ -68,8 +68,8 @@ def answer(opaque, queue_id, offset, msg_id="7F" * 16, transaction_id=None, **ex
     return response(opaque, 0, header=header, ext={"TRACE_ON": "true", **ext})
 
 
-def told(answers, data, *wanted):
-    """What those are told who wait for the opaques, and how many bytes were taken."""
+def delivered(answers, data, *wanted):
+    """The answers of those who wait for the opaques, and how many bytes were taken."""
     waiters = {opaque: Future() for opaque in wanted}
     taken = answers.tell(data, {opaque: (waiter, 0.0) for opaque, waiter in waiters.items()})
     return {opaque: w.result() for opaque, w in waiters.items() if w.done()}, taken
@@ -92,7 +92,7 @@ def test_answers_cut_by_their_shape_say_what_the_decoder_says(values, transactio
     for command in commands[: len(commands) if learn else 1]:
         answers.learn(header_of(command), command)
     data = b"".join(command.encode() for command in commands)
-    found, taken = told(answers, data, *(opaque for opaque, _, _ in values))
+    found, taken = delivered(answers, data, *(opaque for opaque, _, _ in values))
     for opaque, queue_id, offset in values[: len(found)]:
         assert found[opaque] == (queue_id, offset, "7F" * 16, transaction_id)
     assert taken == sum(len(command.encode()) for command in commands[: len(found)])
@@ -101,19 +101,19 @@ def test_answers_cut_by_their_shape_say_what_the_decoder_says(values, transactio
 
 
 @pytest.mark.parametrize("odd_at", [0, 5, 29])
-def test_of_many_answers_those_before_an_odd_one_are_told(odd_at):
+def test_of_many_answers_those_before_an_odd_one_are_given(odd_at):
     answers = SendAnswers()
     good = [answer(opaque, 2, 3) for opaque in range(100, 130)]
     answers.learn(header_of(good[0]), good[0])
     frames = [one.encode() for one in good]
-    assert len(told(answers, b"".join(frames), *range(100, 130))[0]) == 30
+    assert len(delivered(answers, b"".join(frames), *range(100, 130))[0]) == 30
     for before, after in ((b'"code":0', b'"code":1'), (b'"queueId":"2"', b'"queueId":"x"')):
         odd = frames.copy()
         odd[odd_at] = odd[odd_at].replace(before, after)
-        found, taken = told(answers, b"".join(odd), *range(100, 130))
+        found, taken = delivered(answers, b"".join(odd), *range(100, 130))
         assert len(found) in {0, odd_at}  # the decoder takes over wherever it stops
         assert taken == sum(map(len, frames[: len(found)]))
-    assert len(told(answers, b"".join(frames), *range(100, 120))[0]) == 20
+    assert len(delivered(answers, b"".join(frames), *range(100, 120))[0]) == 20
 
 
 def test_what_is_not_a_plain_success_is_left_to_the_decoder():
@@ -121,11 +121,11 @@ def test_what_is_not_a_plain_success_is_left_to_the_decoder():
     plain = answer(1, 2, 3)
     answers.learn(header_of(plain), plain)
     frame = plain.encode()
-    assert told(answers, frame, 1)[1] == len(frame)
-    assert told(answers, frame, 2) == ({}, 0)  # nobody asked that
-    assert told(answers, frame[:-1], 1) == ({}, 0)
-    assert told(answers, frame.replace(b'"code":0', b'"code":1'), 1) == ({}, 0)
-    assert told(answers, frame.replace(b'"opaque":1', b'"opaque":x'), 1) == ({}, 0)
+    assert delivered(answers, frame, 1)[1] == len(frame)
+    assert delivered(answers, frame, 2) == ({}, 0)  # nobody asked that
+    assert delivered(answers, frame[:-1], 1) == ({}, 0)
+    assert delivered(answers, frame.replace(b'"code":0', b'"code":1'), 1) == ({}, 0)
+    assert delivered(answers, frame.replace(b'"opaque":1', b'"opaque":x'), 1) == ({}, 0)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_what_is_not_a_plain_success_is_left_to_the_decoder():
 def test_an_answer_out_of_the_ordinary_is_not_learned(odd):
     answers = SendAnswers()
     answers.learn(header_of(odd), odd)
-    assert told(answers, odd.encode(), 1) == ({}, 0)
+    assert delivered(answers, odd.encode(), 1) == ({}, 0)
 
 
 def test_layouts_of_one_length_live_side_by_side():
@@ -147,9 +147,9 @@ def test_layouts_of_one_length_live_side_by_side():
     one, other = answer(1, 2, 345), answer(2, 13, 45)
     for command in (one, other):
         answers.learn(header_of(command), command)
-    found, _ = told(answers, one.encode() + other.encode(), 1, 2)
+    found, _ = delivered(answers, one.encode() + other.encode(), 1, 2)
     assert found.keys() == {1, 2}
-    assert told(answers, one.encode() * 2, 1)[1] == len(one.encode())  # nobody waits twice
+    assert delivered(answers, one.encode() * 2, 1)[1] == len(one.encode())  # nobody waits twice
 
 
 def test_so_many_layouts_are_kept_and_no_more():
@@ -164,4 +164,4 @@ def test_a_broken_header_teaches_nothing():
     command = answer(1, 2, 3)
     answers = SendAnswers()
     answers.learn(b"{}", command)
-    assert told(answers, b"\0\0\0\6\0\0\0\2{}", 1) == ({}, 0)
+    assert delivered(answers, b"\0\0\0\6\0\0\0\2{}", 1) == ({}, 0)

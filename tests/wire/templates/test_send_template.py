@@ -122,7 +122,7 @@ def test_what_the_user_derived_stays_with_the_layout_until_it_is_forgotten():
     assert match(templates, send(opaque=22)) is None
 
 
-def test_a_one_way_send_is_told_from_one_that_wants_an_answer():
+def test_a_one_way_send_is_distinguished_from_one_that_wants_an_answer():
     templates = SendTemplates()
     _, oneway = seen(templates, send(flag=2), send(flag=2, opaque=18))
     assert oneway.template.flag == 2
