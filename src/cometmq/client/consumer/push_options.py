@@ -79,9 +79,9 @@ class PushSettings(ClientSettings, total=False):
 def push_options(
     group: str, settings: PushSettings, environ: Mapping[str, str]
 ) -> tuple[ClientOptions, ConsumerOptions]:
-    """Make the options of a push consumer from what was given by name; the rest has its default.
+    """Make the options of a push consumer from keyword arguments; the rest has its default.
 
-    Raises TypeError for a name that is none, SettingsError for a value that cannot be.
+    Raises TypeError for an unknown name, SettingsError for a bad value.
     """
     given: dict[str, Any] = dict(settings)
     check_names(given, PushSettings.__annotations__)

@@ -49,7 +49,7 @@ class Rebalance:
         self._not_before = 0.0
 
     def wake(self) -> None:
-        """Have a round soon: something about the group has changed."""
+        """Rebalance soon: something about the group has changed."""
         self._assignment.round_needed.set()
 
     def rejoin(self, grace_s: float) -> None:
@@ -61,7 +61,7 @@ class Rebalance:
         self.wake()
 
     async def run(self) -> None:
-        """Have rounds for ever: when woken, and every `rebalance_s`."""
+        """Rebalance for ever: when woken, and every `rebalance_s`."""
         is_balanced = False
         while True:
             await self._wait(self._options.rebalance_s if is_balanced else _UNBALANCED_S)
@@ -79,7 +79,7 @@ class Rebalance:
             await asyncio.sleep(left_s)
 
     async def _round(self) -> bool:
-        """Rebalance all topics; False when queues are missing and a round is needed soon."""
+        """Rebalance all topics; False when queues are missing and it must be done again soon."""
         is_balanced = True
         for topic in self._subscriptions.topics:
             try:
@@ -106,7 +106,7 @@ class Rebalance:
         return await self._assignment.assign(topic, share)
 
     async def _members(self, queues: Iterable[MessageQueue]) -> list[str] | None:
-        """Who is in the group; None when no broker says so, or none has heard of us yet."""
+        """The members of the group; None when no broker knows them, or none knows us yet."""
         header = GetConsumerListByGroupRequestHeader(consumer_group=self._options.group)
         for broker_name in sorted({queue.broker_name for queue in queues}):
             command = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, 0, header)

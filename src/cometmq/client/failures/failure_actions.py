@@ -65,7 +65,7 @@ class FailureActions:
         decision: FailureDecision,
         outcome: HandlerOutcome,
     ) -> bool:
-        """Do with a message what was decided; False when the queue is lost or the consumer stops.
+        """Carry out the decision about a message; False: the queue is lost or the consumer stops.
 
         A broker or a sink that fails is tried again, for ever, with growing pauses.
         """

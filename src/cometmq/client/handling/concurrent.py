@@ -114,7 +114,7 @@ class ConcurrentStrategy:
             self._held[topic].append((assigned, messages))
 
     def _start_held(self, topic: str) -> None:
-        """Start what is held of a topic: all of it, or one as a probe while the outage lasts.
+        """Start the held messages of a topic: all, or one as a probe while the outage lasts.
 
         What has not failed yet goes first: it shows sooner that the outage is over.
         """

@@ -177,7 +177,7 @@ class OrderlyStrategy:
         return breaker.excuses_failures(now)
 
     def _finish(self, assigned: AssignedQueue, run: HandlerRun) -> None:
-        """Take what is done out of the window, once the handler has committed it.
+        """Remove finished messages from the window, once the handler has committed them.
 
         As ProcessQueue.commit and rollback in RocketMQ, but only with `auto_commit` off.
         """

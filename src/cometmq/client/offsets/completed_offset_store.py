@@ -62,7 +62,7 @@ class CompletedOffsetFile:
             file.close()
 
     def _rewrite(self) -> None:
-        """Start a new, small file and put it in the place of the old one."""
+        """Write a new, small file and replace the old one with it."""
         new = self._path.with_suffix(_NEW_SUFFIX)
         try:
             if self._file is not None:

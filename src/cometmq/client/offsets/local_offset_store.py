@@ -53,7 +53,7 @@ class LocalOffsetStore(OffsetStore):
         await self._save()
 
     def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Begin to write what is noted of these queues, if anything has changed."""
+        """Begin to write the noted offsets of these queues, if any has changed."""
         self._kept |= {queue: self._memory[queue] for queue in queues if queue in self._memory}
         if self._kept != self._saved and not self._tasks:
             task = asyncio.get_running_loop().create_task(self._save(), name="local offsets")

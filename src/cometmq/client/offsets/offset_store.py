@@ -73,7 +73,7 @@ class OffsetStore:
         return queue in self._resets
 
     def forget(self, queue: MessageQueue) -> None:
-        """Drop what was noted: another member has the queue now."""
+        """Drop the noted offset: another member has the queue now."""
         self._memory.pop(queue, None)
         self._resets.discard(queue)
 
@@ -118,7 +118,7 @@ class OffsetStore:
         )
 
     def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Commit what is noted of these queues, without waiting for responses."""
+        """Commit the noted offsets of these queues, without waiting for responses."""
         for queue in queues:
             offset = self._memory.get(queue)
             if offset is None:

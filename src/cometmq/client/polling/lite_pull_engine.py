@@ -110,7 +110,7 @@ class LitePullEngine:
         self._rounds.every(1.0, self.rebalance.run, name="rounds", first_s=0.0)
 
     async def stop(self, *, is_clean: bool) -> None:
-        """Commit and leave; after a failure what was handed out last is not committed."""
+        """Commit and leave; after a failure the messages handed out last are not committed."""
         self.is_stopped = True
         if is_clean and self._lite.auto_commit:
             self.mark_all_consumed()

@@ -33,7 +33,7 @@ class LitePullOffsetStore(OffsetStore):
         self._memory[queue] = offset
 
     def consumed_offset(self, queue: MessageQueue) -> int | None:
-        """What was noted last, or None."""
+        """The offset that was noted last, or None."""
         return self._memory.get(queue)
 
     def remember(self, queue: MessageQueue, offset: int) -> None:
@@ -49,7 +49,7 @@ class LitePullOffsetStore(OffsetStore):
         return await super().start_offset(queue) if found is None else found
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Commit what was noted, whatever was pulled; nothing when nothing was noted."""
+        """Commit the noted offset, whatever was pulled; do nothing when none was noted."""
         del offset
         noted = self._memory.get(queue)
         if noted is not None:

@@ -80,9 +80,9 @@ class LitePullOptions:
 def lite_pull_options(
     group: str, settings: LitePullSettings, environ: Mapping[str, str]
 ) -> tuple[ClientOptions, ConsumerOptions, LitePullOptions]:
-    """Make the options of a lite pull consumer from what was given by name.
+    """Make the options of a lite pull consumer from keyword arguments.
 
-    Raises TypeError for a name that is none, SettingsError for a value that cannot be.
+    Raises TypeError for an unknown name, SettingsError for a bad value.
     """
     given: dict[str, Any] = dict(settings)
     check_names(given, LitePullSettings.__annotations__)

@@ -79,6 +79,6 @@ class PollBuffer:
         return {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"}
 
     def close(self) -> None:
-        """Wake up whoever polls: nothing will come any more."""
+        """Wake up all callers of `poll`: no message will come any more."""
         self._batches.clear()
         self.changed.set()

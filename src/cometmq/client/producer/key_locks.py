@@ -1,9 +1,9 @@
 """Locks by key: callers with the same key go one after the other, others run side by side.
 
-Owns the waiting line of each key; refuses to know what is done under a lock. Invariants: callers of
-one key acquire its lock in the order they asked. A caller that needs several keys joins all their
-lines at one moment, so no two callers wait for each other. One loop owns it. Every wait is bounded
-by the caller's deadline.
+Owns the queue of waiting callers of each key; refuses to know what is done under a lock.
+Invariants: callers of one key acquire its lock in the order they asked. A caller that needs several
+keys joins all their queues at one moment, so no two callers wait for each other. One loop owns it.
+Every wait is bounded by the caller's deadline.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class KeyLocks:
         """Who is last in each key's line: a future that is done when that caller has released."""
 
     def try_acquire(self, key: Hashable) -> asyncio.Future[None] | None:
-        """Acquire a free lock at once and return what `release` wants; None when it is taken."""
+        """Acquire a free lock at once and return the token for `release`; None when it is taken."""
         if key in self._last:
             return None
         mine = self._last[key] = asyncio.get_running_loop().create_future()
