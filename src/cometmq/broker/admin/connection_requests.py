@@ -44,7 +44,7 @@ FORWARD_S = 10.0
 """How long a consumer may take to answer, seconds."""
 
 STATUS_S = 5.0
-"""How long a consumer may take to tell its offsets, seconds."""
+"""How long a consumer may take to report its offsets, seconds."""
 
 _ANSWERS_SINCE = 62
 """Clients of this version and later answer such questions."""

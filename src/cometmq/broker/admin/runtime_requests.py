@@ -101,9 +101,9 @@ class RuntimeRequests:
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
-        return (Endpoint(Code.GET_BROKER_RUNTIME_INFO, self.tell),)
+        return (Endpoint(Code.GET_BROKER_RUNTIME_INFO, self.runtime_info),)
 
-    def tell(self, _request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
+    def runtime_info(self, _request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Tell what the broker is doing (28)."""
         return self._store.cold_reader.prepare_and_apply(self._earliest_ms, self._answer)
 

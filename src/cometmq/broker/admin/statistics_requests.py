@@ -106,9 +106,9 @@ class StatisticsRequests:
         return Reply()
 
     def replication(self, _request: Command, _connection: Connection) -> Reply:
-        """Tell what a master without slaves has to tell of them (907)."""
+        """Report a master without slaves (907)."""
         return Reply(body=encode_lone_master(self._store.max_phy_offset))
 
     def epochs(self, _request: Command, _connection: Connection) -> Reply:
-        """Refuse to tell of elections (1007): nobody elects this broker."""
+        """Refuse a request about elections (1007): nobody elects this broker."""
         raise Reject(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode")

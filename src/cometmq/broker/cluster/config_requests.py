@@ -1,4 +1,4 @@
-"""Requests about the broker's settings: change some (25), tell all (26).
+"""Requests about the broker's settings: change some (25), return all (26).
 
 Owns their version. Java: AdminBrokerProcessor (updateBrokerConfig, getBrokerConfig).
 """

@@ -84,7 +84,7 @@ class GlobalOrderCheck:
     async def _ask(
         self, addr: str, question: Command, decode: Callable[[bytes], _T], silent: set[str]
     ) -> _T | None:
-        """The decoded answer; None for a refusal, and for whoever is in `silent`, or joins it."""
+        """The decoded answer; None for a refusal or a silent address. One that fails is silent."""
         if addr in silent:
             return None
         try:

@@ -232,7 +232,7 @@ class NamesrvRegistration:
         try:
             names = decode_kv_table(body)
         except ProtocolError as error:
-            log.warning("the name server %s tells no order configuration: %s", addr, error)
+            log.warning("the name server %s returned no order configuration: %s", addr, error)
         else:
             self.on_order_topics(names)
 

@@ -3,7 +3,7 @@
 Changes count in memory at once. One write carries all changes that came while the last one was
 under way, so any number of changes costs two writes. `flushed` waits until they are on disk.
 Invariants: writes follow the order of the changes, one at a time; changes that the disk refuses are
-undone, newest first, and whoever waits for them gets the error.
+undone, newest first, and those who wait for them get the error.
 Java: ConfigManager.persist, which its threads wait for one after the other.
 """
 

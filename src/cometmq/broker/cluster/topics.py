@@ -2,7 +2,7 @@
 
 Owns the table of topics, its version (a name server takes topics only when it differs) and
 config/topics.json; a change counts at once and is on disk when `writer` says so, before it is
-answered. Refuses to know name servers: whoever must tell them subscribes to changes.
+answered. Refuses to know name servers: what registers topics there subscribes to changes.
 Invariants: the system topics always exist; a topic that is being deleted is not made again.
 Java: TopicConfigManager, TopicValidator.
 """
@@ -55,7 +55,7 @@ class Topics:
         self.auto_create = auto_create
         """Whether the first send makes a topic."""
         self.leaving: set[str] = set()
-        """Topics that are being deleted; whoever deletes them puts them here."""
+        """Topics that are being deleted; the request that deletes them adds them here."""
         self.table: dict[str, TopicConfig] = {}
         self.version = DataVersion()
         self._entries = JsonTable("topicConfigTable", topic_fields)
@@ -197,19 +197,19 @@ class Topics:
         """Have a change written; it is taken back when that fails, at once with a Reject."""
         self.version = self.version.next(self._now_ms())
         self.writer.record_change(topic, partial(self._take_back, topic, before))
-        self._tell(topic)
+        self._notify(topic)
 
     def _take_back(self, topic: str, before: TopicConfig | None) -> None:
         self.version = self.version.next(self._now_ms())
         self.table.pop(topic, None)
         if before is not None:
             self.table[topic] = before
-        self._tell(topic)
+        self._notify(topic)
 
-    def _tell(self, topic: str) -> None:
+    def _notify(self, topic: str) -> None:
         self.generation += 1
-        for tell in self.on_change:
-            tell(topic)
+        for callback in self.on_change:
+            callback(topic)
 
 
 def end_deletions(store: MessageStore, topics: Topics) -> None:

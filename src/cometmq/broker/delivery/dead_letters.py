@@ -1,6 +1,6 @@
 """Dead letters: messages that a group could not consume, stored in %DLQ%<group>.
 
-Owns the properties that tell where a dead letter came from, and the deduplication (a setting): the
+Owns the properties that say where a dead letter came from, and the deduplication (a setting): the
 last origins of each dead-letter queue are remembered, and read back from its tail at first use. The
 caller says in properties why the message is dead. Of a long queue only the newest letters are read
 at first use; `read_back`, in the background, reads the others and, after a start, the tails of all

@@ -1,6 +1,6 @@
 """Request and reply: a reply is pushed to the client that waits for it (324, 325, 326).
 
-Pushes a reply to the connection whose client id stands in REPLY_TO_CLIENT, and stores its copy in
+Pushes a reply to the connection whose client id is in REPLY_TO_CLIENT, and stores its copy in
 <cluster>_REPLY_TOPIC. The request itself is an ordinary message. The client that sent it matches
 replies to requests, by CORRELATION_ID.
 Invariant: response code 0 means that the waiting client accepted the reply.

@@ -133,7 +133,7 @@ class PullCheck:
                 f"queue {header.queue_id} of {header.topic} does not exist; "
                 f"there are {topic.read_queue_nums}, counted from 0",
             )
-        # Java: PullSysFlag.hasSubscriptionFlag; the subscription stands in the header itself.
+        # Java: PullSysFlag.hasSubscriptionFlag; the header itself holds the subscription.
         if header.sys_flag & bits.SUBSCRIPTION:
             return ReadPlan(topic, group, self._inline_filter(header))
         return ReadPlan(topic, group, self._subscribed_filter(header, group))

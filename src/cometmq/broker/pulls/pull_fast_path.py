@@ -39,7 +39,7 @@ class PullFastPath:
         self._templates.forget()
 
     def take(self, data: bytes, at: int, end: int) -> bool:
-        """Answer the pull whose header stands between two places; False: the slow path."""
+        """Answer the pull whose header is between two places; False: the slow path."""
         found = self._templates.match_at(data, at, end)
         if found is None:
             return False

@@ -1,7 +1,7 @@
 """Hot. The read of a pull: the records of a queue from an offset on, as many as fit.
 
-Knows no request codes and no groups, and changes nothing: whoever has an offset and a message
-filter can read with it.
+Knows no request codes and no groups, and changes nothing: callers need an offset and a message
+filter, and nothing else.
 Java: the call of MessageStore.getMessage in PullMessageProcessor.
 """
 
@@ -79,7 +79,7 @@ class PullReader:
         missing: NotInMemory,
         is_abandoned: Callable[[], bool],
     ) -> GetResult | None:
-        """Read after a thread has fetched `missing`, and whatever else turns out to be missing.
+        """Read after a thread has fetched `missing`, and whatever else is missing.
 
         None once `is_abandoned` says that nobody waits for the result.
         """

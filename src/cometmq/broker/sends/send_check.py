@@ -67,7 +67,7 @@ class SendCheck:
         return config
 
     def queue_of(self, header: SendMessageRequestHeader, config: TopicConfig) -> int:
-        """The queue asked for; for a number below 0 the queues take turns."""
+        """The queue asked for; below 0: one queue after the other."""
         if header.queue_id >= 0:
             return header.queue_id
         return next(self._round_robin) % max(1, config.write_queue_nums)

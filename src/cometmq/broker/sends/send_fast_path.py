@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _HEAD = Struct(">II")
 _unpack_head = _HEAD.unpack_from
 _PREFIXES = [_HEAD.pack(length + 4, length) for length in range(8192)]
-"""What stands before an answer's header of so many bytes."""
+"""What precedes an answer's header of so many bytes."""
 
 
 class ConnectionFastPath:

@@ -25,7 +25,7 @@ class SendResponses:
         """`region`: the properties that each response carries, MSG_REGION among them."""
         self._region = region
         self.store_host = store_host
-        """This broker's address as it stands in message ids."""
+        """This broker's address as message ids hold it."""
 
     def stored(self, phy_offsets: list[int], queue_offset: int, queue_id: int, raw: bytes) -> Reply:
         """The messages lie there now, and leave no sooner than they are durable.

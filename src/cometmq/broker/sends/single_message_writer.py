@@ -54,8 +54,8 @@ class RetryLimit:
         """
         group = draft.topic.removeprefix(names.RETRY_PREFIX)
         times_max = attempts_max(self._groups.admit(group), version, asked)
-        # Java: handleRetryAndDLQ asks RebalanceLockManager.isLockAllExpired: who consumes in order
-        # retries at home, and sends here only what it has given up.
+        # Java: handleRetryAndDLQ asks RebalanceLockManager.isLockAllExpired: a consumer in order
+        # retries locally, and sends here only a message that it will not try again.
         return draft.reconsume_times > times_max or self._locks.is_any_held(group)
 
 

@@ -29,7 +29,7 @@ def delay_level(raw: bytes) -> int:
 
 @lru_cache(maxsize=CACHE_MAX)
 def tags_code_of(tag: bytes) -> int:
-    """The hash of a tag, as it stands in a queue entry."""
+    """The hash of a tag, as a queue entry holds it."""
     return java_hash(tag.decode("utf-8", "replace"))
 
 
