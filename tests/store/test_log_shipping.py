@@ -14,6 +14,7 @@ from cometmq.errors import StoreCorrupt, StoreError
 from cometmq.store.message_store import GetStatus, MessageDraft, MessageStore, PutStatus
 from cometmq.testing.memory_store import STORE_ROOT, memory_store
 from cometmq.testing.sim_files import SimClock, SimFiles, SimWorker
+from cometmq.wire.records import log_record
 
 if TYPE_CHECKING:
     from cometmq.store.get_result import GetResult
@@ -274,6 +275,19 @@ def test_bytes_that_are_no_whole_records_are_refused_and_nothing_is_taken(broken
         assert (follower.max_phy_offset, follower.queues()) == (0, [])
         follower.append_raw(0, good)
         await leader.stop()
+        await follower.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_record_with_a_negative_queue_offset_is_refused():
+    async def scenario() -> None:
+        follower = pair()[1].store
+        host = bytes((127, 0, 0, 1, 0, 0, 42, 159))
+        raw = log_record.encode("A", 0, 0, -1, 0, 0, 1, host, 1, host, 0, 0, b"x", b"")
+        with pytest.raises(StoreCorrupt):
+            follower.append_raw(0, raw)
+        assert (follower.max_phy_offset, follower.queues()) == (0, [])
         await follower.stop()
 
     asyncio.run(scenario())

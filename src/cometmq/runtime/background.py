@@ -1,7 +1,7 @@
 """Supervised background work: what runs beside the requests and must not die unnoticed.
 
 One of the three places that catch everything: an error of a task is logged with its traceback and
-the task goes on at its next turn. `stop` ends all and waits for them.
+the task continues with its next run. `stop` cancels all tasks and waits for them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class BackgroundTasks:
         name: str,
         first_s: float | None = None,
     ) -> None:
-        """Call `work` (plain or async) again and again, `interval_s` after it last ended.
+        """Call `work` (plain or async) repeatedly, `interval_s` after its last run ended.
 
-        The first call comes after `first_s` (default: one interval). An error is logged, once a
-        turn, and does not end the series.
+        The first call comes after `first_s` (default: one interval). An error is logged
+        and does not end the series.
         """
         self._start(
             self._repeat(interval_s if first_s is None else first_s, interval_s, work), name
@@ -64,7 +64,7 @@ class BackgroundTasks:
                 if asyncio.iscoroutine(found):
                     await found
             except Exception:
-                log.exception("%s: a turn of background work failed", self._task_name())
+                log.exception("%s: a run of background work failed", self._task_name())
             await asyncio.sleep(interval_s)
 
     async def _once(self, work: Awaitable[object]) -> None:

@@ -22,7 +22,7 @@ class Clock(Protocol):
         ...
 
     def local_hour(self) -> int:
-        """The hour of day where the machine stands, 0 to 23."""
+        """The local hour of day, 0 to 23."""
         ...
 
     def local_stamp(self) -> str:

@@ -41,7 +41,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def local_hour(self) -> int:
-        """The hour of day where the machine stands, 0 to 23."""
+        """The local hour of day, 0 to 23."""
         return time.localtime().tm_hour
 
     def local_stamp(self) -> str:

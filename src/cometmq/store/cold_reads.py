@@ -75,7 +75,7 @@ class ColdReader:
     async def run_each(
         self, keys: Iterable[_K], prepare: Callable[[ReadContext, _K], _T]
     ) -> list[_T]:
-        """Do `run` for each key in turn; other work of the loop gets its time in between."""
+        """Do `run` for each key, one after the other; the loop does other work in between."""
         results = []
         for number, key in enumerate(keys, 1):
             results.append(await self.run(partial(_with_key, prepare, key)))

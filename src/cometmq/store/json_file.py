@@ -1,8 +1,8 @@
 """A small table kept as JSON: config/topics.json and the like, with its last good copy beside it.
 
-Saving writes `.tmp`, makes it durable, turns the present file into `.bak` and renames; loading
-takes the file, or `.bak` when the file is missing, empty or broken. A reader that knows only the
-file and its `.bak`, as Java's does, finds one of the two whole at every instant.
+Saving writes `.tmp`, makes it durable, renames the present file to `.bak` and `.tmp` to the file;
+loading takes the file, or `.bak` when the file is missing, empty or broken. A reader that knows
+only the file and its `.bak`, as Java's does, finds one of the two whole at every instant.
 Java: ConfigManager.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _ENTRY_AT, _ENTRY_END = len('{\n\t"":{\n'), -len("\n\t}\n}")
-"""Where the only entry of a table without a name stands in its text."""
+"""Where the only entry of a table without a name begins and ends in its text."""
 
 
 class JsonFile:

@@ -133,6 +133,7 @@ def _whole_record(raw: bytes, index: int, phy_offset: int) -> StoredRecord:
         record = log_record.decode(raw, index)
     except ProtocolError as problem:
         raise StoreCorrupt(f"the record at {phy_offset} cannot be read: {problem}") from problem
-    if record.phy_offset != phy_offset or not log_record.is_whole(record, raw, index):
+    is_whole = record.queue_offset >= 0 and log_record.is_whole(record, raw, index)
+    if record.phy_offset != phy_offset or not is_whole:
         raise StoreCorrupt(f"the record at {phy_offset} belongs elsewhere, or is damaged")
     return record

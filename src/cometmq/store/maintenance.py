@@ -122,7 +122,7 @@ class Maintenance:
     async def _write_deletions(self) -> None:
         deletions = self._queues.deletions
         if deletions.is_stale:
-            deletions.is_stale = False  # before: it may go stale again while this is written
+            deletions.is_stale = False  # before the write: it may become stale meanwhile
             is_on = False
             try:
                 await run_job(self._worker, deletions.writing())
@@ -137,7 +137,7 @@ class Maintenance:
         )
 
     def checkpoint_soon(self) -> None:
-        """Move the checkpoint at the next turn: queues were deleted."""
+        """Move the checkpoint in the next round: queues were deleted."""
         self._checkpoint_due_ms = 0
         self._deletions += 1
 
@@ -204,7 +204,7 @@ class Maintenance:
             checkpoint.index_ms = mark.end_ms
 
     async def clean(self) -> None:
-        """Delete what is older than it need be."""
+        """Delete files that are past their retention."""
         try:
             await self._retention.clean()
         except OSError as problem:

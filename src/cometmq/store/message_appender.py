@@ -286,7 +286,7 @@ class MessageAppender:
     def _take_back(
         self, entries: list[QueueEntry], callbacks: list[DurableCallback], problem: OSError
     ) -> None:
-        """Take back what could not be written: its offsets will be given again."""
+        """Take back what could not be written: its offsets will be reused."""
         for queue, _, _, _ in entries:
             queue.next_offset -= 1
             assert queue.next_offset >= queue.max_offset, "a visible message was taken back"

@@ -3,7 +3,7 @@
 Names the parts of a store and sends each call to the one that does it: `MessageAppender` writes,
 `ReadContext` reads, `KeyLookup` finds by key, `TopicDeletion` deletes, `Maintenance` works
 in the background. Knows nothing of requests, topics' settings and consumers.
-Invariant: what was answered PUT_OK is found again after any crash that flushDiskType covers.
+Invariant: what was answered PUT_OK is found after any crash that flushDiskType covers.
 Java: DefaultMessageStore.
 """
 

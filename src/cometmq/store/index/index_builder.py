@@ -81,7 +81,7 @@ class KeyHashes:
 
 
 class KeyedRecordReader:
-    """Reads the log onwards from where it stands. Belongs to the store's loop."""
+    """Reads records and their keys from an offset of the log on. Belongs to the store's loop."""
 
     def __init__(self, log: CommitLog, file_bytes: int) -> None:
         self._log = log

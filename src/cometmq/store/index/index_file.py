@@ -114,7 +114,7 @@ class IndexFile:
 
     @property
     def name(self) -> int:
-        """The file's name, 17 digits that tell when it was made."""
+        """The file's name: 17 digits, the local time at which it was made."""
         return self.segment.base
 
     @property
@@ -210,6 +210,7 @@ class IndexFile:
         head = self.begin_ms, self.end_ms, self.begin_phy, self.end_phy, self.used, self.count
         HEADER.pack_into(first, 0, *head)
         assert not self._writing, "one write at a time"
+        assert 1 <= self.written <= self.count
         assert len(self._entries) == self.waiting * ENTRY_BYTES
         self._writing, self._pages = self._pages, {}
         at = self._file_layout.entries_at + self.written * ENTRY_BYTES
@@ -223,9 +224,10 @@ class IndexFile:
         self.is_known = True
         self.written = write.number
         del self._entries[: len(write.entries)]
+        assert len(self._entries) == self.waiting * ENTRY_BYTES
 
     def cancel_write(self) -> None:
-        """The write failed: its entries and slots wait to be written again."""
+        """The write failed: its entries and slots stay pending."""
         self._pages = self._writing | self._pages
         self._writing = {}
 
@@ -244,7 +246,7 @@ class IndexFile:
             at += len(raw)
         self._take_end(file)
         if 0 not in self._pages:
-            self._page(0)  # the head is to be written again
+            self._page(0)  # the head must be rewritten
 
     def _repair_slots(self, file: OpenFile, at: int, raw: bytes) -> None:
         count = self.count

@@ -1,9 +1,9 @@
-"""The key index of a store: which records carry a key, so that a message is found by it.
+"""The key index of a store: finds the records that have a key.
 
-Filled from the log behind the answers, a helping at a time; asked, it first catches up. Files are
-RocketMQ's. All it says is in the log, so whatever is missing or broken is dropped and built anew.
+Filled from the log in the background, in batches; a query first lets it catch up. The files are
+RocketMQ's. All of it follows from the log, so missing or broken parts are dropped and rebuilt.
 Refuses to know requests. Invariant: the checkpoint names a file, an entry and a byte of the log
-only after all entries of records below that byte are durable and nothing beyond was vouched for.
+only after all entries of records below that byte are durable.
 Java: IndexService.
 """
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 BATCH_RECORDS = 32
-"""Records indexed in one turn of the loop: 0.3 ms, so nobody waits for it long."""
+"""Records indexed in one iteration of the loop: 0.3 ms, so nobody waits for it long."""
 LAG_BYTES_MAX = 256 << 20
-"""How far the index falls behind the log while messages come fast, before it takes its share."""
+"""How far the index falls behind the log while messages come fast, before its batches grow."""
 _BATCH_RECORDS_MAX = 512
-"""The share of a turn then: more than one puts."""
+"""The size of a batch then: more than one iteration puts."""
 WAITING_MAX = 262_144
 """Entries in memory at which the index waits for its writes to end."""
 WRITE_AT = 65_536
@@ -48,7 +48,7 @@ WRITE_AT = 65_536
 _FILES_WAITING_MAX = 48
 _WARM_BYTES = 1 << 20
 _STEPS_MAX = 1_000_000
-_STEPS_A_TURN = 1_000
+_STEPS_A_BATCH = 1_000
 
 
 class IndexFileQueue(MappedFileQueue):
@@ -133,6 +133,7 @@ class KeyIndex:
                 self._drop_unsafe(checkpoint.index_ms)
             self._resume_after_last()
         self.position = max(self.position, self._log.first)
+        assert 0 <= self.position <= max(log_end, self._log.first)
 
     def _take(self, base: int, *, is_last: bool, log_end: int) -> bool:
         """Believe in a file if its size and head can be true."""
@@ -171,7 +172,7 @@ class KeyIndex:
         self._index_files = [file for file in self._index_files if file.name < base]
 
     def _drop_newer(self, name: int) -> None:
-        """Delete files that a crash left before they were vouched for."""
+        """Delete files that are newer than the checkpoint."""
         for later in [later for later in self._mapped_files.bases if later > name]:
             log.info("the index file %s was not vouched for yet", self._mapped_files.path_of(later))
             self._mapped_files.remove(later)
@@ -248,7 +249,7 @@ class KeyIndex:
         self.waiting += len(hashes)
 
     def _already(self, phy_offset: int) -> int:
-        """How many of a record's entries another life has left."""
+        """How many of a record's entries are in the files already."""
         found = 0
         for file in reversed(self._index_files):
             opened = file.segment.open()
@@ -293,7 +294,7 @@ class KeyIndex:
         ]
 
     async def flush(self, writes: IndexWrites, worker: Worker) -> None:
-        """Write them durably, in the worker. OSError: what they hold waits to be written again."""
+        """Write them durably, in the worker. OSError: they stay pending."""
         is_done = False
         try:
             opened = pin_segments([file.segment for file, _ in writes])
@@ -303,7 +304,7 @@ class KeyIndex:
             self._end_writes(writes, is_done=is_done)
 
     def cancel_writes(self, writes: IndexWrites) -> None:
-        """Give up writes that were begun: what they hold waits to be written again."""
+        """Give up writes that were begun: what they hold stays pending."""
         self._end_writes(writes, is_done=False)
 
     def is_ahead_of(self, saved: tuple[int, int, int] | None) -> bool:
@@ -377,6 +378,7 @@ class KeyIndex:
     def forget(self, file: IndexFile) -> Path:
         """Take a file out; what is left to do is to delete this path."""
         assert file is not self._index_files[-1], "entries are added to the newest file"
+        assert not file.waiting, "entries of this file are not written yet"
         self._index_files.remove(file)
         return self._mapped_files.release(file.name)
 
@@ -422,7 +424,7 @@ class _Search:
         file = self._file
         while self._number >= file.written and self._steps < _STEPS_MAX:
             self._step(*file.entry(self._number))
-            if not self._steps % _STEPS_A_TURN:
+            if not self._steps % _STEPS_A_BATCH:
                 await asyncio.sleep(0)
         if self._number and file.segment.exists:
             opened = file.segment.pin()

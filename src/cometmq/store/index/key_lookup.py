@@ -1,7 +1,7 @@
-"""Finding messages by their keys: asks the index, reads the records, and looks at them again.
+"""Finding messages by their keys: asks the index, reads the records, and checks their keys.
 
-A hash can be another key's, so each record found is asked for its keys. Refuses to know requests.
-Java: DefaultMessageStore.queryMessage, which leaves the second look to its clients.
+Two keys can have one hash, so the keys of each record found are compared. Refuses to know requests.
+Java: DefaultMessageStore.queryMessage, which leaves the comparison to its clients.
 """
 
 from __future__ import annotations

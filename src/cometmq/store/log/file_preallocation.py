@@ -1,9 +1,9 @@
 """The log's next file, made in a worker while the current one still has room.
 
 To make a file takes two syncs, milliseconds on a quiet disk and a tenth of a second on a busy one,
-which the loop would wait for. Owns when it is made and that it goes again at a stop; refuses to
-know records. Invariants: at most one file is ahead, empty; the log never waits for it, since what
-is not ready when it is needed is made by the log itself; recovery deletes what lies behind the end.
+which the loop would wait for. Decides when it is made and deletes it at a stop; refuses to know
+records. Invariants: at most one file is preallocated, and it is empty; the log never waits for it
+but makes the file itself when it is not ready; recovery deletes files after the end of the log.
 Java: AllocateMappedFileService.
 """
 

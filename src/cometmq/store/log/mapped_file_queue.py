@@ -1,8 +1,8 @@
-"""A row of files of one size that together are one long run of bytes.
+"""A queue of files of one size that together hold one range of bytes.
 
 A file is named by the offset of its first byte, 20 decimal digits. Files are opened when they are
-first touched and closed again when too many are open; nobody above sees that. Refuses to know
-what the bytes mean. Invariant: a read or write lies within one file.
+first used and closed when too many are open; callers do not notice. Refuses to know what the bytes
+mean. Invariant: a read or write is within one file.
 Java: MappedFileQueue, DefaultMappedFile.
 """
 
@@ -71,7 +71,7 @@ class OpenFiles:
 
 
 class Segment:
-    """One file of a row, open or not."""
+    """One file of a queue of files, open or not."""
 
     __slots__ = ("ahead", "ahead_at", "base", "file", "is_leaving", "mapped_files", "pins", "used")
 
@@ -99,7 +99,7 @@ class Segment:
 
     @property
     def exists(self) -> bool:
-        """Whether the file still belongs to its row; a deleted one must not be opened again."""
+        """Whether the file still belongs to its queue; a deleted one must not be opened."""
         return self.mapped_files.segments.get(self.base) is self
 
     def pin(self) -> OpenFile:
@@ -109,7 +109,7 @@ class Segment:
         return file
 
     def unpin(self) -> None:
-        """Allow the file to be closed again; it is now, if that was wanted meanwhile."""
+        """Allow the file to be closed; close it now if `close` was called meanwhile."""
         assert self.pins > 0, "unpinned more often than pinned"
         self.pins -= 1
         if self.is_leaving and not self.pins:
@@ -304,13 +304,14 @@ class MappedFileQueue:
     def write(self, at: int, data: bytes) -> None:
         """Write within the file that holds `at`, made when missing; OSError: perhaps in part."""
         file_offset = at % self.file_bytes
-        assert file_offset + len(data) <= self.file_bytes, "a write lies within one file"
+        assert file_offset + len(data) <= self.file_bytes, "a write is within one file"
         segment = self.segment(at - file_offset)
         segment.ahead = b""
         segment.open().write(file_offset, data)
 
     def cut(self, at: int) -> None:
         """Drop everything from `at` on: zeros in its file, later files deleted, the last first."""
+        assert at >= 0
         for base in [base for base in reversed(self.bases) if base >= at]:
             self.remove(base)
         assert not self.bases or self.bases[-1] < at or at == 0

@@ -1,8 +1,8 @@
 """How long puts take, and how many fail: since the start, and of the last minute by length.
 
 Owns the classes that admin tools show, and finer steps between them for percentiles. Refuses to
-know clocks and messages. All puts of one turn of the loop count as one does that began with the
-first of them and ended when they were as safe as promised: one addition a turn tells of all.
+know clocks and messages. All puts of one loop iteration count as if they began with the first and
+ended when all were as durable as promised: one addition for each iteration.
 Java: StoreStatsService.
 """
 
@@ -41,7 +41,8 @@ class PutTimes:
         return self.histogram.longest
 
     def add(self, count: int, begun_s: float, now_s: float) -> None:
-        """Count puts that are as safe as promised now."""
+        """Count puts that are as durable as promised now."""
+        assert count >= 0
         if now_s >= self._until_s:
             self._begin_minute(now_s)
         self.histogram.observe(now_s - begun_s, count)
@@ -62,6 +63,7 @@ class PutTimes:
 
         Up to a fifth off, as the steps are; what took more than ten seconds counts as ten.
         """
+        assert 0 <= share <= 1
         counts = self._minute(now_s)
         wanted, passed, begin_s = share * sum(counts), 0, 0.0
         for count, end_s in zip(counts, (*_STEPS, _STEPS[-1]), strict=True):

@@ -1,9 +1,9 @@
-"""Deleting what is old: whole files of the log, then queue and index files that spoke of them.
+"""Retention: deletes old files of the log, then the queue and index files that refer to them.
 
-A file goes when it was last written longer ago than fileReservedTime and it is the hour for it or
-the disk is filling up; when the disk is nearly full, age does not count. Never the newest file, nor
-one that is not durable yet. Files are counted out on the loop and deleted in a worker, the oldest
-first and each for good before the next, so a crash leaves no gap.
+A file is deleted when its last write is older than fileReservedTime, in the hours of deleteWhen or
+when the disk fills up; when the disk is nearly full, age does not count. The newest file and files
+that are not durable are never deleted. The loop removes files from its lists and a worker deletes
+them, the oldest first and each durably before the next, so a crash leaves no gap.
 Java: CleanCommitLogService, CleanConsumeQueueService.
 """
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000
 _SLICE = 256
-"""Queues looked at between two turns of the loop."""
+"""Queues checked in one iteration of the loop."""
 
 
 class Retention:
-    """Decides what is old and deletes it. Belongs to the store's loop."""
+    """Finds files that are too old and deletes them. Belongs to the store's loop."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Retention:
         """Whether the disk is used beyond diskSpaceWarningLevelRatio: sends are refused."""
 
     def adjust(self, settings: StoreSettings) -> None:
-        """Work with these ages and shares from now on."""
+        """Use these ages and percentages from now on."""
         self._settings = settings
 
     async def clean(self, *, any_hour: bool = False) -> None:
@@ -87,7 +87,7 @@ class Retention:
         return -(-100 * space.used // max(space.total, 1))
 
     def _old_files(self, *, at_once: bool) -> list[Path]:
-        """Count out the files of the log that may go; their paths, the oldest first."""
+        """Remove the files that may be deleted from the log; their paths, the oldest first."""
         before = self._clock.now_ms() - self._settings.file_reserved_hours * _HOUR_MS
         gone = []
         for base in self._mapped_files.bases[:-1][: self._settings.delete_file_batch_max]:
@@ -103,7 +103,7 @@ class Retention:
         return gone
 
     async def _follow(self, log_first: int) -> None:
-        """Delete the files of queues and index that speak of nothing that is still there."""
+        """Delete the files of queues and index whose records are all gone."""
         for number, queue in enumerate(self._queues):
             if len(queue.mapped_files.bases) > 1:
                 bases = await self._cold_reader.run(partial(self._expired, queue, log_first))
@@ -118,7 +118,7 @@ class Retention:
         return self._queues.expired(queue, log_first, context.cached_only)
 
     async def _delete(self, paths: list[Path]) -> None:
-        """Delete files in the worker, each for good before the next one."""
+        """Delete files in the worker, each durably before the next one."""
         if not paths:
             return
 

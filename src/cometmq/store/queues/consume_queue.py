@@ -1,4 +1,4 @@
-"""Hot. One queue of one topic: 20 bytes a message that say where in the log it lies.
+"""Hot. One queue of one topic: 20 bytes a message that give its place in the log.
 
 New entries stay in memory until `write_pending` writes them to the queue's files, in the
 background; they can all be built again from the log. Knows nothing of tags and records.
@@ -97,7 +97,7 @@ class ConsumeQueue:
         at = queue_offset * SIZE
         mapped_files = self.mapped_files
         room, written = mapped_files.file_bytes - at % mapped_files.file_bytes, -index * SIZE
-        room = min(room, written)  # what lies beyond is not valid yet
+        room = min(room, written)  # what is beyond is not valid yet
         found = mapped_files.read_ahead(at, min(count * SIZE, room), room, cached_only)
         if len(found) == written < count * SIZE:  # go on with those that wait in memory
             found += bytes(self.tail[: count * SIZE - written])

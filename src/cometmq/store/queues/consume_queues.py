@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cometmq.store.queues.deleted_topics import DeletedTopic
 
 _SLICE = 16
-"""Queues written, or files flushed, between two turns of the loop."""
+"""Queues written, or files flushed, in one iteration of the loop."""
 _queue_and_code: Callable[[QueueEntry], tuple[ConsumeQueue, int]] = itemgetter(0, 3)
 _MANY = 256
 """Files above which one sync of everything is cheaper than one of each."""
@@ -116,7 +116,7 @@ class ConsumeQueues:
             self._write_pending(queue)
 
     async def write_pending(self) -> None:
-        """Write the entries that wait now, a few queues a turn of the loop."""
+        """Write the entries that wait now, a few queues in each iteration of the loop."""
         for index, queue in enumerate(list(self._dirty)):
             self._write_pending(queue)
             if index % _SLICE == _SLICE - 1:
@@ -126,6 +126,7 @@ class ConsumeQueues:
         if self._queues.get((queue.topic, queue.queue_id)) is not queue:
             self._dirty.pop(queue, None)  # its topic was deleted while messages were on their way
             return
+        assert queue.written_offset <= queue.max_offset
         before = len(queue.mapped_files.bases)
         bases = queue.write_pending()
         if len(queue.mapped_files.bases) > before:
@@ -196,6 +197,7 @@ class ConsumeQueues:
 
     def cut(self, queue: ConsumeQueue, queue_offset: int) -> None:
         """Drop the entries from `queue_offset` on, on disk as well."""
+        assert queue_offset >= 0
         queue.mapped_files.cut(queue_offset * 20)
         assert queue.mapped_files.end - queue.mapped_files.file_bytes <= queue_offset * 20
         queue.begin_at(queue_offset)

@@ -1,10 +1,10 @@
 """Topics that were deleted: how far into the log their messages no longer count.
 
-The log keeps the records of a deleted topic until their files go, so whatever reads it again must
-know. Kept in config/deletedTopics.json, written before a queue is removed. A deletion that is only
-begun is marked so until all of the topic is gone, elsewhere too; after a crash it is carried out.
-Ours alone.
-Invariant: a record of a topic that lies below its mark is in no queue again, whatever crashes.
+The log keeps the records of a deleted topic until their files are deleted, so a replay must skip
+them. The marks are in config/deletedTopics.json, written before a queue is removed. A deletion has
+`is_begun` until the topic's settings are gone too; after a crash it is completed. RocketMQ ignores
+the file.
+Invariant: a record below its topic's mark gets no queue entry, whatever crashes.
 Java: none; there a crash can bring a deleted topic's queues back.
 """
 
@@ -42,7 +42,7 @@ class DeletedTopics:
         self._file = JsonFile(config / "deletedTopics.json", files)
         self._marks: dict[str, DeletedTopic] = {}
         self.is_stale = False
-        """Whether the file lacks what a disk in trouble refused; to be written again."""
+        """Whether the last write failed, so that the file must be rewritten."""
 
     def load(self, log_first: int) -> None:
         """Read the marks that still matter; StoreCorrupt when the file cannot be read."""
@@ -58,9 +58,12 @@ class DeletedTopics:
         return [topic for topic, mark in self._marks.items() if mark.is_begun]
 
     def set(self, topic: str, mark: DeletedTopic | None) -> None:
-        """Keep a mark in memory, or forget it; it is for the caller to write."""
+        """Keep a mark in memory, or forget it; the caller writes the file."""
         self._marks.pop(topic, None)
         if mark is not None:
+            assert mark.end >= 0
+            assert mark.entries >= 0, "a topic has a negative number of entries"
+            assert mark.dispatched <= mark.end, "the checkpoint is beyond the end of the log"
             self._marks[topic] = mark
 
     def note(self, topic: str, mark: DeletedTopic) -> None:

@@ -1,4 +1,4 @@
-"""From a record of the log to its queue entries, for whatever reads the log: recovery, raw appends.
+"""From a record of the log to its queue entries, for readers of the log: recovery, raw appends.
 
 Knows which records stand in queues, what their entries say, and that a gap in the numbers of a
 queue is filled with entries that no reader is given. Knows nothing of where records come from.
@@ -32,7 +32,7 @@ class RecordDispatcher:
         self._tags_code = tags_code
 
     def queue_of(self, record: StoredRecord) -> ConsumeQueue | None:
-        """The queue that a record stands in; None: in none, or its topic was deleted after it."""
+        """The queue of a record; None: it is in none, or its topic was deleted later."""
         if not sysflag.is_queued(record.sys_flag):
             return None
         if record.phy_offset < self._queues.deletions.end_of(record.topic):

@@ -1,8 +1,8 @@
 """Deleting a topic in steps, so that a crash between any two of them leaves all of it or nothing.
 
-Begun: the mark is on disk, and from here on a restart carries the deletion out. Then whoever knows
-the topic forgets it, durably. Ended: the queues are gone and the mark says so. Files are written
-by a thread of the store, the loop does not wait. Refuses to know topics' settings.
+`begin` puts the mark on disk; from then on a restart completes the deletion. Then the caller
+removes the topic's settings, durably. `end` removes the queues and changes the mark. A worker
+thread writes the files. Refuses to know topics' settings.
 Invariant: no queue is removed before the mark that says so is on disk.
 Java: DefaultMessageStore.deleteTopics, which has no such steps.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TopicDeletion:
-    """The deletions of one store. Belongs to its loop; whoever uses it does one after the other."""
+    """The deletions of one store. Belongs to its loop; one call at a time."""
 
     def __init__(self, queues: ConsumeQueues, maintenance: Maintenance, worker: Worker) -> None:
         self._queues = queues
@@ -59,14 +59,15 @@ class TopicDeletion:
             deletions.is_stale = True
 
     async def end(self, topics: Collection[str]) -> None:
-        """Delete the queues of topics that nobody knows any more, durably.
+        """Delete the queues of topics whose settings are gone, durably.
 
-        OSError: they are gone, but a restart would delete the topics again. Do not make them anew,
-        and come here again.
+        OSError: the queues are gone, but the mark still says begun, and a restart would delete the
+        topics a second time. Do not create them before another call of `end` succeeds.
         """
         deletions = self._queues.deletions
         marks = {topic: self._maintenance.deletion_mark(topic) for topic in topics}
         self._queues.remove_topics(topics)
+        assert self.topics().isdisjoint(topics), "a deleted topic has queues"
         self._maintenance.checkpoint_soon()
         for topic, mark in marks.items():
             deletions.set(topic, mark)

@@ -7,7 +7,7 @@ entry, i64 where the newest of them begins, i64 the sum of the queues' ends then
 0-40 and 64-88. At 96: i64 name of the newest index file, i64 the number of its next entry, i64 the
 offset below which every record is indexed, u32 CRC of bytes 0-40 and 96-120. Either of ours counts
 only while Java has not written since.
-All of it lies within one sector, hence is written whole or not at all.
+All of it is within one sector, so it is written whole or not at all.
 Java: StoreCheckpoint.
 """
 
@@ -33,7 +33,7 @@ _BACK_MS = 3_000
 
 
 class Checkpoint:
-    """The newest promise about the disk; `save` makes it durable."""
+    """How far log, queues and index are durable; `save` makes this durable too."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self._files = files
@@ -60,11 +60,12 @@ class Checkpoint:
         self.log_ms, self.queues_ms, self.index_ms, *others = _JAVA.unpack_from(raw)
         self._others = (others[0], others[1])
         *ours, crc = _OURS.unpack_from(raw, _OURS_AT)
-        if crc == crc32(raw[_OURS_AT : _OURS_AT + 24], crc32(raw[: _JAVA.size])):
+        is_ours = crc == crc32(raw[_OURS_AT : _OURS_AT + 24], crc32(raw[: _JAVA.size]))
+        if is_ours and _is_possible(*ours):
             self.dispatched, self.newest, self.entries = ours
-            assert self.newest < self.dispatched or self.dispatched == -1
         name, count, position, crc = _OURS.unpack_from(raw, _INDEX_AT)
-        if crc == crc32(raw[_INDEX_AT : _INDEX_AT + 24], crc32(raw[: _JAVA.size])):
+        is_ours = crc == crc32(raw[_INDEX_AT : _INDEX_AT + 24], crc32(raw[: _JAVA.size]))
+        if is_ours and min(name, count, position) >= 0:
             self.index_mark = name, count, position
 
     @property
@@ -74,8 +75,8 @@ class Checkpoint:
 
     def encode(self) -> bytes:
         """The bytes up to the end of our part."""
-        assert self.newest < self.dispatched or self.dispatched == -1
-        assert self.entries >= 0
+        assert _is_possible(self.dispatched, self.newest, self.entries)
+        assert self.index_mark is None or min(self.index_mark) >= 0
         java = _JAVA.pack(self.log_ms, self.queues_ms, self.index_ms, *self._others)
         ours = _signed(java, self.dispatched, self.newest, self.entries)
         data = java.ljust(_OURS_AT, b"\0") + ours
@@ -101,6 +102,12 @@ class Checkpoint:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _is_possible(dispatched: int, newest: int, entries: int) -> bool:
+    """Checked before a checkpoint is written and after it is read."""
+    is_in_order = -1 <= newest < dispatched or dispatched == -1
+    return is_in_order and entries >= 0
 
 
 def _signed(java: bytes, *values: int) -> bytes:

@@ -1,7 +1,7 @@
-"""Looking at a stopped store without changing it: what is whole, what is not, what lies where.
+"""Inspection of a stopped store: what is whole, what is damaged. Changes nothing.
 
 Reads the log record by record, every checksum included, and compares queues and index with it.
-What a start would mend by itself is reported apart from what is lost.
+What a start would repair by itself is reported apart from what is lost.
 Java: none; mqadmin's exportMetadata and the checks of recovery come near.
 """
 
@@ -36,7 +36,7 @@ _QUEUE_BYTES = 6_000_000
 
 @dataclass
 class InspectionReport:
-    """What an inspection found. `damage` is lost; `notes` is what the next start mends."""
+    """What an inspection found. `damage` is lost; `notes` is what the next start repairs."""
 
     was_stopped: bool
     first: int = 0
@@ -49,7 +49,7 @@ class InspectionReport:
 
 
 class Inspection:
-    """One stopped store, locked while it is looked at. A context manager."""
+    """One stopped store, locked while it is inspected. A context manager."""
 
     def __init__(
         self, root: Path, files: Files, index_layout: IndexFileLayout = DEFAULT_INDEX_LAYOUT
@@ -77,7 +77,7 @@ class Inspection:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the files and give the lock back."""
+        """Close the files and release the lock."""
         self._mapped_files.close()
         for mapped_files in self._queue_files.values():
             mapped_files.close()
@@ -132,7 +132,7 @@ class Inspection:
                 )
 
     def _check_end(self, report: InspectionReport) -> None:
-        """What follows the last whole record: zeros are well, the rest is not."""
+        """What follows the last whole record: zeros are sound, other bytes are damage."""
         at = report.end
         if (following := self._reader.next_file(at)) >= 0:
             at = following

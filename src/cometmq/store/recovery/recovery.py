@@ -1,10 +1,10 @@
-"""Finding out what a store holds after a stop of any kind, and mending what a crash left.
+"""Recovery: finds the end of the log after any kind of stop, and repairs what a crash left.
 
-After a clean stop the newest entry of the queues says where the log ended; after a crash the log is
-read again from where the checkpoint vouches for the queues. Every record read is verified, the log
-is cut after the last good one, and queues are filled from it. A queue that lacks entries the log
-cannot have lost makes all queues be built anew from the whole log.
-Invariant: nothing is cut that lies before a record the checkpoint calls flushed.
+After a clean stop the newest queue entry gives the end of the log. After a crash the log is
+replayed from the offset below which the checkpoint says that queue entries are durable. Each record
+read is verified, the log is cut after the last good one, and the queues are filled from it. If a
+queue lacks entries that the log still has, all queues are rebuilt from the whole log.
+Invariant: nothing is cut before a record that the checkpoint calls flushed.
 Java: CommitLog.recoverNormally, recoverAbnormally.
 """
 
@@ -52,14 +52,14 @@ NO_RECORD = LastRecord(-1, 0, 0)
 
 
 class RecoveryResult(NamedTuple):
-    """What recovery did: how many records it read again, and the newest one."""
+    """What recovery did: how many records it replayed, and the newest one."""
 
     records: int
     last: LastRecord
 
 
 class _GapInQueue(Exception):
-    """A queue lacks entries that it must have had."""
+    """A queue lacks entries that the checkpoint counted."""
 
 
 class Recovery:
@@ -89,7 +89,7 @@ class Recovery:
         self._entry_count = 0
 
     def run(self, *, was_stopped: bool) -> RecoveryResult:
-        """Mend the store; afterwards log and queues begin where the last good record ends."""
+        """Repair the store; afterwards log and queues continue after the last good record."""
         self._deletions.load(self._mapped_files.first)
         self._queues.load()
         self._drop_deleted()
@@ -119,7 +119,7 @@ class Recovery:
                 self._queues.remove(queue)
 
     def _checkpointed_end(self) -> int:
-        """The offset up to which the checkpoint vouches for log and queues; -1 when it cannot."""
+        """The offset up to which log and queues are durable by the checkpoint; -1: not known."""
         dispatched, newest = self._checkpoint.dispatched, self._checkpoint.newest
         if dispatched >= self._mapped_files.first and newest >= 0:
             record = self._reader.at(newest)
@@ -188,10 +188,12 @@ class Recovery:
         return -1
 
     def _dispatch(self, record: StoredRecord) -> bool:
-        """Give a record its queue entry; False when it is a left-over of an older life."""
+        """Give a record its queue entry; False: it is left over from before an earlier crash."""
         queue = self._dispatcher.queue_of(record)
         if queue is not None:
             number = record.queue_offset
+            if number < 0:
+                return False  # damage that no checksum was checked for
             if queue not in self._resumed:
                 self._resume_queue(queue, number)
             elif number < queue.next_offset:
@@ -209,7 +211,7 @@ class Recovery:
         return True
 
     def _resume_queue(self, queue: ConsumeQueue, number: int) -> None:
-        """Find where a queue ends, at its first record that is read again."""
+        """Find where a queue ends, at its first replayed record."""
         self._resumed.add(queue)
         self._entry_count += number
         if number == 0 or self._entry_matches_log(queue, number - 1, self._mapped_files.end):
@@ -221,7 +223,7 @@ class Recovery:
             raise _GapInQueue(f"{queue.topic} queue {queue.queue_id} lacks entry {number - 1}")
 
     def _resume_at_end(self, queue: ConsumeQueue, log_end: int) -> None:
-        """Find the end of a queue none of whose records is read again."""
+        """Find the end of a queue without replayed records, by binary search."""
         low, high = queue.mapped_files.first // SIZE, queue.mapped_files.end // SIZE
         while low < high:
             middle = (low + high) // 2
@@ -259,21 +261,24 @@ class Recovery:
         )
 
     def _resume_others(self, end: int) -> None:
-        """Find where the queues end of which no record was read again."""
+        """Find the ends of all queues without replayed records."""
         for queue in self._queues:
             if queue not in self._resumed:
                 self._resume_at_end(queue, end)
 
     def _finish(self, end: int, *, all_queues: bool) -> None:
         """Cut log and queues at their ends and make everything durable."""
+        assert end >= self._last.end or self._last is NO_RECORD, "a good record would be cut"
         self._mapped_files.cut(end)
         assert not self._mapped_files.bases or self._mapped_files.bases[-1] < end or end == 0
         self._log.begin_at(end)
+        assert 0 <= self._log.flushed == self._log.tail == end
         if self._records or all_queues:
             for segment in self._mapped_files.segments.values():
                 segment.open().sync()
             self._queues.write_all_pending()
             for queue in self._queues:
+                assert queue.written_offset == queue.max_offset == queue.next_offset
                 queue.mapped_files.cut(queue.max_offset * SIZE)
             self._queues.flush_all()
         if not self._mapped_files.bases:
@@ -282,6 +287,6 @@ class Recovery:
 
 
 def _raw_entry(queue: ConsumeQueue, number: int) -> tuple[int, int, int]:
-    """An entry as the files have it, whatever the queue thinks of its end."""
+    """An entry as the files have it, also beyond the end of the queue."""
     raw = queue.mapped_files.read(number * SIZE, SIZE)
     return ENTRY.unpack(raw) if len(raw) == SIZE else (0, 0, 0)

@@ -1,8 +1,8 @@
-"""Where things lie in a store directory, who holds it, and how it was left.
+"""The layout of a store directory, its lock, and the file that marks it as running.
 
 commitlog/ consumequeue/ index/ config/ checkpoint lock abort. The lock is a record lock on byte 0
-of `lock`; `abort` lies there while a broker runs, so finding it means the last one did not stop.
-Invariant: a directory that is no store is left as it was found.
+of `lock`; `abort` exists while a broker runs, so finding it means that the last one crashed.
+Invariant: a directory that is no store is not changed.
 Java: StorePathConfigHelper, DefaultMessageStore.
 """
 
@@ -82,23 +82,25 @@ class StoreDirectory:
             )
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     @property
     def was_stopped(self) -> bool:
-        """Whether whoever had the store last stopped it in order."""
+        """Whether the last broker stopped the store in order."""
         return self._files.stat(self.abort) is None
 
     def mark_running(self, text: str) -> None:
-        """Leave a sign that a broker runs, durably."""
+        """Write `abort`, durably: a broker runs."""
+        assert self._lock is not None, "only the holder of the lock runs"
         self._files.write(self.abort, text.encode())
         self._files.sync_dir(self.root)
 
     def mark_stopped(self) -> None:
-        """Take the sign away, durably: everything is on disk."""
+        """Delete `abort`, durably: everything is on disk."""
+        assert self._lock is not None, "only the holder of the lock stops"
         self._files.delete(self.abort)
         self._files.sync_dir(self.root)
 
