@@ -52,7 +52,7 @@ def test_apart_the_name_server_survives_its_broker(tmp_path: Path) -> None:
         assert cluster.stop_broker() == 0
 
 
-def test_a_store_of_its_own_goes_with_the_cluster() -> None:
+def test_a_temporary_store_is_deleted_with_the_cluster() -> None:
     with LocalCluster() as cluster:
         store = cluster.store
         assert (store / "config").is_dir()

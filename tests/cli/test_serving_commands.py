@@ -190,7 +190,7 @@ def test_a_store_held_by_another_broker_is_one_sentence(tmp_path: Path) -> None:
         assert served.end(signal.SIGTERM)[0] == 0
 
 
-def test_a_directory_that_is_no_store_is_one_sentence_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_directory_without_a_store_is_a_one_line_error_and_is_not_changed(tmp_path: Path) -> None:
     place = tmp_path / "photos"
     place.mkdir()
     (place / "cat.jpg").write_bytes(b"cat")
@@ -200,7 +200,7 @@ def test_a_directory_that_is_no_store_is_one_sentence_and_stays_as_it_is(tmp_pat
 
 
 @pytest.mark.parametrize("command", ["standalone", "broker", "namesrv"])
-def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, command: str) -> None:
+def test_the_error_names_the_wrong_setting_of_a_file(tmp_path: Path, command: str) -> None:
     conf = tmp_path / "my.conf"
     conf.write_text("# hello\nlistenPrt = 1\n")
     said = sentence(cometmq(command, "-c", str(conf)))
@@ -240,7 +240,7 @@ def test_a_setting_without_effect_is_a_warning_and_it_starts(tmp_path: Path) -> 
     assert "serverWorkerThreads is a setting of Apache RocketMQ without effect here" in stderr
 
 
-def test_it_stops_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
+def test_it_stops_when_its_parent_process_is_gone(tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
     process = subprocess.Popen(
         [COMMAND, "namesrv", "-p0", f"--ready-file={ready}", "--until-stdin-closes"],

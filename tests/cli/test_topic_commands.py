@@ -85,7 +85,7 @@ def _broker_of(namesrv: str) -> str:
     "call",
     [("--order", "global", "--queues", "3"), ("--group", "g"), ("--order", "keys", "--group", "g")],
 )
-def test_what_does_not_go_together_is_a_wrong_call(call: tuple[str, ...]) -> None:
+def test_options_that_exclude_each_other_are_a_usage_error(call: tuple[str, ...]) -> None:
     assert cometmq("topic", "create", "x", *call).returncode == 2
 
 

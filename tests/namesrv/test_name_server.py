@@ -198,7 +198,7 @@ def test_a_broker_asks_whether_its_topics_are_known() -> None:
     run(scenario())
 
 
-def test_a_broker_that_says_goodbye_is_gone_at_once() -> None:
+def test_a_broker_that_unregisters_is_gone_at_once() -> None:
     async def scenario() -> None:
         async with serving() as server:
             broker = await connect(server.address)
@@ -373,7 +373,7 @@ def test_a_damaged_file_of_texts_is_one_sentence(tmp_path: Path) -> None:
         NameServer.open(NamesrvSettings(kv_config_path=str(path)))
 
 
-def test_a_home_that_nobody_knows_is_one_sentence() -> None:
+def test_an_unknown_home_directory_is_a_one_line_error() -> None:
     path = "~no-such-user/kv.json"
     with pytest.raises(SettingsError, match=rf"kvConfigPath is {path}, and nobody knows that home"):
         NameServer.open(NamesrvSettings(kv_config_path=path))
@@ -564,7 +564,7 @@ def test_a_slave_that_becomes_the_master_brings_its_queues_back_to_writing() -> 
 @pytest.mark.parametrize(
     "code", [RequestCode.CONTROLLER_ELECT_MASTER, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, 9_999]
 )
-def test_what_a_name_server_does_not_do_is_answered_so(code: int) -> None:
+def test_unsupported_requests_of_a_name_server_are_answered_with_an_error(code: int) -> None:
     async def scenario() -> None:
         async with serving() as server:
             channel = await connect(server.address)

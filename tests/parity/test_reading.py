@@ -159,7 +159,7 @@ def test_a_lite_consumer_is_iterated_on_asyncio(cluster: Cluster, topic: str, gr
     assert sorted(asyncio.run(scenario())) == list(range(20))
 
 
-def test_the_automatic_commit_leaves_out_what_was_given_last(
+def test_the_automatic_commit_leaves_out_the_last_batch(
     cluster: Cluster, make_topic: MakeTopic, group: str
 ) -> None:
     topic = make_topic(1)

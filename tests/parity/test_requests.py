@@ -108,7 +108,7 @@ def test_a_request_that_nobody_answers_ends_at_its_time(
         assert 0.9 < time.monotonic() - began < 5
 
 
-def test_what_was_no_request_cannot_be_answered(cluster: Cluster, topic: str, group: str) -> None:
+def test_only_a_request_can_be_answered(cluster: Cluster, topic: str, group: str) -> None:
     send(cluster, topic, [1])
     seen = Seen()
     with consumer(cluster, group, topic, seen), Producer("x", namesrv=cluster.namesrv) as replier:

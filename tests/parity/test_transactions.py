@@ -87,7 +87,7 @@ def test_the_way_of_a_listener_ends_as_the_local_transaction_says(
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
-def test_a_broker_asks_about_what_nobody_ended(
+def test_a_broker_checks_back_on_open_transactions(
     cluster: Cluster, topic: str, group: str, kind: str
 ) -> None:
     asked = []
@@ -151,7 +151,7 @@ def test_half_messages_have_neither_delay_nor_batch(
         tx.send(Message(topic, b"x", delay_level=1))
 
 
-def test_a_consumer_gets_what_was_committed_only(cluster: Cluster, topic: str, group: str) -> None:
+def test_a_consumer_gets_committed_messages_only(cluster: Cluster, topic: str, group: str) -> None:
     seen = Seen()
     with (
         consumer(cluster, group, topic, seen),

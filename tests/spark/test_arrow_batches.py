@@ -222,7 +222,7 @@ RECORDS = st.lists(
 
 @given(RECORDS)
 @settings(max_examples=150)
-def test_columns_say_what_decoding_one_by_one_says(
+def test_columns_equal_the_messages_decoded_one_by_one(
     drawn: list[tuple[bytes, dict[str, str], bool, int, str]],
 ) -> None:
     records = [

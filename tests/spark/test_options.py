@@ -104,7 +104,7 @@ def test_times_are_utc_whatever_the_machine_thinks(monkeypatch: pytest.MonkeyPat
         ({"failOnDataLoss": "no"}, "failOnDataLoss is 'no': write true or false"),
     ],
 )
-def test_one_sentence_says_what_is_wrong(more: dict[str, str], sentence: str) -> None:
+def test_an_error_is_one_sentence(more: dict[str, str], sentence: str) -> None:
     said = error_of(lambda: parsed(**more))
     assert sentence in said
     assert "\n" not in said

@@ -64,7 +64,7 @@ def test_a_connection_that_breaks_again_and_again_loses_and_repeats_nothing() ->
     assert script.codes.count(105) >= 3
 
 
-def test_whoever_stops_early_leaves_no_answer_behind() -> None:
+def test_a_reader_that_stops_early_leaves_no_response_unread() -> None:
     script = Script().fill(0, 2000)
     with ScriptedBroker(script) as scripted:
         cluster = cluster_client_of(scripted.options())

@@ -16,7 +16,7 @@ IN_HAND = 20 * 6  # of each thread a hundredth of a second at 2 ms a message, an
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("order", ["queue", "key"])
-def test_order_is_kept_whoever_dies(mortal, make_topic, tmp_path, members, order, seed):
+def test_order_is_kept_when_any_process_dies(mortal, make_topic, tmp_path, members, order, seed):
     dice, topic = random.Random(seed), make_topic(mortal, QUEUES)
     settings = {"namesrv": mortal.namesrv, "topic": topic, "group": "survivors", "order": order}
     everyone, alive = [], []

@@ -319,7 +319,7 @@ def test_a_poll_has_its_hook_in_both_colours(served, topic, group):
 
 
 @pytest.mark.parametrize("wrong", [5, "text", [object()], [Recorder], None])
-def test_what_is_no_middleware_is_refused(wrong):
+def test_only_middleware_is_accepted(wrong):
     with pytest.raises(SettingsError, match="middleware"):
         Producer("g", namesrv="127.0.0.1:1", middleware=wrong)
 

@@ -108,7 +108,7 @@ def test_a_manual_commit_is_all_that_moves_the_group(queue, lite):
         assert third.committed(queue) == 7
 
 
-def test_the_automatic_commit_leaves_out_what_was_given_last(queue, lite):
+def test_the_automatic_commit_leaves_out_the_last_batch(queue, lite):
     consumer = lite(auto_commit_s=0.01, persist_s=0.05)
     consumer.assign([queue])
 
@@ -276,7 +276,7 @@ def test_settings_and_states_that_make_no_sense_are_refused(lite):
 
 
 @pytest.mark.parametrize("wrong", ["topic", [1], [None]])
-def test_what_is_no_list_of_queues_cannot_be_assigned(wrong):
+def test_only_a_list_of_queues_can_be_assigned(wrong):
     with pytest.raises(ClientError, match="MessageQueue"):
         LitePullConsumer("g", namesrv="127.0.0.1:1").assign(wrong)
 

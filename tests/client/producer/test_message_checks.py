@@ -49,7 +49,7 @@ def test_keys_are_a_text_or_several(keys):
 
 
 @pytest.mark.parametrize("thing", ["hello", None, b"x", 5])
-def test_what_is_no_message_is_refused_with_a_sentence(thing):
+def test_anything_but_a_message_is_refused_with_one_sentence(thing):
     with Producer("producers", namesrv=NOBODY) as producer:
         for send in (
             producer.send,
@@ -64,7 +64,7 @@ def test_what_is_no_message_is_refused_with_a_sentence(thing):
 
 
 @pytest.mark.parametrize("things", [Message("T", b"x"), None, 5])
-def test_what_is_no_list_of_messages_is_refused_with_a_sentence(things):
+def test_anything_but_a_list_of_messages_is_refused_with_one_sentence(things):
     with Producer("producers", namesrv=NOBODY) as producer:
         for send in (producer.send_many, producer.send_batch):
             with pytest.raises(InvalidMessage, match="must be a list of Message, not"):
