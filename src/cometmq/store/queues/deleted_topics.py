@@ -63,7 +63,6 @@ class DeletedTopics:
         if mark is not None:
             assert mark.end >= 0
             assert mark.entries >= 0, "a topic has a negative number of entries"
-            assert mark.dispatched <= mark.end, "the checkpoint is beyond the end of the log"
             self._marks[topic] = mark
 
     def note(self, topic: str, mark: DeletedTopic) -> None:

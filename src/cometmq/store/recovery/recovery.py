@@ -106,6 +106,7 @@ class Recovery:
         except _GapInQueue as gap:
             log.warning("building the queues anew from the whole log: %s", gap)
             self._resumed.clear()
+            self._last = NO_RECORD
             end = self._replay(self._mapped_files.first)
             self._resume_others(end)
         self._finish(end, all_queues=not was_stopped or self._from_first)
@@ -237,7 +238,7 @@ class Recovery:
         self._entry_count += low
         if low:
             phy_offset, size, _ = _raw_entry(queue, low - 1)
-            if size != FILLER_SIZE and phy_offset + size > self._last.end:
+            if size != FILLER_SIZE and self._last.end < phy_offset + size <= log_end:
                 self._last = LastRecord(phy_offset, size, 0)
 
     def _entry_matches_log(self, queue: ConsumeQueue, number: int, log_end: int) -> bool:
