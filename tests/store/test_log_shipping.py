@@ -293,6 +293,22 @@ def test_a_record_with_a_negative_queue_offset_is_refused():
     asyncio.run(scenario())
 
 
+def test_an_empty_copy_begins_where_it_did_after_bytes_that_were_refused():
+    async def scenario() -> None:
+        leader, follower = (node.store for node in pair())
+        await put_one(leader)
+        with pytest.raises(StoreCorrupt):
+            follower.append_raw(3 * LOG_FILE, b"not a record")
+        assert follower.raw_log.end_offset == follower.max_phy_offset == 0
+        follower.append_raw(0, leader.read_raw(0, 1 << 20))
+        await durable(follower)
+        assert all_of(follower, "A", 0) == all_of(leader, "A", 0)
+        await leader.stop()
+        await follower.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_copy_may_begin_with_any_file_of_the_log():
     async def scenario() -> None:
         leader, follower = (node.store for node in pair())

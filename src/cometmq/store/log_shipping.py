@@ -63,9 +63,11 @@ class RawLog:
         the bytes do not continue the log, or nothing may be put; StoreCorrupt: they hold no
         records; OSError: the disk refused them. Nothing was taken then.
         """
-        self._check_place(at_offset)
+        begins = self._begins_log(at_offset)
         unread = self._waiting() + data
-        records, taken = self._decode(unread, self._log.tail)
+        records, taken = self._decode(unread, at_offset if begins else self._log.tail)
+        if begins:
+            self._log.begin_at(at_offset)
         queues = [self._dispatcher.queue_of(record) for record in records]
         self._log.append_raw(unread[:taken])
         self._partial = unread[taken:]
@@ -82,7 +84,8 @@ class RawLog:
         """The part of a record that came last; nothing when messages were put since."""
         return self._partial if self._partial_at == self._log.tail else b""
 
-    def _check_place(self, at_offset: int) -> None:
+    def _begins_log(self, at_offset: int) -> bool:
+        """Whether the log begins with these bytes; raises StoreError where they may not be put."""
         log = self._log
         if log.pending:
             raise StoreError("messages were put in this loop iteration: append raw bytes later")
@@ -90,10 +93,10 @@ class RawLog:
             raise StoreError("the store takes no messages now: closed, or its disk is in trouble")
         end = self.end_offset
         if at_offset == end:
-            return
+            return False
         if end or not log.is_empty or at_offset % log.file_bytes:
             raise StoreError(f"raw bytes at {at_offset} do not continue a log that ends at {end}")
-        log.begin_at(at_offset)
+        return True
 
     def _decode(self, unread: bytes, phy_offset: int) -> tuple[list[StoredRecord], int]:
         """The whole records that bytes begin with, and how many bytes these take."""
