@@ -91,3 +91,9 @@ def test_a_failing_start_leaves_nothing_running(tmp_path: Path) -> None:
                 await asyncio.open_connection(*second.namesrv.split(":"))
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_a_setting_by_its_old_field_name_works_and_says_the_new_one(tmp_path):
+    with pytest.warns(DeprecationWarning, match="max_message_size is called max_message_bytes now"):
+        cluster = LocalCluster(tmp_path, max_message_size=1000)
+    assert "--set=maxMessageSize=1000" in cluster._sets

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -32,6 +33,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from cometmq.runtime.clock_and_file_protocols import Clock, Files
+
+_OLD_FIELD_NAMES = {
+    "max_message_size": "max_message_bytes",
+    "max_transfer_count_on_message_in_memory": "transfer_count_in_memory_max",
+    "max_transfer_bytes_on_message_in_memory": "transfer_bytes_in_memory_max",
+}
+"""Old names of fields that programs may still give, and the present ones."""
 
 _KINDS = (BrokerSettings, StoreSettings, NetSettings)
 _POLL_S = 0.01
@@ -289,6 +297,11 @@ class InProcessCluster:
 def _keyed(settings: dict[str, object]) -> dict[str, object]:
     """Replace field names by keys; what is neither is left for the loader to refuse."""
     keys = {field.name: key_of(field) for kind in _KINDS for field in dataclasses.fields(kind)}
+    for old, new in _OLD_FIELD_NAMES.items():
+        if old in settings:
+            note = f"the setting {old} is called {new} now; release 0.2 drops the old name"
+            warnings.warn(note, DeprecationWarning, stacklevel=4)
+        keys[old] = keys[new]
     return {keys.get(name, name): value for name, value in settings.items()}
 
 
