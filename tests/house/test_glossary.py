@@ -17,16 +17,12 @@ ROCKETMQS = {
 }  # fmt: skip
 """Names that are RocketMQ's, or nearly."""
 
+SLACK = 5
+"""Uses of an old word by which its limit may be too high."""
 OLD_WORDS_MAX: dict[str, dict[str, int]] = {
-    "aside": {"docs": 5},
     "farewell": {"docs": 1},
-    "lane": {"docs": 2},
-    "parked": {"docs": 5, "src": 4, "tests": 6},
-    "put down": {"docs": 1},
-    "settle": {"docs": 1},
+    "parked": {"docs": 3, "src": 4, "tests": 6},
     "shop": {"docs": 9},
-    "short way": {"docs": 1},
-    "tick": {"docs": 4},
     "ticks": {"docs": 1},
     "told": {"docs": 5, "tests": 2},
 }
@@ -180,10 +176,12 @@ def test_a_word_of_earlier_versions_is_not_used_again(word):
     assert not more, f"say instead: {say}"
 
 
-def test_the_limits_of_old_words_are_what_is_left():
-    found = {
-        word: {folder: count for folder, count in sorted(counts.items()) if count}
-        for word, counts in uses().items()
+def test_the_limits_of_old_words_fall_with_what_is_left():
+    found = uses()
+    high = {
+        (word, folder): limit
+        for word, limits in OLD_WORDS_MAX.items()
+        for folder, limit in limits.items()
+        if limit > found[word].get(folder, 0) + SLACK
     }
-    left = {word: counts for word, counts in sorted(found.items()) if counts}
-    assert left == OLD_WORDS_MAX, "fewer are left: lower the number in OLD_WORDS_MAX"
+    assert not high, "fewer are left: lower the numbers in OLD_WORDS_MAX"
