@@ -92,3 +92,11 @@ def test_pauses_double_up_to_their_bound_and_stay_within_ten_ms_and_thirty_s():
 def test_what_cannot_be_is_refused_with_a_sentence(make):
     with pytest.raises(SettingsError, match=r"must|which"):
         make()
+
+
+def test_the_old_names_of_a_policy_work_with_a_warning():
+    policy = OnFailure.retry(2, pause_ms=20)
+    with pytest.warns(DeprecationWarning, match="action"):
+        assert policy.ending is policy.action
+    with pytest.warns(DeprecationWarning, match="pause_after"):
+        assert policy.rest_ms(1, 1000) == policy.pause_after(1, 1000)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from warnings import warn
 
 from cometmq.errors import SettingsError
 from cometmq.rules.failures.retry_policy import (
@@ -76,6 +77,17 @@ class FailurePolicy:
             return clamp_suspend_ms(default_ms)
         most_ms = SUSPEND_MS_MAX if self.pause_most_ms is None else self.pause_most_ms
         return clamp_suspend_ms(int(backoff_s(max(1, failures), self.pause_ms, most_ms)))
+
+    @property
+    def ending(self) -> FailureAction:
+        """The old name of `action`; deprecated."""
+        warn("FailurePolicy.ending is now action", DeprecationWarning, stacklevel=2)
+        return self.action
+
+    def rest_ms(self, failures: int, default_ms: int) -> int:
+        """Return what `pause_after` does, under its old name; deprecated."""
+        warn("FailurePolicy.rest_ms is now pause_after", DeprecationWarning, stacklevel=2)
+        return self.pause_after(failures, default_ms)
 
 
 class FailureDecision(NamedTuple):
