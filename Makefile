@@ -4,7 +4,7 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help setup demo test check bench powercut interop
+.PHONY: help setup demo test check bench powercut interop pages
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -30,3 +30,6 @@ powercut: setup ## 1,000 seeds of power cuts under SYNC_FLUSH on the simulated d
 
 interop: setup ## Java, Go, Node and C++ clients, and Apache RocketMQ itself (needs mvn, javac, go, npm)
 	@COMETMQ_WRITE=1 $(BIN)/python -m pytest -m interop tests/interop $(ARGS)
+
+pages: setup ## write what is generated: settings, request codes, reference, blocking clients
+	@for page in settings_page codes_page reference_pages blocking_faces; do $(BIN)/python scripts/$$page.py || exit 1; done

@@ -17,6 +17,12 @@ def test_a_written_page_is_fresh(writer_of, name):
     assert kept == writer.page(), f"run .venv/bin/python scripts/{name}.py"
 
 
+def test_the_reference_is_fresh(writer_of):
+    writer = writer_of("reference_pages")
+    kept = {path: path.read_text(encoding="utf-8") for path in writer.PAGES.glob("*.md")}
+    assert kept == writer.pages(), "run make pages"
+
+
 def test_every_code_of_rocketmq_has_one_line(writer_of):
     kept = writer_of("codes_page").PAGE.read_text(encoding="utf-8")
     codes = [(int(code), name) for code, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", kept, re.M)]
