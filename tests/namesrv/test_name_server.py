@@ -53,6 +53,9 @@ class Watch:
     def now_ms(self) -> int:
         return self.ms
 
+    def monotonic_ms(self) -> int:
+        return self.ms
+
     def local_hour(self) -> int:
         return 0
 

@@ -87,7 +87,7 @@ class BrokerState:
         self.offsets.keep_only(self.topics.table)
         self.delayed_messages = DelayedMessages(store, levels, file("delayOffset.json"), now_ms)
         self.clients = ClientRegistry(now_ms, settings.channel_expired_timeout_ms)
-        self.locks = QueueLocks(now_ms, settings.queue_lock_expire_ms)
+        self.locks = QueueLocks(environment.clock.monotonic_ms, settings.queue_lock_expire_ms)
         self.filters = ConsumerFilters(
             file("consumerFilter.json"),
             now_ms,

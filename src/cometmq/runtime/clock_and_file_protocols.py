@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """The wall clock."""
+    """The wall clock, which may be set, and a monotonic one, which only goes on."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, UTC."""
+        """Milliseconds since 1970, UTC: for what is stored, or compared with others' clocks."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment: for how long something takes, lives or waits."""
         ...
 
     def local_hour(self) -> int:

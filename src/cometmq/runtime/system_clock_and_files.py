@@ -34,11 +34,15 @@ _held: set[tuple[int, int]] = set()
 
 
 class SystemClock:
-    """The wall clock of the machine."""
+    """The wall clock and the monotonic clock of the machine."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, UTC."""
         return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment; setting the wall clock does not move it."""
+        return time.monotonic_ns() // 1_000_000
 
     def local_hour(self) -> int:
         """The local hour of day, 0 to 23."""

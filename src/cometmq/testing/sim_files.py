@@ -29,14 +29,23 @@ _VERSIONS_MAX = 4
 
 
 class SimClock:
-    """A clock that stands still until a test moves it."""
+    """A clock that a test moves: `ms` makes time pass, `step` sets the wall clock."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000, hour: int = 0) -> None:
         self.ms = now_ms
         self.hour = hour
+        self._stepped_ms = 0
+
+    def step(self, by_ms: int) -> None:
+        """Set the wall clock ahead, or back; no time passes."""
+        self._stepped_ms += by_ms
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, UTC."""
+        return self.ms + self._stepped_ms
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that a step does not change."""
         return self.ms
 
     def local_hour(self) -> int:

@@ -110,14 +110,18 @@ class _Timers:
 
 
 class LoopClock(SimClock):
-    """A clock that goes with the running SimLoop; `ms` is when that began, and may be moved."""
+    """A clock that goes with the running SimLoop; `ms` is when that began, `step` sets it."""
 
     def __init__(self, ms: int = 1_700_000_000_123) -> None:
         super().__init__(ms)
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, UTC."""
-        return self.ms + int(asyncio.get_running_loop().time() * 1000)
+        return super().now_ms() + int(asyncio.get_running_loop().time() * 1000)
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds of the loop's own time."""
+        return int(asyncio.get_running_loop().time() * 1000)
 
 
 class SimServer:

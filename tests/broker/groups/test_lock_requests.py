@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from broker.harness import run, running
+import pytest
+
+from broker.harness import new_disk, run, running
 from cometmq.model.queue import MessageQueue
 from cometmq.wire.bodies.lock import LockRequest, decode_locked, encode_lock_request
 from cometmq.wire.codes import RequestCode
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from broker.commands import Client
 
 
+HOUR_MS = 3_600_000
 ALL = [MessageQueue("T", "b0", number) for number in range(3)]
 
 
@@ -48,6 +52,22 @@ def test_a_lock_outlives_its_connection_but_not_its_time() -> None:
             client.close()
             await client.channel.wait_closed()
             assert await ask(other, RequestCode.LOCK_BATCH_MQ, "c2", 0) == set()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("by_ms", [-HOUR_MS, HOUR_MS])
+def test_a_lock_lives_as_long_when_the_clock_is_set(by_ms: int) -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk) as harness:
+            client, other = await harness.client(), await harness.client()
+            await ask(client, RequestCode.LOCK_BATCH_MQ, "c1", 0)
+            disk.clock.step(by_ms)
+            await asyncio.sleep(59)
+            assert await ask(other, RequestCode.LOCK_BATCH_MQ, "c2", 0) == set()
+            await asyncio.sleep(2)
+            assert await ask(other, RequestCode.LOCK_BATCH_MQ, "c2", 0) == {0}
 
     run(scenario())
 

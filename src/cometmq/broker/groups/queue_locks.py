@@ -1,7 +1,8 @@
 """Queue locks: which client of an orderly group holds which queue, and until when.
 
 Owns the table of locks, in memory only: after a restart every member asks again. A lock belongs to
-a client id, not to a connection, lives for `live_ms` after its last request and is re-entrant.
+a client id, not to a connection, lives for `live_ms` after its last request and is re-entrant;
+setting the wall clock changes nothing.
 Invariant: at any time a queue has at most one unexpired holder in a group.
 Java: RebalanceLockManager.
 """
@@ -35,8 +36,8 @@ class QueueLock(NamedTuple):
 class QueueLocks:
     """The locks of all groups. Owned by the broker's loop."""
 
-    def __init__(self, now_ms: Callable[[], int], live_ms: int = LIVE_MS) -> None:
-        self._now_ms = now_ms
+    def __init__(self, monotonic_ms: Callable[[], int], live_ms: int = LIVE_MS) -> None:
+        self._monotonic_ms = monotonic_ms
         self.live_ms = live_ms
         self._groups: dict[str, dict[MessageQueue, QueueLock]] = {}
 
@@ -44,7 +45,7 @@ class QueueLocks:
         self, group: str, client_id: str, queues: Iterable[MessageQueue]
     ) -> list[MessageQueue]:
         """Lock what is free, expired or already the client's; return what it holds of `queues`."""
-        now_ms, locks = self._now_ms(), self._groups.get(group, {})
+        now_ms, locks = self._monotonic_ms(), self._groups.get(group, {})
         held = []
         for queue in queues:
             lock = locks.get(queue)
@@ -77,13 +78,13 @@ class QueueLocks:
         locks = self._groups.get(group)
         if locks is None:
             return False
-        now_ms = self._now_ms()
+        now_ms = self._monotonic_ms()
         return any(self._is_live(lock, now_ms) for lock in locks.values())
 
     def holder(self, group: str, queue: MessageQueue) -> str | None:
         """The client id that holds the queue now."""
         lock = self._groups.get(group, {}).get(queue)
-        return lock.client_id if lock and self._is_live(lock, self._now_ms()) else None
+        return lock.client_id if lock and self._is_live(lock, self._monotonic_ms()) else None
 
     def _is_live(self, lock: QueueLock, now_ms: int) -> bool:
         return now_ms - lock.asked_ms <= self.live_ms
