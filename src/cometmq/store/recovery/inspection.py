@@ -16,6 +16,7 @@ from cometmq.errors import NotAStore, StoreLocked
 from cometmq.store.index.index_check import DEFAULT_INDEX_LAYOUT, IndexCheck
 from cometmq.store.log.log_reader import LogReader
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
+from cometmq.store.queues.deleted_topics import DeletedTopics
 from cometmq.store.recovery.checkpoint import Checkpoint
 from cometmq.store.recovery.store_directory import StoreDirectory
 from cometmq.wire.records import sysflag
@@ -104,12 +105,15 @@ class Inspection:
         self._check_files(report)
         missing: Counter[tuple[str, int]] = Counter()
         index = IndexCheck(self._files, self._layout.index, self._index_layout)
+        deletions = DeletedTopics(self._files, self._layout.config)
+        deletions.load(self._mapped_files.first)
         for record in self.records():
             report.records += 1
             report.topics[record.topic] += 1
             index.see(record)
             report.end = record.phy_offset + record.size
-            if sysflag.is_queued(record.sys_flag):
+            is_deleted = record.phy_offset < deletions.end_of(record.topic)
+            if sysflag.is_queued(record.sys_flag) and not is_deleted:
                 queue = record.topic, record.queue_id
                 ends[queue] = record.queue_offset + 1
                 if self._entry(queue, record.queue_offset)[:2] != (record.phy_offset, record.size):
