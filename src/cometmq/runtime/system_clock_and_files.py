@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _RANDOM = getattr(os, "POSIX_FADV_RANDOM", None)
+_NO_DIRECTORY_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)
 _held: set[tuple[int, int]] = set()
 
 
@@ -246,20 +247,30 @@ class SystemFiles:
         os.sync()
 
     def lock(self, path: Path) -> FileLock | None:
-        """Take the lock on byte 0 of a file, made when missing; None when somebody has it."""
+        """Take the lock on a directory, or on byte 0 of a file, made when missing.
+
+        None when somebody has it. Where the file system locks no directories, it is not locked.
+        """
         found = path.stat() if path.exists() else None
         # Closing any descriptor of a locked file drops the lock, so look before opening it.
         if found is not None and (found.st_dev, found.st_ino) in _held:
             return None
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        is_directory = path.is_dir()
+        flags = os.O_RDONLY if is_directory else os.O_RDWR | os.O_CREAT
+        fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            if is_directory:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            else:
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+                os.pwrite(fd, b"lock", 0)
         except OSError as problem:
-            os.close(fd)
             if problem.errno in (errno.EACCES, errno.EAGAIN):
+                os.close(fd)
                 return None
-            raise
-        os.pwrite(fd, b"lock", 0)
+            if not (is_directory and problem.errno in _NO_DIRECTORY_LOCKS):
+                os.close(fd)
+                raise
         made = os.fstat(fd)
         _held.add((made.st_dev, made.st_ino))
         return FileLock(fd, (made.st_dev, made.st_ino))

@@ -20,6 +20,9 @@ SYNC_FLUSH = "SYNC_FLUSH"
 class StoreSettings:
     """How a broker keeps its messages."""
 
+    store_path_commit_log: str = setting(
+        "", note="directory of the log; empty: commitlog in storePathRootDir"
+    )
     commit_log_file_bytes: int = setting(
         1024**3, java="mappedFileSizeCommitLog", note="size of each file of the log, bytes"
     )
@@ -143,6 +146,8 @@ class StoreSettings:
 
     def __post_init__(self) -> None:
         """Check every value."""
+        rule = "one directory: a log in several, as in a,b, is not supported"
+        check(self, "store_path_commit_log", "," not in self.store_path_commit_log, rule)
         one_of(self, "flush_disk_type", ASYNC_FLUSH, SYNC_FLUSH)
         at_least(self, 4096, "commit_log_file_bytes")
         at_least(self, 20, "consume_queue_file_bytes")

@@ -53,15 +53,25 @@ class Inspection:
     """One stopped store, locked while it is inspected. A context manager."""
 
     def __init__(
-        self, root: Path, files: Files, index_layout: IndexFileLayout = DEFAULT_INDEX_LAYOUT
+        self,
+        root: Path,
+        files: Files,
+        index_layout: IndexFileLayout = DEFAULT_INDEX_LAYOUT,
+        commit_log: Path | None = None,
     ) -> None:
-        """Raise NotAStore when there is no store, StoreLocked when a broker runs on it."""
+        """Raise NotAStore when there is no store, StoreLocked when a broker runs on it.
+
+        `commit_log`: the directory of the log, where it is not in `root`.
+        """
         self._index_layout = index_layout
         self._files = files
-        self._layout = StoreDirectory(files, root)
+        self._layout = StoreDirectory(files, root, commit_log)
         self._layout.check()
         if not files.names(self._layout.commit_log):
-            raise NotAStore(f"{root} holds no commit log")
+            raise NotAStore(
+                f"{self._layout.commit_log} holds no commit log; where storePathCommitLog says "
+                "another directory, give that one with --commit-log"
+            )
         self._open_files = OpenFiles(_OPEN_FILES)
         self._mapped_files = self._files_of(self._layout.commit_log, _LOG_BYTES)
         self._reader = LogReader(self._mapped_files, check_crc=True)
