@@ -14,6 +14,8 @@ from cometmq.settings.keys import at_least, between, check, one_of, setting
 
 ASYNC_FLUSH = "ASYNC_FLUSH"
 SYNC_FLUSH = "SYNC_FLUSH"
+BATCH_MESSAGES_MOST = 4_500
+"""With more, the ids in the answer of a broker with an IPv6 address fill a header (256 KiB)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,7 @@ class StoreSettings:
     max_message_bytes: int = setting(
         4 * 1024 * 1024, java="maxMessageSize", note="largest body, bytes", live=True
     )
+    batch_messages_max: int = setting(4_096, note="messages of one batch; then MESSAGE_ILLEGAL")
     append_crc: bool = setting(
         default=True, java="enabledAppendPropCRC", note="give each record a checksum of all of it"
     )
@@ -156,6 +159,7 @@ class StoreSettings:
         at_least(self, 1, "sync_flush_timeout_ms", "flush_interval_ms", "flush_least_pages")
         at_least(self, 1, "flush_thorough_interval_ms", "flush_interval_consume_queue_ms")
         at_least(self, 1, "flush_consume_queue_thorough_interval_ms", "max_message_bytes")
+        between(self, 1, BATCH_MESSAGES_MOST, "batch_messages_max")
         at_least(self, 20, "filter_scan_bytes_max")
         at_least(self, 1, "transfer_bytes_in_memory_max", "transfer_count_in_memory_max")
         at_least(self, 1, "transfer_bytes_on_disk_max", "transfer_count_on_disk_max")
