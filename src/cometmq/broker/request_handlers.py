@@ -113,7 +113,7 @@ class BrokerHandlers:
 
     def store_settings_subscribers(self) -> list[Callable[[StoreSettings], None]]:
         """The same for the settings that they share with the store."""
-        return [self.send.adjust_store, self.pull.adjust_store, self.fast_path.adjust]
+        return [self.send.adjust_store, self.fast_path.adjust]
 
     def endpoints(self) -> list[Endpoint]:
         """All requests that these handlers answer."""
@@ -167,7 +167,7 @@ class BrokerHandlers:
     def _make_pull(self) -> PullHandler:
         state, settings = self._state, self._environment.settings
         check = PullCheck(state.topics, state.groups, state.clients, state.filters, settings)
-        reader = PullReader(self._store, self._environment.store_settings)
+        reader = PullReader(self._store)
         now_ms = self._environment.clock.now_ms
         return PullHandler(check, reader, state.offsets, state.held_pulls, state.stats, now_ms)
 
@@ -238,5 +238,6 @@ class BrokerHandlers:
             state.delayed_messages,
             state.stats,
             state.metrics,
+            environment.root,
             environment.clock.now_ms,
         )

@@ -44,22 +44,21 @@ class DurabilityConditions:
     """The conditions of one store. Belongs to its loop."""
 
     def __init__(self) -> None:
-        self._conditions: list[DurabilityCondition] = []
+        self.active: tuple[DurabilityCondition, ...] = ()
+        """All of them: an attribute, because each batch of puts asks whether there are any."""
         self.on_change: list[Callable[[], None]] = []
         """Called when there is a condition more, or one less; fast paths listen."""
 
-    def __bool__(self) -> bool:
-        """Whether there is any."""
-        return bool(self._conditions)
-
     def add(self, condition: DurabilityCondition) -> None:
         """Have what is put from now on wait for this condition, too."""
-        self._conditions.append(condition)
+        self.active = (*self.active, condition)
         self._notify()
 
     def remove(self, condition: DurabilityCondition) -> None:
         """Ask this condition no longer; what it was asked it still answers."""
-        self._conditions.remove(condition)
+        kept = list(self.active)
+        kept.remove(condition)
+        self.active = tuple(kept)
         self._notify()
 
     def _notify(self) -> None:
@@ -68,7 +67,7 @@ class DurabilityConditions:
 
     def begin(self, log_end: int, callbacks: list[DurableCallback]) -> DurableCallback:
         """Ask all conditions about what was written; returns what the local flush must call."""
-        conditions = list(self._conditions)
+        conditions = self.active
         wait = _Wait(callbacks, 1 + len(conditions))
         for condition in conditions:
             condition.wait_for(log_end, wait.end_one)

@@ -132,12 +132,8 @@ class Maintenance:
 
     def deletion_mark(self, topic: str) -> DeletedTopic:
         """What recovery must know of a topic that is deleted now."""
-        checkpoint = self._checkpoint
         return DeletedTopic(
-            end=self._log.tail,
-            entries=self._checkpointed_entries[topic],
-            dispatched=checkpoint.dispatched,
-            counted=checkpoint.entries,
+            self._log.tail, self._checkpointed_entries[topic], self._checkpoint.dispatched
         )
 
     def checkpoint_soon(self) -> None:

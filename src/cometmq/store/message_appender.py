@@ -13,7 +13,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.store.log.log_flush import FlushBatch
 from cometmq.store.log.record_template import LoopBatch, RecordTemplate
 from cometmq.store.message_draft import MessageDraft, is_topic
 from cometmq.store.put_result import PutResult, PutStatus
@@ -68,15 +67,14 @@ class MessageAppender:
         self._with_crc = settings.append_crc
         crc_bytes = 1 + log_record.CRC_BYTES if settings.append_crc else 0
         self._properties_max = properties.BYTES_MAX - crc_bytes
-        self._batch = LoopBatch(self._begin_template_batch)
+        self.batch = self._batch = LoopBatch(self._begin_template_batch)
+        """What is put in this iteration of the loop; others only look at it."""
         self._callbacks: list[DurableCallback] = []
         self._conditional_callbacks: list[DurableCallback] = []
         self._is_batch_open = False
         self._is_write_failing = False
         self.last_store_ms = 0
         """The store time of the newest message: times never go back along the log."""
-        self.batch_number = 0
-        """Counts the loop iterations in which something was put or waited for."""
         self._host_bits = 0
         self.set_store_host(commit_log.store_host)
 
@@ -89,11 +87,6 @@ class MessageAppender:
     def adjust(self, settings: StoreSettings) -> None:
         """Work with these limits from now on."""
         self._settings = settings
-
-    @property
-    def batch_store_ms(self) -> int:
-        """The store time of what is put in this loop iteration; 0 before its first put."""
-        return self._batch.store_ms
 
     # ---- putting
 
@@ -168,7 +161,7 @@ class MessageAppender:
         """
         if not self._is_batch_open:
             self._begin_batch()
-        if local_only or not self._conditions:
+        if local_only or not self._conditions.active:
             self._callbacks.append(callback)
         else:
             self._conditional_callbacks.append(callback)
@@ -251,12 +244,14 @@ class MessageAppender:
 
     def _end_batch(self) -> None:
         """Write what this iteration put; publish it and call back, at once or after the flush."""
+        batch, callbacks, conditional = self._batch, self._callbacks, self._conditional_callbacks
+        entries = batch.entries
         self._is_batch_open = False
-        self._batch.store_ms = 0
-        self.batch_number += 1
-        callbacks, self._callbacks = self._callbacks, []
-        entries, self._batch.entries = self._batch.entries, []
-        conditional, self._conditional_callbacks = self._conditional_callbacks, []
+        batch.store_ms = 0
+        batch.number += 1
+        batch.entries, self._callbacks = [], []
+        if conditional:
+            self._conditional_callbacks = []
         try:
             self._log.write()
         except OSError as problem:
@@ -268,15 +263,13 @@ class MessageAppender:
         if self._is_write_failing and entries:
             self._is_write_failing = False
             log.warning("the log %s is written again", self._log.directory)
-        started_s = self._batch.started_s
         if self._is_sync and (self._log.flushed < self._log.written or self._flusher.failure):
-            self._flusher.request(entries, callbacks, self.last_store_ms, started_s)
+            self._flusher.request(entries, callbacks, self.last_store_ms, batch.started_s)
             return
-        batch = FlushBatch()
-        batch.add(entries, callbacks, started_s)
-        batch.store_ms = self.last_store_ms
-        self._publisher.publish(batch)
-        batch.complete(PutStatus.PUT_OK)
+        if entries:
+            self._publisher.publish(entries, self.last_store_ms, ((len(entries), batch.started_s),))
+        for callback in callbacks:
+            callback(PutStatus.PUT_OK)
 
     def end_last_batch(self) -> None:
         """Write and flush what was put so far, whatever flushDiskType says: the store stops."""

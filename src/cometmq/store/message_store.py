@@ -77,6 +77,7 @@ class MessageStore:
         appender.last_store_ms = parts.publisher.newest_visible.store_ms
         reads = parts.reads
         # Bound here, so that no call is only passed on. See `MessageAppender` and `ReadContext`.
+        self.batch = appender.batch
         self.put = appender.put
         self.put_batch = appender.put_batch
         self.record_template = appender.record_template
@@ -138,17 +139,7 @@ class MessageStore:
     @property
     def is_deferring(self) -> bool:
         """Whether `on_durable` may call back after the loop iteration of its puts."""
-        return self.is_sync or bool(self.durability_conditions)
-
-    @property
-    def batch_store_ms(self) -> int:
-        """The store time of what is put in this loop iteration; 0 before its first put."""
-        return self._appender.batch_store_ms
-
-    @property
-    def batch_number(self) -> int:
-        """Counts the loop iterations in which something was put or waited for."""
-        return self._appender.batch_number
+        return self.is_sync or bool(self.durability_conditions.active)
 
     def _is_refusing(self) -> bool:
         """Whether something else than the log forbids puts now."""
@@ -179,11 +170,6 @@ class MessageStore:
     async def clean(self) -> None:
         """Delete now what is older than need be, whatever the hour; OSError when that fails."""
         await self._parts.retention.clean(any_hour=True)
-
-    @property
-    def commit_log_directory(self) -> Path:
-        """Where the files of the log are."""
-        return self._parts.directory.commit_log
 
     @property
     def min_phy_offset(self) -> int:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from cometmq.store.recovery.recovery import NO_RECORD, LastRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from cometmq.store.log.log_flush import FlushBatch
+    from cometmq.store.log.log_flush import QueueEntry
     from cometmq.store.log.put_latency import PutTimes
     from cometmq.store.queues.consume_queues import ConsumeQueues
 
@@ -36,19 +36,21 @@ class MessagePublisher:
         """Called with (topic, queue_id, new max offset, tags code) of messages that became visible:
         once for all messages of one batch that share queue and code."""
 
-    def publish(self, batch: FlushBatch) -> None:
-        """Let readers see the messages of a batch, then notify who waits for them."""
-        entries = batch.entries
-        if not entries:
-            return
-        assert sum([count for count, _ in batch.put_counts]) == len(entries)
+    def publish(
+        self, entries: list[QueueEntry], store_ms: int, put_counts: Iterable[tuple[int, float]]
+    ) -> None:
+        """Let readers see messages, one at least, then notify who waits for them.
+
+        `store_ms` is the time of the last one; `put_counts` says of each iteration of the loop
+        that put some of them how many, and when it began.
+        """
         arrivals = self._queues.append(entries)
         _, phy_offset, size, _ = entries[-1]
-        assert phy_offset + size > self.newest_visible.end, "messages are published in log order"
-        self.newest_visible = LastRecord(phy_offset, size, batch.store_ms)
+        assert phy_offset > self.newest_visible.phy_offset, "messages are published in log order"
+        self.newest_visible = LastRecord(phy_offset, size, store_ms)
         on_arrival = self.on_arrival
         for queue, code in arrivals:
             on_arrival(queue.topic, queue.queue_id, queue.max_offset, code)
         now_s = asyncio.get_running_loop().time()
-        for count, started_s in batch.put_counts:
+        for count, started_s in put_counts:
             self._put_times.add(count, started_s, now_s)

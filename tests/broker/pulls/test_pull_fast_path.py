@@ -155,9 +155,7 @@ def test_whatever_an_administrator_changes_holds_for_the_next_pull() -> None:
             harness.broker._handlers.pull.adjust(settings)
             assert (await client.pull("T")).code == ResponseCode.NO_PERMISSION
             harness.broker._handlers.pull.adjust(replace(settings, broker_permission=6))
-            harness.broker._handlers.pull.adjust_store(
-                replace(SMALL_STORE, transfer_count_in_memory_max=5)
-            )
+            harness.broker.store.adjust(replace(SMALL_STORE, transfer_count_in_memory_max=5))
             assert len(records(await client.pull("T"))) == 5
             state.topics.delete("T")
             harness.broker.store.delete_topic("T")

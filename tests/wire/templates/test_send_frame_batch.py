@@ -83,11 +83,25 @@ def test_what_has_another_layout_ends_them():
         assert_is_whole(templates, run, chunk)
 
 
-def test_frames_around_a_body_that_is_empty_or_too_long_are_taken_one_by_one():
+def test_a_body_that_is_empty_or_too_long_ends_them():
     headers = [like(number) for number in range(5)]
     for body in (b"", b"x" * (BODY_MAX + 1)):
         chunk = chunk_of(headers, [b"a", b"b", body, b"c", b"d"])
-        assert run_at(ready(headers[0]), chunk) is None
+        templates = ready(headers[0])
+        run = run_at(templates, chunk)
+        assert len(run.ends) == 2
+        assert_is_whole(templates, run, chunk)
+        assert run_at(templates, chunk_of(headers, [body] * 5)) is None
+
+
+def test_values_that_only_some_frames_share_are_not_confused():
+    templates = ready(like(0))
+    for tags in ("AABA", "ABAA", "AAAB", "BAAA", "ABBA"):
+        headers = [like(number, tags=tag) for number, tag in enumerate(tags)]
+        chunk = chunk_of(headers, [b"body"] * 4)
+        run = run_at(ready(headers[0]), chunk)
+        assert len(run.ends) == 4
+        assert_is_whole(templates, run, chunk)
 
 
 def test_a_frame_that_is_not_all_there_is_left():

@@ -288,7 +288,7 @@ class DelayedMessages:
             return None
         phy_offset, _, due_ms = entry
         # early neither by the clock nor by the time at which it will be stored
-        wait_ms = due_ms - (self._store.batch_store_ms or self._now_ms())
+        wait_ms = due_ms - (self._store.batch.store_ms or self._now_ms())
         if wait_ms > 0 and not self._is_clock_back(level, offset, wait_ms, context):
             return _Waiting(phy_offset, wait_ms, None)
         return _Waiting(phy_offset, 0, context.record_at(phy_offset))

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
     from cometmq.net.handler import Answer, HandlerResult, SplitFrame
     from cometmq.settings.broker import BrokerSettings
-    from cometmq.settings.store import StoreSettings
     from cometmq.store.get_result import GetResult
     from cometmq.wire.command import Command
 
@@ -71,10 +70,6 @@ class PullHandler:
         """Work with these settings from now on."""
         self._check.adjust(settings)
         self._held_pulls.adjust(settings)
-
-    def adjust_store(self, settings: StoreSettings) -> None:
-        """Work with these limits from now on."""
-        self._reader.adjust(settings)
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""

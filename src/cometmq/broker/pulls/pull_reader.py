@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.broker.pulls.pull_check import MessageFilter
-    from cometmq.settings.store import StoreSettings
     from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.get_result import GetResult
     from cometmq.store.message_store import MessageStore
@@ -28,22 +27,19 @@ FETCHES_MAX = 20
 BODY_BYTES_MIN = 100
 """The least that a client can limit a response to."""
 
+_NO_LIMIT = 1 << 62
+"""Of bytes, where the client sets none: the store has limits of its own."""
+
 
 class PullReader:
-    """Reads queues within the limits of the settings."""
+    """Reads queues for pulls, within the limits of the store."""
 
-    def __init__(self, store: MessageStore, settings: StoreSettings) -> None:
+    def __init__(self, store: MessageStore) -> None:
         self._cold_reader = store.cold_reader
         self.cached = store.cold_reader.cached
         """Reads what is in memory; raises NotInMemory for what must be fetched first."""
         self.max_offset = store.max_offset
         """The offset after the last message of a topic's queue."""
-        self.adjust(settings)
-
-    def adjust(self, settings: StoreSettings) -> None:
-        """Work with these settings from now on."""
-        self._count_max = settings.transfer_count_in_memory_max
-        self._bytes_max = settings.transfer_bytes_in_memory_max
 
     def read(
         self,
@@ -62,12 +58,13 @@ class PullReader:
         property_filter = make() if make else None
         if may_stop and property_filter is not None:
             property_filter = property_filter._replace(may_stop=True)
+        bytes_max = header.max_msg_bytes
         return context.get(
             header.topic,
             header.queue_id,
             header.queue_offset,
-            max(1, min(header.max_msg_nums, self._count_max)),
-            self._bytes_max if header.max_msg_bytes is None else self._bytes_of(header),
+            header.max_msg_nums,
+            _NO_LIMIT if bytes_max is None else max(BODY_BYTES_MIN, bytes_max),
             message_filter.matches_tags_code,
             property_filter,
         )
@@ -106,6 +103,3 @@ class PullReader:
         except NotInMemory:
             return True
         return got.status is GetStatus.FOUND or got.next_offset < end
-
-    def _bytes_of(self, header: PullMessageRequestHeader) -> int:
-        return max(BODY_BYTES_MIN, min(header.max_msg_bytes or 0, self._bytes_max))

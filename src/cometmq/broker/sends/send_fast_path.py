@@ -72,10 +72,7 @@ class ConnectionFastPath:
         """Take the frames at the head of a chunk while they are ordinary; bytes taken."""
         shared = self._shared
         if self._generation != shared.generation:
-            self._generation = shared.generation
-            self._templates.forget()
-            if shared.admission is not None:  # its rules may have changed
-                self._pulls.forget()
+            self._forget()
         body_max, match_at = shared.body_max, self._templates.match_at
         at, size, may_run = 0, len(data), True
         while size - at >= 8:
@@ -110,11 +107,12 @@ class ConnectionFastPath:
                 raw, code, unique = completed
             else:
                 break
-            answers = self._answers if shared.store.batch_number == self._batch else self._begin()
+            answers = self._answers if shared.batch.number == self._batch else self._begin()
             if answers is None:
                 break
             if values[template.born_at] != plan.born:  # the same for a while
-                plan.take_born(values[template.born_at])
+                plan.born = values[template.born_at]
+                plan.born_ms = int(plan.born)
             placed = put(queue_id, plan.born_ms, data[body_at:end], raw, code)
             if placed is None:
                 break
@@ -129,10 +127,17 @@ class ConnectionFastPath:
             at = end
         return at
 
+    def _forget(self) -> None:
+        """Learn anew what was learned before something changed that it depends on."""
+        self._generation = self._shared.generation
+        self._templates.forget()
+        if self._shared.admission is not None:  # its rules may have changed
+            self._pulls.forget()
+
     def _put_run(self, plan: SendPlan, run: SendFrameBatch) -> int:
         """Put messages of one plan together; where the last that was taken ends, 0 for none."""
         shared = self._shared
-        answers = self._answers if shared.store.batch_number == self._batch else self._begin()
+        answers = self._answers if shared.batch.number == self._batch else self._begin()
         if plan.put_run is None or answers is None or max(run.queue_ids) >= plan.queue_count:
             return 0
         codes: Iterable[int] = repeat(plan.code)
@@ -176,7 +181,7 @@ class ConnectionFastPath:
         connection, shared = self._connection, self._shared
         if shared.is_sync and connection.is_full:  # else no answer outlives the iteration
             return None
-        self._batch = shared.store.batch_number
+        self._batch = shared.batch.number
         self._answers = []
         shared.join(connection, self._answers)
         return self._answers
@@ -198,7 +203,8 @@ class FastPaths:
     ) -> None:
         self.admission = admission
         """Asked before a header is learned; what was learned is admitted until `forget`."""
-        self.store = store
+        self._store = store
+        self.batch = store.batch
         self.pulls = pulls
         self.planner = SendPlanner(store, topics, send, stats, region_id)
         self.is_sync = store.is_sync
@@ -221,9 +227,9 @@ class FastPaths:
 
     def join(self, connection: Connection, answers: list[bytes]) -> None:
         """Have the answers, which grow until the iteration ends, written when all is safe."""
-        store = self.store
-        if store.batch_number != self._batch:
-            self._batch = store.batch_number
+        store, number = self._store, self.batch.number
+        if number != self._batch:
+            self._batch = number
             self._group = []
             self.is_sync = store.is_deferring
             store.on_durable(partial(self._write_answers, self._group, self.is_sync))

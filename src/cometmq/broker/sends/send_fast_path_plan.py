@@ -20,7 +20,7 @@ from cometmq.wire.records import sysflag
 from cometmq.wire.templates.send_template import filled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.metrics.broker_stats import BrokerStats
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Put = Callable[[int, int, bytes, bytes, int], tuple[int, int, int] | None]
     PutRun = Callable[
-        [list[int], list[int], list[bytes], list[bytes], Iterable[int]], RecordPositions
+        [list[int], list[int], Sequence[bytes], list[bytes], Iterable[int]], RecordPositions
     ]
 
 QUEUES_MAX = 1024
@@ -79,6 +79,7 @@ class SendPlan:
         self.counter = counter
         self.tag = b""
         self.born = b""
+        """The last born time, in digits, and as a number: many sends share it."""
         self.born_ms = 0
         self.put: Put | None = None
         self.put_run: PutRun | None = None
@@ -94,11 +95,6 @@ class SendPlan:
         """Have `code` be that of this tag, the last one that came."""
         self.tag = tag
         self.code = tags_code_of(tag)
-
-    def take_born(self, born: bytes) -> None:
-        """Have `born_ms` be this time, the last one that came in digits."""
-        self.born = born
-        self.born_ms = int(born)
 
 
 class SendPlanner:
@@ -128,7 +124,7 @@ class SendPlanner:
 
         One pass; measured: 3.4 -> 1.8 us for five properties, against asking for each key.
         """
-        if self._store.durability_conditions and b"WAIT\x01false" in raw:
+        if self._store.durability_conditions.active and b"WAIT\x01false" in raw:
             return None  # it waits for less than the other sends of its batch
         kept, unique, tag = [], b"", b""
         for item in raw.removesuffix(b"\x02").split(b"\x02"):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     QueueEntry = tuple[ConsumeQueue, int, int, int]
     DurableCallback = Callable[[PutStatus], None]
+    Publish = Callable[[list[QueueEntry], int, list[tuple[int, float]]], None]
 
 log = logging.getLogger(__name__)
 
@@ -69,14 +70,15 @@ class LogFlusher:
         log: CommitLog,
         worker: Worker,
         settings: StoreSettings,
-        flushed: Callable[[FlushBatch], None],
+        publish: Publish,
         put_times: PutTimes,
     ) -> None:
-        """`flushed`: called with each batch that became durable, before its callbacks."""
+        """`publish`: called with the messages of each batch that became durable (their entries,
+        the newest store time, and `put_counts`), before the batch's callbacks."""
         self._log = log
         self._worker = worker
         self._timeout_s = settings.sync_flush_timeout_ms / 1000
-        self._flushed = flushed
+        self._publish = publish
         self.put_times = put_times
         self._next: FlushBatch | None = None
         self._is_busy = False
@@ -163,7 +165,8 @@ class LogFlusher:
         # once, this batch is durable all the same.
         self._start_next()
         if is_durable:
-            self._flushed(batch)
+            if batch.entries:
+                self._publish(batch.entries, batch.store_ms, batch.put_counts)
             batch.complete(PutStatus.PUT_OK)
         if not self._is_busy:
             idle, self._idle_waiters = self._idle_waiters, []

@@ -42,15 +42,17 @@ _SUM = b"\x02%010d" + stored.CRC_MARK[::-1]
 
 
 class LoopBatch:
-    """What one turn of the loop has put: its time, 0 before the first put, and its entries.
+    """What one iteration of the loop has put: its store time and its entries.
 
-    `started_s`: when it began by the loop's own clock, seconds.
+    `store_ms` is 0 before the first put. `started_s`: when it began by the loop's own clock,
+    seconds. `number` counts the iterations in which something was put or waited for.
     """
 
-    __slots__ = ("begin", "entries", "started_s", "store_ms")
+    __slots__ = ("begin", "entries", "number", "started_s", "store_ms")
 
     def __init__(self, begin: Callable[[], int]) -> None:
         self.begin = begin
+        self.number = 0
         self.store_ms = 0
         self.started_s = 0.0
         self.entries: list[QueueEntry] = []
@@ -198,11 +200,10 @@ class RecordTemplate:
         pack, magic, flag, queues = self._pack_front, self._magic, self._flag, self._queues
         of_body = of_raw = of_time = size = -1
         behind = middle = b""
-        records, sums, phy_offsets, queue_offsets = [], [], [], []
-        for queue_id, born_ms, body, raw, code in zip(
-            queue_ids, born, bodies, raws, codes, strict=False
+        records, phy_offsets, queue_offsets = [], [], []
+        for queue_id, born_ms, body, raw, code, body_bytes, raw_bytes in zip(
+            queue_ids, born, bodies, raws, codes, map(len, bodies), map(len, raws), strict=False
         ):
-            body_bytes, raw_bytes = len(body), len(raw)
             if body_bytes != of_body or raw_bytes != of_raw or born_ms != of_time:
                 of_body, of_raw, of_time = body_bytes, raw_bytes, born_ms
                 size = self._fixed_bytes + body_bytes + raw_bytes
@@ -217,15 +218,13 @@ class RecordTemplate:
             queue.next_offset = queue_offset + 1
             body_sum = crc32(body) & _MASK
             front = pack(size, magic, body_sum, queue_id, flag, queue_offset, phy_offset, behind)
-            record = b"".join((front, body, middle, raw))
-            records.append(record)
-            sums.append(crc32(record) & _MASK)
+            records.append(b"".join((front, body, middle, raw)))
             entries.append((queue, phy_offset, size, code))
             phy_offsets.append(phy_offset)
             queue_offsets.append(queue_offset)
             phy_offset += size
             room -= size
-        log.pending += self._with_sums(records, sums)
+        log.pending += self._with_sums(records)
         total, log.tail, log.room = phy_offset - log.tail, phy_offset, room
         return RecordPositions(phy_offsets, queue_offsets, total)
 
@@ -261,12 +260,12 @@ class RecordTemplate:
             *(self._reconsume_times, 0, body_bytes),
         )
 
-    def _with_sums(self, records: list[bytes], sums: list[int]) -> list[bytes]:
+    def _with_sums(self, records: list[bytes]) -> list[bytes]:
         """Each record followed by its checksum, all written backwards by one `%`."""
         if not self._sum_bytes:
             return records
         count, width = len(records), self._sum_bytes
-        sums.reverse()
+        sums = [crc32(record) & _MASK for record in reversed(records)]
         text = (_SUM * count % tuple(sums))[::-1]
         pieces = [b""] * (2 * count)
         pieces[::2] = records

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles, Segment, pin_segments
-from cometmq.store.queues.consume_queue import ConsumeQueue, pack
+from cometmq.store.queues.consume_queue import SIZE, ConsumeQueue, pack
 from cometmq.store.queues.deleted_topics import DeletedTopics
 
 if TYPE_CHECKING:
@@ -84,16 +84,11 @@ class ConsumeQueues:
         return found
 
     def load(self) -> None:
-        """Make an object for each queue that has files; their ends are not known yet.
-
-        Directories without files, which a deletion cut short leaves, are removed.
-        """
+        """Make an object for each queue that has a directory; their ends are not known yet."""
         for topic in self._files.names(self._directory):
             for name in self._files.names(self._directory / topic):
-                if not name.isdecimal() or self._remove_empty(self._directory / topic / name):
-                    continue
-                self.get_or_create(topic, int(name)).mapped_files.load()
-            self._remove_empty(self._directory / topic)
+                if name.isdecimal():
+                    self.get_or_create(topic, int(name)).mapped_files.load()
 
     def append(self, entries: list[QueueEntry]) -> set[tuple[ConsumeQueue, int]]:
         """Show messages to readers and remember the queues whose entries are to be written.
@@ -103,9 +98,9 @@ class ConsumeQueues:
         dirty = self._dirty
         for queue, phy_offset, size, tags_code in entries:
             queue.tail += pack(phy_offset, size, tags_code)  # without a call: 0.1 us less
-            queue.max_offset += 1
         found = set(map(_queue_and_code, entries))
         for queue, _ in found:
+            queue.max_offset = queue.written_offset + len(queue.tail) // SIZE
             assert queue.max_offset <= queue.next_offset, "more is visible than was put"
             dirty[queue] = None
         return found
@@ -198,18 +193,7 @@ class ConsumeQueues:
         self._dirty.pop(queue, None)
         self.cut(queue, 0)
         assert not queue.mapped_files.bases
-        directory = queue.mapped_files.directory
-        # A worker may still be deleting old files there: then the next start removes it.
-        if self._remove_empty(directory):
-            self._remove_empty(directory.parent)
-
-    def _remove_empty(self, directory: Path) -> bool:
-        """Remove a directory that holds nothing; False when it holds something."""
-        stat = self._files.stat(directory)
-        if (stat is not None and stat.size >= 0) or self._files.names(directory):
-            return False
-        self._files.delete(directory)
-        return True
+        self._files.delete(queue.mapped_files.directory)
 
     def cut(self, queue: ConsumeQueue, queue_offset: int) -> None:
         """Drop the entries from `queue_offset` on, on disk as well."""

@@ -26,16 +26,11 @@ log = logging.getLogger(__name__)
 
 
 class DeletedTopic(NamedTuple):
-    """One topic: records below `end` are gone.
-
-    A checkpoint up to `dispatched` with `counted` entries in all counts `entries` of this topic;
-    one with fewer was written after the deletion.
-    """
+    """One topic: records below `end` are gone. The checkpoint of `dispatched` counts `entries`."""
 
     end: int
     entries: int
     dispatched: int
-    counted: int = 0
     is_begun: int = 0
     """1 while the topic may still be known elsewhere."""
 
@@ -89,12 +84,6 @@ class DeletedTopics:
         mark = self._marks.get(topic)
         return mark.end if mark else 0
 
-    def uncounted(self, dispatched: int, counted: int) -> int:
+    def uncounted(self, dispatched: int) -> int:
         """Entries that this checkpoint counts and that have been deleted since."""
-        return sum(
-            [
-                mark.entries
-                for mark in self._marks.values()
-                if (mark.dispatched, mark.counted) == (dispatched, counted)
-            ]
-        )
+        return sum([m.entries for m in self._marks.values() if m.dispatched == dispatched])

@@ -8,12 +8,14 @@ Java: none.
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    _Split = Callable[[memoryview], Iterable[tuple[bytes, ...]]]
 
 PLAIN = bytes(byte for byte in range(32, 128) if byte not in b'"\\')
 """What a text may hold whose bytes mean themselves."""
@@ -21,10 +23,13 @@ QUEUE_IDS = {b"%d" % number: number for number in range(1024)}
 """The queue ids that are taken, by their digits."""
 _ZERO = b"0"[0]
 SIZES_MAX = 16
-"""So many sizes of frames are cut by one call each; at one more all are dropped."""
+"""So many forms of frames are cut by one call each; at one more all are dropped."""
 
-Columns = tuple[tuple[Any, ...], ...]
-"""Of each frame its length, and the text and the values of its header in turn."""
+Columns = tuple[tuple[bytes, ...], ...]
+"""One after the other the values of each header, those of one kind together."""
+
+Cut = tuple[Columns, "Sequence[bytes]", "Sequence[int]"]
+"""The values of the headers, the bodies, and where each frame ends."""
 
 
 class SendFrameBatch(NamedTuple):
@@ -36,7 +41,7 @@ class SendFrameBatch(NamedTuple):
     """In digits, as the answers repeat them."""
     texts: tuple[tuple[bytes, ...], ...]
     """One after the other the values of each text."""
-    bodies: list[bytes]
+    bodies: Sequence[bytes]
     ends: Sequence[int]
     """Where each frame ends in the chunk."""
 
@@ -46,9 +51,9 @@ class FrameColumns:
 
     __slots__ = (
         "_fixed",
-        "_form",
         "_head_bytes",
         "_numbers",
+        "_spans",
         "_split",
         "_split_alike",
         "_texts",
@@ -69,73 +74,93 @@ class FrameColumns:
         length = sum(map(len, literals)) + sum(sizes)
         self._head_bytes = 8 + length
         self._fixed = (length.to_bytes(4, "big") + literals[0], *literals[1:])
-        widths = chain.from_iterable(zip(map(len, self._fixed), (*sizes, 0), strict=True))
+        widths = list(chain.from_iterable(zip(map(len, self._fixed), (*sizes, 0), strict=True)))
         form = ">I" + "".join([f"{width}s" for width in widths])
-        self._form = form
         self._split: Callable[..., tuple[Any, ...]] = Struct(form).unpack_from
-        self._split_alike: dict[int, Callable[..., Iterable[tuple[Any, ...]]]] = {}
-        self._numbers = tuple([2 * at + 2 for at in numbers])
-        self._texts = slice(2 * texts.start + 2, 2 * texts.stop + 2, 2)
+        edges = list(accumulate(widths, initial=4))
+        self._spans = tuple(zip(edges[1:-2:2], edges[2:-2:2], strict=True))
+        self._split_alike: dict[tuple[int, tuple[bool, ...]], _Split] = {}
+        self._numbers = numbers
+        self._texts = texts
 
-    def run_at(self, data: bytes, at: int, body_max: int) -> SendFrameBatch | None:
+    def run_at(
+        self, data: bytes, at: int, values: tuple[bytes, ...], body_max: int
+    ) -> SendFrameBatch | None:
         """Take the frames from `at` on that are all there, two at least; None: one by one, then.
 
-        Bodies have 1 to `body_max` bytes.
+        The header of the first has matched with these values. Bodies have 1 to `body_max` bytes.
         """
-        columns, ends = self._cut_alike(data, at) or self._cut(data, at)
-        head_bytes = self._head_bytes
-        if len(ends) < 2:
-            return None
-        if min(columns[0]) <= head_bytes - 4 or max(columns[0]) > head_bytes - 4 + body_max:
-            return None
-        begins = [at + head_bytes, *[end + head_bytes for end in ends[:-1]]]
-        bodies = [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
-        return self._checked(columns, bodies, ends)
+        cut = self._cut_alike(data, at, values, body_max) or self._cut(data, at, body_max)
+        return None if cut is None else self._checked(*cut)
 
-    def _cut(self, data: bytes, at: int) -> tuple[Columns, Sequence[int]]:
-        """The pieces of all headers up to the first that is another, and where each frame ends."""
-        split, fixed, last = self._split, self._fixed, len(data) - self._head_bytes
-        rows, ends = [], []
-        while at < last:
+    def _cut(self, data: bytes, at: int, body_max: int) -> Cut | None:
+        """The pieces of all frames up to the first whose header is another."""
+        split, fixed, head_bytes, size = self._split, self._fixed, self._head_bytes, len(data)
+        rows, bodies, ends = [], [], []
+        while size - at > head_bytes:
             parts = split(data, at)
             if parts[1::2] != fixed:
                 break
-            at += 4 + parts[0]
+            body_at, at = at + head_bytes, at + 4 + parts[0]
+            if not body_at < at <= size or at - body_at > body_max:
+                break
             rows.append(parts)
+            bodies.append(data[body_at:at])
             ends.append(at)
-        if at > len(data):  # the last one is not all there
-            rows.pop()
-            ends.pop()
-        return tuple(zip(*rows, strict=True)), ends
+        return (tuple(zip(*rows, strict=True))[2:-1:2], bodies, ends) if len(rows) > 1 else None
 
-    def _cut_alike(self, data: bytes, at: int) -> tuple[Columns, Sequence[int]] | None:
-        """The same for frames of one size, by one call: measured, 0.25 us less a frame."""
+    def _cut_alike(
+        self, data: bytes, at: int, values: tuple[bytes, ...], body_max: int
+    ) -> Cut | None:
+        """The same for frames of one size, by one call: measured, 0.3 us less a frame.
+
+        What several frames share (the born time, a tag) is taken as text, of which only is asked
+        whether it is that of the first frame, which has matched.
+        """
         size = 4 + int.from_bytes(data[at : at + 4], "big")
         count = (len(data) - at) // size
         following, end = at + size, at + count * size
-        if count < 2 or data[at : at + 4] != data[following : following + 4]:
+        last, body_bytes = end - size, size - self._head_bytes
+        if count < 2 or not 0 < body_bytes <= body_max:
             return None
-        if data[at : at + 4] != data[end - size : end - size + 4] or size <= self._head_bytes:
+        if not data[at : at + 4] == data[following : following + 4] == data[last : last + 4]:
             return None
-        split = self._split_alike.get(size)
-        if split is None:
-            if len(self._split_alike) >= SIZES_MAX:
-                self._split_alike.clear()
-            form = Struct(f"{self._form}{size - self._head_bytes}x")
-            split = self._split_alike[size] = form.iter_unpack
+        is_shared = tuple(
+            [
+                value == data[following + begin : following + stop]
+                and value == data[last + begin : last + stop]
+                for value, (begin, stop) in zip(values, self._spans, strict=True)
+            ]
+        )
+        split = self._split_alike.get((body_bytes, is_shared)) or self._learn(body_bytes, is_shared)
         columns = tuple(zip(*split(memoryview(data)[at:end]), strict=True))
-        for column, piece in zip(columns[1::2], self._fixed, strict=True):
-            if column.count(piece) != count:
+        for column in columns[:-1:2]:
+            if column.count(column[0]) != count:
                 return None
-        if columns[0].count(size - 4) != count:
-            return None
-        return columns, range(following, end + 1, size)
+        own = iter(columns[1::2])
+        found = tuple(
+            [
+                (value,) * count if is_same else next(own)
+                for value, is_same in zip(values, is_shared, strict=True)
+            ]
+        )
+        return found, columns[-1], range(following, end + 1, size)
+
+    def _learn(self, body_bytes: int, is_shared: tuple[bool, ...]) -> _Split:
+        """What cuts frames with bodies of this size; shared values are part of the text."""
+        if len(self._split_alike) >= SIZES_MAX:
+            self._split_alike.clear()
+        own = [span for span, is_same in zip(self._spans, is_shared, strict=True) if not is_same]
+        edges = [0, *chain.from_iterable(own), self._head_bytes, self._head_bytes + body_bytes]
+        form = "".join([f"{stop - begin}s" for begin, stop in pairwise(edges)])
+        split = self._split_alike[body_bytes, is_shared] = Struct(form).iter_unpack
+        return split
 
     def _checked(
-        self, columns: Columns, bodies: list[bytes], ends: Sequence[int]
+        self, values: Columns, bodies: Sequence[bytes], ends: Sequence[int]
     ) -> SendFrameBatch | None:
-        queues, born, opaques = [columns[at] for at in self._numbers]
-        texts: tuple[tuple[bytes, ...], ...] = columns[self._texts]
+        queues, born, opaques = [values[at] for at in self._numbers]
+        texts = values[self._texts]
         digits = b"".join(opaques)
         if not digits.isdigit() or _ZERO in digits[:: len(opaques[0])]:
             return None

@@ -129,7 +129,7 @@ class SendTemplate:
                 self._columns.clear()
             numbers = (self.queue_at, self.born_at, self.opaque_at)
             columns = self._columns[sizes] = FrameColumns(self.literals, sizes, numbers, self.texts)
-        return columns.run_at(data, at, body_max)
+        return columns.run_at(data, at, values, body_max)
 
 
 class SendHeaderMatch(NamedTuple):
