@@ -15,11 +15,13 @@ from typing import Any, get_type_hints
 
 from cometmq.cli.serve_commands import STANDALONE
 from cometmq.settings.broker import BrokerSettings
+from cometmq.settings.java_keys import NO_EFFECT
 from cometmq.settings.keys import is_live, key_of
 from cometmq.settings.load import env_name_of
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
+from cometmq.settings.unsupported_keys import UNSUPPORTED
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "operate" / "settings.md"
@@ -48,7 +50,10 @@ variable of `listenPort` is `{env}`, of other keys likewise; case and underscore
 matter.
 
 - An unknown key is an error that names the nearest known one, with file and line.
-- A key of RocketMQ that has no effect here is one warning.
+- A key of RocketMQ that has no effect here is one warning that says why: see the end of this page.
+- A key of RocketMQ that asks for what CometMQ does not have, and that changes what is safe, how
+  the store lies on disk, who has access or what is delivered, is an error: [refused
+  keys](#refused-keys).
 - A bad value is an error that says what it must be.
 
 `same` means that RocketMQ 5.5.0 has the same default; `-` that it has no such key.
@@ -71,6 +76,25 @@ file, environment and options still win. The name server's port is `--namesrv-po
 """
 
 
+REFUSED_INTRO = """\
+## Refused keys
+
+Another value than RocketMQ's default is refused, at the start and by `updateBrokerConfig` and
+`updateNamesrvConfig`; the default, or an empty value, changes nothing.
+
+| Key | RocketMQ's default | What another value asks for |
+|---|---|---|
+"""
+
+NO_EFFECT_INTRO = """\
+## Keys without effect
+
+These keys of RocketMQ are accepted with one warning each. They change neither what is safe, nor
+the layout of the store, nor access.
+
+"""
+
+
 def page() -> str:
     """Return the whole page."""
     java = _java_defaults()
@@ -79,6 +103,7 @@ def page() -> str:
     for title, role, kind in SECTIONS:
         rows = "".join(_rows(kind, role, java, seen))
         parts.append(f"## {title}\n\n{_HEAD}{rows}")
+    parts += [REFUSED_INTRO + _refused(), NO_EFFECT_INTRO + _without_effect()]
     return "\n".join(parts)
 
 
@@ -122,6 +147,20 @@ def _standalone() -> str:
     ours = {key_of(field): _shown(field.default) for kind in kinds for field in fields(kind)}
     ours |= {key.removeprefix("broker."): shown for key, shown in COMMAND_DEFAULTS.items()}
     return "".join(f"| `{key}` | {ours[key]} | `{value}` |\n" for key, value in STANDALONE.items())
+
+
+def _refused() -> str:
+    return "".join(
+        f"| `{key}` | {' or '.join(map(_shown, default.split('|')))} | {asks_for} |\n"
+        for key, (default, asks_for) in UNSUPPORTED.items()
+    )
+
+
+def _without_effect() -> str:
+    keys: dict[str, list[str]] = {}
+    for key, reason in NO_EFFECT.items():
+        keys.setdefault(reason, []).append(f"`{key}`")
+    return "".join(f"- **{reason}**: {', '.join(names)}\n" for reason, names in keys.items())
 
 
 def _unit(name: str) -> str:

@@ -237,7 +237,7 @@ def test_a_setting_without_effect_is_a_warning_and_it_starts(tmp_path: Path) -> 
     with serving(tmp_path, "namesrv", "-p0", "--set", "serverWorkerThreads=8") as served:
         code, stderr = served.end(signal.SIGTERM)
     assert code == 0
-    assert "serverWorkerThreads is a setting of Apache RocketMQ without effect here" in stderr
+    assert "serverWorkerThreads has no effect here: one event loop" in stderr
 
 
 def test_it_stops_when_its_parent_process_is_gone(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from cometmq.errors import SettingsError
 from cometmq.settings.broker import BrokerSettings
-from cometmq.settings.java_keys import JAVA_KEYS
 from cometmq.settings.keys import key_of
 from cometmq.settings.load import env_name_of, from_environment, from_options, from_text, load
 from cometmq.settings.namesrv import NamesrvSettings
@@ -102,7 +101,17 @@ def test_what_is_wrong_is_named_with_its_line(line: str, sentence: str) -> None:
 def test_a_java_key_without_effect_is_one_warning_with_its_line() -> None:
     loaded = load(BROKER, from_text("regionId=r\nsendMessageThreadPoolNums=4", "b.conf"))
     (warning,) = loaded.warnings
-    assert warning.startswith("b.conf:2: sendMessageThreadPoolNums is a setting of Apache RocketMQ")
+    assert warning == (
+        "b.conf:2: sendMessageThreadPoolNums has no effect here: "
+        "one event loop does the work; no thread pool is sized"
+    )
+
+
+def test_a_key_of_the_other_role_is_a_warning() -> None:
+    (warning,) = load([NamesrvSettings], from_text("brokerPermission=4", "n.conf")).warnings
+    assert warning == (
+        "n.conf:1: brokerPermission has no effect here: it is a setting of the other role"
+    )
 
 
 def test_a_licence_in_xml_is_a_warning_and_no_error() -> None:
@@ -149,10 +158,12 @@ def test_every_setting_can_be_given_as_text(kind: type) -> None:
     assert load([kind], from_text("\n".join(lines), "f")).of(kind) == defaults
 
 
-def test_the_list_of_java_keys_is_whole() -> None:
-    assert len(JAVA_KEYS) > 500
-    assert {"brokerName", "flushDiskType", "kvConfigPath", "serverWorkerThreads"} <= JAVA_KEYS
-    assert all(key.isidentifier() for key in JAVA_KEYS)
+def test_a_variable_for_a_key_that_is_refused_is_refused() -> None:
+    given = from_environment({"COMETMQ_ACL_ENABLE": "true"}, BROKER)
+    with pytest.raises(SettingsError, match="environment variable COMETMQ_ACL_ENABLE: aclEnable"):
+        load(BROKER, given)
+    given = from_environment({"COMETMQ_SEND_MESSAGE_THREAD_POOL_NUMS": "4"}, BROKER)
+    assert "has no effect here" in load(BROKER, given).warnings[0]
 
 
 def test_name_servers_are_split() -> None:

@@ -1,164 +1,263 @@
-"""The names of all settings of Apache RocketMQ 5.5.0, broker and name server.
+"""The names of all settings of Apache RocketMQ 5.5.0, broker and name server, sorted.
 
-Data only: a key listed here that no settings class of ours has is known and ignored; the loader
-says so once. Names as `mqadmin getBrokerConfig` and `getNamesrvConfig` list them.
+Data only. A key is in one of three places: `HONOURED` here, which some settings class of ours has;
+`NO_EFFECT` here, which changes neither safety, layout nor access, and why; or `UNSUPPORTED` in
+`settings/unsupported_keys.py`, which is refused with another value than Apache's default. The
+loader warns of `NO_EFFECT` with its reason; docs/operate/settings.md shows it. Names as `mqadmin
+getBrokerConfig` and `getNamesrvConfig` list them, and those that are empty there.
 """
 
 from __future__ import annotations
 
-_NAMES = """
-    accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio accountStatsEnable
-    accountStatsPrintZeroValues ackMessageThreadPoolNums ackThreadPoolQueueCapacity aclEnable
-    adminBrokerThreadPoolNums adminBrokerThreadPoolQueueCapacity allAckInSyncStateSet
-    allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync appendTopicForTimerDeleteKey
-    asyncLearner asyncSendEnable autoCreateSubscriptionGroup autoCreateTopicEnable
-    autoDeleteUnusedStats autoMessageVersionOnTopicLen batchDispatchRequestThreadPoolNums
-    bindAddress bitMapLengthConsumeQueueExt bottomMostCompressionTypeForConsumeQueueStore
-    broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond brokerClusterName
-    brokerElectionPriority brokerFastFailureEnable brokerHeartbeatInterval brokerId brokerIP1
-    brokerIP2 brokerName brokerNotActiveTimeoutMillis brokerPermission brokerRole
-    brokerTopicEnable cgColdReadThreshold channelExpiredTimeout channelNotActiveInterval
-    checkCommitLogOffsetOnRecover checkCRCOnRecover checkSyncStateSetPeriod
-    cleanFileForciblyEnable cleanOfflineBrokerInterval cleanResourceInterval
-    cleanRocksDBDirtyCQIntervalMin cleanSwapedMapInterval clearRetryTopicWhenDeleteTopic
-    clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds
-    clientCloseSocketIfTimeout clientManagerThreadPoolQueueCapacity clientManageThreadPoolNums
-    clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable clientRequestThreadPoolNums
-    clientRequestThreadPoolQueueCapacity clientSocketRcvBufSize clientSocketSndBufSize
-    clientWorkerThreads clusterTest clusterTopicEnable coldCtrStrategyEnable
-    coldDataFlowControlEnable coldDataScanEnable combineAssignOffsetCQType
-    combineCQEnableCheckSelf combineCQLoadingCQTypes combineCQMaxExtraSearchCommitLogFiles
-    combineCQPreferCQType combineCQUseRocksdbForLmq commercialBaseCount commercialSizePerMsg
-    commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
-    commitLogForceSwapMapInterval commitLogRecoverMaxNum commitLogSwapMapInterval
-    commitLogSwapMapReserveFileNum compactionCqMappedFileSize compactionMappedFileSize
-    compactionScheduleInternal compactionThreadNum compatibleWithOldNameSrv compressedRegister
-    configBlackList configManagerVersion configStorePath connectTimeoutMillis
-    consumerFallbehindThreshold consumerManagerThreadPoolQueueCapacity
-    consumerManageThreadPoolNums consumerOffsetUpdateVersionStep controllerAddr
-    controllerHeartBeatTimeoutMills correctLogicMinOffsetForceInterval
-    correctLogicMinOffsetSleepInterval dataReadAheadEnable debugLockEnable
-    defaultMessageRequestMode defaultPopShareQueueNum defaultQueryMaxNum defaultThreadPoolNums
-    defaultThreadPoolQueueCapacity defaultTopicQueueNums delayOffsetUpdateVersionStep
-    deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval deleteFileBatchMax
-    deleteTopicWithBrokerRegistration deleteWhen destroyMapedFileIntervalForcibly
-    disableCallbackExecutor disableConsumeIfConsumerReadSlowly disableNettyWorkerGroup
-    disappearTimeAfterStart diskFallRecorded diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio
-    diskSpaceWarningLevelRatio dispatchCqCacheNum dispatchCqThreads dispatchFromSenderThread
-    duplicationEnable enableAcceleratedRecovery enableAllTopicList enableAsyncReput
-    enableAutoInSyncReplicas enableBatchPush enableBroadcastOffsetStore
-    enableBuildConsumeQueueConcurrently enableCalcFilterBitMap enableCleanExpiredOffset
-    enableCompaction enableConnectionMetrics enableConsumeQueueExt enableControllerInNamesrv
-    enableControllerMode enableCreateSysGroup enabledAppendPropCRC enableDetailStat
-    enableDLegerCommitLog enableFastChannelEventProcess enableLagAndDlqMetrics
-    enableLiteEventMode enableLitePopLog enableLmq enableLmqQuota enableLmqStats
-    enableLogConsumeQueueRepeatedlyBuildWhenRecover enableMessageStoreMetrics
-    enableMixedMessageType enableMultiDispatch enableNetWorkFlowControl
-    enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag enablePopBatchAck
-    enablePopBufferMerge enablePopLog enablePopMessageThreshold enablePopMetrics
-    enablePropertyFilter enableReconnectForGoAway enableRegisterProducer enableRemoteEscape
-    enableRemotingMetrics enableRequestMetrics enableRetryTopicV2 enableRocksDBLog
-    enableRunningFlagsInFlush enableScheduleAsyncDeliver enableScheduleMessageStats
-    enableShutdownGracefully enableSingleTopicRegister enableSkipLongAwaitingAck
-    enableSlaveActingMaster enableSplitMetadata enableSplitRegistration enableStatsMetrics
-    enableTopicList enableTransactionMetrics endTransactionPoolQueueCapacity
-    endTransactionThreadPoolNums estimateAccumulation expectConsumerNumUseFilter
-    fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup fetchNamesrvAddrByAddressServer
-    fetchNameSrvAddrByDnsLookup fetchNamesrvAddrInterval fileReservedTime
-    filterDataCleanTimeSpan filterSupportRetry flushCommitLogLeastPages
-    flushCommitLogThoroughInterval flushCommitLogTimed flushConsumeQueueLeastPages
-    flushConsumeQueueThoroughInterval flushConsumerOffsetHistoryInterval
-    flushConsumerOffsetInterval flushDelayOffsetInterval flushDiskType flushIntervalCommitLog
-    flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC
-    forwardTimeout globalColdReadThreshold haFlowControlEnable haHousekeepingInterval
-    haListenPort haMasterAddress haMaxGapNotInSync haMaxTimeSlaveNotCatchup
-    haSendHeartbeatInterval haTransferBatchSize heartbeatThreadPoolNums
-    heartbeatThreadPoolQueueCapacity highSpeedMode indexFileReadEnable indexFileWriteEnable
-    indexRocksDBEnable initPopOffsetByCheckMsgInMem inSyncReplicas isBrokerContainer
-    isInBrokerContainer isolateLogEnable isScanAvailableNameSrv
-    iteratorWhenUseRocksdbConsumeQueue kvConfigPath listenPort liteEventCheckInterval
-    liteEventFullDispatchDelayTime liteEventFullDispatchDelayTimeForWildcardGroup
-    liteLagCountMetricsEnable liteLagLatencyCollectEnable liteLagLatencyMetricsEnable
-    liteLagLatencyTopK litePullMessageEnable litePullMessageThreadPoolNums
-    litePullThreadPoolQueueCapacity liteSubscriptionCheckInterval
-    liteSubscriptionCheckTimeoutMills liteTtlCheckInterval loadBalancePollNameServerInterval
-    loadBalanceProcessorThreadPoolNums loadBalanceThreadPoolQueueCapacity lockInStrictMode
-    logicalDiskSpaceCleanForciblyThreshold logicQueueForceSwapMapInterval
-    logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum longPollingEnable
-    mappedFileSizeCommitLog mappedFileSizeConsumeQueue mappedFileSizeConsumeQueueExt
-    mappedFileSizeTimerLog mappedFileSwapEnable mapperFileSizeBatchConsumeQueue
-    maxAsyncPutMessageRequests maxBatchDeleteFilesNum maxChecksumRange maxClientEventCount
-    maxConsumeQueueScan maxErrorRateOfBloomFilter maxFilterMessageSize maxHashSlotNum
-    maxHaTransferByteInSecond maxIndexNum maxLiteSubscriptionCount maxLmqConsumeQueueNum
-    maxMessageFilterNumForNotification maxMessageSize maxMsgsNumBatch maxOffsetMapSize
-    maxPopPollingSize maxReconnectIntervalTimeSeconds maxRecoveryCommitlogFiles
-    maxRocksDBIndexQueryDays maxSlaveResendLength maxStatsIdleTimeInMinutes maxTopicLength
+from cometmq.settings.unsupported_keys import UNSUPPORTED
+
+_HONOURED = """
+    accessMessageInMemoryMaxRatio autoCreateSubscriptionGroup autoCreateTopicEnable bindAddress
+    brokerClusterName brokerId brokerIP1 brokerName brokerPermission brokerRole brokerTopicEnable
+    channelExpiredTimeout checkCRCOnRecover cleanFileForciblyEnable cleanResourceInterval
+    clusterTopicEnable compressedRegister defaultQueryMaxNum defaultTopicQueueNums
+    deleteFileBatchMax deleteTopicWithBrokerRegistration deleteWhen diskMaxUsedSpaceRatio
+    diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio enableAllTopicList enabledAppendPropCRC
+    enableMixedMessageType enablePropertyFilter enableTopicList expectConsumerNumUseFilter
+    fileReservedTime filterDataCleanTimeSpan filterSupportRetry flushCommitLogLeastPages
+    flushCommitLogThoroughInterval flushConsumeQueueThoroughInterval flushConsumerOffsetInterval
+    flushDelayOffsetInterval flushDiskType flushIntervalCommitLog flushIntervalConsumeQueue
+    forceRegister kvConfigPath listenPort litePullMessageEnable longPollingEnable
+    mappedFileSizeCommitLog mappedFileSizeConsumeQueue maxErrorRateOfBloomFilter
+    maxFilterMessageSize maxHashSlotNum maxIndexNum maxMessageSize maxMsgsNumBatch
     maxTransferBytesOnMessageInDisk maxTransferBytesOnMessageInMemory
-    maxTransferCountOnMessageInDisk maxTransferCountOnMessageInMemory memTableFlushIntervalMs
-    messageDelayLevel messageIndexEnable messageIndexSafe messageStorePlugIn
-    metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills
-    metricLoggingExporterIntervalInMills metricsExportBatchMaxDataPoints metricsExporterType
-    metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
-    metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort
-    minInSyncReplicas minLiteTTl msgTraceTopicName namesrvAddr needWaitForService
-    notifyConsumerIdsChangedEnable notifyMinBrokerIdChanged offsetCheckInSlave
-    orderMessageEnable osPageCacheBusyTimeOutMills persistConsumerOffsetIncrementally
-    popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime popCkStayBufferTimeOut
-    popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
-    popConsumerKVServiceLog popFromRetryProbability popFromRetryProbabilityForPriority
-    popInflightMessageThreshold popLongPollingForceNotifyInterval popPollingMapExpireTimeSeconds
-    popPollingMapSize popPollingSize popResponseReturnActualRetryTopic popReviveConcurrency
-    popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead popReviveSkipIfGroupAbsent
-    printChannelGroups printChannelGroupsMinNum priorityOrderAsc
-    processReplyMessageThreadPoolNums productEnvName pullBatchMaxMessageCount
-    pullMessageThreadPoolNums pullThreadPoolQueueCapacity putConsumeQueueDataByFileChannel
-    putMessageFutureThreadPoolNums putMessageTimeout putMsgIndexHightWater
-    putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity
-    readUnCommitted realTimeNotifyConsumerChange realTimePersistRocksDBConfig
-    recallMessageEnable recheckReputOffsetFromCq recoverConcurrently recoverThreadPoolNums
-    redeleteHangedFileInterval regionId registerBrokerTimeoutMills registerNameServerPeriod
-    rejectPullConsumerEnable rejectTransactionMessage replicasPerDiskPartition
-    replyThreadPoolQueueCapacity retrieveMessageFromPopRetryTopicV1
-    returnOrderTopicConfigToBroker reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum
-    reviveScanTime rocketmqHome rocksdbCompressionType rocksdbCQDoubleWriteEnable
-    rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold sampleCountThreshold sampleSteps
-    scanNotActiveBrokerInterval scheduleAsyncDeliverMaxPendingLimit
-    scheduleAsyncDeliverMaxResendNum2Blocked searchBcqByCacheEnable sendHeartbeatTimeoutMillis
-    sendMessageThreadPoolNums sendThreadPoolQueueCapacity serverAsyncSemaphoreValue
-    serverCallbackExecutorThreads serverChannelMaxIdleTimeSeconds serverLoadBalancerEnable
-    serverNettyWorkerGroupEnable serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable
-    serverSelectorThreads serverSocketBacklog serverSocketRcvBufSize serverSocketSndBufSize
-    serverWorkerThreads sharedByteBufferNum shortPollingTimeMills shutdownWaitTimeSeconds
-    skipPreOnline skipWhenCKRePutReachMaxTimes slaveReadEnable slaveTimeout socksProxyConfig
-    spinLockCollisionRetreatOptimalDegree splitMetadataSize splitRegistrationSize
-    startAcceptSendRequestTimeStamp statRocksDBCQIntervalSec storePathCommitLog storePathRootDir
-    storeReplyMessageEnable storeType subscriptionExpiredTimeout supportActingMaster
-    syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod syncControllerMetadataPeriod
-    syncFlushTimeout syncFromLastFile syncMasterFlushOffsetWhenStartup timerCheckMetricsWhen
-    timerColdDataCheckIntervalMs timerCongestNumEachSlot timerEnableCheckMetrics
-    timerEnableDisruptor timerEnableRetryUntilSuccess timerFlushIntervalMs
-    timerGetMessageThreadNum timerInterceptDelayLevel timerMaxDelaySec timerMetricSmallThreshold
-    timerPrecisionMs timerProgressLogIntervalMs timerPutMessageThreadNum
-    timerRecallToTimelineEnable timerRecallToTimeWheelEnable timerReputServiceCorePoolSize
-    timerReputServiceMaxPoolSize timerReputServiceQueueCapacity timerRocksDBEnable
-    timerRocksDBPrecisionMs timerRocksDBRollIntervalHours timerRocksDBRollMaxTps
-    timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps
-    timerRollWindowSlot timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable
-    timerWheelEnable timerWheelSnapshotFlush timerWheelSnapshotIntervalMs topicQueueLockNum
-    totalReplicas traceOn traceTopicEnable transactionCheckInterval transactionCheckMax
-    transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads
-    transactionCheckRocksdbQueueCapacity transactionMetricFlushInterval
-    transactionOpBatchInterval transactionOpMsgMaxSize transactionTimeOut transferMsgByHeap
-    transientStorePoolEnable transientStorePoolSize transRocksDBEnable
-    transWriteOriginTransHalfEnable travelCqFileNumWhenGetMessage unRegisterBrokerQueueCapacity
-    updateNameServerAddrPeriod useABSLock useEpollNativeSelector useMessageFilterForNotification
-    usePIDColdCtrStrategy useReentrantLockWhenPutMessage useSeparateRetryQueue
-    useSeparateStorePathForRocksdbCQ useServerSideResetOffset useSingleRocksDBForAllConfigs
-    useStaticSubscription useTLS validateSystemTopicWhenUpdateTopic waitSecondsForService
-    waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue
-    waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
-    waitTimeMillsInTransactionQueue wakeCommitWhenPutMessage wakeFlushWhenPutMessage
-    warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark writeWithoutMmap
+    maxTransferCountOnMessageInDisk maxTransferCountOnMessageInMemory messageDelayLevel
+    messageIndexEnable msgTraceTopicName namesrvAddr needWaitForService
+    notifyConsumerIdsChangedEnable notifyMinBrokerIdChanged orderMessageEnable regionId
+    registerBrokerTimeoutMills registerNameServerPeriod rejectTransactionMessage
+    returnOrderTopicConfigToBroker scanNotActiveBrokerInterval serverChannelMaxIdleTimeSeconds
+    serverSocketBacklog shortPollingTimeMills storePathCommitLog storePathRootDir
+    storeReplyMessageEnable supportActingMaster syncFlushTimeout traceTopicEnable
+    transactionCheckInterval transactionCheckMax transactionTimeOut useServerSideResetOffset
+    waitSecondsForService
 """
 
-JAVA_KEYS = frozenset(_NAMES.split())
+HONOURED = frozenset(_HONOURED.split())
+"""Keys that a settings class of ours has, of whichever role."""
+
+_NO_EFFECT: dict[str, str] = {
+    "one event loop does the work; no thread pool is sized": """
+        ackMessageThreadPoolNums adminBrokerThreadPoolNums asyncSendEnable
+        batchDispatchRequestThreadPoolNums brokerFastFailureEnable clientCallbackExecutorThreads
+        clientManageThreadPoolNums clientRequestThreadPoolNums clientWorkerThreads
+        compactionThreadNum consumerManageThreadPoolNums defaultThreadPoolNums
+        disableCallbackExecutor disableNettyWorkerGroup dispatchCqThreads
+        enableFastChannelEventProcess endTransactionThreadPoolNums heartbeatThreadPoolNums
+        highSpeedMode litePullMessageThreadPoolNums loadBalanceProcessorThreadPoolNums
+        popReviveConcurrency processReplyMessageThreadPoolNums pullMessageThreadPoolNums
+        putMessageFutureThreadPoolNums queryMessageThreadPoolNums recoverThreadPoolNums
+        sendMessageThreadPoolNums serverCallbackExecutorThreads serverNettyWorkerGroupEnable
+        serverSelectorThreads serverWorkerThreads timerGetMessageThreadNum timerPutMessageThreadNum
+        transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads useEpollNativeSelector
+        useSeparateRetryQueue
+    """,
+    "requests that wait are bounded by inFlightMax and inFlightTotalMax": """
+        ackThreadPoolQueueCapacity adminBrokerThreadPoolQueueCapacity
+        clientManagerThreadPoolQueueCapacity clientRequestThreadPoolQueueCapacity
+        consumerManagerThreadPoolQueueCapacity defaultThreadPoolQueueCapacity
+        endTransactionPoolQueueCapacity heartbeatThreadPoolQueueCapacity
+        litePullThreadPoolQueueCapacity loadBalanceThreadPoolQueueCapacity
+        maxAsyncPutMessageRequests osPageCacheBusyTimeOutMills pullThreadPoolQueueCapacity
+        putMessageTimeout putThreadPoolQueueCapacity queryThreadPoolQueueCapacity
+        replyThreadPoolQueueCapacity sendThreadPoolQueueCapacity serverAsyncSemaphoreValue
+        serverOnewaySemaphoreValue timerReputServiceQueueCapacity
+        transactionCheckRocksdbQueueCapacity unRegisterBrokerQueueCapacity waitTimeMillsInAckQueue
+        waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue
+        waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue
+    """,
+    "sockets are asyncio's; frameBytesMax and its neighbours bound them": """
+        clientPooledByteBufAllocatorEnable clientSocketRcvBufSize clientSocketSndBufSize
+        enableNetWorkFlowControl serverPooledByteBufAllocatorEnable serverSocketRcvBufSize
+        serverSocketSndBufSize transferMsgByHeap writeBufferHighWaterMark writeBufferLowWaterMark
+    """,
+    "connections to other servers have bounds of their own": """
+        channelNotActiveInterval clientAsyncSemaphoreValue clientChannelMaxIdleTimeSeconds
+        clientCloseSocketIfTimeout clientOnewaySemaphoreValue connectTimeoutMillis
+        enableReconnectForGoAway forwardTimeout isScanAvailableNameSrv
+        maxReconnectIntervalTimeSeconds
+    """,
+    "a stop always ends what is under way first": """
+        enableShutdownGracefully shutdownWaitTimeSeconds
+    """,
+    "there is no replication: a broker is a master of its own": """
+        brokerHeartbeatInterval brokerIP2 brokerNotActiveTimeoutMillis cleanOfflineBrokerInterval
+        disappearTimeAfterStart haFlowControlEnable haHousekeepingInterval haListenPort
+        haMasterAddress haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval
+        haTransferBatchSize maxHaTransferByteInSecond maxSlaveResendLength offsetCheckInSlave
+        sendHeartbeatTimeoutMillis skipPreOnline slaveReadEnable slaveTimeout
+        storePathBrokerIdentity storePathEpochFile syncBrokerMemberGroupPeriod
+        syncBrokerMetadataPeriod syncFromLastFile syncMasterFlushOffsetWhenStartup
+    """,
+    "there is no controller": """
+        brokerElectionPriority checkSyncStateSetPeriod controllerAddr controllerDLegerGroup
+        controllerDLegerPeers controllerDLegerSelfId controllerHeartBeatTimeoutMills
+        controllerStorePath controllerType fetchControllerAddrByDnsLookup
+        syncControllerMetadataPeriod
+    """,
+    "there is no DLedger": """
+        dLegerGroup dLegerPeers dLegerSelfId enableBatchPush preferredLeaderId
+        storePathDLedgerCommitLog
+    """,
+    "access control is off, and aclEnable and authenticationEnabled are refused": """
+        aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath
+        authenticationMetadataProvider authenticationProvider authenticationStrategy
+        authenticationWhitelist authorizationMetadataProvider authorizationProvider
+        authorizationStrategy authorizationWhitelist initAuthenticationUser
+        innerClientAuthenticationCredentials statefulAuthenticationCacheExpiredSecond
+        statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond
+        statefulAuthorizationCacheMaxNum userCacheExpiredSecond userCacheMaxNum
+        userCacheRefreshSecond
+    """,
+    "consumers that take messages by POP are not served": """
+        appendAckAsync appendCkAsync clearRetryTopicWhenDeleteTopic defaultPopShareQueueNum
+        enableLitePopLog enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag
+        enablePopBatchAck enablePopBufferMerge enablePopLog enablePopMessageThreshold
+        enablePopMetrics enableRetryTopicV2 enableSkipLongAwaitingAck initPopOffsetByCheckMsgInMem
+        loadBalancePollNameServerInterval maxMessageFilterNumForNotification maxPopPollingSize
+        popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime popCkStayBufferTimeOut
+        popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
+        popConsumerKVServiceLog popFromRetryProbability popFromRetryProbabilityForPriority
+        popInflightMessageThreshold popLongPollingForceNotifyInterval
+        popPollingMapExpireTimeSeconds popPollingMapSize popPollingSize
+        popResponseReturnActualRetryTopic popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead
+        popReviveSkipIfGroupAbsent priorityOrderAsc retrieveMessageFromPopRetryTopicV1
+        reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum reviveScanTime
+        serverLoadBalancerEnable skipWhenCKRePutReachMaxTimes useMessageFilterForNotification
+    """,
+    "there are no lite topics and no light message queues": """
+        enableLiteEventMode enableLmqQuota enableLmqStats liteEventCheckInterval
+        liteEventFullDispatchDelayTime liteEventFullDispatchDelayTimeForWildcardGroup
+        liteLagCountMetricsEnable liteLagLatencyCollectEnable liteLagLatencyMetricsEnable
+        liteLagLatencyTopK liteSubscriptionCheckInterval liteSubscriptionCheckTimeoutMills
+        liteTtlCheckInterval maxClientEventCount maxLiteSubscriptionCount maxLmqConsumeQueueNum
+        minLiteTTl
+    """,
+    "timers are not kept: a message with TIMER_DELAY_SEC or the like is refused": """
+        allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey mappedFileSizeTimerLog
+        timerCheckMetricsWhen timerColdDataCheckIntervalMs timerCongestNumEachSlot
+        timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess
+        timerFlushIntervalMs timerMaxDelaySec timerMetricSmallThreshold timerPrecisionMs
+        timerProgressLogIntervalMs timerRecallToTimelineEnable timerRecallToTimeWheelEnable
+        timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerRocksDBPrecisionMs
+        timerRocksDBRollIntervalHours timerRocksDBRollMaxTps timerRocksDBRollRangeHours
+        timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps timerRollWindowSlot
+        timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable timerWheelEnable
+        timerWheelSnapshotFlush timerWheelSnapshotIntervalMs
+    """,
+    "nothing is in RocksDB": """
+        bottomMostCompressionTypeForConsumeQueueStore cleanRocksDBDirtyCQIntervalMin
+        combineAssignOffsetCQType combineCQEnableCheckSelf combineCQLoadingCQTypes
+        combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType combineCQUseRocksdbForLmq
+        enableRocksDBLog iteratorWhenUseRocksdbConsumeQueue maxRocksDBIndexQueryDays
+        memTableFlushIntervalMs persistConsumerOffsetIncrementally realTimePersistRocksDBConfig
+        rocksdbCompressionType rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold
+        statRocksDBCQIntervalSec transWriteOriginTransHalfEnable useSeparateStorePathForRocksdbCQ
+    """,
+    "topics are not compacted; cleanup.policy=COMPACTION is refused": """
+        compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
+        enableCompaction maxOffsetMapSize
+    """,
+    "there are no batch queues and no extension files of queues": """
+        bitMapLengthConsumeQueueExt enableCalcFilterBitMap mappedFileSizeConsumeQueueExt
+        mapperFileSizeBatchConsumeQueue sampleCountThreshold sampleSteps searchBcqByCacheEnable
+    """,
+    "files are written by system calls and read by mappings that the system pages": """
+        cleanSwapedMapInterval commitCommitLogLeastPages commitCommitLogThoroughInterval
+        commitIntervalCommitLog commitLogForceSwapMapInterval commitLogSwapMapInterval
+        commitLogSwapMapReserveFileNum dataReadAheadEnable fastFailIfNoBufferInStorePool
+        flushLeastPagesWhenWarmMapedFile logicQueueForceSwapMapInterval logicQueueSwapMapInterval
+        logicQueueSwapMapReserveFileNum mappedFileSwapEnable putConsumeQueueDataByFileChannel
+        readUnCommitted sharedByteBufferNum transientStorePoolEnable transientStorePoolSize
+        warmMapedFileEnable writeWithoutMmap
+    """,
+    "the store has one writer and needs no such lock": """
+        debugLockEnable spinLockCollisionRetreatOptimalDegree topicQueueLockNum useABSLock
+        useReentrantLockWhenPutMessage
+    """,
+    "flushes are due by flushIntervalCommitLog, flushIntervalConsumeQueue and their neighbours": """
+        consumerOffsetUpdateVersionStep delayOffsetUpdateVersionStep enableRunningFlagsInFlush
+        flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
+        wakeCommitWhenPutMessage wakeFlushWhenPutMessage
+    """,
+    "a start reads back from the checkpoint and checks every record that it reads": """
+        checkCommitLogOffsetOnRecover commitLogRecoverMaxNum enableAcceleratedRecovery
+        enableLogConsumeQueueRepeatedlyBuildWhenRecover maxChecksumRange maxRecoveryCommitlogFiles
+        recheckReputOffsetFromCq recoverConcurrently
+    """,
+    "queue entries follow the log in the same loop": """
+        dispatchCqCacheNum dispatchFromSenderThread enableAsyncReput
+        enableBuildConsumeQueueConcurrently putMsgIndexHightWater
+    """,
+    "files go in rounds of cleanResourceInterval, the oldest first": """
+        correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval
+        deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval
+        destroyMapedFileIntervalForcibly enableCleanExpiredOffset
+        logicalDiskSpaceCleanForciblyThreshold maxBatchDeleteFilesNum redeleteHangedFileInterval
+    """,
+    "messageIndexEnable alone decides about the index": """
+        indexFileReadEnable indexFileWriteEnable messageIndexSafe
+    """,
+    "a pull is bounded by maxTransferCountOnMessageInMemory and its neighbours": """
+        accessMessageInMemoryHotRatio consumerFallbehindThreshold diskFallRecorded
+        estimateAccumulation maxConsumeQueueScan pullBatchMaxMessageCount
+        travelCqFileNumWhenGetMessage
+    """,
+    "readThreads read old messages; nobody is throttled for it": """
+        cgColdReadThreshold coldCtrStrategyEnable coldDataFlowControlEnable coldDataScanEnable
+        globalColdReadThreshold usePIDColdCtrStrategy
+    """,
+    "delayed messages are delivered in order, a level at a time": """
+        enableScheduleAsyncDeliver enableScheduleMessageStats scheduleAsyncDeliverMaxPendingLimit
+        scheduleAsyncDeliverMaxResendNum2Blocked
+    """,
+    "transactions end in one write each": """
+        transactionMetricFlushInterval transactionOpBatchInterval transactionOpMsgMaxSize
+    """,
+    "names are of 127 characters at most": """
+        autoMessageVersionOnTopicLen maxTopicLength
+    """,
+    "brokerStatus and the registry of metrics tell; nothing is exported": """
+        accountStatsEnable accountStatsPrintZeroValues autoDeleteUnusedStats commercialBaseCount
+        commercialSizePerMsg enableConnectionMetrics enableDetailStat enableLagAndDlqMetrics
+        enableMessageStoreMetrics enableRemotingMetrics enableRequestMetrics enableStatsMetrics
+        enableTransactionMetrics isolateLogEnable maxStatsIdleTimeInMinutes
+        metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills
+        metricLoggingExporterIntervalInMills metricsExportBatchMaxDataPoints metricsExporterType
+        metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
+        metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort
+        printChannelGroups printChannelGroupsMinNum
+    """,
+    "a registration carries the whole table": """
+        compatibleWithOldNameSrv enableSingleTopicRegister enableSplitMetadata
+        enableSplitRegistration splitMetadataSize splitRegistrationSize
+    """,
+    "namesrvAddr is read at the start and by updateBrokerConfig": """
+        fetchNamesrvAddrInterval updateNameServerAddrPeriod
+    """,
+    "the broker does it in any case": """
+        enableCreateSysGroup enableRegisterProducer realTimeNotifyConsumerChange
+        validateSystemTopicWhenUpdateTopic
+    """,
+    "it belongs to Apache's own installation": """
+        brokerConfigPath configStorePath productEnvName rocketmqHome
+    """,
+    "broadcasting consumers keep their offsets themselves": """
+        broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond enableBroadcastOffsetStore
+    """,
+    "responses always allow message traces; a client decides whether to send them": """
+        traceOn
+    """,
+    "a subscription lasts as long as some member names it": """
+        subscriptionExpiredTimeout
+    """,
+}
+
+NO_EFFECT = {key: reason for reason, names in _NO_EFFECT.items() for key in names.split()}
+"""Why a key has no effect here, by key."""
+
+JAVA_KEYS = HONOURED | NO_EFFECT.keys() | UNSUPPORTED.keys()

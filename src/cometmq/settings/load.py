@@ -14,9 +14,10 @@ import difflib
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 
 from cometmq.errors import SettingsError
-from cometmq.settings.java_keys import JAVA_KEYS
+from cometmq.settings.java_keys import HONOURED, JAVA_KEYS, NO_EFFECT
 from cometmq.settings.keys import BadValueError, key_of
 from cometmq.settings.properties import parse
+from cometmq.settings.unsupported_keys import UNSUPPORTED, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,7 +62,8 @@ class LoadedSettings:
 def load(kinds: Iterable[type], *layers: Iterable[RawSetting]) -> LoadedSettings:
     """Make one object of each class; a later layer overrides an earlier one, key by key.
 
-    Raises SettingsError for an unknown key (naming the nearest known one) and for a bad value.
+    Raises SettingsError for an unknown key (naming the nearest known one), for a bad value, and for
+    a value of one of RocketMQ's keys that asks for what CometMQ does not have.
     """
     kinds = tuple(kinds)
     known = _known(kinds)
@@ -106,11 +108,13 @@ def from_text(text: str, name: str) -> list[RawSetting]:
 def from_environment(environment: Mapping[str, str], kinds: Iterable[type]) -> list[RawSetting]:
     """Return what variables such as COMETMQ_LISTEN_PORT say about these classes.
 
-    Case and underscores do not matter. A variable that nearly is one is a SettingsError; all other
-    variables are none of ours.
+    Case and underscores do not matter. Keys of RocketMQ that no role honours come along, for `load`
+    to warn of or to refuse. A variable that nearly is one is a SettingsError; all other variables
+    are none of ours.
     """
-    keys = {key.lower(): key for key in _known(tuple(kinds)).fields}
-    java = {key.lower() for key in JAVA_KEYS}
+    known = _known(tuple(kinds)).fields
+    keys = {key.lower(): key for key in (*known, *(JAVA_KEYS - HONOURED))}
+    java = {key.lower() for key in HONOURED}
     found: list[RawSetting] = []
     for variable, text in environment.items():
         if not variable.startswith(ENV_PREFIX):
@@ -158,8 +162,13 @@ def _is_ours(given: RawSetting, known: KnownSettingKeys, warnings: list[str]) ->
     key = given.key
     if key in known.fields:
         return True
+    if key in UNSUPPORTED:
+        if reason := refusal(key, given.text):
+            raise SettingsError(f"{given.where}: {reason}")
+        return False
     if key in JAVA_KEYS:
-        warnings.append(f"{given.where}: {key} is a setting of Apache RocketMQ without effect here")
+        reason = NO_EFFECT.get(key, "it is a setting of the other role")
+        warnings.append(f"{given.where}: {key} has no effect here: {reason}")
         return False
     if not key.isidentifier():
         warnings.append(f"{given.where}: ignoring {key[:40]!r}, which cannot be a setting")

@@ -1,8 +1,9 @@
 """Settings of a running role changed from outside: what may change, and what becomes of it.
 
 Owns the rule that only fields marked live change, and that all of a request holds or none of it.
-Refuses to know files and requests. Keys of RocketMQ without effect here are warnings, as they are
-at the start. Java: Configuration.update, which takes what it understands and is silent on the rest.
+Refuses to know files and requests. Keys of RocketMQ without effect here are warnings or refused, as
+they are at the start.
+Java: Configuration.update, which takes what it understands and is silent on the rest.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def update(settings: Sequence[Any], text: str) -> SettingsUpdate:
     """Return the settings as the lines `key=value` of a request make them.
 
     Raises ForbiddenKeyError for a key that is not changed from outside, and SettingsError for an
-    unknown key, a bad value, or another value of a key that changes at the next start only.
+    unknown key, a bad or unsupported value, or another value of a key that changes at the next
+    start only.
     """
     given = from_text(text, "the request")
     for one in given:
