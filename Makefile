@@ -4,7 +4,7 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help setup demo test check bench powercut interop pages
+.PHONY: help setup demo test check bench powercut mutants interop pages
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -27,6 +27,9 @@ bench: setup ## messages a second against a bare echo server in the same minute
 
 powercut: setup ## 1,000 seeds of power cuts under SYNC_FLUSH on the simulated disk
 	@$(BIN)/python -m pytest -m powercut $(ARGS)
+
+mutants: setup ## change the code a line at a time and see which change no test notices (ARGS="rules", store, files, locks)
+	@$(BIN)/python -m pip install -q -e '.[mutants]' && $(BIN)/python scripts/mutants.py $(ARGS)
 
 interop: setup ## Java, Go, Node and C++ clients, and Apache RocketMQ itself (needs mvn, javac, go, npm)
 	@COMETMQ_WRITE=1 $(BIN)/python -m pytest -m interop tests/interop $(ARGS)

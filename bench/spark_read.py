@@ -14,15 +14,15 @@ import os
 import time
 
 from cometmq.net.blocking_channel import BlockingChannel
-from cometmq.spark import options as source_options
-from cometmq.spark.arrow_batches import BatchBuilder, PulledRecords
-from cometmq.spark.cluster_client import cluster_client_of
-from cometmq.spark.columns import DEFAULT
-from cometmq.spark.offset_planning import OffsetRange, plan_ranges
-from cometmq.spark.options import EARLIEST, LATEST
-from cometmq.spark.pull import pull_range
-from cometmq.spark.reader import read_batches
 from cometmq.spark.session import spark_session
+from cometmq.spark.source import source_options
+from cometmq.spark.source.arrow_batches import BatchBuilder, PulledRecords
+from cometmq.spark.source.cluster_client import cluster_client_of
+from cometmq.spark.source.columns import DEFAULT
+from cometmq.spark.source.offset_planning import OffsetRange, plan_ranges
+from cometmq.spark.source.pull import pull_range
+from cometmq.spark.source.reader import read_batches
+from cometmq.spark.source.source_options import EARLIEST, LATEST
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.records import message_batch, properties

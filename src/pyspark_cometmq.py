@@ -3,6 +3,6 @@
 Nothing else may be imported here: every user of this environment loads it, in every lookup.
 """
 
-from cometmq.spark.source import RocketMQSource as DefaultSource
+from cometmq.spark.data_source import RocketMQSource as DefaultSource
 
 __all__ = ["DefaultSource"]

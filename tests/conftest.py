@@ -9,10 +9,20 @@ flights is read on one of them.
 import os
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 slow_is_well = [HealthCheck.too_slow]
 settings.register_profile("cometmq", deadline=None, suppress_health_check=slow_is_well)
+# A mutant needs a counterexample, not the smallest one (scripts/mutants.py).
+no_shrinking = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
+settings.register_profile(
+    "mutants",
+    deadline=None,
+    suppress_health_check=slow_is_well,
+    phases=no_shrinking,
+    database=None,
+    derandomize=True,
+)
 settings.load_profile("cometmq")
 
 WORKERS_MAX = 8

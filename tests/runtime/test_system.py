@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from cometmq.errors import StoreError
+from cometmq.runtime import system_clock_and_files
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles, ThreadWorker, ram_bytes
 
 
@@ -28,6 +30,24 @@ def test_a_file_is_grown_written_cut_and_read(tmp_path, files, mapped):
     assert path.read_bytes() == b"o" + bytes(9_999)
     assert file.read(9_000, 3) == bytes(3)
     file.close()
+
+
+def test_a_system_without_pread_writes_and_reads_the_same(tmp_path, files, monkeypatch):
+    monkeypatch.setattr(system_clock_and_files, "_HAS_PREAD", False)
+    monkeypatch.delattr(os, "pread")
+    monkeypatch.delattr(os, "pwrite")
+    file = files.open(tmp_path / "f", 10_000, mapped=True)
+    file.write(9_000, b"new")
+    assert (file.read(9_000, 3), file.fetch(9_999, 10), file.read(0, 2)) == (b"new", b"\0", b"\0\0")
+    file.sync()
+    file.close()
+
+
+def test_a_system_without_record_locks_says_where_brokers_run(tmp_path, files, monkeypatch):
+    monkeypatch.setattr(system_clock_and_files, "fcntl", None)
+    with pytest.raises(StoreError, match="run brokers on Linux or macOS, only clients run here"):
+        files.lock(tmp_path / "lock")
+    assert not (tmp_path / "lock").exists()
 
 
 def test_space_is_counted_as_df_counts_it(tmp_path, files):

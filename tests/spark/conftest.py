@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cometmq.spark import cluster_client as clusters
+from cometmq.spark.source import cluster_client as clusters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

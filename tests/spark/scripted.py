@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from cometmq.errors import CometError
 from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.rules.filters.tag_expressions import split_expression
-from cometmq.spark import options
+from cometmq.spark.source import source_options as options
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, response
@@ -27,7 +27,7 @@ from cometmq.wire.records import properties
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from cometmq.spark.options import SourceOptions
+    from cometmq.spark.source.source_options import SourceOptions
 
 HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
 BORN_MS = 1_700_000_000_000

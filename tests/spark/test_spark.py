@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from client.short_delay_cluster import until
-from cometmq.spark.options import SLOTS_VARIABLE
 from cometmq.spark.session import spark_session
+from cometmq.spark.source.source_options import SLOTS_VARIABLE
 from spark.live import Live
 
 if TYPE_CHECKING:

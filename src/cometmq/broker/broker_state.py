@@ -106,7 +106,7 @@ class BrokerState:
         )
         self.metrics = MetricsRegistry()
         self.stats.register(self.metrics)
-        register_store(self.metrics, store, environment.files, environment.root)
+        register_store(self.metrics, store, environment.files)
         register_tables(self.metrics, self.topics, self.groups, self.held_requests)
         self.delayed_messages.on_delivered = self.stats.count_due
         self.dead_letters = DeadLetterQueues(

@@ -238,6 +238,5 @@ class BrokerHandlers:
             state.delayed_messages,
             state.stats,
             state.metrics,
-            environment.root,
             environment.clock.now_ms,
         )

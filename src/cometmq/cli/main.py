@@ -34,6 +34,7 @@ _COMMANDS = {
     "namesrv": _Command("serve_commands", "namesrv", "A name server."),
     "broker": _Command("serve_commands", "broker", "A broker."),
     "topic": _Command("topic_commands", "topic", "Create, list and look at topics."),
+    "doctor": _Command("doctor_command", "doctor", "Say what is wrong with a cluster."),
     "store": _Command("store_commands", "store", "Verify and dump a stopped store."),
     "demo": _Command("demo_commands", "demo", "Run a demonstration on real data."),
 }

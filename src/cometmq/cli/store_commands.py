@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 _directory = click.argument(
     "directory", type=click.Path(path_type=Path, file_okay=False, exists=True)
 )
+_commit_log = click.option(
+    "--commit-log",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="storePathCommitLog of the store.  [default: commitlog in DIRECTORY]",
+)
 _LINES_MAX = 20
 _BODY_SHOWN = 60
 
@@ -45,10 +50,11 @@ def store() -> None:
 @click.option(
     "--index-entries", default=DEFAULT_INDEX_LAYOUT.entries, help="maxIndexNum of the store."
 )
-def verify(directory: Path, index_slots: int, index_entries: int) -> int:
+@_commit_log
+def verify(directory: Path, index_slots: int, index_entries: int, commit_log: Path | None) -> int:
     """Read a whole store, every checksum included, and say what is whole and what is not."""
     shape = IndexFileLayout(index_slots, index_entries)
-    with Inspection(directory, SystemFiles(), shape) as inspection:
+    with Inspection(directory, SystemFiles(), shape, commit_log) as inspection:
         report = inspection.verify()
     _print(report)
     return 1 if report.damage else 0
@@ -79,6 +85,7 @@ def _print(report: InspectionReport) -> None:
 @click.option("--queue", type=int, default=None, help="Records of this queue only.")
 @click.option("--count", type=click.IntRange(1), default=None, help="How many records at most.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, bodies whole.")
+@_commit_log
 def dump(
     directory: Path,
     start: int,
@@ -86,9 +93,10 @@ def dump(
     queue: int | None,
     count: int | None,
     as_json: bool,
+    commit_log: Path | None,
 ) -> None:
     """Print the records of a store in the order of the log."""
-    with Inspection(directory, SystemFiles()) as inspection:
+    with Inspection(directory, SystemFiles(), commit_log=commit_log) as inspection:
         wanted = (
             record
             for record in inspection.records(start)

@@ -201,6 +201,8 @@ class MessageExt:
         "raw_properties", "reconsume_times", "topic", "where",
     )  # fmt: skip
 
+    unreadable = ""
+    """Why the body is not what was sent; empty where it is. See `UnreadableMessage`."""
     phy_offset: int = _seldom(0)
     sys_flag: int = _seldom(1)
     born_ms: int = _seldom(2)
@@ -281,6 +283,17 @@ class MessageExt:
         """Return one line for logs."""
         where = f"{self.topic}@{self.broker_name}[{self.queue_id}]:{self.queue_offset}"
         return f"MessageExt({where}, {len(self.body)} bytes)"
+
+
+class UnreadableMessage(MessageExt):
+    """A message whose body is not what was sent: `unreadable` says why, `body` is as stored.
+
+    No handler gets one: it takes the way of a message whose handler failed. A consumer that polls
+    gets it, and looks at `unreadable`.
+    """
+
+    __slots__ = ("unreadable",)
+    unreadable: str
 
 
 def _joined(keys: Iterable[str]) -> str:

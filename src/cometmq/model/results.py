@@ -74,6 +74,8 @@ class PullResult(NamedTuple):
     max_offset: int
     messages: list[MessageExt]
     suggested_broker_id: int = 0
+    has_unreadable: bool = False
+    """Whether a body among them is not what was sent: `MessageExt.unreadable` says why."""
 
 
 class BlockedQueue(NamedTuple):

@@ -56,6 +56,7 @@ class Connection:
         "_transport",
         "_unread",
         "_unsent_max",
+        "_waiting_bytes",
         "addr",
         "held",
         "host",
@@ -83,6 +84,7 @@ class Connection:
         self.open_requests = 0
         self.unsent_bytes = 0
         self._unread = 0
+        self._waiting_bytes = 0
         self.held: dict[int, tuple[Command, HeldAnswerer]] = {}
         self._transport = transport
         self._loop = loop
@@ -182,6 +184,20 @@ class Connection:
         """Whether a request that may stay open must be refused."""
         bounds = self._in_flight
         return self.open_requests >= bounds.connection_max or bounds.total >= bounds.total_max
+
+    def has_room_for(self, size: int) -> bool:
+        """Whether one more request of this size may wait; a connection has a quarter of all."""
+        bounds, own = self._in_flight, self._waiting_bytes
+        return not size or (
+            bounds.waiting_bytes + size <= bounds.bytes_max
+            and own + size <= max(bounds.bytes_max // 4, size)
+        )
+
+    def keep_waiting(self, size: int) -> None:
+        """Count the bytes of a request that waits to be handled; negative: it waits no longer."""
+        self._waiting_bytes += size
+        self._in_flight.waiting_bytes += size
+        assert self._in_flight.waiting_bytes >= 0, "bytes were taken back twice"
 
     def request(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
         """Ask the client; its opaque is chosen here.

@@ -171,15 +171,21 @@ class RequestDispatcher:
         self, connection: Connection, request: Command, awaited: Awaitable[HandlerResult]
     ) -> None:
         if connection.is_full and request.flag & _ONEWAY:  # nobody waits for it
-            if asyncio.iscoroutine(awaited):
-                awaited.close()
+            _abandon(awaited)
+            return
+        size = len(request.body) + sum(map(len, request.ext.values()))
+        if not connection.has_room_for(size):
+            _abandon(awaited)
+            if not request.flag & _ONEWAY:
+                connection.send(_BUSY.encode(request.opaque))
             return
         connection.begin_request()
+        connection.keep_waiting(size)
         task = asyncio.ensure_future(self._send_later(connection, request, awaited))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        if asyncio.iscoroutine(awaited):  # a stop may cancel it before it has begun
-            task.add_done_callback(lambda _task: awaited.close())
+        # by now a stop may have cancelled it before it had begun
+        task.add_done_callback(lambda _task: _end_waiting(connection, size, awaited))
 
     async def _send_later(
         self, connection: Connection, request: Command, awaited: Awaitable[HandlerResult]
@@ -215,6 +221,16 @@ class RequestDispatcher:
             code, remark = self._failure_answer(status)
             data = Reply(code, header, remark=remark).encode(opaque)
         connection.send(data)
+
+
+def _abandon(awaited: Awaitable[HandlerResult]) -> None:
+    if asyncio.iscoroutine(awaited):
+        awaited.close()
+
+
+def _end_waiting(connection: Connection, size: int, awaited: Awaitable[HandlerResult]) -> None:
+    connection.keep_waiting(-size)
+    _abandon(awaited)
 
 
 def _codes_with(effect: RequestEffect, endpoints: Iterable[Endpoint]) -> frozenset[int]:

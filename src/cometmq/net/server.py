@@ -12,6 +12,7 @@ import asyncio
 import errno
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -21,6 +22,7 @@ from cometmq.net.connection import ANSWER_BYTES, Connection
 from cometmq.net.in_flight_limits import InFlightLimits
 from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.net.read_limit import bound_reads
+from cometmq.net.unfinished_frames import COUNTED_BYTES, UnfinishedFrames
 from cometmq.net.write_coalescer import WriteCoalescer
 from cometmq.wire.frame import Frame, FrameDecoder
 
@@ -36,6 +38,9 @@ FRAMES_PER_ITERATION = 128
 
 _SWEEPS = 6
 """How often within the idle time silent connections are looked for."""
+
+_SLOW_SWEEPS = 3
+"""How many sweeps a frame may last that gains less than `COUNTED_BYTES` in each."""
 
 
 class FastPath(Protocol):
@@ -64,6 +69,9 @@ class ServerProtocol(asyncio.Protocol):
         self._backlog: list[Frame] = []
         self._is_quiet = False
         self._quiet_sweeps = 0
+        self._slow_sweeps = 0
+        self._swept = (0, 0)  # which frame was unfinished at the last sweep, and what it had
+        self._counted = 0  # bytes of the unfinished frame, as far as the server counts them
         self._transport: asyncio.Transport
         self.connection: Connection
 
@@ -80,8 +88,20 @@ class ServerProtocol(asyncio.Protocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         """Tell everybody who cares."""
         self._backlog.clear()
-        self._server.protocols.discard(self)
+        if self._counted:
+            self._count_unfinished(0)
+        self._server.forget(self)
         self.connection.release()
+
+    @property
+    def address(self) -> str:
+        """The host that the connection comes from, without its port."""
+        return self.connection.addr.rpartition(":")[0]
+
+    def drop(self) -> None:
+        """Close at once; who asks for it has said why."""
+        self._counted = 0
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Answer all frames that this chunk completes."""
@@ -104,7 +124,14 @@ class ServerProtocol(asyncio.Protocol):
             broken = self._decoder.broken
             self._server.warnings.warning("closing %s: %s", self.connection.addr, broken)
             self.connection.close()
+        unfinished = self._decoder.have if self._decoder.wanted else 0
+        if self._counted or unfinished > COUNTED_BYTES:
+            self._count_unfinished(unfinished if unfinished > COUNTED_BYTES else 0)
         self._choose_path()
+
+    def _count_unfinished(self, size: int) -> None:
+        self._counted = size
+        self._server.unfinished.note(self, size)
 
     def _choose_path(self) -> None:
         """Chunks go the fast path only when no frame, or part of one, stands before them."""
@@ -176,6 +203,23 @@ class ServerProtocol(asyncio.Protocol):
         if self._quiet_sweeps >= sweeps_max:
             log.info("closing %s: silent for too long", self.connection.addr)
             self._transport.abort()
+        elif self._is_too_slow():
+            self._server.warnings.warning(
+                "closing %s: %d of the %d bytes of its frame have come, and hardly more do",
+                self.connection.addr,
+                self._decoder.have,
+                self._decoder.wanted,
+            )
+            self._transport.abort()
+
+    def _is_too_slow(self) -> bool:
+        """Whether one frame has hardly grown over the last sweeps: bytes alone keep nobody."""
+        decoder, (frame, had) = self._decoder, self._swept
+        has_grown = decoder.begun != frame or decoder.have - had >= COUNTED_BYTES
+        is_waiting = bool(decoder.wanted) and not (has_grown or self.connection.is_blocked)
+        self._slow_sweeps = self._slow_sweeps + 1 if is_waiting else 0
+        self._swept = (decoder.begun, decoder.have)
+        return self._slow_sweeps >= _SLOW_SWEEPS
 
 
 class RemotingServer:
@@ -193,8 +237,13 @@ class RemotingServer:
         self.fast_path = fast_path
         self.protocols: set[ServerProtocol] = set()
         self.warnings = RateLimitedLog(log)
+        self.unfinished = UnfinishedFrames(settings.unfinished_frame_bytes_max, self.warnings)
+        self._by_address: Counter[str] = Counter()
         self._in_flight = InFlightLimits(
-            settings.in_flight_max, settings.in_flight_total_max, settings.unsent_total_bytes_max
+            settings.in_flight_max,
+            settings.in_flight_total_max,
+            settings.unsent_total_bytes_max,
+            settings.in_flight_bytes_max,
         )
         self._listener: asyncio.Server | None = None
         self._second: asyncio.Server | None = None
@@ -249,12 +298,28 @@ class RemotingServer:
         connection = Connection(
             transport, self._loop, self._coalescer, self._in_flight, self.settings
         )
-        if len(self.protocols) >= self.settings.connections_max:
-            count = len(self.protocols)
+        count = len(self.protocols)
+        host = connection.addr.rpartition(":")[0]
+        if count >= self.settings.connections_max:
             self.warnings.warning("refusing %s: %d connections are open", connection.addr, count)
             transport.abort()
+        elif self._by_address[host] >= self.settings.connections_per_address_max:
+            self.warnings.warning(
+                "refusing %s: %d connections of its address are open (connectionsPerAddressMax)",
+                connection.addr,
+                self._by_address[host],
+            )
+            transport.abort()
         self.protocols.add(protocol)
+        self._by_address[host] += 1
         return connection
+
+    def forget(self, protocol: ServerProtocol) -> None:
+        """Count a connection out, once."""
+        self.protocols.discard(protocol)
+        self._by_address[protocol.address] -= 1
+        if not self._by_address[protocol.address]:
+            del self._by_address[protocol.address]
 
     @property
     def in_flight(self) -> int:

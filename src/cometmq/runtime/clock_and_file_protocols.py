@@ -145,7 +145,10 @@ class Files(Protocol):
         ...
 
     def lock(self, path: Path) -> HeldLock | None:
-        """Take the lock on byte 0 of a file, made when missing; None when somebody has it."""
+        """Take the lock on a directory, or on byte 0 of a file, made when missing.
+
+        None when somebody has it.
+        """
         ...
 
     def space(self, path: Path) -> DiskSpace:

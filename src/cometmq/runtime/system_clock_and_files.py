@@ -3,22 +3,22 @@
 Writes by `pwrite` and reads, where asked, by a memory mapping: a full disk is then an exception
 and not a signal. Layout: none of its own. Locks are POSIX record locks on byte 0, which exclude
 Java brokers too; they do not exclude their own process, so this file remembers what it holds.
+Where a system lacks them (Windows), everything works that clients need; `lock` refuses.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import mmap
 import os
 import time
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
-from cometmq.errors import SettingsError
+from cometmq.errors import SettingsError, StoreError
 from cometmq.runtime.clock_and_file_protocols import DiskSpace, FileStat
 
 if TYPE_CHECKING:
@@ -27,9 +27,18 @@ if TYPE_CHECKING:
 
     from cometmq.runtime.clock_and_file_protocols import OpenFile
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_READ_WRITE = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_DIRECTORY: int | None = getattr(os, "O_DIRECTORY", None)
+_HAS_PREAD = hasattr(os, "pread")
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _RANDOM = getattr(os, "POSIX_FADV_RANDOM", None)
+_NO_DIRECTORY_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)
 _held: set[tuple[int, int]] = set()
 
 
@@ -61,7 +70,7 @@ class PlainFile:
 
     def __init__(self, path: Path, size: int) -> None:
         self._size = size
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, _READ_WRITE, 0o644)
         try:
             if os.fstat(self._fd).st_size < size:
                 os.ftruncate(self._fd, size)
@@ -163,6 +172,34 @@ class MappedFile(PlainFile):
         super().close()
 
 
+class SeekingFile(PlainFile):
+    """A file of a system without `pread` and `pwrite`: for the small files of clients."""
+
+    __slots__ = ("_seeking",)
+
+    def __init__(self, path: Path, size: int) -> None:
+        self._seeking = Lock()
+        super().__init__(path, size)
+
+    def read(self, at: int, length: int) -> bytes:
+        """Copy bytes out; fewer come back past the end."""
+        with self._seeking:
+            os.lseek(self._fd, at, os.SEEK_SET)
+            return os.read(self._fd, length)
+
+    def fetch(self, at: int, length: int) -> bytes:
+        """Do as `read`, from any thread; others run while the disk is waited for."""
+        return self.read(at, length)
+
+    def write(self, at: int, data: bytes) -> None:
+        """Write all bytes, or raise OSError: then any part of them may have been written."""
+        with self._seeking:
+            os.lseek(self._fd, at, os.SEEK_SET)
+            left = memoryview(data)
+            while left:
+                left = left[os.write(self._fd, left) :]
+
+
 class FileLock:
     """A record lock on byte 0 of a file."""
 
@@ -206,6 +243,8 @@ class SystemFiles:
 
     def open(self, path: Path, size: int, *, mapped: bool = False) -> OpenFile:
         """Open a file, made when it is missing, and grown with zeros to `size` when shorter."""
+        if not _HAS_PREAD:
+            return SeekingFile(path, size)
         return MappedFile(path, size) if mapped else PlainFile(path, size)
 
     def read(self, path: Path) -> bytes | None:
@@ -235,7 +274,9 @@ class SystemFiles:
 
     def sync_dir(self, directory: Path) -> None:
         """Make the names in a directory durable."""
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if _DIRECTORY is None:
+            return  # Windows opens no directories; its file system keeps a journal of names
+        fd = os.open(directory, os.O_RDONLY | _DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:
@@ -246,20 +287,35 @@ class SystemFiles:
         os.sync()
 
     def lock(self, path: Path) -> FileLock | None:
-        """Take the lock on byte 0 of a file, made when missing; None when somebody has it."""
+        """Take the lock on a directory, or on byte 0 of a file, made when missing.
+
+        None when somebody has it. Where the file system locks no directories, it is not locked.
+        Raises StoreError on a system without such locks.
+        """
+        if fcntl is None:
+            raise StoreError(
+                f"{path} cannot be locked: this system has no POSIX record locks; run brokers on "
+                "Linux or macOS, only clients run here"
+            )
         found = path.stat() if path.exists() else None
         # Closing any descriptor of a locked file drops the lock, so look before opening it.
         if found is not None and (found.st_dev, found.st_ino) in _held:
             return None
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        is_directory = path.is_dir()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC if is_directory else _READ_WRITE, 0o644)
         try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            if is_directory:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            else:
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+                os.pwrite(fd, b"lock", 0)
         except OSError as problem:
-            os.close(fd)
             if problem.errno in (errno.EACCES, errno.EAGAIN):
+                os.close(fd)
                 return None
-            raise
-        os.pwrite(fd, b"lock", 0)
+            if not (is_directory and problem.errno in _NO_DIRECTORY_LOCKS):
+                os.close(fd)
+                raise
         made = os.fstat(fd)
         _held.add((made.st_dev, made.st_ino))
         return FileLock(fd, (made.st_dev, made.st_ino))

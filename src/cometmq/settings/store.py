@@ -14,12 +14,17 @@ from cometmq.settings.keys import at_least, between, check, one_of, setting
 
 ASYNC_FLUSH = "ASYNC_FLUSH"
 SYNC_FLUSH = "SYNC_FLUSH"
+BATCH_MESSAGES_MOST = 4_500
+"""With more, the ids in the answer of a broker with an IPv6 address fill a header (256 KiB)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
     """How a broker keeps its messages."""
 
+    store_path_commit_log: str = setting(
+        "", note="directory of the log; empty: commitlog in storePathRootDir"
+    )
     commit_log_file_bytes: int = setting(
         1024**3, java="mappedFileSizeCommitLog", note="size of each file of the log, bytes"
     )
@@ -52,6 +57,7 @@ class StoreSettings:
     max_message_bytes: int = setting(
         4 * 1024 * 1024, java="maxMessageSize", note="largest body, bytes", live=True
     )
+    batch_messages_max: int = setting(4_096, note="messages of one batch; then MESSAGE_ILLEGAL")
     append_crc: bool = setting(
         default=True, java="enabledAppendPropCRC", note="give each record a checksum of all of it"
     )
@@ -143,6 +149,8 @@ class StoreSettings:
 
     def __post_init__(self) -> None:
         """Check every value."""
+        rule = "one directory: a log in several, as in a,b, is not supported"
+        check(self, "store_path_commit_log", "," not in self.store_path_commit_log, rule)
         one_of(self, "flush_disk_type", ASYNC_FLUSH, SYNC_FLUSH)
         at_least(self, 4096, "commit_log_file_bytes")
         at_least(self, 20, "consume_queue_file_bytes")
@@ -151,6 +159,7 @@ class StoreSettings:
         at_least(self, 1, "sync_flush_timeout_ms", "flush_interval_ms", "flush_least_pages")
         at_least(self, 1, "flush_thorough_interval_ms", "flush_interval_consume_queue_ms")
         at_least(self, 1, "flush_consume_queue_thorough_interval_ms", "max_message_bytes")
+        between(self, 1, BATCH_MESSAGES_MOST, "batch_messages_max")
         at_least(self, 20, "filter_scan_bytes_max")
         at_least(self, 1, "transfer_bytes_in_memory_max", "transfer_count_in_memory_max")
         at_least(self, 1, "transfer_bytes_on_disk_max", "transfer_count_on_disk_max")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.spark.java_runtime import java_home
-from cometmq.spark.options import SLOTS_VARIABLE
+from cometmq.spark.source.source_options import SLOTS_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -132,8 +132,12 @@ class Maintenance:
 
     def deletion_mark(self, topic: str) -> DeletedTopic:
         """What recovery must know of a topic that is deleted now."""
+        checkpoint = self._checkpoint
         return DeletedTopic(
-            self._log.tail, self._checkpointed_entries[topic], self._checkpoint.dispatched
+            end=self._log.tail,
+            entries=self._checkpointed_entries[topic],
+            dispatched=checkpoint.dispatched,
+            counted=checkpoint.entries,
         )
 
     def checkpoint_soon(self) -> None:

@@ -172,6 +172,11 @@ class MessageStore:
         await self._parts.retention.clean(any_hour=True)
 
     @property
+    def commit_log_directory(self) -> Path:
+        """Where the files of the log are."""
+        return self._parts.directory.commit_log
+
+    @property
     def min_phy_offset(self) -> int:
         """The first byte of the log that is still there."""
         return self._log.first

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.errors import StoreError, StoreFull
-from cometmq.runtime.system_clock_and_files import ram_bytes
+from cometmq.runtime.system_clock_and_files import expand_user_path, ram_bytes
 from cometmq.store.cold_read_context import ReadContext
 from cometmq.store.cold_reads import ColdReader
 from cometmq.store.index.key_index import KeyIndex
@@ -29,6 +29,7 @@ from cometmq.store.message_visibility import MessagePublisher
 from cometmq.store.queues.consume_queues import ConsumeQueues
 from cometmq.store.queues.queue_reader import QueueReader
 from cometmq.store.recovery.checkpoint import Checkpoint
+from cometmq.store.recovery.missing_log import require_log
 from cometmq.store.recovery.recovery import Recovery
 from cometmq.store.recovery.store_directory import StoreDirectory, check_files
 
@@ -88,6 +89,7 @@ class StoreParts:
             self.index,
             self.cold_reader,
             self.queue_worker,
+            dict.fromkeys((directory.commit_log, directory.root)),
         )
         self.maintenance = Maintenance(
             settings,
@@ -126,11 +128,13 @@ def open_parts(
     ram: int | None,
 ) -> StoreParts:
     """Build and recover the parts for `MessageStore.open`; nothing runs yet."""
-    directory = StoreDirectory(files, root)
+    directory = StoreDirectory(files, root, _log_directory(settings))
     try:
         with ExitStack() as undo:
             directory.check()
-            check_files(_log_files(files, directory, settings, OpenFiles(1)))
+            log_files = _log_files(files, directory, settings, OpenFiles(1))
+            check_files(log_files)
+            require_log(files, directory, log_files)
             undo.callback(directory.release)
             directory.take()
             memory = ram_bytes() if ram is None else ram
@@ -143,6 +147,11 @@ def open_parts(
         kind = StoreFull if problem.errno == errno.ENOSPC else StoreError
         raise kind(f"the store {root} cannot be opened: {problem}") from problem
     return parts
+
+
+def _log_directory(settings: StoreSettings) -> Path | None:
+    given = settings.store_path_commit_log
+    return expand_user_path("storePathCommitLog", given).absolute() if given else None
 
 
 def _log_files(

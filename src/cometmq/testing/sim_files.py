@@ -332,8 +332,9 @@ class SimFiles:
                 inode.sync()
 
     def lock(self, path: Path) -> SimLock | None:
-        """Take the lock on a file, made when missing; None when somebody has it."""
-        self._inode(path)
+        """Take the lock on a directory, or a file, made when missing; None: somebody has it."""
+        if self._names.get(path) is not _DIRECTORY:
+            self._inode(path)
         if path in self.locked:
             return None
         self.locked.add(path)

@@ -18,17 +18,23 @@ from cometmq.wire.records import sysflag
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-BYTES_MAX = 256 * 1024 * 1024
-"""A body that would become larger than this is refused."""
+BYTES_MAX = 16 * 1024 * 1024
+"""Largest body that comes out unless the caller says otherwise: four times RocketMQ's largest
+message. Producers check a body before they compress it, so an honest one fits."""
 
-_ZSTD_STEP = 16 * 1024
+_ZSTD_BYTES_PER_BYTE = 32 * 1024
+"""What one byte of a Zstandard frame may become: four of them repeat a byte 131,072 times."""
+_ZSTD_LEAST_STEP = 16
+_ZSTD_LEAST_WINDOW = 8 * 1024 * 1024
+"""The window that every decoder of Zstandard should have, for a body of any length."""
 
 
-def inflate(body: bytes, sys_flag: int) -> bytes:
+def inflate(body: bytes, sys_flag: int, bytes_max: int = BYTES_MAX) -> bytes:
     """The body as it was before compression, or as it is when `sys_flag` says it isn't compressed.
 
-    Raises InvalidMessage when the bytes are damaged or the way is unknown, SettingsError when
-    their package is not installed.
+    No more than `bytes_max` and a little are ever made. Raises InvalidMessage when the body would
+    be larger, when the bytes are damaged or the way is unknown, SettingsError when their package
+    is not installed.
     """
     if not sys_flag & sysflag.COMPRESSED:
         return body
@@ -36,47 +42,53 @@ def inflate(body: bytes, sys_flag: int) -> bytes:
     unpack = _UNPACK.get(kind)
     if unpack is None:
         raise InvalidMessage(f"a body is compressed in a way nobody knows (sysFlag {sys_flag:#x})")
-    return unpack(body)
+    return unpack(body, bytes_max)
 
 
-def _zlib(body: bytes) -> bytes:
+def _zlib(body: bytes, bytes_max: int) -> bytes:
     unpacker = zlib.decompressobj()
     try:
-        whole = unpacker.decompress(body, BYTES_MAX)
+        whole = unpacker.decompress(body, bytes_max + 1)  # one more: so an end is an end
     except zlib.error as error:
         raise InvalidMessage(f"a body marked as zlib cannot be inflated: {error}") from error
-    if not unpacker.eof:
-        raise InvalidMessage("a body marked as zlib is cut short, or larger than 256 MiB inflated")
-    return whole
+    return _checked(whole, "zlib", bytes_max, is_cut=not unpacker.eof)
 
 
-def _lz4(body: bytes) -> bytes:
+def _lz4(body: bytes, bytes_max: int) -> bytes:
     unpacker = _package("lz4.frame", "lz4").LZ4FrameDecompressor()
     try:
-        whole: bytes = unpacker.decompress(body, BYTES_MAX)
+        whole: bytes = unpacker.decompress(body, bytes_max + 1)
     except RuntimeError as error:
         raise InvalidMessage(f"a body marked as LZ4 cannot be inflated: {error}") from error
-    if not unpacker.eof:
-        raise InvalidMessage("a body marked as LZ4 is cut short, or larger than 256 MiB inflated")
-    return whole
+    return _checked(whole, "LZ4", bytes_max, is_cut=not unpacker.eof)
 
 
-def _zstd(body: bytes) -> bytes:
+def _zstd(body: bytes, bytes_max: int) -> bytes:
     package = _package("zstandard", "zstandard")
-    unpacker = package.ZstdDecompressor().decompressobj()
+    window_bytes = max(_ZSTD_LEAST_WINDOW, 1 << bytes_max.bit_length())
+    unpacker = package.ZstdDecompressor(max_window_size=window_bytes).decompressobj()
     parts: list[bytes] = []
+    size = at = 0
     try:
-        for at in range(0, len(body), _ZSTD_STEP):
-            parts.append(unpacker.decompress(body[at : at + _ZSTD_STEP]))
-            if unpacker.eof or sum(map(len, parts)) > BYTES_MAX:
-                break
+        while at < len(body) and size <= bytes_max and not unpacker.eof:
+            step = max(_ZSTD_LEAST_STEP, (bytes_max - size) // _ZSTD_BYTES_PER_BYTE)
+            part = unpacker.decompress(body[at : at + step])
+            parts.append(part)
+            size += len(part)
+            at += step
     except package.ZstdError as error:
         raise InvalidMessage(f"a body marked as Zstandard cannot be inflated: {error}") from error
-    if not unpacker.eof:
+    return _checked(b"".join(parts), "Zstandard", bytes_max, is_cut=not unpacker.eof)
+
+
+def _checked(whole: bytes, name: str, bytes_max: int, *, is_cut: bool) -> bytes:
+    if len(whole) > bytes_max:
         raise InvalidMessage(
-            "a body marked as Zstandard is cut short, or larger than 256 MiB inflated"
+            f"a body marked as {name} is larger than {bytes_max} bytes when it is inflated"
         )
-    return b"".join(parts)
+    if is_cut:
+        raise InvalidMessage(f"a body marked as {name} is cut short")
+    return whole
 
 
 def _package(module: str, distribution: str) -> Any:
@@ -88,7 +100,7 @@ def _package(module: str, distribution: str) -> Any:
         ) from error
 
 
-_UNPACK: dict[int, Callable[[bytes], bytes]] = {
+_UNPACK: dict[int, Callable[[bytes, int], bytes]] = {
     sysflag.COMPRESSION_LEGACY_ZLIB: _zlib,
     sysflag.COMPRESSION_ZLIB: _zlib,
     sysflag.COMPRESSION_LZ4: _lz4,

@@ -21,7 +21,7 @@ def record(body=b"hello", topic="T1", sys_flag=0, pairs=None, offset=0):
 
 
 def message(**more):
-    (found,), is_whole = decode.decode_messages(record(**more), "b0")
+    (found,), is_whole, _ = decode.decode_messages(record(**more), "b0")
     assert is_whole
     return found
 
@@ -43,15 +43,16 @@ def test_a_compressed_body_is_inflated(method):
 
 
 @pytest.mark.parametrize(("body", "method"), [(b"no zlib", 0x300), (b"lz4 frame", 0x100)])
-def test_a_body_that_cannot_be_inflated_is_handed_over_and_marked(body, method):
+def test_a_body_that_cannot_be_inflated_is_left_as_stored_and_says_so(body, method):
     found = message(body=body, sys_flag=0x1 | method)
     assert (found.body, found.sys_flag & 1) == (body, 1)
+    assert found.unreadable
 
 
 @given(st.integers(0, 400))
 def test_a_cut_answer_yields_the_whole_records_before_the_cut(size):
     whole = b"".join(record(offset=n) for n in range(3))
-    messages, is_whole = decode.decode_messages(whole[:size], "b0")
+    messages, is_whole, _ = decode.decode_messages(whole[:size], "b0")
     each = len(whole) // 3
     assert [m.queue_offset for m in messages] == list(range(min(size, len(whole)) // each))
     assert is_whole == (size % each == 0 or size > len(whole))
@@ -75,3 +76,12 @@ def test_only_exact_tags_pass_and_retried_messages_get_their_topic_back():
     assert decode.with_tags([one, other], {b"Aa"}) == [one]
     decode.restore_topics([one])
     assert one.topic == "first"
+
+
+def test_a_pull_inflates_no_more_than_four_of_the_largest_bodies():
+    bodies = [zlib.compress(b"a" * size) for size in (100, 101, 60, 60, 60, 60)]
+    body = b"".join(record(body=one, sys_flag=1, offset=at) for at, one in enumerate(bodies))
+    found = decode.decode_messages(body, "b0", inflated_bytes_max=100)
+    assert [message.queue_offset for message in found.messages] == [0, 1, 2, 3]
+    assert (found.is_whole, found.has_unreadable) == (False, True)
+    assert [bool(message.unreadable) for message in found.messages] == [False, True, False, False]

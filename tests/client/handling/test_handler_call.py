@@ -22,7 +22,7 @@ def record(body=b"hello", topic="T1", sys_flag=0, pairs=None, offset=0):
 
 
 def message(**more):
-    (found,), is_whole = decode.decode_messages(record(**more), "b0")
+    (found,), is_whole, _ = decode.decode_messages(record(**more), "b0")
     assert is_whole
     return found
 

@@ -95,7 +95,7 @@ def test_a_queue_whose_work_broke_off_is_begun_anew(
 ):
     real, seen = decode.decode_messages, []
 
-    def broken_once(body, broker_name):
+    def broken_once(body, broker_name, inflated_bytes_max):
         monkeypatch.setattr(decode, "decode_messages", real)
         raise RuntimeError("nobody foresaw this")
 

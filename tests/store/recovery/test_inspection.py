@@ -45,6 +45,19 @@ def test_a_whole_store_is_called_whole(run_scenario, how):
     run_scenario(scenario)
 
 
+@pytest.mark.parametrize("how", ["stop", "crash"])
+def test_a_store_with_a_deleted_topic_is_whole_without_a_note(run_scenario, how):
+    async def scenario(harness):
+        await fill(harness)
+        harness.store.delete_topic("U")
+        await (harness.stop() if how == "stop" else harness.crash())
+        report = verify(harness)
+        assert report.topics == {"T": 40, "U": 10}
+        assert (report.damage, report.notes, report.queues) == ([], [], 2)
+
+    run_scenario(scenario)
+
+
 def _no_entry(raw):
     at = IndexFileLayout(1500, 60).entries_at + 7 * 20
     raw[at : at + 20] = bytes(20)

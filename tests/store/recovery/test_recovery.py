@@ -373,6 +373,50 @@ def test_a_topic_deleted_while_the_checkpoint_moves_stays_deleted_over_a_crash(
     assert "anew" not in caplog.text
 
 
+@pytest.mark.parametrize("how", ["stop", "crash"])
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_a_start_after_a_deletion_builds_no_queue_anew(run_scenario, caplog, how, rounds):
+    """Nothing is put after the deletion, so the checkpoint stays where it was."""
+
+    async def scenario(harness):
+        store = harness.open()
+        for topic in ("T", "U", "V"):
+            await fill(harness, 10, topic)
+        await store._maintenance.write_queues()
+        for topic in ("T", "U"):
+            store.delete_topic(topic)
+            for _ in range(rounds):
+                await store._maintenance.write_queues()
+        await leave(harness, how)
+        for _ in range(2):
+            store = harness.open()
+            assert {topic for topic, _ in store.queues()} == {"V"}
+            assert len([*harness.bodies("V"), *harness.bodies("V", 1)]) == 10
+            await harness.stop()
+
+    run_scenario(scenario)
+    assert "anew" not in caplog.text
+
+
+def test_a_deletion_leaves_no_folder(run_scenario):
+    async def scenario(harness):
+        store = harness.open()
+        await fill(harness, 4)
+        await fill(harness, 4, "U")
+        await store._maintenance.write_queues()
+        store.delete_topic("T")
+        queues = harness.root / "consumequeue"
+        assert [path.name for path in queues.iterdir()] == ["U"]
+        await harness.stop()
+        (queues / "T" / "0").mkdir(parents=True)
+        (queues / "X").mkdir()
+        harness.open()
+        assert [path.name for path in queues.iterdir()] == ["U"]
+        assert sorted(harness.store.queues()) == [("U", 0), ("U", 1)]
+
+    run_scenario(scenario)
+
+
 def test_a_checkpoint_that_had_no_room_is_written_later(run_scenario, harness):
     harness.root = Path("/store")
     harness.files = disk = SimFiles(Random(1), harness.clock)

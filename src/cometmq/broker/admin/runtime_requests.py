@@ -20,7 +20,6 @@ from cometmq.wire.command import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.metrics.broker_stats import BrokerStats
@@ -89,14 +88,12 @@ class RuntimeRequests:
         delayed_messages: DelayedMessages,
         stats: BrokerStats,
         metrics: MetricsRegistry,
-        store_root: Path,
         now_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._delayed_messages = delayed_messages
         self._stats = stats
         self._metrics = metrics
-        self._root = store_root
         self._now_ms = now_ms
 
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -158,7 +155,7 @@ class RuntimeRequests:
         total = self._metrics.value(catalog.DISK_TOTAL)
         return {
             "commitLogDiskRatio": str(round(used, 4)),
-            f"commitLogDiskRatio_{self._root / 'commitlog'}": str(round(used, 4)),
+            f"commitLogDiskRatio_{self._store.commit_log_directory}": str(round(used, 4)),
             "consumeQueueDiskRatio": str(round(used, 4)),
             "commitLogDirCapacity": f"Total : {_size(total)}, Free : {_size(total * (1 - used))}.",
             "commitLogMinOffset": str(self._whole(catalog.LOG_MIN_OFFSET)),

@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from cometmq.store.message_store import MessageStore
 
 
-def register_store(
-    registry: MetricsRegistry, store: MessageStore, files: Files, root: Path
-) -> None:
+def register_store(registry: MetricsRegistry, store: MessageStore, files: Files) -> None:
     """Register what the store and its disk tell of themselves."""
-    times = store.put_times
+    times, log_directory = store.put_times, store.commit_log_directory
     registry.histogram(catalog.PUT_SECONDS, times.histogram)
     registry.callback(catalog.PUT_LONGEST_S, lambda: times.longest_s)
     registry.callback(catalog.PUTS_FAILED, lambda: times.failed)
@@ -32,8 +30,8 @@ def register_store(
     registry.callback(catalog.DISPATCH_BEHIND, lambda: store.lookup.behind_bytes)
     registry.callback(catalog.LOG_MIN_OFFSET, lambda: store.min_phy_offset)
     registry.callback(catalog.LOG_MAX_OFFSET, lambda: store.max_phy_offset)
-    registry.callback(catalog.DISK_TOTAL, lambda: files.space(root).total)
-    registry.callback(catalog.DISK_USED_RATIO, lambda: _used_ratio(files, root))
+    registry.callback(catalog.DISK_TOTAL, lambda: files.space(log_directory).total)
+    registry.callback(catalog.DISK_USED_RATIO, lambda: _used_ratio(files, log_directory))
 
 
 def register_tables(
@@ -45,6 +43,6 @@ def register_tables(
     registry.callback(catalog.HELD_REQUESTS, lambda: held.count)
 
 
-def _used_ratio(files: Files, root: Path) -> float:
-    space = files.space(root)
+def _used_ratio(files: Files, directory: Path) -> float:
+    space = files.space(directory)
     return space.used / space.total if space.total else 0.0

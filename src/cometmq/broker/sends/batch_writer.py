@@ -47,6 +47,10 @@ _SPECIAL_MARKS = (
 """What a message cannot carry that is stored as it came."""
 
 
+SMALL_BATCH_MAX = 512
+"""Messages that are stored at once, about 2 ms; of larger batches one is stored at a time."""
+
+
 class BatchPutResult(NamedTuple):
     """Where the messages of a batch lie; refused: no offsets."""
 
@@ -99,8 +103,8 @@ class BatchWriter:
             status, [place.phy_offset for place in placed], placed[0].queue_offset
         )
 
-    def decode(self, topic: str, body: bytes) -> list[BatchItem]:
-        """The messages of a batch for this topic; raises Reject."""
+    def decode(self, topic: str, body: bytes) -> list[BatchItem] | None:
+        """The messages of a batch for this topic; None for a large batch; raises Reject."""
         if len(topic) > names.TOPIC_NAME_MAX or names.is_retry_topic(topic):
             raise illegal_message(
                 "a batch goes neither to a retry topic nor to one of more than 127 bytes"
@@ -110,13 +114,25 @@ class BatchWriter:
                 ResponseCode.SYSTEM_ERROR,
                 f"the batch has {len(body)} bytes, the limit is {self._settings.max_message_bytes}",
             )
-        try:
-            items = message_batch.decode(body)
-        except ProtocolError as error:
-            raise illegal_message(str(error)) from error
+        items = _decode(body, SMALL_BATCH_MAX)
         if not items:
             raise illegal_message("the batch holds no message")
+        if len(items) > self._settings.batch_messages_max:
+            raise self._too_many()
+        return None if len(items) > SMALL_BATCH_MAX else items
+
+    def decode_large(self, body: bytes) -> list[BatchItem]:
+        """The messages of a batch that `decode` found to be large; raises Reject."""
+        items = _decode(body, self._settings.batch_messages_max)
+        if len(items) > self._settings.batch_messages_max:
+            raise self._too_many()
         return items
+
+    def _too_many(self) -> Reject:
+        return illegal_message(
+            f"the batch holds more than {self._settings.batch_messages_max} messages "
+            "(batchMessagesMax); send them in several batches"
+        )
 
     def _put_plain(
         self,
@@ -182,3 +198,10 @@ class BatchWriter:
                     "a batch holds a message with a delay; send that one by itself"
                 )
         return drafts
+
+
+def _decode(body: bytes, count_max: int) -> list[BatchItem]:
+    try:
+        return message_batch.decode(body, count_max)
+    except ProtocolError as error:
+        raise illegal_message(str(error)) from error

@@ -8,6 +8,7 @@ Java: SendMessageProcessor, AbstractSendMessageProcessor.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from cometmq.settings.store import StoreSettings
     from cometmq.store.put_result import PutResult
     from cometmq.wire.command import Command
+    from cometmq.wire.records.message_batch import BatchItem
 
 
 class SendHandler:
@@ -50,6 +52,7 @@ class SendHandler:
         self.responses = responses
         self._single_writer = single_writer
         self._batch_writer = batch_writer
+        self._large_batch = asyncio.Lock()
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
@@ -135,8 +138,38 @@ class SendHandler:
         config: TopicConfig,
         body: bytes,
         connection: Connection,
-    ) -> Reply:
+    ) -> Reply | Awaitable[Reply]:
         items = self._batch_writer.decode(header.topic, body)
+        if items is None:
+            return self._send_large_batch(header, config, body, connection)
+        return self._put_batch(header, config, body, items, connection)
+
+    async def _send_large_batch(
+        self,
+        header: SendMessageRequestHeader,
+        config: TopicConfig,
+        body: bytes,
+        connection: Connection,
+    ) -> Reply:
+        """Store a large batch; between its steps, and before the next one, others are served."""
+        async with self._large_batch:
+            try:
+                items = self._batch_writer.decode_large(body)
+                await asyncio.sleep(0)
+                return self._put_batch(header, config, body, items, connection)
+            except Reject as refusal:
+                return self.responses.refused(refusal)
+            finally:
+                await asyncio.sleep(0)
+
+    def _put_batch(
+        self,
+        header: SendMessageRequestHeader,
+        config: TopicConfig,
+        body: bytes,
+        items: list[BatchItem],
+        connection: Connection,
+    ) -> Reply:
         queue_id = self.check.queue_of(header, config)
         sys_flag = self.check.sys_flag_of(header, config)
         put = self._batch_writer.put(header, queue_id, sys_flag, body, items, connection.host)

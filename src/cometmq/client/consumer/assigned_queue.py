@@ -29,6 +29,7 @@ class AssignedQueue:
         "committed_offset",
         "consumed_at",
         "has_lost_lock",
+        "has_unreadable",
         "in_flight",
         "is_dropped",
         "is_paused",
@@ -60,6 +61,8 @@ class AssignedQueue:
         """Until when (loop time) the queue's lock is certainly ours."""
         self.has_lost_lock = False
         """Whether another member may have worked on the queue since our last message."""
+        self.has_unreadable = False
+        """Whether a pull has brought messages that no handler may get; then each is a batch."""
         self.one_by_one_until = -1
         """Up to which offset messages are handled one at a time, since a batch has failed."""
         self.probed_at = 0.0

@@ -26,6 +26,7 @@ from cometmq.rules.allocate import STRATEGIES
 from cometmq.rules.failures.circuit_breaker import BreakerLimits
 from cometmq.rules.failures.retry_policy import SUSPEND_MS_MAX, SUSPEND_MS_MIN
 from cometmq.rules.queues.flow_control import FlowLimits
+from cometmq.wire.compression import BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -60,6 +61,7 @@ class ConsumerOptions:
     batch_size: int = 1
     pull_batch_size: int = 32
     pull_batch_bytes: int = 262_144
+    inflated_bytes_max: int = BYTES_MAX
     pull_interval_ms: int = 0
     max_attempts: int | None = None
     suspend_ms: int = 1000
@@ -102,6 +104,7 @@ class ConsumerOptions:
         check_range("batch_size", self.batch_size, 1, 1024)
         check_range("pull_batch_size", self.pull_batch_size, 1, 1024)
         check_range("pull_batch_bytes", self.pull_batch_bytes, 1, 2_147_483_647)
+        check_range("inflated_bytes_max", self.inflated_bytes_max, 1, 1_073_741_824)
         check_range("pull_interval_ms", self.pull_interval_ms, 0, 65_535)
         check_range("suspend_ms", self.suspend_ms, SUSPEND_MS_MIN, SUSPEND_MS_MAX)
         check_type("flow", self.flow, FlowLimits, "FlowLimits")

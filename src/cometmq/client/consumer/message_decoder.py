@@ -2,17 +2,17 @@
 
 Inflates bodies and hides the broker's checksum property; knows nothing of queues and offsets.
 Invariant: decoding stops at the first record that cannot be read and keeps those before it; a body
-that cannot be inflated is left as stored, and its sys_flag still says so (compressed bit).
+that cannot be inflated, or would be too large, is left as stored, and its message is unreadable.
 Java: MessageDecoder.decodesBatch
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.errors import InvalidMessage, ProtocolError, SettingsError
-from cometmq.model.message import MessageExt, Property
-from cometmq.wire.compression import inflate
+from cometmq.model.message import MessageExt, Property, UnreadableMessage
+from cometmq.wire.compression import BYTES_MAX, inflate
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import log_record_batch_decoder as stored_run
 from cometmq.wire.records import properties as props
@@ -27,9 +27,29 @@ _TAGS = Property.TAGS.encode()
 _RETRY_TOPIC = Property.RETRY_TOPIC.encode()
 
 
-def decode_messages(body: bytes | memoryview, broker_name: str) -> tuple[list[MessageExt], bool]:
-    """Decode a pull's body: its messages, in order, and whether all of it could be read."""
+_INFLATED_TOGETHER = 4
+"""How many bodies of the largest size one pull may inflate; the others come with the next pull."""
+
+
+class DecodedMessages(NamedTuple):
+    """What a pull's body held: its messages, in order."""
+
+    messages: list[MessageExt]
+    is_whole: bool
+    """Whether all of it was decoded; the rest must be pulled again."""
+    has_unreadable: bool = False
+    """Whether an `UnreadableMessage` is among them."""
+
+
+def decode_messages(
+    body: bytes | memoryview, broker_name: str, inflated_bytes_max: int = BYTES_MAX
+) -> DecodedMessages:
+    """Decode a pull's body; no message of it becomes larger than `inflated_bytes_max`.
+
+    All that are inflated together become no larger than four times that.
+    """
     found: list[MessageExt] = []
+    room, has_unreadable = _INFLATED_TOGETHER * inflated_bytes_max, False
     read, size = 0, len(body)
     while read < size:
         plain, read = stored_run.messages(body, read, broker_name)
@@ -42,18 +62,36 @@ def decode_messages(body: bytes | memoryview, broker_name: str) -> tuple[list[Me
             try:
                 record = stored.decode(body, read)
             except ProtocolError:
-                return found, False
-            found.append(decode_message(record, broker_name))
+                return DecodedMessages(found, is_whole=False, has_unreadable=has_unreadable)
+            if record.sys_flag & sysflag.COMPRESSED:
+                if room < inflated_bytes_max:
+                    assert found, "the first body of a pull always has room"
+                    return DecodedMessages(found, is_whole=False, has_unreadable=has_unreadable)
+                message = decode_message(record, broker_name, inflated_bytes_max)
+                room -= inflated_bytes_max if message.unreadable else len(message.body)
+                has_unreadable = has_unreadable or bool(message.unreadable)
+            else:
+                message = decode_message(record, broker_name)
+            found.append(message)
             read += record.size
-    return found, True
+    return DecodedMessages(found, is_whole=True, has_unreadable=has_unreadable)
 
 
-def decode_message(record: StoredRecord, broker_name: str) -> MessageExt:
-    """Convert a record into a message, with its body inflated."""
-    body, flags = record.body, record.sys_flag
+def decode_message(
+    record: StoredRecord, broker_name: str, inflated_bytes_max: int = BYTES_MAX
+) -> MessageExt:
+    """Convert a record into a message, with its body inflated.
+
+    An `UnreadableMessage` where that cannot be done, or makes more than `inflated_bytes_max`.
+    """
+    body, flags, unreadable = record.body, record.sys_flag, ""
     if flags & sysflag.COMPRESSED:
-        body, flags = _inflated(body, flags)
-    return MessageExt(
+        try:
+            body = inflate(body, flags, inflated_bytes_max)
+            flags &= ~sysflag.COMPRESSED
+        except (InvalidMessage, SettingsError) as error:
+            unreadable = str(error)
+    fields = (
         record.topic,
         record.queue_id,
         record.queue_offset,
@@ -70,6 +108,11 @@ def decode_message(record: StoredRecord, broker_name: str) -> MessageExt:
         record.prepared_offset,
         broker_name,
     )
+    if not unreadable:
+        return MessageExt(*fields)
+    message = UnreadableMessage(*fields)
+    message.unreadable = unreadable
+    return message
 
 
 def with_tags(messages: list[MessageExt], tags: Collection[bytes]) -> list[MessageExt]:
@@ -83,10 +126,3 @@ def restore_topics(messages: list[MessageExt]) -> None:
         topic = props.find(message.raw_properties, _RETRY_TOPIC)
         if topic:
             message.topic = topic.decode("utf-8", "replace")
-
-
-def _inflated(body: bytes, flags: int) -> tuple[bytes, int]:
-    try:
-        return inflate(body, flags), flags & ~sysflag.COMPRESSED
-    except (InvalidMessage, SettingsError):
-        return body, flags

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cometmq.client.handling.consume_strategy import ConsumeStrategy
     from cometmq.client.offsets.offset_store import OffsetStore
     from cometmq.client.session.client_session import ClientSession
+    from cometmq.model.message import MessageExt
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class PullLoop:
         self._strategy = strategy
         self._assignment = assignment
         self._stats = stats
-        self._pull_client = PullClient(session, options.group)
+        self._pull_client = PullClient(session, options.group, options.inflated_bytes_max)
 
     def start_queue(self, assigned: AssignedQueue) -> None:
         """Pull a queue until it is dropped."""
@@ -107,6 +108,9 @@ class PullLoop:
             self._assignment.restart_at(assigned, result.next_offset)
             return
         assigned.broker_id = result.suggested_broker_id
+        if result.has_unreadable:
+            assigned.has_unreadable = True
+            _log_unreadable(assigned, result.messages)
         accepted = assigned.window.put(result.messages, result.next_offset)
         if accepted:
             self._strategy.add_messages(assigned, accepted)
@@ -151,3 +155,15 @@ class PullLoop:
         if getattr(error, "stale_route", False):
             self._session.routes.mark_stale(assigned.queue.topic)
         await asyncio.sleep(backoff_s(failures, _ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S))
+
+
+def _log_unreadable(assigned: AssignedQueue, messages: list[MessageExt]) -> None:
+    found = [message for message in messages if message.unreadable]
+    if found:
+        log.warning(
+            "%d message(s) of %s cannot be read, the first is %s: %s",
+            len(found),
+            assigned.queue,
+            found[0].msg_id,
+            found[0].unreadable,
+        )

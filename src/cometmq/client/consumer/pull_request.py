@@ -69,9 +69,11 @@ class PullRequest(NamedTuple):
 class PullClient:
     """Pulls for one group. One loop owns it."""
 
-    def __init__(self, session: ClientSession, group: str) -> None:
+    def __init__(self, session: ClientSession, group: str, inflated_bytes_max: int) -> None:
+        """`inflated_bytes_max`: the largest body that is inflated."""
         self._session = session
         self._group = group
+        self._inflated_bytes_max = inflated_bytes_max
 
     async def pull(self, pull: PullRequest) -> PullResult:
         """Ask once and read the response. Raises RemotingError, BrokerError or ProtocolError."""
@@ -80,7 +82,7 @@ class PullClient:
         command = request(code, 0, self._header(pull))
 
         def read(response: Command, body: memoryview) -> PullResult:
-            return _result(pull, addr, response, body)
+            return _result(pull, addr, response, body, self._inflated_bytes_max)
 
         return await self._session.fetch(addr, command, pull.suspend_s + _RESPONSE_GRACE_S, read)
 
@@ -118,16 +120,20 @@ def _flags(pull: PullRequest) -> int:
     )
 
 
-def _result(pull: PullRequest, addr: str, response: Command, body: memoryview) -> PullResult:
+def _result(
+    pull: PullRequest, addr: str, response: Command, body: memoryview, inflated_bytes_max: int
+) -> PullResult:
     """Read a response; raises BrokerError or ProtocolError."""
     status = _STATUS.get(response.code)
     if status is None:
         raise BrokerError(response.code, response.remark, addr)
     header = PullMessageResponseHeader.decode(response.ext)
     messages: list[MessageExt] = []
-    next_offset = header.next_begin_offset
+    next_offset, has_unreadable = header.next_begin_offset, False
     if status is PullStatus.FOUND:
-        messages, next_offset = _messages(pull, body, next_offset)
+        decoded = decode.decode_messages(body, pull.queue.broker_name, inflated_bytes_max)
+        messages, next_offset = _messages(pull, decoded, next_offset)
+        has_unreadable = decoded.has_unreadable
     return PullResult(
         status,
         next_offset,
@@ -135,15 +141,16 @@ def _result(pull: PullRequest, addr: str, response: Command, body: memoryview) -
         header.max_offset,
         messages,
         header.suggest_which_broker_id,
+        has_unreadable,
     )
 
 
 def _messages(
-    pull: PullRequest, body: memoryview, next_offset: int
+    pull: PullRequest, decoded: decode.DecodedMessages, next_offset: int
 ) -> tuple[list[MessageExt], int]:
-    """The messages of a response and where to go on: never beyond one that cannot be read."""
-    messages, is_whole = decode.decode_messages(body, pull.queue.broker_name)
-    if not is_whole:
+    """The messages of a response and where to go on: never beyond one that was not decoded."""
+    messages = decoded.messages
+    if not decoded.is_whole:
         if not messages:
             raise ProtocolError(f"{pull.queue} brought a record that cannot be read")
         next_offset = messages[-1].queue_offset + 1

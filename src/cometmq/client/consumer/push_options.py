@@ -50,6 +50,7 @@ class PushSettings(ClientSettings, total=False):
     batch_size: int
     pull_batch_size: int
     pull_batch_bytes: int
+    inflated_bytes_max: int
     pull_interval_ms: int
     max_attempts: int | None
     suspend_ms: int

@@ -256,7 +256,7 @@ class KeyStrategy:
         pause_ms = self._options.suspend_ms if asked_ms is None else asked_ms
         policy = self._failure_actions.policy_of(run.subscription, outcome) or self._default_policy
         decision, has_begun = state.key_queue.record_failure(
-            batch, run.failed, policy, pause_ms, now
+            batch, run.failed, policy, pause_ms, now, is_handlers=outcome.is_handlers
         )
         if breaker.next_probe_at is not None and (has_begun or batch.is_probe):
             if has_begun:

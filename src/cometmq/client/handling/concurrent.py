@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from cometmq.client.failures.circuit_breakers import CircuitBreakers, key_of
 from cometmq.client.handling.concurrent_call import ConcurrentCall
 from cometmq.client.handling.expired_messages import SEARCHES, ExpiredMessages
+from cometmq.client.handling.handler_call import readable_runs
 from cometmq.model.topic import is_retry_topic
 from cometmq.rules.failures.failure_policy import FailureAction, decide
 from cometmq.rules.failures.retry_policy import UNLIMITED
@@ -82,6 +83,8 @@ class ConcurrentStrategy:
         if is_retry_topic(assigned.queue.topic):
             # it holds messages of several topics, and each topic has its own handler
             groups = [list(group) for _, group in groupby(messages, key=attrgetter("topic"))]
+        if assigned.has_unreadable:
+            groups = [run for own in groups for run in readable_runs(own)]
         for own in groups:
             for at in range(0, len(own), size):
                 self._submit(assigned, own[at : at + size])
@@ -174,6 +177,11 @@ class ConcurrentStrategy:
         """Report a call to its topic's breaker; whether a failure belongs to an outage."""
         breaker, topic = call.breaker, call.messages[0].topic
         if breaker is None or self._breakers is None:
+            return False
+        if not outcome.is_handlers:
+            if call.is_probe:
+                breaker.cancel_probe()
+                self._start_held(topic)
             return False
         now, key = self._clock(), key_of(call.messages[0])
         if outcome.is_done:

@@ -66,7 +66,7 @@ class ConcurrentCall:
         if self._may_start():
             handler = cast("SyncHandler", self.subscription.handler)
             self.started_at = self.clock()
-            self.outcome = handlers.call_handler(handler, self.messages)
+            self.outcome = self._unreadable() or handlers.call_handler(handler, self.messages)
             self.spent_s = self.clock() - self.started_at
 
     async def run_async(self) -> None:
@@ -74,13 +74,19 @@ class ConcurrentCall:
         if self._may_start():
             handler = cast("AsyncHandler", self.subscription.handler)
             self.started_at = self.clock()
-            self.outcome = await handlers.call_async_handler(handler, self.messages)
+            self.outcome = self._unreadable() or await handlers.call_async_handler(
+                handler, self.messages
+            )
             self.spent_s = self.clock() - self.started_at
         self.on_end(self)
 
     def report_end(self) -> None:
         """Report the end of a call that ran in a thread (on the loop)."""
         self.on_end(self)
+
+    def _unreadable(self) -> HandlerOutcome | None:
+        """The failure of a message that no handler may get."""
+        return handlers.unreadable_outcome(self.messages) if self.assigned.has_unreadable else None
 
     def _may_start(self) -> bool:
         """Whether the queue is still ours, and no outage of the topic has begun meanwhile."""

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from inspect import iscoroutinefunction
 from typing import NamedTuple
 
-from cometmq.errors import SettingsError
+from cometmq.errors import InvalidMessage, SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import ConsumeStatus
 from cometmq.rules.failures.retry_policy import dead_letter_reason
@@ -75,6 +75,8 @@ class HandlerOutcome(NamedTuple):
     """What the handler raised; None for a status and for RetryLater."""
     status: ConsumeStatus | None = None
     """The status the handler returned, if it was one."""
+    is_handlers: bool = True
+    """False where no handler was called, since the message is unreadable: no sign of an outage."""
 
     @property
     def kind(self) -> type[BaseException]:
@@ -122,6 +124,33 @@ async def call_async_handler(handler: AsyncHandler, messages: list[MessageExt]) 
             raise
         return _failure(error, messages)
     return DONE if status is None else _judged(status, messages)
+
+
+def unreadable_outcome(messages: Sequence[MessageExt]) -> HandlerOutcome | None:
+    """The failure of a message that no handler may get; None where a handler may get these."""
+    first = messages[0]
+    if not first.unreadable:
+        return None
+    assert len(messages) == 1, "an unreadable message is a batch of its own"
+    return HandlerOutcome(
+        is_done=False,
+        reason=first.unreadable,
+        error=InvalidMessage(first.unreadable),
+        is_handlers=False,
+    )
+
+
+def readable_runs(messages: list[MessageExt]) -> list[list[MessageExt]]:
+    """The messages in their order, each unreadable one by itself."""
+    runs: list[list[MessageExt]] = []
+    is_alone = True
+    for message in messages:
+        if is_alone or message.unreadable:
+            runs.append([message])
+        else:
+            runs[-1].append(message)
+        is_alone = bool(message.unreadable)
+    return runs
 
 
 def _is_cancelled() -> bool:

@@ -66,22 +66,32 @@ class HandlerRun:
         """Run a plain handler (in a thread)."""
         handler, until = cast("SyncHandler", self.subscription.handler), self.clock() + self.max_s
         while self._may_go_on(until):
-            batch = self.messages[self.done : self.done + batch_size]
+            batch = self._next_batch(batch_size)
             began = self.clock()
-            self._count(handlers.call_handler(handler, batch), len(batch), began)
+            outcome = self._unreadable(batch) or handlers.call_handler(handler, batch)
+            self._count(outcome, len(batch), began)
 
     async def run_async(self, batch_size: int) -> None:
         """Run an async handler."""
         handler, until = cast("AsyncHandler", self.subscription.handler), self.clock() + self.max_s
         while self._may_go_on(until):
-            batch = self.messages[self.done : self.done + batch_size]
+            batch = self._next_batch(batch_size)
             began = self.clock()
-            self._count(await handlers.call_async_handler(handler, batch), len(batch), began)
+            outcome = self._unreadable(batch) or await handlers.call_async_handler(handler, batch)
+            self._count(outcome, len(batch), began)
 
     def report_to(self, report: ReportRun) -> None:
         """Report the counts, under the topic of the queue."""
         topic = self.assigned.queue.topic
         report(topic, self.calls, self.spent_s, self.done, self.failed)
+
+    def _next_batch(self, size: int) -> list[MessageExt]:
+        batch = self.messages[self.done : self.done + size]
+        return handlers.readable_runs(batch)[0] if self.assigned.has_unreadable else batch
+
+    def _unreadable(self, batch: list[MessageExt]) -> HandlerOutcome | None:
+        """The failure of a message that no handler may get."""
+        return handlers.unreadable_outcome(batch) if self.assigned.has_unreadable else None
 
     def _may_go_on(self, until: float) -> bool:
         if self.failed or self.done == len(self.messages) or self.assigned.is_dropped:

@@ -170,6 +170,10 @@ class OrderlyStrategy:
         first = key_of(run.messages[0])
         if well and breaker.record_success(first, now, is_probe=is_probe, calls=well):
             self._breakers.log_closed(topic)
+        if not run.outcome.is_handlers:
+            if is_probe:
+                breaker.cancel_probe()
+            return False
         if run.failed:
             key = key_of(run.messages[run.done])
             if breaker.record_failure(key, now, is_probe=is_probe):

@@ -75,9 +75,12 @@ class CompletedOffsetFile:
             self._give_up(error)
             return
         self._write(self.journal.opening_records())
-        if not self._has_failed:
+        if self._file is not None:
             try:
+                self._file.close()  # Windows renames no file that is open
+                self._file = None
                 self._files.rename(new, self._path)
+                self._file = self._files.open(self._path, FILE_BYTES)
             except OSError as error:
                 self._give_up(error)
 

@@ -63,7 +63,7 @@ class LitePullEngine:
         self._subscriptions = subscriptions
         self.session = session
         subscriptions.freeze(session.clock.now_ms())
-        self.pull_client = PullClient(session, options.group)
+        self.pull_client = PullClient(session, options.group, options.inflated_bytes_max)
         self.buffer = PollBuffer()
         self.offsets = _offsets(session, options)
         self._stats = ConsumerStatistics(session.clock)

@@ -53,6 +53,7 @@ class LitePullSettings(ClientSettings, total=False):
     broadcasting: bool
     offsets_dir: str | os.PathLike[str]
     pull_batch_size: int
+    inflated_bytes_max: int
     consume_from: ConsumeFrom | str
     consume_timestamp_ms: int | None
     allocate: Allocate | str

@@ -141,18 +141,29 @@ class KeyQueue(Generic[M]):
         return self.breaker.record_success(key, now, is_probe=batch.is_probe, calls=calls)
 
     def record_failure(
-        self, batch: LaneBatch[M], number: int, policy: FailurePolicy, rest_ms: int, now: float
+        self,
+        batch: LaneBatch[M],
+        number: int,
+        policy: FailurePolicy,
+        rest_ms: int,
+        now: float,
+        *,
+        is_handlers: bool = True,
     ) -> tuple[FailureDecision, bool]:
         """Decide about a call that failed on its first messages; also, whether an outage began.
 
         A batch is tried again message by message, and what fails in an outage costs no attempt,
-        unless that lasts too long.
+        unless that lasts too long. A failure that is no handler's says nothing of outages.
         """
         assert 1 <= number <= len(batch.messages), "a call fails on messages it was given"
         first, lane = batch.messages[0], batch.lane
         lane.one_by_one_until = max(lane.one_by_one_until, batch.messages[number - 1].queue_offset)
-        has_begun = self.breaker.record_failure(batch.key, now, is_probe=batch.is_probe)
-        is_outage = self.breaker.excuses_failures(now)
+        breaker, has_begun = self.breaker, False
+        if is_handlers:
+            has_begun = breaker.record_failure(batch.key, now, is_probe=batch.is_probe)
+        elif batch.is_probe:
+            breaker.cancel_probe()
+        is_outage = is_handlers and breaker.excuses_failures(now)
         failures = first.reconsume_times + 1
         decision = decide(policy, failures, rest_ms, is_outage=is_outage or number > 1)
         if decision.action is FailureAction.NONE and number == 1 and not is_outage:

@@ -8,6 +8,7 @@ Java: CommitLogDispatcherBuildIndex, IndexService.buildIndex.
 
 from __future__ import annotations
 
+import logging
 from struct import Struct, error
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -19,7 +20,13 @@ from cometmq.wire.records.index_file_layout import stored_hash
 if TYPE_CHECKING:
     from cometmq.store.log.commit_log import CommitLog
 
+log = logging.getLogger(__name__)
+
 CHUNK_BYTES = 1 << 16
+KEYS_MAX = 1024
+"""Keys of one message that are indexed, so that one message costs no more than about 1 ms."""
+_HASHES_MAX = 2048
+"""Entries after which a helping is enough, however few records they are of."""
 _HEAD_BYTES = 128
 _TAIL_BYTES = 40_000
 """More than topic and properties of one record can take."""
@@ -52,6 +59,7 @@ class KeyHashes:
         self._topics: dict[bytes, int] = {}
         self._tags: dict[tuple[bytes, bytes], int] = {}
         self._ids: dict[tuple[bytes, bytes], int] = {}
+        self._has_cut = False
 
     def of(self, topic: bytes, raw: bytes) -> list[int]:
         """The hashes a message is filed under."""
@@ -62,13 +70,26 @@ class KeyHashes:
         if unique := _find(raw, b"UNIQ_KEY"):
             found.append(self._unique(topic, seed, unique))
         if keys := _find(raw, b"KEYS"):
-            found += [_hash(seed, key) for key in keys.split(b" ") if key]
+            words = keys.split(b" ", KEYS_MAX)
+            if len(words) > KEYS_MAX:
+                self._note_cut(topic)
+            found += [_hash(seed, key) for key in words[:KEYS_MAX] if key]
         if tag := _find(raw, b"TAGS"):
             hashed = self._tags.get((topic, tag))
             if hashed is None:
                 hashed = _remember(self._tags, (topic, tag), _hash(seed, b"T#" + tag))
             found.append(hashed)
         return found
+
+    def _note_cut(self, topic: bytes) -> None:
+        if not self._has_cut:
+            self._has_cut = True
+            log.warning(
+                "a message of %s has more than %d keys: the others are not indexed, nor are those "
+                "of messages like it that come later",
+                topic.decode("utf-8", "replace"),
+                KEYS_MAX,
+            )
 
     def _unique(self, topic: bytes, seed: int, unique: bytes) -> int:
         if not unique.isascii():
@@ -101,8 +122,8 @@ class KeyedRecordReader:
             return found, at
         room = self._file_bytes - at % self._file_bytes
         chunk = self._log.read(at, min(CHUNK_BYTES, room, end - at), cached_only)
-        index = 0
-        while len(found) < count and len(chunk) - index >= 8:
+        index = hashes = 0
+        while len(found) < count and hashes < _HASHES_MAX and len(chunk) - index >= 8:
             size, magic = _prefix(chunk, index)
             if magic not in _MAGICS or not stored.FIXED_BYTES <= size <= room - index - 8:
                 return found, at + room  # the blank at a file's end, or damage
@@ -112,6 +133,7 @@ class KeyedRecordReader:
                     index = size
                 break
             found.append(self._keyed(at + index, size, chunk[index : index + size], 0))
+            hashes += len(found[-1].hashes)
             index += size
         assert index <= len(chunk) or len(found) == 1
         return found, at + index

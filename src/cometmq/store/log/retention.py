@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from cometmq.runtime.worker_jobs import run_job
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from cometmq.runtime.clock_and_file_protocols import Clock, Worker
@@ -48,8 +49,10 @@ class Retention:
         index: KeyIndex,
         cold_reader: ColdReader,
         worker: Worker,
+        directories: Iterable[Path],
     ) -> None:
-        """`mapped_files`: the files of `commit_log`."""
+        """`mapped_files`: the files of `commit_log`; `directories`: where the store's files lie."""
+        self._directories = tuple(directories)
         self._index = index
         self._cold_reader = cold_reader
         self._worker = worker
@@ -83,8 +86,9 @@ class Retention:
             await self._follow(self._first)
 
     def _used_percent(self) -> int:
-        space = self._files.space(self._mapped_files.directory.parent)
-        return -(-100 * space.used // max(space.total, 1))
+        """The use of the disk, or of the fuller one where log and queues lie on two."""
+        spaces = map(self._files.space, self._directories)
+        return max(-(-100 * space.used // max(space.total, 1)) for space in spaces)
 
     def _old_files(self, *, at_once: bool) -> list[Path]:
         """Remove the files that may be deleted from the log; their paths, the oldest first."""

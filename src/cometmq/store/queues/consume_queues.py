@@ -84,11 +84,16 @@ class ConsumeQueues:
         return found
 
     def load(self) -> None:
-        """Make an object for each queue that has a directory; their ends are not known yet."""
+        """Make an object for each queue that has files; their ends are not known yet.
+
+        Directories without files, which a deletion cut short leaves, are removed.
+        """
         for topic in self._files.names(self._directory):
             for name in self._files.names(self._directory / topic):
-                if name.isdecimal():
-                    self.get_or_create(topic, int(name)).mapped_files.load()
+                if not name.isdecimal() or self._remove_empty(self._directory / topic / name):
+                    continue
+                self.get_or_create(topic, int(name)).mapped_files.load()
+            self._remove_empty(self._directory / topic)
 
     def append(self, entries: list[QueueEntry]) -> set[tuple[ConsumeQueue, int]]:
         """Show messages to readers and remember the queues whose entries are to be written.
@@ -193,7 +198,18 @@ class ConsumeQueues:
         self._dirty.pop(queue, None)
         self.cut(queue, 0)
         assert not queue.mapped_files.bases
-        self._files.delete(queue.mapped_files.directory)
+        directory = queue.mapped_files.directory
+        # A worker may still be deleting old files there: then the next start removes it.
+        if self._remove_empty(directory):
+            self._remove_empty(directory.parent)
+
+    def _remove_empty(self, directory: Path) -> bool:
+        """Remove a directory that holds nothing; False when it holds something."""
+        stat = self._files.stat(directory)
+        if (stat is not None and stat.size >= 0) or self._files.names(directory):
+            return False
+        self._files.delete(directory)
+        return True
 
     def cut(self, queue: ConsumeQueue, queue_offset: int) -> None:
         """Drop the entries from `queue_offset` on, on disk as well."""

@@ -26,11 +26,16 @@ log = logging.getLogger(__name__)
 
 
 class DeletedTopic(NamedTuple):
-    """One topic: records below `end` are gone. The checkpoint of `dispatched` counts `entries`."""
+    """One topic: records below `end` are gone.
+
+    A checkpoint up to `dispatched` with `counted` entries in all counts `entries` of this topic;
+    one with fewer was written after the deletion.
+    """
 
     end: int
     entries: int
     dispatched: int
+    counted: int = 0
     is_begun: int = 0
     """1 while the topic may still be known elsewhere."""
 
@@ -84,6 +89,12 @@ class DeletedTopics:
         mark = self._marks.get(topic)
         return mark.end if mark else 0
 
-    def uncounted(self, dispatched: int) -> int:
+    def uncounted(self, dispatched: int, counted: int) -> int:
         """Entries that this checkpoint counts and that have been deleted since."""
-        return sum([m.entries for m in self._marks.values() if m.dispatched == dispatched])
+        return sum(
+            [
+                mark.entries
+                for mark in self._marks.values()
+                if (mark.dispatched, mark.counted) == (dispatched, counted)
+            ]
+        )

@@ -16,6 +16,7 @@ from cometmq.errors import NotAStore, StoreLocked
 from cometmq.store.index.index_check import DEFAULT_INDEX_LAYOUT, IndexCheck
 from cometmq.store.log.log_reader import LogReader
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
+from cometmq.store.queues.deleted_topics import DeletedTopics
 from cometmq.store.recovery.checkpoint import Checkpoint
 from cometmq.store.recovery.store_directory import StoreDirectory
 from cometmq.wire.records import sysflag
@@ -52,15 +53,25 @@ class Inspection:
     """One stopped store, locked while it is inspected. A context manager."""
 
     def __init__(
-        self, root: Path, files: Files, index_layout: IndexFileLayout = DEFAULT_INDEX_LAYOUT
+        self,
+        root: Path,
+        files: Files,
+        index_layout: IndexFileLayout = DEFAULT_INDEX_LAYOUT,
+        commit_log: Path | None = None,
     ) -> None:
-        """Raise NotAStore when there is no store, StoreLocked when a broker runs on it."""
+        """Raise NotAStore when there is no store, StoreLocked when a broker runs on it.
+
+        `commit_log`: the directory of the log, where it is not in `root`.
+        """
         self._index_layout = index_layout
         self._files = files
-        self._layout = StoreDirectory(files, root)
+        self._layout = StoreDirectory(files, root, commit_log)
         self._layout.check()
         if not files.names(self._layout.commit_log):
-            raise NotAStore(f"{root} holds no commit log")
+            raise NotAStore(
+                f"{self._layout.commit_log} holds no commit log; where storePathCommitLog says "
+                "another directory, give that one with --commit-log"
+            )
         self._open_files = OpenFiles(_OPEN_FILES)
         self._mapped_files = self._files_of(self._layout.commit_log, _LOG_BYTES)
         self._reader = LogReader(self._mapped_files, check_crc=True)
@@ -104,12 +115,15 @@ class Inspection:
         self._check_files(report)
         missing: Counter[tuple[str, int]] = Counter()
         index = IndexCheck(self._files, self._layout.index, self._index_layout)
+        deletions = DeletedTopics(self._files, self._layout.config)
+        deletions.load(self._mapped_files.first)
         for record in self.records():
             report.records += 1
             report.topics[record.topic] += 1
             index.see(record)
             report.end = record.phy_offset + record.size
-            if sysflag.is_queued(record.sys_flag):
+            is_deleted = record.phy_offset < deletions.end_of(record.topic)
+            if sysflag.is_queued(record.sys_flag) and not is_deleted:
                 queue = record.topic, record.queue_id
                 ends[queue] = record.queue_offset + 1
                 if self._entry(queue, record.queue_offset)[:2] != (record.phy_offset, record.size):

@@ -93,7 +93,8 @@ class Recovery:
         self._deletions.load(self._mapped_files.first)
         self._queues.load()
         self._drop_deleted()
-        expected = self._checkpoint.entries - self._deletions.uncounted(self._checkpoint.dispatched)
+        counted = self._checkpoint.entries
+        expected = counted - self._deletions.uncounted(self._checkpoint.dispatched, counted)
         try:
             start = self._checkpointed_end()
             is_checkpointed = start >= 0

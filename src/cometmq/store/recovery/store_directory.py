@@ -1,7 +1,8 @@
 """The layout of a store directory, its lock, and the file that marks it as running.
 
-commitlog/ consumequeue/ index/ config/ checkpoint lock abort. The lock is a record lock on byte 0
-of `lock`; `abort` exists while a broker runs, so finding it means that the last one crashed.
+commitlog/ consumequeue/ index/ config/ checkpoint lock abort; commitlog/ may be elsewhere. The lock
+is a record lock on byte 0 of `lock`, and one on commitlog/, which two stores must not share;
+`abort` exists while a broker runs, so finding it means that the last one crashed.
 Invariant: a directory that is no store is not changed.
 Java: StorePathConfigHelper, DefaultMessageStore.
 """
@@ -44,16 +45,22 @@ KNOWN = frozenset(
 class StoreDirectory:
     """One store directory."""
 
-    def __init__(self, files: Files, root: Path) -> None:
+    def __init__(self, files: Files, root: Path, commit_log: Path | None = None) -> None:
+        """`commit_log`: the directory of the log, where it is not `root`/commitlog."""
         self._files = files
         self.root = root
-        self.commit_log = root / "commitlog"
+        self.commit_log = commit_log or root / "commitlog"
         self.consume_queue = root / "consumequeue"
         self.index = root / "index"
         self.config = root / "config"
         self.checkpoint = root / "checkpoint"
         self.abort = root / "abort"
-        self._lock: HeldLock | None = None
+        self._locks: list[HeldLock] = []
+
+    @property
+    def is_log_elsewhere(self) -> bool:
+        """Whether the log is not in the store's own directory."""
+        return self.commit_log != self.root / "commitlog"
 
     def check(self) -> None:
         """NotAStore unless the directory is missing, empty or a store; changes nothing."""
@@ -64,7 +71,8 @@ class StoreDirectory:
             raise NotAStore(f"{self.root} is a file; a store is a directory")
         names = self._files.names(self.root)
         strange = [name for name in names if name not in KNOWN]
-        if strange and "commitlog" not in names:
+        marks = {"commitlog", "consumequeue"} if self.is_log_elsewhere else {"commitlog"}
+        if strange and marks.isdisjoint(names):
             raise NotAStore(
                 f"{self.root} is no store: it holds {strange[0]!r} and no commitlog; "
                 "choose an empty or a new directory"
@@ -72,20 +80,24 @@ class StoreDirectory:
 
     def take(self) -> None:
         """Make the directory if need be and lock it; StoreLocked when another broker has it."""
-        assert self._lock is None, "locked already"
+        assert not self._locks, "locked already"
         self._files.make_dir(self.root)
-        self._lock = self._files.lock(self.root / "lock")
-        if self._lock is None:
+        self._take(self.root / "lock", f"the store {self.root}")
+        self._files.make_dir(self.commit_log)
+        self._take(self.commit_log, f"the commit log {self.commit_log}")
+
+    def _take(self, path: Path, what: str) -> None:
+        held = self._files.lock(path)
+        if held is None:
             raise StoreLocked(
-                f"the store {self.root} is in use by another broker; "
-                "stop that one or choose another directory"
+                f"{what} is in use by another broker; stop that one or choose another directory"
             )
+        self._locks.append(held)
 
     def release(self) -> None:
-        """Release the lock."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        """Release the locks."""
+        while self._locks:
+            self._locks.pop().release()
 
     @property
     def was_stopped(self) -> bool:
@@ -94,13 +106,13 @@ class StoreDirectory:
 
     def mark_running(self, text: str) -> None:
         """Write `abort`, durably: a broker runs."""
-        assert self._lock is not None, "only the holder of the lock runs"
+        assert self._locks, "only the holder of the lock runs"
         self._files.write(self.abort, text.encode())
         self._files.sync_dir(self.root)
 
     def mark_stopped(self) -> None:
         """Delete `abort`, durably: everything is on disk."""
-        assert self._lock is not None, "only the holder of the lock stops"
+        assert self._locks, "only the holder of the lock stops"
         self._files.delete(self.abort)
         self._files.sync_dir(self.root)
 

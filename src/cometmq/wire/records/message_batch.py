@@ -8,6 +8,7 @@ Java: MessageDecoder.encodeMessages, decodeMessages.
 from __future__ import annotations
 
 from struct import Struct
+from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.errors import ProtocolError
@@ -38,11 +39,14 @@ def encode(items: Iterable[BatchItem]) -> bytes:
     return b"".join(parts)
 
 
-def decode(raw: bytes) -> list[BatchItem]:
-    """The items of a request body; ProtocolError if the lengths are inconsistent."""
+def decode(raw: bytes, count_max: int = maxsize) -> list[BatchItem]:
+    """The items of a request body, and never more than `count_max` and one.
+
+    Raises ProtocolError if the lengths are inconsistent.
+    """
     items: list[BatchItem] = []
     at, end = 0, len(raw)
-    while at < end:
+    while at < end and len(items) <= count_max:
         if at + _HEAD.size > end:
             raise _broken(len(items), at)
         size, _, _, flag, body_length = _HEAD.unpack_from(raw, at)

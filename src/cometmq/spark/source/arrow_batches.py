@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from cometmq.errors import InvalidMessage, ProtocolError
 from cometmq.rules.filters.tag_expressions import split_expression
-from cometmq.spark.columns import arrow_schema
+from cometmq.spark.source.columns import arrow_schema
 from cometmq.wire.compression import inflate
 from cometmq.wire.records import properties
 

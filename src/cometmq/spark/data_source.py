@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from cometmq.errors import SettingsError
-from cometmq.spark import columns, options
+from cometmq.spark.source import columns
+from cometmq.spark.source import source_options as options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from cometmq.spark.options import SourceOptions
-    from cometmq.spark.reader import BatchReader, StreamReader
+    from cometmq.spark.source.reader import BatchReader, StreamReader
+    from cometmq.spark.source.source_options import SourceOptions
 
 
 class RocketMQSource(DataSource):  # type: ignore[misc]
@@ -37,13 +38,13 @@ class RocketMQSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: StructType) -> BatchReader:
         """The reader of one batch."""
-        from cometmq.spark.reader import BatchReader
+        from cometmq.spark.source.reader import BatchReader
 
         return BatchReader(self._options_for(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """The reader of a stream."""
-        from cometmq.spark.reader import StreamReader
+        from cometmq.spark.source.reader import StreamReader
 
         parsed = self._options_for(schema)
         if parsed.ending is not None:

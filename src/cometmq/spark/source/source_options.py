@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
-from cometmq.spark import columns as known_columns
-from cometmq.spark.offset_planning import parse_offset_key
+from cometmq.spark.source import columns as known_columns
+from cometmq.spark.source.offset_planning import parse_offset_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 )
 
 from cometmq.errors import InvalidMessage, ProtocolError, SettingsError
-from cometmq.spark import columns
-from cometmq.spark.arrow_batches import ROWS_MAX, BatchBuilder, PulledRecords, record_starts
+from cometmq.spark.source import columns
+from cometmq.spark.source.arrow_batches import ROWS_MAX, BatchBuilder, PulledRecords, record_starts
 from cometmq.wire.compression import inflate
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties, sysflag

@@ -21,25 +21,25 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cometmq.errors import QueueShrank
-from cometmq.spark.arrow_batches import BatchBuilder
-from cometmq.spark.cluster_client import cluster_client_of
-from cometmq.spark.offset_planning import (
+from cometmq.spark.source.arrow_batches import BatchBuilder
+from cometmq.spark.source.cluster_client import cluster_client_of
+from cometmq.spark.source.offset_planning import (
     Offsets,
     pack_partitions,
     plan_end,
     plan_ranges,
     require_no_loss,
 )
-from cometmq.spark.options import EARLIEST, LATEST
-from cometmq.spark.pull import pull_range
+from cometmq.spark.source.pull import pull_range
+from cometmq.spark.source.source_options import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from cometmq.spark.offset_planning import OffsetRange
-    from cometmq.spark.options import SourceOptions
+    from cometmq.spark.source.offset_planning import OffsetRange
+    from cometmq.spark.source.source_options import SourceOptions
 
 _POLL_MIN_S, _POLL_MAX_S = 0.02, 0.05
 

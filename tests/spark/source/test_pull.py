@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cometmq.errors import BrokerError, ConnectFailed, DataLoss, RouteNotFound
-from cometmq.spark.cluster_client import cluster_client_of
-from cometmq.spark.offset_planning import OffsetRange
-from cometmq.spark.pull import PULLS_IN_FLIGHT_MAX, pull_range
-from cometmq.spark.reader import StreamReader, read_batches
+from cometmq.spark.source.cluster_client import cluster_client_of
+from cometmq.spark.source.offset_planning import OffsetRange
+from cometmq.spark.source.pull import PULLS_IN_FLIGHT_MAX, pull_range
+from cometmq.spark.source.reader import StreamReader, read_batches
 from spark.scripted import Script, ScriptedBroker, error_of
 
 if TYPE_CHECKING:
-    from cometmq.spark.options import SourceOptions
+    from cometmq.spark.source.source_options import SourceOptions
 
 
 def offsets_of(options: SourceOptions, *ranges: OffsetRange) -> list[tuple[int, int]]:

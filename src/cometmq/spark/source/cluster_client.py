@@ -24,7 +24,7 @@ from cometmq.errors import (
 )
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.rules import route_queues
-from cometmq.spark.offset_planning import offset_key, parse_offset_key, sorted_by_key
+from cometmq.spark.source.offset_planning import offset_key, parse_offset_key, sorted_by_key
 from cometmq.wire.bodies.route import decode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from cometmq.model.route import TopicRouteData
-    from cometmq.spark.offset_planning import Offsets
-    from cometmq.spark.options import OffsetBound, SourceOptions
+    from cometmq.spark.source.offset_planning import Offsets
+    from cometmq.spark.source.source_options import OffsetBound, SourceOptions
     from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import QueueShrank
-from cometmq.spark.offset_planning import (
+from cometmq.spark.source.offset_planning import (
     OffsetRange,
     fair_shares,
     offset_key,

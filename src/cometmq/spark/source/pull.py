@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError, DataLoss, QueueShrank, RemotingError, RouteNotFound
-from cometmq.spark.arrow_batches import PulledRecords
-from cometmq.spark.offset_planning import offset_key
+from cometmq.spark.source.arrow_batches import PulledRecords
+from cometmq.spark.source.offset_planning import offset_key
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.pull import (
     SUBSCRIPTION,
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cometmq.net.blocking_channel import BlockingChannel
-    from cometmq.spark.cluster_client import ClusterClient, RetryDeadline
-    from cometmq.spark.offset_planning import OffsetRange
-    from cometmq.spark.options import SourceOptions
+    from cometmq.spark.source.cluster_client import ClusterClient, RetryDeadline
+    from cometmq.spark.source.offset_planning import OffsetRange
+    from cometmq.spark.source.source_options import SourceOptions
     from cometmq.wire.command import Command
 
 PULLS_IN_FLIGHT_MAX = 16

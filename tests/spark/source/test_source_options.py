@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cometmq.spark import columns, options
-from cometmq.spark.options import OffsetBound, SourceOptions
+from cometmq.spark.source import columns
+from cometmq.spark.source import source_options as options
+from cometmq.spark.source.source_options import OffsetBound, SourceOptions
 from spark.scripted import error_of
 
 GOOD = {"namesrv": "127.0.0.1:9876", "topic": "T"}

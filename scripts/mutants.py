@@ -1,0 +1,196 @@
+# ruff: noqa: INP001
+"""Change one thing in the code at a time and see whether a test notices (mutmut).
+
+    python scripts/mutants.py ROOM [PATTERN]...
+
+A room is a part of the code with the tests that judge it (ROOMS). A pattern such as
+`*/process_queue.py` restricts it to some files. What no test noticed is kept with its change in
+tests/mutants/ROOM.json, where a reason can be given why that is right; a reason stays with its
+change from run to run. The words of an assertion are not counted. Files that were not part of the
+run keep their figures. The mutants of a run stay in .mutants/ROOM, so a second run starts where the
+first one was stopped.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from fnmatch import fnmatch
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "tests" / "mutants"
+
+ROOMS = {
+    "rules": (["src/cometmq/rules"], ["tests/rules"]),
+    "store": (["src/cometmq/store"], ["tests/store", "tests/runtime", "tests/crash"]),
+    "files": (["src/cometmq/runtime"], ["tests/runtime", "tests/crash"]),
+    "locks": (
+        [
+            "src/cometmq/client/consumer/queue_locks.py",
+            "src/cometmq/client/handling/lock_recovery.py",
+            "src/cometmq/client/handling/orderly.py",
+            "src/cometmq/broker/groups/queue_locks.py",
+        ],
+        ["tests/client/consumer", "tests/client/handling", "tests/broker/groups"],
+    ),
+}
+KILLED, SURVIVED, UNTESTED = {1, 3}, {0}, {5, 33}
+"""Exit codes that mutmut keeps; every other one means that the tests did not end."""
+
+CONFIG = """\
+[mutmut]
+source_paths=
+    {paths}
+only_mutate=
+    {patterns}
+pytest_add_cli_args_test_selection=
+    {tests}
+pytest_add_cli_args=
+    --hypothesis-profile=mutants
+also_copy=
+    src
+    tests
+    bench
+    pyproject.toml
+timeout_multiplier=10
+"""
+
+
+def prepare(room: str, patterns: list[str]) -> Path:
+    """Copy the sources to the room's folder and write mutmut's settings there."""
+    paths, tests = ROOMS[room]
+    place = ROOT / ".mutants" / room
+    place.mkdir(parents=True, exist_ok=True)
+    for folder in ("src", "tests", "bench"):
+        shutil.rmtree(place / folder, ignore_errors=True)
+        shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", place)
+    tests = [test for test in tests if (ROOT / test).exists()]
+    chosen = {"paths": paths, "patterns": patterns or ["*"], "tests": tests}
+    lists = {name: "\n    ".join(values) for name, values in chosen.items()}
+    (place / "setup.cfg").write_text(CONFIG.format(**lists))
+    return place
+
+
+def change_of(place: Path, mutant: str) -> list[str]:
+    """The lines that a mutant removes and adds."""
+    command = [sys.executable, "-m", "mutmut", "show", mutant]
+    shown = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True).stdout
+    changed = [line.rstrip() for line in shown.splitlines() if re.match(r"[-+](?![-+])", line)]
+    return [line[0] + " " + line[1:].strip() for line in changed]
+
+
+def module_of(path: str) -> str:
+    """`src/cometmq/a/b.py` as `cometmq.a.b`."""
+    return path.removeprefix("src/").removesuffix(".py").replace("/", ".")
+
+
+def in_text_only(change: list[str]) -> bool:
+    """Whether a mutant changes nothing but the words of a message."""
+    bare = [re.sub(r"(['\"]).*?\1|\bNone\b", "", line[1:]) for line in change]
+    return len(bare) == 2 and bare[0] == bare[1] and "assert" in change[0] + change[1]
+
+
+def function_of(mutant: str) -> str:
+    """`cometmq.a.b.xǁClassǁname__mutmut_3` as `cometmq.a.b.Class.name`."""
+    module, _, name = mutant.rpartition("__mutmut_")[0].rpartition(".")
+    return f"{module}.{name.removeprefix('x').strip('_').replace('ǁ', '.').strip('.')}"
+
+
+def collect(place: Path, patterns: list[str]) -> tuple[dict[str, dict[str, int]], list[str]]:
+    """The figures of each file, and the names of the mutants that no test noticed."""
+    files: dict[str, dict[str, int]] = {}
+    alive: list[str] = []
+    for meta in sorted((place / "mutants" / "src").rglob("*.meta")):
+        codes = json.loads(meta.read_text())["exit_code_by_key"]
+        source = str(meta.relative_to(place / "mutants")).removesuffix(".meta")
+        if not codes or not any(fnmatch(source, pattern) for pattern in patterns or ["*"]):
+            continue
+        counts = defaultdict(int, mutants=len(codes))
+        for mutant, code in codes.items():
+            kind = "unfinished" if code is None else "killed" if code in KILLED else "hung"
+            if code in SURVIVED | UNTESTED:
+                kind = "survived" if code in SURVIVED else "untested"
+                alive.append(mutant)
+            counts[kind] += 1
+        files[source] = dict(counts)
+    return files, alive
+
+
+def record(room: str, place: Path, patterns: list[str]) -> None:
+    """Write what the run found over what is known of the same files."""
+    target = RESULTS / f"{room}.json"
+    known = json.loads(target.read_text()) if target.exists() else {"files": {}, "survivors": []}
+    reasons = {
+        (old["function"], *old["change"]): old["reason"]
+        for old in known["survivors"]
+        if "reason" in old
+    }
+    files, alive = collect(place, patterns)
+    if not files:
+        sys.exit(f"no mutant was made in {room}: look at the patterns")
+    modules = {module_of(path) for path in files}
+    survivors = [
+        old for old in known["survivors"] if old["function"].partition(":")[0] not in modules
+    ]
+    wording: dict[str, int] = defaultdict(int)
+    for mutant in alive:
+        function, change = function_of(mutant), change_of(place, mutant)
+        if in_text_only(change):
+            wording[next(path for path in files if function.startswith(module_of(path) + "."))] += 1
+            continue
+        module = next(name for name in modules if function.startswith(name + "."))
+        found = {"function": f"{module}:{function.removeprefix(module + '.')}", "change": change}
+        if reason := reasons.get((found["function"], *change)):
+            found["reason"] = reason
+        survivors.append(found)
+    head = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    run = {"commit": head.stdout.strip(), "date": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"}
+    for path, number in wording.items():
+        files[path]["survived"] -= number
+        files[path]["mutants"] -= number
+    known["files"] |= {path: counts | run for path, counts in files.items()}
+    known["files"] = dict(sorted(known["files"].items()))
+    known["survivors"] = sorted(survivors, key=lambda one: (one["function"], one["change"]))
+    RESULTS.mkdir(exist_ok=True)
+    target.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
+    for path, counts in files.items():
+        sys.stdout.write(f"{path} {counts}\n")
+
+
+def main() -> None:
+    """Run mutmut over a room and record what survived."""
+    if len(sys.argv) < 2 or sys.argv[1] not in ROOMS:
+        sys.exit(f"usage: mutants.py ROOM [PATTERN]...; rooms: {', '.join(ROOMS)}")
+    room, *patterns = sys.argv[1:]
+    place = prepare(room, patterns)
+    command = [
+        sys.executable,
+        "-m",
+        "mutmut",
+        "run",
+        "--max-children",
+        os.environ.get("CHILDREN", "2"),
+    ]
+    with (place / "progress").open("wb") as progress:
+        shown = None if sys.stdout.isatty() else progress
+        ended = subprocess.run(command, cwd=place, check=False, stdout=shown).returncode
+    record(room, place, patterns)
+    sys.exit(ended)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""Gathers the facts of a cluster as a client meets them: name servers, brokers, routes, groups.
+
+Asks only what every RocketMQ server answers: 106, 105 and 206 of name servers, 28, 26, 201 and 203
+of brokers, and 307 of consumers by way of their broker. Changes nothing, judges nothing
+(`rules/diagnosis` does). At most `_AT_ONCE` requests are on their way; what exceeds a limit is left
+out and named.
+Java: mqadmin's clusterList, brokerStatus, consumerConnection and consumerStatus ask for the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from cometmq.client.admin.server_questions import ServerQuestions
+from cometmq.errors import ProtocolError, RemotingError
+from cometmq.model.cluster_facts import (
+    BrokerFacts,
+    ClusterFacts,
+    GroupFacts,
+    MemberFacts,
+    NameServerFacts,
+    Reachability,
+    ServerFacts,
+)
+from cometmq.model.group import SYSTEM_GROUPS
+from cometmq.model.route import MASTER_ID
+from cometmq.model.topic import (
+    REPLY_TOPIC_SUFFIX,
+    SYSTEM_PREFIX,
+    SYSTEM_TOPICS,
+    is_dlq_topic,
+    is_retry_topic,
+)
+from cometmq.settings import properties
+from cometmq.wire.bodies.admin import decode_consumer_connections, decode_running_info
+from cometmq.wire.bodies.group import decode_group_table
+from cometmq.wire.bodies.name_lists import decode_kv_table, decode_topic_list
+from cometmq.wire.bodies.route import decode_cluster_info, decode_route
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.headers.admin import GetConsumerConnectionListRequestHeader
+from cometmq.wire.headers.client import GetConsumerRunningInfoRequestHeader
+from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from cometmq.model.route import TopicRouteData
+    from cometmq.wire.bodies.admin import ConsumerConnections
+    from cometmq.wire.command import Command
+    from cometmq.wire.headers.base import Header
+
+TOPICS_MAX = 1_000
+"""Topics whose routes are asked for, besides those that the groups subscribe."""
+
+GROUPS_MAX = 500
+"""Groups looked at when none is named."""
+
+_AT_ONCE = 16
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ClusterSurvey:
+    """One look at a cluster. Use `take` once, on one loop."""
+
+    def __init__(
+        self,
+        name_servers: Sequence[str],
+        *,
+        groups: Sequence[str] = (),
+        timeout_s: float = 3.0,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`groups`: those to look at; empty: all that have members. `now_ms`: the wall clock."""
+        self._addrs = tuple(dict.fromkeys(name_servers))
+        self._wanted_groups = tuple(dict.fromkeys(groups))
+        self._timeout_s = timeout_s
+        self._now_ms = now_ms
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._open: dict[str, ServerQuestions] = {}
+        self._left_out: list[str] = []
+
+    async def take(self) -> ClusterFacts:
+        """Ask all servers. What does not answer is a fact, not an error."""
+        try:
+            name_servers = tuple(await self._each(self._addrs, self._name_server))
+            brokers = tuple(await self._each(_brokers_of(name_servers), self._broker))
+            answering = next((one.server.addr for one in name_servers if one.clusters), None)
+            groups = await self._groups([one for one in brokers if one.runtime])
+            routes = await self._routes(answering, groups) if answering else {}
+        finally:
+            for questions in self._open.values():
+                questions.close()
+        return ClusterFacts(
+            name_servers=name_servers,
+            brokers=brokers,
+            routes=routes,
+            groups=groups,
+            left_out=tuple(self._left_out),
+        )
+
+    async def _each(self, items: Iterable[T], ask: Callable[[T], Awaitable[R]]) -> list[R]:
+        async def one(item: T) -> R:
+            async with self._slots:
+                return await ask(item)
+
+        return list(await asyncio.gather(*map(one, items)))
+
+    async def _name_server(self, addr: str) -> NameServerFacts:
+        server, answer = await self._identify(addr, RequestCode.GET_BROKER_CLUSTER_INFO)
+        clusters = decode_cluster_info(answer.body) if answer else None
+        return NameServerFacts(server=server, clusters=clusters)
+
+    async def _broker(self, place: _BrokerPlace) -> BrokerFacts:
+        server, answer = await self._identify(place.addr, RequestCode.GET_BROKER_RUNTIME_INFO)
+        asked_ms, config = self._now_ms(), None
+        if answer is not None:
+            config = await self._ask(place.addr, RequestCode.GET_BROKER_CONFIG)
+        text = config.body.decode("utf-8", "replace") if config else ""
+        return BrokerFacts(
+            cluster=place.cluster,
+            broker_name=place.name,
+            broker_id=place.number,
+            server=server,
+            runtime=decode_kv_table(answer.body) if answer else {},
+            config={entry.key: entry.value for entry in properties.parse(text)},
+            asked_ms=asked_ms,
+        )
+
+    async def _identify(self, addr: str, code: RequestCode) -> tuple[ServerFacts, Command | None]:
+        questions = ServerQuestions(addr, self._timeout_s)
+        found = await questions.identify(code)
+        if found[0].reachability is Reachability.ANSWERS and addr not in self._open:
+            self._open[addr] = questions
+        else:
+            questions.close()
+        return found
+
+    async def _ask(
+        self, addr: str, code: RequestCode, header: Header | None = None
+    ) -> Command | None:
+        """The answer of a server that was identified; None when it refuses or falls silent."""
+        try:
+            answer = await self._open[addr].ask(code, header)
+        except RemotingError:
+            return None
+        return answer if answer.code == ResponseCode.SUCCESS else None
+
+    async def _groups(self, brokers: list[BrokerFacts]) -> tuple[GroupFacts, ...]:
+        addrs = [one.server.addr for one in brokers if one.broker_id == MASTER_ID]
+        names = self._wanted_groups or await self._group_names(addrs)
+        places = [(name, addr) for name in names for addr in dict.fromkeys(addrs)]
+        members: dict[str, dict[str, str]] = {name: {} for name in names}
+        kinds: dict[str, ConsumerConnections] = {}
+        for (name, addr), found in zip(
+            places, await self._each(places, self._connections), strict=True
+        ):
+            if found is not None:
+                kinds[name] = found
+                for one in found.connections:
+                    members[name].setdefault(one.client_id, addr)
+        asked = [(name, who, addr) for name, each in members.items() for who, addr in each.items()]
+        answered: dict[str, list[MemberFacts]] = {}
+        for (name, _, _), member in zip(asked, await self._each(asked, self._member), strict=True):
+            answered.setdefault(name, []).append(member)
+        return tuple(
+            _group(name, kinds.get(name), answered.get(name, ()))
+            for name in names
+            if name in answered or self._wanted_groups
+        )
+
+    async def _group_names(self, addrs: list[str]) -> tuple[str, ...]:
+        code, names = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, set[str]()
+        for addr in addrs:
+            if answer := await self._ask(addr, code):
+                names.update(decode_group_table(answer.body).groups)
+        found = sorted(names.difference(SYSTEM_GROUPS))
+        if len(found) > GROUPS_MAX:
+            self._left_out.append(f"{len(found) - GROUPS_MAX} of {len(found)} groups are left out")
+        return tuple(found[:GROUPS_MAX])
+
+    async def _connections(self, place: tuple[str, str]) -> ConsumerConnections | None:
+        name, addr = place
+        header = GetConsumerConnectionListRequestHeader(consumer_group=name)
+        answer = await self._ask(addr, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        return decode_consumer_connections(answer.body) if answer else None
+
+    async def _member(self, place: tuple[str, str, str]) -> MemberFacts:
+        name, client_id, addr = place
+        header = GetConsumerRunningInfoRequestHeader(
+            consumer_group=name, client_id=client_id, jstack_enable=False
+        )
+        try:
+            answer = await self._open[addr].ask(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+            if answer.code == ResponseCode.SUCCESS:
+                return MemberFacts(client_id=client_id, info=decode_running_info(answer.body))
+            problem = f"code {answer.code}: {answer.remark}"
+        except (RemotingError, ProtocolError) as error:
+            problem = str(error)
+        return MemberFacts(client_id=client_id, problem=problem)
+
+    async def _routes(self, addr: str, groups: Iterable[GroupFacts]) -> dict[str, TopicRouteData]:
+        subscribed = {
+            each.topic
+            for group in groups
+            for one in group.members
+            if one.info is not None
+            for each in one.info.subscriptions
+        }
+        answer = await self._ask(addr, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        known = sorted(filter(_is_users, decode_topic_list(answer.body))) if answer else []
+        if len(known) > TOPICS_MAX:
+            self._left_out.append(f"{len(known) - TOPICS_MAX} of {len(known)} topics are left out")
+        topics = sorted(subscribed.union(known[:TOPICS_MAX]))
+
+        async def route(topic: str) -> TopicRouteData | None:
+            header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+            answer = await self._ask(addr, RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+            return decode_route(answer.body) if answer else None
+
+        found = await self._each(topics, route)
+        return {topic: one for topic, one in zip(topics, found, strict=True) if one is not None}
+
+
+class _BrokerPlace(NamedTuple):
+    """A broker as a name server lists it."""
+
+    cluster: str
+    name: str
+    number: int
+    addr: str
+
+
+def _brokers_of(name_servers: Iterable[NameServerFacts]) -> list[_BrokerPlace]:
+    """Each broker that any name server lists, once."""
+    found = {
+        _BrokerPlace(data.cluster, name, number, addr)
+        for one in name_servers
+        if one.clusters is not None
+        for name, data in one.clusters.broker_addr_table.items()
+        for number, addr in data.broker_addrs.items()
+    }
+    return sorted(found)
+
+
+def _group(
+    name: str, kind: ConsumerConnections | None, members: Iterable[MemberFacts]
+) -> GroupFacts:
+    if kind is None:
+        return GroupFacts(group=name)
+    return GroupFacts(
+        group=name,
+        consume_type=kind.consume_type,
+        message_model=kind.message_model,
+        members=tuple(sorted(members, key=lambda one: one.client_id)),
+    )
+
+
+def _is_users(topic: str) -> bool:
+    return not (
+        topic in SYSTEM_TOPICS
+        or topic.startswith(SYSTEM_PREFIX)
+        or topic.endswith(REPLY_TOPIC_SUFFIX)
+        or is_retry_topic(topic)
+        or is_dlq_topic(topic)
+    )

@@ -1,0 +1,29 @@
+"""All checks of a cluster, from facts to findings. Asks nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.rules.diagnosis.finding import Severity, notice
+from cometmq.rules.diagnosis.group_checks import check_groups, check_topics, check_writes
+from cometmq.rules.diagnosis.server_checks import check_brokers, check_name_servers
+
+if TYPE_CHECKING:
+    from cometmq.model.cluster_facts import ClusterFacts
+    from cometmq.rules.diagnosis.finding import Finding
+
+
+def diagnose(facts: ClusterFacts) -> list[Finding]:
+    """Judge the facts: all findings, those that are well included, in the order of the checks."""
+    found = [
+        finding
+        for check in (check_name_servers, check_brokers, check_writes, check_topics, check_groups)
+        for finding in check(facts)
+    ]
+    advice = "name the groups to look at with --group"
+    return found + [notice("extent", "this look", what, advice) for what in facts.left_out]
+
+
+def is_well(findings: list[Finding]) -> bool:
+    """Whether no finding is a fault."""
+    return all(one.severity is not Severity.FAULT for one in findings)

@@ -1,0 +1,163 @@
+"""A start whose log is elsewhere, missing or empty: it works with it, or refuses and keeps all."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cometmq.errors import SettingsError, StoreCorrupt, StoreLocked
+from cometmq.runtime.system_clock_and_files import SystemFiles
+from cometmq.settings.store import StoreSettings
+from cometmq.store.recovery.inspection import Inspection
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from tests.store.conftest import Scenario, StoreHarness
+
+    Run = Callable[[Scenario], None]
+    Leave = Callable[[StoreHarness], Awaitable[None]]
+
+
+async def stop(harness: StoreHarness) -> None:
+    await harness.stop()
+
+
+async def crash(harness: StoreHarness) -> None:
+    await harness.stop()
+    harness.open()
+    await harness.crash()
+
+
+HOW = pytest.mark.parametrize("leave", [stop, crash])
+
+
+def tree(root: Path) -> dict[str, bytes | None]:
+    return {str(p): p.read_bytes() if p.is_file() else None for p in sorted(root.rglob("*"))}
+
+
+async def fill(harness: StoreHarness, count: int = 100) -> list[bytes]:
+    bodies = [b"T %d" % number for number in range(count)]
+    for body in bodies:
+        await harness.put(body)
+    return bodies
+
+
+@HOW
+def test_a_log_that_was_moved_is_found_where_the_setting_says(run_scenario: Run, leave: Leave):
+    async def scenario(harness: StoreHarness) -> None:
+        harness.open()
+        bodies = await fill(harness)
+        await leave(harness)
+        elsewhere = harness.root.parent / "disk2" / "log"
+        elsewhere.parent.mkdir()
+        shutil.move(harness.root / "commitlog", elsewhere)
+        harness.open(store_path_commit_log=str(elsewhere))
+        assert harness.bodies() == bodies
+        await harness.put(b"more")
+        assert harness.bodies() == [*bodies, b"more"]
+        assert not (harness.root / "commitlog").exists()
+        await harness.stop()
+        with Inspection(harness.root, SystemFiles(), commit_log=elsewhere) as inspection:
+            assert inspection.verify().damage == []
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("what", ["no directory", "no file", "an empty file", "zeros"])
+@HOW
+def test_a_start_without_its_log_refuses_and_deletes_nothing(
+    run_scenario: Run, leave: Leave, what: str
+):
+    async def scenario(harness: StoreHarness) -> None:
+        harness.open()
+        bodies = await fill(harness)
+        await leave(harness)
+        kept = harness.root.parent / "kept"
+        log = harness.root / "commitlog"
+        shutil.move(log, kept)
+        if what != "no directory":
+            log.mkdir()
+        if what in ("an empty file", "zeros"):
+            (log / f"{0:020d}").write_bytes(bytes(16384 if what == "zeros" else 0))
+        before = tree(harness.root)
+        with pytest.raises(StoreCorrupt, match="set storePathCommitLog to the directory") as caught:
+            harness.open()
+        assert str(log) in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert tree(harness.root) == before
+        shutil.rmtree(log, ignore_errors=True)
+        shutil.move(kept, log)
+        harness.open()
+        assert harness.bodies() == bodies
+
+    run_scenario(scenario)
+
+
+def test_what_the_refusal_advises_begins_with_an_empty_log(run_scenario: Run):
+    async def scenario(harness: StoreHarness) -> None:
+        harness.open()
+        await fill(harness)
+        await harness.stop()
+        shutil.rmtree(harness.root / "commitlog")
+        shutil.rmtree(harness.root / "consumequeue")
+        with pytest.raises(StoreCorrupt, match="checkpoint"):  # which counts its messages
+            harness.open()
+        shutil.rmtree(harness.root / "index")
+        (harness.root / "checkpoint").unlink()
+        harness.open()
+        assert harness.bodies() == []
+
+    run_scenario(scenario)
+
+
+def test_a_setting_that_hides_a_log_is_refused(run_scenario: Run):
+    async def scenario(harness: StoreHarness) -> None:
+        harness.open()
+        bodies = await fill(harness)
+        await harness.stop()
+        for name in ("consumequeue", "index"):
+            shutil.rmtree(harness.root / name)
+        (harness.root / "checkpoint").unlink()
+        with pytest.raises(StoreCorrupt, match=r"has a commit log in .* remove the setting"):
+            harness.open(store_path_commit_log=str(harness.root.parent / "new"))
+        assert not (harness.root.parent / "new").exists()
+        harness.open(store_path_commit_log="")
+        assert harness.bodies() == bodies
+
+    run_scenario(scenario)
+
+
+def test_two_stores_do_not_share_a_log(run_scenario: Run):
+    async def scenario(harness: StoreHarness) -> None:
+        harness.open()
+        await fill(harness, 3)
+        first = harness.store
+        log = harness.root / "commitlog"
+        harness.root = harness.root.parent / "other"
+        with pytest.raises(StoreLocked, match=f"the commit log {log} is in use"):
+            harness.open(store_path_commit_log=str(log))
+        await first.stop()
+
+    run_scenario(scenario)
+
+
+def test_a_crash_before_the_first_flush_leaves_no_message_to_refuse_for(run_scenario: Run):
+    async def scenario(harness: StoreHarness) -> None:
+        harness.open()
+        await fill(harness, 3)
+        await harness.crash()
+        shutil.rmtree(harness.root / "commitlog")
+        (harness.root / "checkpoint").unlink()
+        harness.open()
+        assert harness.bodies() == []
+
+    run_scenario(scenario)
+
+
+def test_a_log_in_several_directories_is_refused():
+    with pytest.raises(SettingsError, match="storePathCommitLog is '/a,/b'; it must be one"):
+        StoreSettings(store_path_commit_log="/a,/b")
