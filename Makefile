@@ -4,7 +4,7 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help setup demo test check bench powercut mutants interop pages
+.PHONY: help setup demo test check bench powercut soak mutants interop pages
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -27,6 +27,9 @@ bench: setup ## messages a second against a bare echo server in the same minute
 
 powercut: setup ## 1,000 seeds of power cuts under SYNC_FLUSH on the simulated disk
 	@$(BIN)/python -m pytest -m powercut $(ARGS)
+
+soak: setup ## an hour of all kinds of messages, groups that come and go, a hostile client and kills
+	@$(BIN)/python -m pytest -n 0 -m soak $(ARGS)
 
 mutants: setup ## change the code a line at a time and see which change no test notices (ARGS="rules", store, files, locks)
 	@$(BIN)/python -m pip install -q -e '.[mutants]' && $(BIN)/python scripts/mutants.py $(ARGS)

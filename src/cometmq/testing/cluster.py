@@ -190,6 +190,12 @@ class LocalCluster:
         assert self._broker is not None, "the broker does not run"
         return self._broker.pid
 
+    @property
+    def stderr(self) -> str:
+        """What the broker's process has logged since it was started last."""
+        assert self._broker is not None, "the broker does not run"
+        return self._broker.stderr
+
     def stop(self) -> None:
         """Stop everything cleanly; a store of its own is removed."""
         for process in (self._broker, self._names):
