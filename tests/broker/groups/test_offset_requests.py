@@ -45,7 +45,25 @@ def test_a_new_group_starts_at_0_while_the_queue_is_young() -> None:
             assert (await committed(client)).ext == {"offset": "0"}
             answer = await committed(client, setZeroIfNotFound="false")
             assert answer.code == ResponseCode.QUERY_NOT_FOUND
-            assert (await committed(client, queue=1)).code == ResponseCode.QUERY_NOT_FOUND
+
+    run(scenario())
+
+
+def test_a_new_group_starts_at_the_end_of_a_queue_without_a_message() -> None:
+    """It would miss what comes before it asks for the end."""
+
+    async def scenario() -> None:
+        async with running(replace(SMALL_STORE, memory_percent=0)) as harness:
+            client = await harness.client()
+            await client.send("T")
+            assert (await committed(client, queue=1)).ext == {"offset": "0"}
+            queue = harness.broker.store._queues.get_or_create("T", 2)
+            queue.begin_at(7)  # the files of its seven messages are deleted
+            assert (await committed(client, queue=2)).ext == {"offset": "7"}
+            for fields in ({"queue": 99}, {"queue": -1}, {"topic": "Nope"}):
+                assert (await committed(client, **fields)).code == ResponseCode.QUERY_NOT_FOUND
+            answer = await committed(client, queue=1, setZeroIfNotFound="false")
+            assert answer.code == ResponseCode.QUERY_NOT_FOUND
 
     run(scenario())
 

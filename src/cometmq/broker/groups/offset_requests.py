@@ -65,8 +65,9 @@ class OffsetRequestHandler:
     def query(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Answer a group's committed offset (14).
 
-        A group without one gets 0 while the queue still holds its first message in memory, and
-        QUERY_NOT_FOUND otherwise: the client then starts where its settings say.
+        A group without one gets the end of a queue that holds no message, lest it miss those that
+        come before its next question; else 0 while the queue still holds its first message in
+        memory, and QUERY_NOT_FOUND otherwise: the client then starts where its settings say.
         """
         header = headers.QueryConsumerOffsetRequestHeader.decode(request.ext)
         topic, queue_id = header.topic, header.queue_id
@@ -77,16 +78,16 @@ class OffsetRequestHandler:
             ResponseCode.QUERY_NOT_FOUND,
             f"the group {header.consumer_group} has no offset for queue {queue_id} of {topic}",
         )
-        if header.set_zero_if_not_found is False:
+        if header.set_zero_if_not_found is False or not self._is_queue(topic, queue_id):
             raise not_found
 
-        def answer(has_first_message: bool) -> Reply:
-            if not has_first_message:
+        def answer(start: int | None) -> Reply:
+            if start is None:
                 raise not_found
-            return Reply(header=headers.QueryConsumerOffsetResponseHeader(offset=0))
+            return Reply(header=headers.QueryConsumerOffsetResponseHeader(offset=start))
 
         return self._cold_reader.prepare_and_apply(
-            partial(self._has_first_message_in_memory, topic, queue_id), answer
+            partial(self._start_of_new_group, topic, queue_id), answer
         )
 
     def update(self, request: Command, _connection: Connection) -> Reply:
@@ -150,9 +151,17 @@ class OffsetRequestHandler:
 
         return self._cold_reader.prepare_and_apply(read, answer)
 
-    def _has_first_message_in_memory(self, topic: str, queue_id: int, context: ReadContext) -> bool:
-        """Whether the queue's first message is still there, and still in memory."""
+    def _is_queue(self, topic: str, queue_id: int) -> bool:
+        config = self._topics.get(topic)
+        return config is not None and 0 <= queue_id < config.read_queue_nums
+
+    def _start_of_new_group(self, topic: str, queue_id: int, context: ReadContext) -> int | None:
+        """Where a group without an offset starts whatever its settings say; None: nowhere."""
+        end = context.max_offset(topic, queue_id)
+        if context.min_offset(topic, queue_id) >= end:
+            return end
         first = context.entry(topic, queue_id, 0)
         if first is None or context.min_offset(topic, queue_id) > 0:
-            return False
-        return self._store.max_phy_offset - first[0] <= self._fresh_bytes
+            return None
+        is_in_memory = self._store.max_phy_offset - first[0] <= self._fresh_bytes
+        return 0 if is_in_memory else None

@@ -147,7 +147,13 @@ class OffsetStore:
         header = GetMaxOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
-        return await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
+        end = await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
+        if end:
+            # Apache's brokers know of no start in an empty queue, but of one in a young queue: its
+            # first messages may have come between our two questions.
+            young = await self.committed(queue)
+            return end if young is None else young
+        return end
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
         addr = self._session.routes.master_addr(queue.broker_name)
