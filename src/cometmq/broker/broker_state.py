@@ -96,7 +96,9 @@ class BrokerState:
                 settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter
             ),
         )
-        self.held_requests = HeldRequests(settings.parked_pulls_max)
+        self.held_requests = HeldRequests(
+            settings.parked_pulls_max, settings.held_pulls_per_queue_max
+        )
         self.held_pulls = HeldPulls(self.held_requests, settings)
         self.stats = BrokerStats(
             now_ms,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -93,10 +94,15 @@ GROUP = ("group", "G")
 
 
 def held(
-    table: HeldRequests, connection: FakeConnection, *keys: Hashable, timeout_ms: int = 1000
+    table: HeldRequests,
+    connection: FakeConnection,
+    *keys: Hashable,
+    timeout_ms: int = 1000,
+    least: int = 0,
 ) -> GroupWatch:
     command = request(9999, len(connection.held) + len(connection.answers))
     watch = GroupWatch(command, connection, *keys)
+    watch.least = least
     table.hold(watch, timeout_ms)
     connection.expect(command)
     return watch
@@ -104,7 +110,7 @@ def held(
 
 def test_a_request_that_waits_on_two_topics_is_woken_by_either() -> None:
     async def scenario() -> None:
-        table, connection = HeldRequests(10), FakeConnection()
+        table, connection = HeldRequests(10, 10), FakeConnection()
         first, second = (held(table, connection, *TWO_TOPICS) for _ in range(2))
         second.least = 5
         table.notify(("topic", "B"), 1)
@@ -122,7 +128,7 @@ def test_a_request_that_waits_on_two_topics_is_woken_by_either() -> None:
 
 def test_a_request_that_waits_on_a_group_is_woken_by_its_event_and_by_no_other() -> None:
     async def scenario() -> None:
-        table, connection = HeldRequests(10), FakeConnection()
+        table, connection = HeldRequests(10, 10), FakeConnection()
         watch = held(table, connection, GROUP)
         table.notify(("group", "H"), 1)
         await asyncio.sleep(0.01)
@@ -137,7 +143,7 @@ def test_a_request_that_waits_on_a_group_is_woken_by_its_event_and_by_no_other()
 
 def test_an_event_that_may_concern_a_request_has_it_look_again() -> None:
     async def scenario() -> None:
-        table, connection = HeldRequests(10), FakeConnection()
+        table, connection = HeldRequests(10, 10), FakeConnection()
         watch = held(table, connection, GROUP)
         table.notify(GROUP, "maybe")
         table.notify(GROUP, "maybe")
@@ -152,7 +158,7 @@ def test_an_event_that_may_concern_a_request_has_it_look_again() -> None:
 
 def test_a_deadline_answers_a_request_and_is_noticed_soon() -> None:
     async def scenario() -> None:
-        table, connection = HeldRequests(10), FakeConnection()
+        table, connection = HeldRequests(10, 10), FakeConnection()
         watch = held(table, connection, GROUP, timeout_ms=1000)
         await asyncio.sleep(0.99)
         assert watch.answered == 0
@@ -164,7 +170,7 @@ def test_a_deadline_answers_a_request_and_is_noticed_soon() -> None:
 
 def test_a_close_answers_all_and_a_lost_connection_nobody() -> None:
     async def scenario() -> None:
-        table, here, gone = HeldRequests(10), FakeConnection(), FakeConnection()
+        table, here, gone = HeldRequests(10, 10), FakeConnection(), FakeConnection()
         kept = held(table, here, *TWO_TOPICS, GROUP)
         lost = held(table, gone, *TWO_TOPICS, GROUP)
         gone.close()
@@ -177,9 +183,9 @@ def test_a_close_answers_all_and_a_lost_connection_nobody() -> None:
 
 def test_keys_that_are_gone_wake_all_that_wait_on_one_of_them() -> None:
     async def scenario() -> None:
-        table, connection = HeldRequests(10), FakeConnection()
+        table, connection = HeldRequests(10, 10), FakeConnection()
         both, group = held(table, connection, *TWO_TOPICS), held(table, connection, GROUP)
-        table.wake_keys(lambda key: isinstance(key, tuple) and key[0] == "topic")
+        table.wake_keys([*TWO_TOPICS, ("topic", "of nobody")])
         await asyncio.sleep(0.01)
         assert (both.answered, group.answered) == (1, 0)
 
@@ -192,7 +198,7 @@ def test_beyond_a_bound_a_request_is_refused(bound: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(held_requests, "HELD_PER_KEY_MAX", 3)
 
     async def scenario() -> None:
-        table, connection = HeldRequests(2 if bound == "in all" else 100), FakeConnection()
+        table, connection = HeldRequests(2 if bound == "in all" else 100, 100), FakeConnection()
         if bound == "in all":
             waiting = [held(table, FakeConnection(), GROUP) for _ in range(2)]
         elif bound == "per connection":
@@ -226,7 +232,7 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_whatever_happens_a_request_leaves_exactly_once(steps: list[tuple[Any, Any, Any]]) -> None:
     async def scenario() -> None:
-        table = HeldRequests(1000)
+        table = HeldRequests(1000, 1000)
         connections = [FakeConnection() for _ in range(3)]
         watches: list[tuple[GroupWatch, FakeConnection]] = []
         for kind, what, more in steps:
@@ -238,7 +244,7 @@ def test_whatever_happens_a_request_leaves_exactly_once(steps: list[tuple[Any, A
             elif kind == "sleep":
                 await asyncio.sleep(what)
             elif kind == "wake":
-                table.wake_keys(lambda key, meant=what: key == meant)  # type: ignore[misc]
+                table.wake_keys([what])
             elif kind == "drop":
                 connections[what].close()
             assert 0 <= table.count <= len(watches)
@@ -254,3 +260,117 @@ def test_whatever_happens_a_request_leaves_exactly_once(steps: list[tuple[Any, A
             assert len(opaques) == len(set(opaques))
 
     run(scenario())
+
+
+def test_the_address_that_holds_most_makes_room_for_others() -> None:
+    async def scenario() -> None:
+        table, many, few = HeldRequests(6, 4), FakeConnection(), FakeConnection()
+        few.addr = "other:1"
+        first = [held(table, many, GROUP) for _ in range(4)]
+        with pytest.raises(Reject, match="no address has more than yours"):
+            held(table, many, GROUP)
+        mine = [held(table, few, GROUP) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert [watch.answered for watch in (*first, *mine)] == [1, 1, 0, 0, 0, 0]
+        with pytest.raises(Reject, match="no address has more than yours"):
+            held(table, few, GROUP)
+        other = [held(table, many, ("topic", "A")) for _ in range(2)]
+        assert table.count == 6
+        held(table, few, ("topic", "B"))  # in all it is the larger share that goes
+        await asyncio.sleep(0)
+        assert (first[2].answered, table.count) == (1, 6)
+        table.set_bounds(2, 2)
+        with pytest.raises(Reject):
+            held(table, many, ("topic", "A"))
+        assert other
+
+    run(scenario())
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 1, 5]), st.integers(0, 3)), max_size=30),
+    st.integers(1, 200),
+)
+@settings(max_examples=30, deadline=None)
+def test_many_on_one_key_are_woken_as_few_are(events: list[tuple[int, int]], count: int) -> None:
+    async def scenario() -> None:
+        table = HeldRequests(1000, 1000)
+        watches = [held(table, FakeConnection(), GROUP, least=at % 7) for at in range(count)]
+        for event, pause in events:
+            table.notify(GROUP, event, event)
+            for _ in range(pause):
+                await asyncio.sleep(0)
+        await asyncio.sleep(0.5)
+        largest = max((event for event, _ in events), default=-1)
+        assert [watch.answered for watch in watches] == [
+            int(at % 7 <= largest) for at in range(count)
+        ]
+        table.close()
+
+    run(scenario())
+
+
+def test_an_iteration_asks_a_few_of_very_many() -> None:
+    asked: list[int] = []
+
+    class Asked(GroupWatch):
+        __slots__ = ()
+
+        def on_event(self, event: object) -> WakeDecision:
+            asked.append(1)
+            return super().on_event(event)
+
+    async def scenario() -> None:
+        table = HeldRequests(1000, 1000)
+        for _ in range(1000):
+            connection, command = FakeConnection(), request(1, 1)
+            connection.expect(command)
+            table.hold(Asked(command, connection, GROUP), 60_000)
+        for number in range(5_000):  # nobody wants them
+            table.notify(GROUP, -1, number % 8)
+        assert not asked
+        most = 0
+        for _ in range(200):
+            before = len(asked)
+            await asyncio.sleep(0)
+            most = max(most, len(asked) - before)
+        assert most <= held_requests.ASKED_AT_ONCE_MAX
+        assert len(asked) == 8_000
+        for number in range(held_requests.EVENTS_MAX + 1):  # too much to remember: all pull again
+            table.notify(GROUP, -1, number)
+        await asyncio.sleep(0.1)
+        assert table.count == 0
+
+    run(scenario())
+
+
+def test_very_many_deadlines_at_one_time_are_met_a_few_an_iteration() -> None:
+    answered: list[int] = []
+    seen: list[int] = []
+
+    class Noted(GroupWatch):
+        __slots__ = ()
+
+        def answer(self) -> Reply:
+            if not answered:
+                asyncio.get_running_loop().call_soon(look)
+            answered.append(1)
+            return super().answer()
+
+    def look() -> None:
+        seen.append(len(answered))
+        if len(answered) < 1000:
+            asyncio.get_running_loop().call_soon(look)
+
+    async def scenario() -> None:
+        table = HeldRequests(1000, 1000)
+        for _ in range(1000):
+            connection, command = FakeConnection(), request(1, 1)
+            connection.expect(command)
+            table.hold(Noted(command, connection, GROUP), 100)
+        await asyncio.sleep(1)
+        assert (len(answered), table.count) == (1000, 0)
+
+    run(scenario())
+    steps = [after - before for before, after in pairwise([0, *seen])]
+    assert max(steps) <= held_requests.BATCH_MAX

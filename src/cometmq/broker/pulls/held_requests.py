@@ -2,11 +2,12 @@
 
 Owns who waits on which keys. Knows nothing of what a key means, what wakes a request or how it is
 answered: each kind of request is a subclass of HeldRequest (`held_pulls` has the pulls). When one
-event wakes many requests, they are answered in small batches, so that other work gets done in
-between.
+event concerns many requests, they are asked and answered in small batches, so that other work gets
+done in between; what happens to their key meanwhile they are asked about in one further round.
 Invariant: every held request leaves exactly once, by event, deadline or close, or unanswered with
-its connection. Bounds: in all, per connection, and per connection and key; beyond them a request is
-refused with SYSTEM_BUSY.
+its connection. Bounds: in all, per key, per connection, and per connection and key. At the first
+two (`held_counts`) the address that has most makes room for others: its oldest request is answered
+as at its deadline. Else a request is refused with SYSTEM_BUSY.
 Java: PullRequestHoldService, NotifyMessageArrivingListener.
 """
 
@@ -14,16 +15,17 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import OrderedDict, deque
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
+from cometmq.broker.pulls.held_counts import HeldCounts
 from cometmq.errors import Reject
 from cometmq.net.dispatcher import answer_held_with
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable
+    from collections.abc import Awaitable, Hashable, Iterable
 
     from cometmq.net.connection import Connection
     from cometmq.net.handler import Answer
@@ -37,6 +39,18 @@ HELD_PER_KEY_MAX = 256
 
 BATCH_MAX = 16
 """Held requests that one loop iteration rechecks or answers; other work comes in between."""
+
+ASKED_AT_ONCE_MAX = 64
+"""Requests on one key that an event asks at once; of more so many are asked in an iteration."""
+
+BATCH_S = 0.001
+"""Time after which a batch of rechecks is enough, seconds."""
+
+EVENTS_MAX = 1024
+"""Different events on one key that wait for a round; with more all requests on it are answered."""
+
+HELD_BYTES_MAX = 128 * 1024 * 1024
+"""Bytes that held requests keep besides their fixed size: filters, for the most part."""
 
 TIMER_STEP_S = 0.05
 """How late a deadline may be noticed, seconds. Deadlines share one timer: a timer for each request
@@ -58,13 +72,17 @@ class WakeDecision(Enum):
 class HeldRequest(ABC):
     """One request that waits, and what it takes to answer it. Few objects: there may be many."""
 
-    __slots__ = ("connection", "deadline_step", "request")
+    __slots__ = ("connection", "deadline_step", "host", "kept_bytes", "request")
 
     def __init__(self, request: Command, connection: Connection) -> None:
         self.request = request
         self.connection = connection
         self.deadline_step = _NOT_HELD
         """The timer step at which it is answered in any case; HeldRequests sets it."""
+        self.host = connection.addr.rpartition(":")[0]
+        """The address that it comes from."""
+        self.kept_bytes = 0
+        """What it keeps that may be large; must not change while it is held."""
 
     @property
     @abstractmethod
@@ -87,23 +105,42 @@ class HeldRequest(ABC):
         """
 
 
+class _Round:
+    """Who is still to be asked about some events on a key, and what has happened since."""
+
+    __slots__ = ("events", "later", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[HeldRequest] = deque()
+        self.events: tuple[object, ...] = ()
+        self.later: dict[Hashable, object] = {}
+
+
 class HeldRequests:
     """All held requests, by key and by connection. Belongs to the broker's loop."""
 
-    def __init__(self, count_max: int) -> None:
+    def __init__(self, count_max: int, per_key_max: int) -> None:
         self.count = 0
-        self.count_max = count_max
+        self._shares: HeldCounts[HeldRequest] = HeldCounts(count_max, per_key_max)
+        self._kept_bytes = 0
         self._by_key: dict[Hashable, set[HeldRequest]] = {}
         self._by_connection: dict[Connection, set[HeldRequest]] = {}
         self._by_deadline: dict[int, set[HeldRequest]] = {}
         self._per_connection_and_key: dict[tuple[Connection, Hashable], int] = {}
         self._woken: deque[HeldRequest] = deque()
         """To be answered, and no longer held."""
-        self._to_recheck: dict[HeldRequest, None] = {}
+        self._due: deque[list[HeldRequest]] = deque()
+        """Still held; their deadline has passed."""
+        self._to_recheck: OrderedDict[HeldRequest, None] = OrderedDict()
         """Still held; in the order of their events."""
+        self._rounds: dict[Hashable, _Round] = {}
         self._is_batch_due = False
         self._is_timer_set = False
         self._checked_until = 0
+
+    def set_bounds(self, count_max: int, per_key_max: int) -> None:
+        """Work with these bounds from now on."""
+        self._shares.set_bounds(count_max, per_key_max)
 
     def hold(self, held: HeldRequest, timeout_ms: int) -> None:
         """Hold the request until an event wakes it, or `timeout_ms` have passed.
@@ -113,7 +150,8 @@ class HeldRequests:
         assert held.deadline_step == _NOT_HELD, "a request is held once"
         connection, keys = held.connection, held.keys
         of_connection = self._by_connection.get(connection)
-        self._check_bounds(connection, keys, len(of_connection or ()))
+        self._check_bounds(connection, keys, len(of_connection or ()), held.kept_bytes)
+        self._make_room(held.host, keys)
         if of_connection is None:
             of_connection = self._by_connection[connection] = set()
             connection.on_close(self._drop_connection)
@@ -122,29 +160,39 @@ class HeldRequests:
             self._by_key.setdefault(key, set()).add(held)
             pair = (connection, key)
             self._per_connection_and_key[pair] = self._per_connection_and_key.get(pair, 0) + 1
+        self._shares.add(held, held.host, keys)
         held.deadline_step = self._step_after(timeout_ms)
         self._by_deadline.setdefault(held.deadline_step, set()).add(held)
+        self._kept_bytes += held.kept_bytes
         self.count += 1
 
     def has_key(self, key: Hashable) -> bool:
         """Whether any request waits on the key."""
         return key in self._by_key
 
-    def notify(self, key: Hashable, event: object) -> None:
-        """Show an event to all requests that wait on the key; those it wakes are answered soon."""
-        for held in list(self._by_key.get(key, ())):
-            wake = held.on_event(event)
-            if wake is WakeDecision.ANSWER:
-                self._wake(held)
-            elif wake is WakeDecision.RECHECK:
-                self._to_recheck[held] = None
-                self._schedule_batch()
+    def notify(self, key: Hashable, event: object, kind: Hashable = None) -> None:
+        """Show an event to all requests that wait on the key; those it wakes are answered soon.
 
-    def wake_keys(self, is_meant: Callable[[Hashable], bool]) -> None:
+        Of events of one `kind` that wait to be shown, the last one stands for all.
+        """
+        waiting = self._by_key.get(key, ())
+        if len(waiting) <= ASKED_AT_ONCE_MAX and key not in self._rounds:
+            for held in list(waiting):
+                self._ask(held, (event,))
+            return
+        later = self._rounds.setdefault(key, _Round()).later
+        later[kind] = event
+        if len(later) > EVENTS_MAX:
+            del self._rounds[key]
+            self._due.append(list(waiting))
+        self._schedule_batch()
+
+    def wake_keys(self, keys: Iterable[Hashable]) -> None:
         """Answer all requests that wait on one of these keys: what it names was deleted, say."""
-        for key in [key for key in self._by_key if is_meant(key)]:
-            for held in list(self._by_key.get(key, ())):
-                self._wake(held)
+        for key in keys:
+            if waiting := self._by_key.get(key):
+                self._due.append(list(waiting))
+                self._schedule_batch()
 
     def close(self) -> None:
         """Answer all requests now, as at their deadline."""
@@ -157,19 +205,45 @@ class HeldRequests:
         assert not self.count, f"{self.count} requests are held after the close"
 
     def _check_bounds(
-        self, connection: Connection, keys: tuple[Hashable, ...], of_connection: int
+        self,
+        connection: Connection,
+        keys: tuple[Hashable, ...],
+        of_connection: int,
+        kept_bytes: int,
     ) -> None:
         of_key = max([self._per_connection_and_key.get((connection, key), 0) for key in keys])
         if (
-            self.count >= self.count_max
-            or of_connection >= HELD_PER_CONNECTION_MAX
+            of_connection >= HELD_PER_CONNECTION_MAX
             or of_key >= HELD_PER_KEY_MAX
+            or self._kept_bytes + kept_bytes > HELD_BYTES_MAX
         ):
             raise Reject(
                 ResponseCode.SYSTEM_BUSY,
                 f"{self.count} pulls wait already, {of_connection} of them yours, "
                 f"{of_key} of these on this queue; pull later",
             )
+
+    def _make_room(self, host: str, keys: tuple[Hashable, ...]) -> None:
+        """Wake the oldest request of whoever has most, at the bounds in all and per key."""
+        while (full := self._shares.full_scope(keys)) is not None:
+            oldest = self._shares.oldest_of_largest(full, host)
+            if oldest is None:
+                raise Reject(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"{self.count} pulls wait already, and no address has more than yours here; "
+                    "pull later",
+                )
+            self._wake(oldest)
+
+    def _ask(self, held: HeldRequest, events: tuple[object, ...]) -> None:
+        for event in events:
+            wake = held.on_event(event)
+            if wake is WakeDecision.ANSWER:
+                self._wake(held)
+                return
+            if wake is WakeDecision.RECHECK:
+                self._to_recheck[held] = None
+                self._schedule_batch()
 
     def _wake(self, held: HeldRequest) -> None:
         self._remove(held)
@@ -184,20 +258,54 @@ class HeldRequests:
 
     def _run_batch(self) -> None:
         self._is_batch_due = False
+        self._take_due()
+        time = asyncio.get_running_loop().time
+        until = time() + BATCH_S
         for _ in range(BATCH_MAX):
             if self._woken:
                 held = self._woken.popleft()
             elif self._to_recheck:
-                held = next(iter(self._to_recheck))
-                del self._to_recheck[held]
+                held, _ = self._to_recheck.popitem(last=False)
                 if not held.recheck():
+                    if time() > until:
+                        break
                     continue
                 self._remove(held)
             else:
-                return
+                break
             _finish(held)
-        if self._woken or self._to_recheck:
+        if self._rounds:
+            self._ask_some()
+        if self._woken or self._to_recheck or self._rounds or self._due:
             self._schedule_batch()
+
+    def _take_due(self) -> None:
+        """Wake as many of those whose time is over as one batch answers."""
+        while self._due and len(self._woken) < BATCH_MAX:
+            due = self._due[0]
+            if not due:
+                self._due.popleft()
+                continue
+            held = due.pop()
+            if held.deadline_step != _NOT_HELD:
+                self._remove(held)
+                self._woken.append(held)
+
+    def _ask_some(self) -> None:
+        """Go on with the first round; it goes to the end when its turn is over."""
+        key, its = next(iter(self._rounds.items()))
+        if not its.waiting:
+            its.events, its.later = tuple(its.later.values()), {}
+            its.waiting.extend(self._by_key.get(key, ()))
+        left = ASKED_AT_ONCE_MAX
+        while its.waiting and left > 0:
+            held = its.waiting.popleft()
+            left -= len(its.events)
+            if held.deadline_step != _NOT_HELD:
+                self._ask(held, its.events)
+        del self._rounds[key]
+        if its.waiting or its.later:
+            self._rounds[key] = its
 
     def _step_after(self, timeout_ms: int) -> int:
         """The number of the timer step after `timeout_ms` from now; starts the timer if needed."""
@@ -213,8 +321,9 @@ class HeldRequests:
         loop = asyncio.get_running_loop()
         until = int(loop.time() / TIMER_STEP_S)
         for step in range(self._checked_until, until + 1):
-            for held in list(self._by_deadline.get(step, ())):
-                self._wake(held)
+            if due := self._by_deadline.get(step):
+                self._due.append(list(due))
+                self._schedule_batch()
         self._checked_until = until
         self._is_timer_set = self.count > 0
         if self._is_timer_set:
@@ -231,6 +340,8 @@ class HeldRequests:
             if not self._per_connection_and_key[pair]:
                 del self._per_connection_and_key[pair]
         _discard(self._by_deadline, held.deadline_step, held)
+        self._shares.remove(held, held.host, held.keys)
+        self._kept_bytes -= held.kept_bytes
         # An empty set stays until the connection closes: on_close is registered once.
         of_connection = self._by_connection.get(connection)
         if of_connection is not None:

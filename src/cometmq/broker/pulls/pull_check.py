@@ -16,6 +16,7 @@ from cometmq.model.subscription import ALL, MessageModel
 from cometmq.model.topic import is_retry_topic
 from cometmq.rules import permission
 from cometmq.rules.filters import tag_expressions
+from cometmq.rules.filters.sql92_parser import LENGTH_MAX
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import pull as bits
 from cometmq.wire.java_hash import java_hash
@@ -74,6 +75,7 @@ class ReadPlan(NamedTuple):
 
 
 _EVERYTHING = MessageFilter()
+_KEPT_CHARS_MAX = 512
 
 
 class PullCheck:
@@ -140,8 +142,10 @@ class PullCheck:
 
     def _inline_filter(self, header: PullMessageRequestHeader) -> MessageFilter:
         kind, expression = header.expression_type, header.subscription
+        if expression and len(expression) > LENGTH_MAX:
+            raise _not_parsed(f"it has more than {LENGTH_MAX} characters")
         if tag_expressions.is_tag_type(kind):
-            return _tags_filter(expression or ALL)
+            return new_tags_filter(expression or ALL)
         if not expression:
             raise _not_parsed("it is empty")
         self._require_filtering(kind)
@@ -214,6 +218,12 @@ class PullCheck:
     def _require_filtering(self, kind: str | None) -> None:
         if not self._settings.enable_property_filter:
             raise filtering_disabled(kind)
+
+
+def new_tags_filter(expression: str) -> MessageFilter:
+    """The filter for an expression of tags; raises Reject. Short ones are kept."""
+    is_long = len(expression) > _KEPT_CHARS_MAX
+    return (_tags_filter.__wrapped__ if is_long else _tags_filter)(expression)
 
 
 @lru_cache(maxsize=1024)

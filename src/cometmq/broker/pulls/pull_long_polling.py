@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cometmq.broker.pulls.held_requests import HeldRequest, WakeDecision
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable
+    from collections.abc import Awaitable, Callable
 
     from cometmq.broker.pulls.held_requests import HeldRequests
     from cometmq.broker.pulls.pull_check import MessageFilter
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 SUSPEND_MS_MAX = 5 * 60_000
 """Longest that a pull is held, whatever it asks for."""
+
+
+_FILTER_BYTES = 32
+"""What a held pull keeps for each character of its filter, where each tag is one letter."""
 
 
 class ArrivalEvent(NamedTuple):
@@ -51,7 +55,9 @@ class HeldPull(HeldRequest):
         answer: AnswerPull,
     ) -> None:
         super().__init__(request, connection)
+        request.body, request.ext = b"", {}  # nobody looks at them again; they may be large
         self.header = header
+        self.kept_bytes = _FILTER_BYTES * len(header.subscription or "")
         self.message_filter = message_filter
         self._reader = reader
         self._answer = answer
@@ -94,6 +100,8 @@ class HeldPulls:
     def __init__(self, held_requests: HeldRequests, settings: BrokerSettings) -> None:
         self._held_requests = held_requests
         self._settings = settings
+        self._queue_ids: dict[str, set[int]] = {}
+        """Queues on which pulls were held since their topic changed; there is no other way in."""
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""
@@ -108,17 +116,15 @@ class HeldPulls:
             else settings.short_polling_time_ms
         )
         self._held_requests.hold(held, timeout_ms)
+        self._queue_ids.setdefault(held.header.topic, set()).add(held.header.queue_id)
 
     def notify_arrival(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
         """Wake the pulls that want what arrived."""
         key = (topic, queue_id)
         if self._held_requests.has_key(key):
-            self._held_requests.notify(key, ArrivalEvent(max_offset, tags_code))
+            self._held_requests.notify(key, ArrivalEvent(max_offset, tags_code), tags_code)
 
     def wake_topic(self, topic: str) -> None:
         """Answer all pulls of a topic: it changed or was deleted, or its offsets were reset."""
-
-        def is_of_topic(key: Hashable) -> bool:
-            return isinstance(key, tuple) and key[0] == topic
-
-        self._held_requests.wake_keys(is_of_topic)
+        queue_ids = self._queue_ids.pop(topic, ())
+        self._held_requests.wake_keys([(topic, queue_id) for queue_id in queue_ids])
