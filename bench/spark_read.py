@@ -19,10 +19,8 @@ from cometmq.spark.source import source_options
 from cometmq.spark.source.arrow_batches import BatchBuilder, PulledRecords
 from cometmq.spark.source.cluster_client import cluster_client_of
 from cometmq.spark.source.columns import DEFAULT
-from cometmq.spark.source.offset_planning import OffsetRange, plan_ranges
-from cometmq.spark.source.pull import pull_range
-from cometmq.spark.source.reader import read_batches
-from cometmq.spark.source.source_options import EARLIEST, LATEST
+from cometmq.spark.source.offset_planning import OffsetRange
+from cometmq.spark.source.pull import pull_range, read_batches
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.records import message_batch, properties
@@ -59,13 +57,12 @@ def rate(rows: int, seconds: float) -> str:
 
 
 def ranges_of(parsed: source_options.SourceOptions) -> list[OffsetRange]:
-    cluster = cluster_client_of(parsed)
-    start, end = cluster.resolve(EARLIEST, "earliest"), cluster.resolve(LATEST, "latest")
-    return plan_ranges(start, end)
+    positions = cluster_client_of(parsed).positions()
+    return [OffsetRange(queue, at.min_offset, at.max_offset) for queue, at in positions.items()]
 
 
 def decoded(chunks: list[PulledRecords]) -> int:
-    builder, rows = BatchBuilder(TOPIC, DEFAULT), 0
+    builder, rows = BatchBuilder(DEFAULT), 0
     for chunk in chunks:
         made = builder.add(chunk)
         rows += made.num_rows if made is not None else 0

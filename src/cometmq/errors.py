@@ -14,6 +14,7 @@ CometError
 ├── BrokerError            the peer answered with an error code (code, remark, addr)
 ├── ClientError            misuse or state of a client
 │   ├── NotStarted, RouteNotFound, InvalidMessage, BadFilter
+│   ├── BrokerAway         a broker whose queues must be read cannot be asked
 │   └── DataLoss           messages that a reader had planned are gone; QueueShrank: may return
 └── Reject                 server side only: answer this code with this remark
 """
@@ -127,6 +128,17 @@ class RouteNotFound(ClientError):
 
     retriable = True
     stale_route = True
+
+
+class BrokerAway(ClientError):
+    """Brokers whose queues a reader must read cannot be asked; they may come back."""
+
+    retriable = True
+    stale_route = True
+
+    def __init__(self, message: str, brokers: Sequence[str]) -> None:
+        self.brokers = tuple(brokers)
+        super().__init__(message)
 
 
 class InvalidMessage(ClientError):

@@ -62,8 +62,8 @@ def test_spark_reads_batches_and_streams_from_an_apache_broker(
         return spark.read.format("rocketmq").options(**{**where, **more}).load().count()
 
     assert count(tags="hundred || none") == COUNT // 100
-    assert count(startingOffsets=str(half_ms)) == COUNT // 2
-    assert count(endingOffsets=str(half_ms)) == COUNT // 2
+    assert count(startingOffsets="", startingTimestamp=str(half_ms)) == COUNT // 2
+    assert count(endingTimestamp=str(half_ms)) == COUNT // 2
 
     stream = spark.readStream.format("rocketmq").options(**where, maxOffsetsPerTrigger="1000")
     query = (

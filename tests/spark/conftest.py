@@ -1,20 +1,71 @@
-"""Connections that the planner's and the tasks' cache holds are closed after each test."""
+"""One Spark session and one broker for the tests of this folder that need them.
+
+Connections that the planner's and the tasks' cache holds are closed after each test.
+"""
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cometmq.spark.source import cluster_client as clusters
+from cometmq.spark.session import spark_session
+from spark.live import Live
+from spark.scripted import forget_clients
+from spark.streams import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+_numbers = itertools.count()
 
 
 @pytest.fixture(autouse=True)
 def _close_connections() -> Iterator[None]:
     yield
-    for one in clusters._clients.values():
-        one.reset()
-    clusters._clients.clear()
+    forget_clients()
+
+
+@pytest.fixture(scope="package")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with Live(tmp_path_factory.mktemp("live")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="package")
+def spark() -> Iterator[SparkSession]:
+    session = spark_session(
+        "tests",
+        cores=2,
+        heap_mb=768,
+        conf={
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topic(live: Live) -> str:
+    return live.make_topic(f"Topic{next(_numbers)}", 2)
+
+
+@pytest.fixture
+def load(spark: SparkSession, live: Live, topic: str) -> Callable[..., DataFrame]:
+    def load(**more: str) -> DataFrame:
+        given = {"namesrv": live.namesrv, "topic": topic, **more}
+        return spark.read.format("rocketmq").options(**given).load()
+
+    return load
+
+
+@pytest.fixture
+def stream(spark: SparkSession, live: Live, topic: str, tmp_path: Path) -> Stream:
+    options = {"namesrv": live.namesrv, "topic": topic, "startingOffsets": "earliest"}
+    return Stream(spark, options, tmp_path)

@@ -9,6 +9,8 @@ from cometmq import Admin
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.headers.admin import DeleteTopicRequestHeader
+from cometmq.wire.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
 from cometmq.wire.records import message_batch, properties
 
 if TYPE_CHECKING:
@@ -22,6 +24,14 @@ class Live(LocalCluster):
         with Admin(namesrv=self.namesrv) as admin:
             admin.create_topic(topic, queues=queues)
         return topic
+
+    def delete_topic(self, topic: str) -> None:
+        with BlockingChannel(self.broker) as channel:
+            header = DeleteTopicRequestHeader(topic=topic)
+            assert channel.call(RequestCode.DELETE_TOPIC_IN_BROKER, header).code == 0
+        with BlockingChannel(self.namesrv) as channel:
+            gone = DeleteTopicFromNamesrvRequestHeader(topic=topic)
+            assert channel.call(RequestCode.DELETE_TOPIC_IN_NAMESRV, gone).code == 0
 
     def send(
         self,

@@ -12,14 +12,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from cometmq.errors import CometError
-from cometmq.model.route import BrokerData, QueueData, TopicRouteData
+from cometmq.model.admin_stats import TopicOffset
+from cometmq.model.queue import MessageQueue
+from cometmq.model.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from cometmq.rules.filters.tag_expressions import split_expression
+from cometmq.spark.source import cluster_client as clusters
 from cometmq.spark.source import source_options as options
-from cometmq.wire.bodies.route import encode_route
+from cometmq.wire.bodies.admin import encode_topic_stats
+from cometmq.wire.bodies.name_lists import encode_topic_list
+from cometmq.wire.bodies.route import encode_cluster_info, encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import Command, response
 from cometmq.wire.frame import FrameDecoder
-from cometmq.wire.headers.offset import OffsetResponseHeader, SearchOffsetRequestHeader
+from cometmq.wire.headers.offset import (
+    GetEarliestMsgStoretimeResponseHeader,
+    OffsetResponseHeader,
+    SearchOffsetRequestHeader,
+)
 from cometmq.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
@@ -45,6 +54,7 @@ def record(
     store_host: bytes = HOST,
     with_crc: bool = True,
     raw: bytes | None = None,
+    later_ms: int = 0,
 ) -> bytes:
     """One stored record with times that follow from its offset."""
     text = properties.encode(pairs or {}) if raw is None else raw
@@ -57,7 +67,7 @@ def record(
         sys_flag,
         BORN_MS + offset,
         born_host,
-        BORN_MS + 7 + offset,
+        BORN_MS + 7 + offset + later_ms,
         store_host,
         0,
         0,
@@ -76,18 +86,37 @@ class Script:
     queues: dict[int, list[bytes]] = field(default_factory=dict)
     earliest_offsets: dict[int, int] = field(default_factory=dict)
     tags: dict[tuple[int, int], str] = field(default_factory=dict)
+    stored_ms: dict[tuple[int, int], int] = field(default_factory=dict)
     pull_max: int = 32
     scan_max: int = 800
     perm: int = 6
     break_after_pulls: int = 0
     pulls: int = 0
     codes: list[int] = field(default_factory=list)
+    expressions: set[tuple[str | None, str | None]] = field(default_factory=set)
+    committed: dict[int, int] = field(default_factory=dict)
+    beyond: dict[int, list[bytes]] = field(default_factory=dict)
+    registered: bool = True
+    breaks: bool = False
+    stored_later_ms: int = 0
+    peers: list[ScriptedBroker] = field(default_factory=list)
 
     def fill(self, queue_id: int, count: int, *, body: bytes = b"hello") -> Script:
         kept = self.queues.setdefault(queue_id, [])
         for offset in range(len(kept), len(kept) + count):
             tag = self.tags.get((queue_id, offset), "even" if offset % 2 == 0 else "odd")
-            kept.append(record(queue_id, offset, topic=self.topic, body=body, pairs={"TAGS": tag}))
+            later_ms = self.stored_later_ms
+            kept.append(
+                record(
+                    queue_id,
+                    offset,
+                    topic=self.topic,
+                    body=body,
+                    pairs={"TAGS": tag},
+                    later_ms=later_ms,
+                )
+            )
+            self.stored_ms[queue_id, offset] = BORN_MS + 7 + offset + later_ms
             self.tags[queue_id, offset] = tag
         return self
 
@@ -103,8 +132,10 @@ class ScriptedBroker:
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
 
     def options(self, **more: str) -> SourceOptions:
-        given = {"namesrv": self.addr, "topic": self.script.topic, "retryForMs": "5000"}
-        return options.parse({**given, **more})
+        given = {"namesrv": self.addr, "retryForMs": "5000", **more}
+        if not given.keys() & {"subscribe", "subscribePattern", "assign"}:
+            given.setdefault("topic", self.script.topic)
+        return options.parse(given)
 
     def __enter__(self) -> Self:
         self._threads[0].start()
@@ -122,6 +153,11 @@ class ScriptedBroker:
         for thread in self._threads:
             thread.join(5)
             assert not thread.is_alive()
+
+    def go_away(self) -> None:
+        """Be forgotten by the name server, and by every client of this process."""
+        self.script.registered = False
+        forget_clients()
 
     def hang_up(self) -> None:
         """Break every connection there is."""
@@ -165,47 +201,96 @@ class ScriptedBroker:
     def _answer(self, asked: Command) -> Command | None:
         script = self.script
         script.codes.append(asked.code)
+        if script.breaks:
+            script.registered = False
+            return None
+        if asked.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            return response(asked.opaque, 0, body=encode_cluster_info(self._cluster()))
+        if asked.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
+            names = {one.script.topic for one in self._registered()}
+            return response(asked.opaque, 0, body=encode_topic_list([*sorted(names), "TBW102"]))
+        if asked.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            route = self._route(asked.ext["topic"])
+            if route is None:
+                return response(asked.opaque, ResponseCode.TOPIC_NOT_EXIST, remark="no such topic")
+            return response(asked.opaque, 0, body=encode_route(route))
         if asked.ext.get("topic") != script.topic:
             return response(asked.opaque, ResponseCode.TOPIC_NOT_EXIST, remark="no such topic")
-        if asked.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            return response(asked.opaque, 0, body=encode_route(self._route()))
-        queue_id = int(asked.ext["queueId"])
+        if asked.code == RequestCode.GET_TOPIC_STATS_INFO:
+            return response(asked.opaque, 0, body=encode_topic_stats(self._stats()))
+        return self._answer_about_a_queue(asked, int(asked.ext["queueId"]))
+
+    def _answer_about_a_queue(self, asked: Command, queue_id: int) -> Command | None:
+        script = self.script
         if asked.code == RequestCode.PULL_MESSAGE:
             script.pulls += 1
             if script.break_after_pulls and script.pulls % script.break_after_pulls == 0:
                 return None
             return self._pull(asked, queue_id)
+        if asked.code == RequestCode.GET_EARLIEST_MSG_STORETIME:
+            first = script.earliest_offsets.get(queue_id, 0)
+            stored = GetEarliestMsgStoretimeResponseHeader(
+                timestamp=script.stored_ms.get((queue_id, first), -1)
+            )
+            return response(asked.opaque, 0, header=stored)
+        if asked.code == RequestCode.UPDATE_CONSUMER_OFFSET:
+            script.committed[queue_id] = int(asked.ext["commitOffset"])
+            return response(asked.opaque, 0)
         offset = {
-            RequestCode.GET_MAX_OFFSET: lambda: len(script.queues[queue_id]),
-            RequestCode.GET_MIN_OFFSET: lambda: script.earliest_offsets.get(queue_id, 0),
+            RequestCode.GET_MAX_OFFSET: lambda: len(script.beyond.get(queue_id, ())),
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: lambda: self._search(asked, queue_id),
         }[RequestCode(asked.code)]()
         return response(asked.opaque, 0, header=OffsetResponseHeader(offset=offset))
 
-    def _route(self) -> TopicRouteData:
-        script = self.script
+    def _registered(self) -> list[ScriptedBroker]:
+        return [one for one in (self, *self.script.peers) if one.script.registered]
+
+    def _cluster(self) -> ClusterInfo:
+        return ClusterInfo(
+            broker_addr_table={one.script.broker: one._data() for one in self._registered()}
+        )
+
+    def _data(self) -> BrokerData:
+        return BrokerData(cluster="c", broker_name=self.script.broker, broker_addrs={0: self.addr})
+
+    def _route(self, topic: str) -> TopicRouteData | None:
+        having = [one for one in self._registered() if one.script.topic == topic]
+        if not having:
+            return None
         return TopicRouteData(
-            broker_datas=(
-                BrokerData(cluster="c", broker_name=script.broker, broker_addrs={0: self.addr}),
-            ),
-            queue_datas=(
+            broker_datas=tuple(one._data() for one in having),
+            queue_datas=tuple(
                 QueueData(
-                    broker_name=script.broker,
-                    read_queue_nums=len(script.queues),
-                    write_queue_nums=len(script.queues),
-                    perm=script.perm,
-                ),
+                    broker_name=one.script.broker,
+                    read_queue_nums=len(one.script.queues),
+                    write_queue_nums=len(one.script.queues),
+                    perm=one.script.perm,
+                )
+                for one in having
             ),
         )
+
+    def _stats(self) -> dict[MessageQueue, TopicOffset]:
+        script = self.script
+        return {
+            MessageQueue(script.topic, script.broker, queue_id): TopicOffset(
+                min_offset=script.earliest_offsets.get(queue_id, 0),
+                max_offset=len(kept),
+                last_update_timestamp=script.stored_ms.get((queue_id, len(kept) - 1), 0),
+            )
+            for queue_id, kept in script.queues.items()
+        }
 
     def _search(self, asked: Command, queue_id: int) -> int:
         at_ms = SearchOffsetRequestHeader.decode(asked.ext).timestamp
         count = len(self.script.queues[queue_id])
-        return min(max(at_ms - BORN_MS - 7, self.script.earliest_offsets.get(queue_id, 0)), count)
+        low = self.script.earliest_offsets.get(queue_id, 0)
+        return min(max(at_ms - BORN_MS - 7 - self.script.stored_later_ms, low), count)
 
     def _pull(self, asked: Command, queue_id: int) -> Command:
         script, header = self.script, PullMessageRequestHeader.decode(asked.ext)
         assert header.sys_flag == 4
+        script.expressions.add((header.expression_type, header.subscription))
         kept, low = script.queues[queue_id], script.earliest_offsets.get(queue_id, 0)
         at, wanted = header.queue_offset, set(split_expression(header.subscription))
         code, body, after = ResponseCode.SUCCESS, [], at
@@ -227,6 +312,13 @@ class ScriptedBroker:
             max_offset=len(kept),
         )
         return response(asked.opaque, code, header=fields, body=b"".join(body))
+
+
+def forget_clients() -> None:
+    """Close what readers of this process have open, as if each ran in a new process."""
+    for one in clusters._clients.values():
+        one.reset()
+    clusters._clients.clear()
 
 
 def error_of(action: object) -> str:

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from cometmq.errors import SettingsError
-from cometmq.spark.source import columns
-from cometmq.spark.source import source_options as options
+from cometmq.spark.pyspark_version import require_pyspark
+from cometmq.spark.source import columns, source_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from cometmq.spark.source.reader import BatchReader, StreamReader
+    from cometmq.spark.source.batch_reader import BatchReader
     from cometmq.spark.source.source_options import SourceOptions
+    from cometmq.spark.source.stream_reader import RefusedStreamReader, StreamReader
 
 
 class RocketMQSource(DataSource):  # type: ignore[misc]
@@ -33,22 +34,31 @@ class RocketMQSource(DataSource):  # type: ignore[misc]
         return "rocketmq"
 
     def schema(self) -> str:
-        """The columns that the options ask for."""
-        return columns.ddl(options.parse(self.options).columns)
+        """The columns that the options ask for; called by `load()`, where wrong options fail."""
+        require_pyspark()
+        return columns.ddl(source_options.parse(self.options).columns)
 
     def reader(self, schema: StructType) -> BatchReader:
         """The reader of one batch."""
-        from cometmq.spark.source.reader import BatchReader
-
-        return BatchReader(self._options_for(schema))
-
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """The reader of a stream."""
-        from cometmq.spark.source.reader import StreamReader
+        require_pyspark()
+        from cometmq.spark.source.batch_reader import BatchReader
 
         parsed = self._options_for(schema)
-        if parsed.ending is not None:
-            raise SettingsError("endingOffsets is for batch reads; a stream has no end")
+        if parsed.commit_offsets:
+            raise SettingsError("commitOffsets is for streams: leave it out of a batch read")
+        return BatchReader(parsed)
+
+    def streamReader(self, schema: StructType) -> StreamReader | RefusedStreamReader:  # noqa: N802 - Spark's name
+        """The reader of a stream; one that raises the error when the options are wrong."""
+        require_pyspark()
+        from cometmq.spark.source.stream_reader import RefusedStreamReader, StreamReader
+
+        try:
+            parsed = self._options_for(schema)
+            if parsed.ending is not None:
+                raise SettingsError("an end such as endingOffsets is for batch reads: leave it out")
+        except SettingsError as error:
+            return RefusedStreamReader(error)
         return StreamReader(parsed)
 
     def _options_for(self, schema: StructType) -> SourceOptions:
@@ -58,4 +68,4 @@ class RocketMQSource(DataSource):  # type: ignore[misc]
             if known != field.dataType.simpleString():
                 has = f"{field.name} is {known}" if known else f"there is no column {field.name}"
                 raise SettingsError(f'the schema given to format("rocketmq") is wrong: {has}')
-        return replace(options.parse(self.options), columns=tuple(schema.fieldNames()))
+        return replace(source_options.parse(self.options), columns=tuple(schema.fieldNames()))

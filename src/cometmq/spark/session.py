@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.spark.java_runtime import java_home
+from cometmq.spark.pyspark_version import require_pyspark
 from cometmq.spark.source.source_options import SLOTS_VARIABLE
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ def spark_session(
 
     `cores` (default: all) is how many tasks run at once and how many partitions a read has;
     `heap_mb` is the JVM's heap; `conf` adds settings or replaces ours (Java options are added to
-    ours). A running JVM keeps its own. Raises SettingsError when no Java can be found.
+    ours). A running JVM keeps its own. Raises SettingsError without Java, and
+    with too old a PySpark.
     """
+    require_pyspark()
     slots = cores or os.cpu_count() or 2
     _prepare_environment(slots)
     from pyspark.sql import SparkSession

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from cometmq.errors import InvalidMessage, ProtocolError, SettingsError
+from cometmq.model.queue import MessageQueue
 from cometmq.spark.source import columns
 from cometmq.spark.source.arrow_batches import ROWS_MAX, BatchBuilder, PulledRecords, record_starts
 from cometmq.wire.compression import inflate
@@ -31,12 +32,13 @@ from cometmq.wire.records import properties, sysflag
 from spark.scripted import BORN_MS, HOST, record
 
 EVERY = tuple(columns.DDL_TYPES)
+A = MessageQueue("T", "broker-a", 0)
 V6 = bytes(range(16)) + b"\0\0\x2a\x9f"
 
 
 def batch_of(*records: bytes, names: tuple[str, ...] = EVERY, hi: int = 1 << 60) -> pa.RecordBatch:
-    builder = BatchBuilder("T", names)
-    assert builder.add(PulledRecords("broker-a", hi, b"".join(records))) is None
+    builder = BatchBuilder(names)
+    assert builder.add(PulledRecords(A, hi, b"".join(records))) is None
     batch = builder.finish()
     assert batch is not None
     batch.validate(full=True)
@@ -149,18 +151,20 @@ def test_loosely_written_properties_are_read_as_java_reads_them() -> None:
 def test_messages_behind_the_end_of_a_range_are_left_out() -> None:
     batch = batch_of(*(record(0, at) for at in range(5, 10)), hi=8)
     assert batch["queue_offset"].to_pylist() == [5, 6, 7]
-    builder = BatchBuilder("T", EVERY)
-    builder.add(PulledRecords("broker-a", 5, record(0, 5)))
+    builder = BatchBuilder(EVERY)
+    builder.add(PulledRecords(A, 5, record(0, 5)))
     assert builder.finish() is None
 
 
 def test_a_batch_is_given_out_when_it_has_enough_rows_and_mixes_brokers() -> None:
-    builder = BatchBuilder("T", ("broker", "queue_offset"))
+    builder = BatchBuilder(("topic", "broker", "queue_offset"))
     half = b"".join(record(0, at) for at in range(ROWS_MAX // 2))
-    assert builder.add(PulledRecords("broker-a", ROWS_MAX, half)) is None
-    batch = builder.add(PulledRecords("broker-b", ROWS_MAX, half))
+    assert builder.add(PulledRecords(A, ROWS_MAX, half)) is None
+    other = MessageQueue("U", "broker-b", 0)
+    batch = builder.add(PulledRecords(other, ROWS_MAX, half))
     assert batch is not None
     assert batch.num_rows == ROWS_MAX
+    assert batch["topic"].to_pylist() == ["T"] * (ROWS_MAX // 2) + ["U"] * (ROWS_MAX // 2)
     assert batch["broker"].to_pylist() == ["broker-a"] * (ROWS_MAX // 2) + ["broker-b"] * (
         ROWS_MAX // 2
     )
@@ -168,17 +172,17 @@ def test_a_batch_is_given_out_when_it_has_enough_rows_and_mixes_brokers() -> Non
 
 
 def test_a_large_message_passes_alone() -> None:
-    builder = BatchBuilder("T", ("body",))
-    batch = builder.add(PulledRecords("broker-a", 1, record(0, 0, body=b"x" * (5 << 20))))
+    builder = BatchBuilder(("body",))
+    batch = builder.add(PulledRecords(A, 1, record(0, 0, body=b"x" * (5 << 20))))
     assert batch is not None
     assert len(batch["body"][0].as_py()) == 5 << 20
 
 
 def test_tags_of_the_same_hash_are_distinguished() -> None:
-    builder = BatchBuilder("T", ("tags",), "Aa || CC")
+    builder = BatchBuilder(("tags",), "Aa || CC")
     pairs = [{"TAGS": "Aa"}, {"TAGS": "BB"}, {}, {"TAGS": "CC"}]
     data = b"".join(record(0, at, pairs=one) for at, one in enumerate(pairs))
-    builder.add(PulledRecords("broker-a", 9, data))
+    builder.add(PulledRecords(A, 9, data))
     batch = builder.finish()
     assert batch is not None
     assert batch["tags"].to_pylist() == ["Aa", "CC"]
@@ -262,8 +266,8 @@ def test_a_damaged_body_gives_rows_or_a_protocol_error(noise: bytes, at: int, va
     for damaged in (bytes(data), bytes(data) + noise, noise):
         try:
             count = len(record_starts(damaged))
-            builder = BatchBuilder("T", EVERY)
-            batch = builder.add(PulledRecords("b", 1 << 62, damaged)) or builder.finish()
+            builder = BatchBuilder(EVERY)
+            batch = builder.add(PulledRecords(A, 1 << 62, damaged)) or builder.finish()
         except ProtocolError:
             continue
         assert (batch.num_rows if batch else 0) <= count

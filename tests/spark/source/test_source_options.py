@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cometmq.spark.source import columns
 from cometmq.spark.source import source_options as options
-from cometmq.spark.source.source_options import OffsetBound, SourceOptions
 from spark.scripted import error_of
+
+if TYPE_CHECKING:
+    from cometmq.spark.source.source_options import SourceOptions
 
 GOOD = {"namesrv": "127.0.0.1:9876", "topic": "T"}
 
@@ -22,7 +24,8 @@ def parsed(**more: str) -> SourceOptions:
 def test_defaults() -> None:
     found = parsed()
     assert found.namesrv == ("127.0.0.1:9876",)
-    assert (found.topic, found.tags, found.group) == ("T", "*", "cometmq_spark")
+    assert found.subscription.only_topic == "T"
+    assert (found.tags, found.sql, found.group) == ("*", "", "cometmq_spark")
     assert found.starting is found.ending is None
     assert found.max_offsets == 400_000
     assert found.columns == columns.DEFAULT
@@ -35,7 +38,7 @@ def test_names_are_read_in_any_case_and_several_name_servers_in_both_spellings()
         {"NAMESRV": "a:1;b:2, [::1]:3", "Topic": "T", "maxoffsetspertrigger": "0"}
     )
     assert found.namesrv == ("a:1", "b:2", "[::1]:3")
-    assert found.max_offsets is None
+    assert found.max_offsets == 0
 
 
 def test_name_servers_come_from_the_environment_when_not_given(
@@ -53,23 +56,6 @@ def test_slots_follow_our_session_unless_given(monkeypatch: pytest.MonkeyPatch) 
     assert 1 <= parsed().slots <= 8
 
 
-@pytest.mark.parametrize(
-    ("text", "bound"),
-    [
-        ("earliest", OffsetBound("earliest")),
-        ("Latest", OffsetBound("latest")),
-        ("1700000000123", OffsetBound("time", 1_700_000_000_123)),
-        ("2013-01-01T00:00:00Z", OffsetBound("time", 1_356_998_400_000)),
-        ("2013-01-01T01:00:00+01:00", OffsetBound("time", 1_356_998_400_000)),
-        ("2013-01-01", OffsetBound("time", 1_356_998_400_000)),
-        ('{"b:1": -1, "b:0": 7}', OffsetBound("exact", offsets=(("b:0", 7), ("b:1", -1)))),
-    ],
-)
-def test_where_to_start(text: str, bound: OffsetBound) -> None:
-    assert parsed(startingOffsets=text).starting == bound
-    assert parsed(endingOffsets=text).ending == bound
-
-
 def test_columns_come_in_the_order_of_the_schema() -> None:
     assert parsed(columns="body, topic").columns == ("topic", "body")
     assert parsed(columns="body", includeProperties="true").columns == ("body", "properties")
@@ -78,31 +64,46 @@ def test_columns_come_in_the_order_of_the_schema() -> None:
     )
 
 
-def test_times_are_utc_whatever_the_machine_thinks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "America/New_York")
-    noon = datetime(2013, 6, 1, 12, tzinfo=UTC)
-    bound = parsed(startingOffsets="2013-06-01T12:00:00").starting
-    assert bound == OffsetBound("time", round(noon.timestamp() * 1000))
+def test_a_read_without_bodies() -> None:
+    assert "body" not in parsed(includeBody="false").columns
+    assert parsed(includeBody="false", columns="tags,topic").columns == ("topic", "tags")
+
+
+def test_limits_of_a_micro_batch() -> None:
+    found = parsed(minOffsetsPerTrigger="10", maxTriggerDelay="2m", maxBytesPerTrigger="1000")
+    assert (found.min_offsets, found.max_trigger_delay_ms, found.max_bytes) == (10, 120_000, 1000)
+    assert parsed(minOffsetsPerTrigger="10").max_trigger_delay_ms == 900_000
+    for text, ms in [("500ms", 500), ("30s", 30_000), ("1h", 3_600_000), ("750", 750)]:
+        assert parsed(minOffsetsPerTrigger="1", maxTriggerDelay=text).max_trigger_delay_ms == ms
 
 
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
         ({"topics": "T"}, "no option topics: did you mean topic"),
+        ({"kafka.bootstrap.servers": "a:1"}, "that is Kafka's word, write namesrv"),
+        ({"kafka.group.id": "g"}, "that is Kafka's word, write group"),
+        ({"kafka.ssl.keystore": "k"}, "it sets Kafka's client, and has no meaning here"),
         ({"startingOffset": "earliest"}, "no option startingoffset: did you mean startingOffsets"),
-        ({"xyzzy": "1"}, "no option xyzzy: known are namesrv, topic"),
+        ({"xyzzy": "1"}, "no option xyzzy: known are namesrv, brokers, topic"),
         ({"topic": " "}, "needs the option topic"),
         ({"namesrv": "localhost"}, "'localhost', which is no host:port"),
         ({"namesrv": "localhost:0"}, "'localhost:0', which is no host:port"),
-        ({"startingOffsets": "first"}, "startingOffsets is 'first': write earliest, latest"),
-        ({"endingOffsets": "{oops"}, "endingOffsets is no map of offsets"),
-        ({"startingOffsets": '{"b": 1}'}, "write it as broker:queueId"),
-        ({"startingOffsets": '{"b:0": -3}'}, "gives b:0 the offset -3"),
-        ({"startingOffsets": '{"b:0": true}'}, "gives b:0 the offset True"),
         ({"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger is 'many', not a whole number"),
         ({"slots": "0"}, "slots is '0', not a whole number from 1 up"),
         ({"columns": "body,tag"}, "names tag, which is no column: did you mean tags"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss is 'no': write true or false"),
+        ({"tags": "A | B"}, "the option tags is 'A | B': 'A | B' is no tag"),
+        ({"tags": "A", "sql": "a = 1"}, "tags and sql exclude each other"),
+        ({"sql": "a = "}, "the option sql is 'a =': "),
+        ({"columns": "body", "includeBody": "false"}, "columns names body, and includeBody=false"),
+        ({"commitOffsets": "true"}, "commitOffsets=true needs the option group"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "more than maxOffsetsPer"),
+        ({"maxTriggerDelay": "9s"}, "maxTriggerDelay has no effect without minOffsetsPerTrigger"),
+        (
+            {"minOffsetsPerTrigger": "9", "maxTriggerDelay": "soon"},
+            "maxTriggerDelay is 'soon': write a time such as 500ms",
+        ),
     ],
 )
 def test_an_error_is_one_sentence(more: dict[str, str], sentence: str) -> None:

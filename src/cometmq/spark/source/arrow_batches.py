@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from cometmq.model.queue import MessageQueue
+
     Ints = NDArray[np.int64]
 
 ROWS_MAX = 4096
@@ -62,7 +64,7 @@ _LAST = np.dtype([("reconsume_times", ">i4"), ("prepared", ">i8"), ("body_size",
 class PulledRecords(NamedTuple):
     """Records of one queue as one pull brought them; those at `end` and above do not count."""
 
-    broker: str
+    queue: MessageQueue
     end: int
     data: bytes
 
@@ -74,8 +76,7 @@ class BatchBuilder:
     pull; a message larger than `BYTES_MAX` gets a batch of its own.
     """
 
-    def __init__(self, topic: str, columns: Sequence[str], tags: str = "*") -> None:
-        self._topic = topic
+    def __init__(self, columns: Sequence[str], tags: str = "*") -> None:
         self._tags = split_expression(tags)
         self._columns = tuple(columns)
         self._schema = arrow_schema(columns)
@@ -98,7 +99,7 @@ class BatchBuilder:
         """Return what is left as a batch, or None when nothing is."""
         if not self._rows:
             return None
-        records = _Records(self._chunks, self._starts, self._topic)
+        records = _Records(self._chunks, self._starts)
         self._chunks = []
         self._starts = []
         self._rows = 0
@@ -133,10 +134,7 @@ def record_starts(data: bytes) -> list[int]:
 class _Records:
     """Some chunks, joined and measured: where every field of every record lies."""
 
-    def __init__(
-        self, chunks: Sequence[PulledRecords], starts: Sequence[list[int]], topic: str
-    ) -> None:
-        self.topic = topic
+    def __init__(self, chunks: Sequence[PulledRecords], starts: Sequence[list[int]]) -> None:
         self._data = b"".join([chunk.data for chunk in chunks])
         at = _joined(chunks, starts)
         chunk_of = np.repeat(np.arange(len(chunks)), [len(one) for one in starts])
@@ -145,7 +143,7 @@ class _Records:
         wanted = first["queue_offset"] < range_ends
         if not wanted.all():
             at, chunk_of, first = at[wanted], chunk_of[wanted], first[wanted]
-        self.brokers = [chunk.broker for chunk in chunks]
+        self.queues = [chunk.queue for chunk in chunks]
         self.chunk_of = chunk_of
         self.first = first
         self._measure(at)
@@ -179,6 +177,12 @@ class _Records:
         self._properties_end = ends
         sizes = octets[size_at].astype(np.int64) * 256 + octets[size_at + 1]
         _require(self._properties_at + sizes == ends)
+
+    def of_chunks(self, texts: list[str]) -> pa.Array:
+        """For each record what its chunk has."""
+        if texts.count(texts[0]) == len(texts):
+            return pa.repeat(texts[0], len(self))
+        return pa.array(texts, pa.string()).take(pa.array(self.chunk_of))
 
     def bodies(self) -> pa.Array:
         """What was sent, inflated where the producer had compressed it; null where that fails.
@@ -274,8 +278,8 @@ class _Entries:
 
 
 _COLUMNS: dict[str, Callable[[_Records], pa.Array]] = {
-    "topic": lambda r: pa.repeat(r.topic, len(r)),
-    "broker": lambda r: pa.array(r.brokers, pa.string()).take(pa.array(r.chunk_of)),
+    "topic": lambda r: r.of_chunks([queue.topic for queue in r.queues]),
+    "broker": lambda r: r.of_chunks([queue.broker_name for queue in r.queues]),
     "queue_id": lambda r: pa.array(r.first["queue_id"].astype(np.int32)),
     "queue_offset": lambda r: pa.array(r.first["queue_offset"].astype(np.int64)),
     "msg_id": lambda r: r.ids(),

@@ -1,6 +1,7 @@
-"""Offset planning: pure functions over dictionaries `{"broker:queueId": next offset}`.
+"""Offset planning: pure functions over the next offset of each queue.
 
-Decides how far a batch goes, which ranges that makes, and how they are packed into partitions.
+Decides how far a batch goes, which ranges that makes, and which queues cannot be the ones that were
+read before.
 Invariant: a plan depends on its arguments alone, because Spark replays it from its log; an offset
 never falls below the end of the last batch, and no queue is ever dropped.
 A queue that appears later enters the plan at its earliest offset and is read from the next batch
@@ -9,80 +10,91 @@ on: so Spark's log says where it began, and a replay asks no broker.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.errors import QueueShrank
+from cometmq.spark.source.planned_offsets import PlannedOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-Offsets = dict[str, int]
+    from cometmq.model.admin_stats import TopicOffset
+    from cometmq.model.queue import MessageQueue
+    from cometmq.spark.source.planned_offsets import QueueOffsets
 
 
 class OffsetRange(NamedTuple):
     """Messages `begin <= queue_offset < end` of one queue."""
 
-    broker: str
-    queue_id: int
+    queue: MessageQueue
     begin: int
     end: int
 
 
-def offset_key(broker: str, queue_id: int) -> str:
-    """The key of a queue in an offset dictionary."""
-    return f"{broker}:{queue_id}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """How large a batch may be; None is no limit."""
+
+    rows: int | None = None
+    bytes: int | None = None
 
 
-def parse_offset_key(key: str) -> tuple[str, int]:
-    """Broker name and queue id of a key; raises ValueError when it is no `broker:queueId`."""
-    broker, colon, queue_id = key.rpartition(":")
-    if not (broker and colon and queue_id.isdecimal()):
-        raise ValueError(f"{key!r} is no queue: write it as broker:queueId, for example broker-a:0")
-    return broker, int(queue_id)
-
-
-def sorted_by_key(offsets: Mapping[str, int]) -> Offsets:
-    """The same offsets with their keys sorted: Spark compares offsets as JSON text."""
-    return dict(sorted(offsets.items()))
-
-
-def require_no_loss(
-    topic: str, start: Mapping[str, int], latest_offsets: Mapping[str, int]
-) -> None:
+def require_no_loss(start: QueueOffsets, positions: Mapping[MessageQueue, TopicOffset]) -> None:
     """Raise QueueShrank when a queue now ends before the offset up to which it was read."""
-    for key, latest in latest_offsets.items():
-        if latest < start.get(key, 0):
+    for queue, offset in start.items():
+        latest = positions[queue].max_offset if queue in positions else 0
+        if latest < offset:
             raise QueueShrank(
-                f"queue {key} of topic {topic} ends at {latest}, but was read up to {start[key]}: "
+                f"queue {queue} ends at {latest}, but was read up to {offset}: "
                 "the topic was recreated or its broker lost messages; start with a new checkpoint, "
                 "or set failOnDataLoss=false to wait there until the queue has grown again"
             )
 
 
 def plan_end(
-    start: Mapping[str, int],
-    latest_offsets: Mapping[str, int],
-    earliest_offsets: Mapping[str, int],
-    max_rows: int | None = None,
-) -> Offsets:
-    """Where a batch that starts at `start` ends, at most `max_rows` messages further in all.
+    start: PlannedOffsets,
+    positions: Mapping[MessageQueue, TopicOffset],
+    limits: BatchLimits | None = None,
+    message_bytes: Mapping[MessageQueue, int] | None = None,
+) -> PlannedOffsets:
+    """Where a batch that starts at `start` ends; `start` itself when there is nothing to read.
 
-    A queue that is not in `latest_offsets` (its broker is down) keeps its offset. The limit is
-    shared fairly. A queue new to `start` enters at its offset in `earliest_offsets`.
+    The limits hold for all queues together and are shared fairly; `message_bytes` says how large
+    a message of each queue is about, for the limit on bytes, which a message of each queue may
+    exceed. A queue without position keeps its offset. A queue new to `start` enters at its
+    earliest offset.
     """
-    end = dict(start)
-    end.update({key: earliest_offsets[key] for key in latest_offsets if key not in start})
-    waiting = {
-        key: latest_offsets[key] - at
-        for key, at in start.items()
-        if latest_offsets.get(key, 0) > at
+    limits = limits or BatchLimits()
+    end = dict(start.queues)
+    end.update({queue: at.min_offset for queue, at in positions.items() if queue not in end})
+    waiting = waiting_messages(start.queues, positions)
+    if limits.bytes is not None:
+        waiting = _within_bytes(waiting, limits.bytes, message_bytes or {})
+    for queue, share in fair_shares(waiting, limits.rows).items():
+        end[queue] += share
+    if end == start.queues:
+        return start
+    return PlannedOffsets(end, newest_store_ms(positions, start.last_store_ms))
+
+
+def newest_store_ms(positions: Mapping[MessageQueue, TopicOffset], least: int = 0) -> int:
+    """When the newest message of all queues was stored; at least `least`."""
+    return max([least, *(at.last_update_timestamp for at in positions.values())])
+
+
+def waiting_messages(
+    start: QueueOffsets, positions: Mapping[MessageQueue, TopicOffset]
+) -> QueueOffsets:
+    """How many messages each queue has beyond `start`; queues without any are left out."""
+    return {
+        queue: position.max_offset - start[queue]
+        for queue, position in positions.items()
+        if queue in start and position.max_offset > start[queue]
     }
-    for key, share in fair_shares(waiting, max_rows).items():
-        end[key] += share
-    return sorted_by_key(end)
 
 
-def fair_shares(waiting: Mapping[str, int], limit: int | None) -> Offsets:
+def fair_shares(waiting: QueueOffsets, limit: int | None) -> QueueOffsets:
     """How many of `limit` messages each queue gets: equal shares, short queues in full.
 
     The remainder goes to the longest queues, so that none starves when the limit is smaller than
@@ -90,38 +102,30 @@ def fair_shares(waiting: Mapping[str, int], limit: int | None) -> Offsets:
     """
     if limit is None or sum(waiting.values()) <= limit:
         return dict(waiting)
-    shares: Offsets = {}
+    shares: QueueOffsets = {}
     left = limit
-    by_length = sorted(waiting, key=lambda key: (waiting[key], key))
-    for index, key in enumerate(by_length):
+    by_length = sorted(waiting, key=lambda queue: (waiting[queue], queue))
+    for index, queue in enumerate(by_length):
         queues_left = len(by_length) - index
-        shares[key] = min(waiting[key], left // queues_left)
-        left -= shares[key]
+        shares[queue] = min(waiting[queue], left // queues_left)
+        left -= shares[queue]
     return shares
 
 
-def plan_ranges(start: Mapping[str, int], end: Mapping[str, int]) -> list[OffsetRange]:
-    """The ranges between two offset dictionaries, empty ones left out."""
+def _within_bytes(
+    waiting: QueueOffsets, limit: int, message_bytes: Mapping[MessageQueue, int]
+) -> QueueOffsets:
+    """How many messages of each queue fit into its share of the limit, the last one in part."""
+    sizes = {queue: max(message_bytes.get(queue, 1), 1) for queue in waiting}
+    shares = fair_shares({queue: count * sizes[queue] for queue, count in waiting.items()}, limit)
+    return {queue: -(-share // sizes[queue]) for queue, share in shares.items()}
+
+
+def plan_ranges(start: QueueOffsets, end: QueueOffsets) -> list[OffsetRange]:
+    """The ranges between the offsets, empty ones left out."""
     ranges = []
-    for key, stop in end.items():
-        begin = start.get(key, stop)
+    for queue, stop in end.items():
+        begin = start.get(queue, stop)
         if begin < stop:
-            ranges.append(OffsetRange(*parse_offset_key(key), begin, stop))
+            ranges.append(OffsetRange(queue, begin, stop))
     return ranges
-
-
-def pack_partitions(ranges: Iterable[OffsetRange], slots: int) -> list[list[OffsetRange]]:
-    """Pack ranges into at most `slots` partitions of similar size; no range is split.
-
-    The largest range goes first, into the emptiest partition; a partition is sorted by broker and
-    queue.
-    """
-    largest_first = sorted(ranges, key=lambda r: (r.begin - r.end, r))
-    bins: list[tuple[int, list[OffsetRange]]] = [
-        (0, []) for _ in range(min(slots, len(largest_first)))
-    ]
-    for one in largest_first:
-        at = min(range(len(bins)), key=lambda index: bins[index][0])
-        count, members = bins[at]
-        bins[at] = (count + one.end - one.begin, [*members, one])
-    return [sorted(members) for _, members in bins]

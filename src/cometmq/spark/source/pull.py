@@ -16,9 +16,17 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cometmq.errors import BrokerError, DataLoss, QueueShrank, RemotingError, RouteNotFound
-from cometmq.spark.source.arrow_batches import PulledRecords
-from cometmq.spark.source.offset_planning import offset_key
+from cometmq.errors import (
+    BrokerAway,
+    BrokerError,
+    CometError,
+    DataLoss,
+    QueueShrank,
+    RemotingError,
+    RouteNotFound,
+)
+from cometmq.spark.source.arrow_batches import BatchBuilder, PulledRecords
+from cometmq.spark.source.cluster_client import cluster_client_of
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.pull import (
     SUBSCRIPTION,
@@ -27,11 +35,15 @@ from cometmq.wire.headers.pull import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    import pyarrow as pa
+
+    from cometmq.model.queue import MessageQueue
     from cometmq.net.blocking_channel import BlockingChannel
-    from cometmq.spark.source.cluster_client import ClusterClient, RetryDeadline
+    from cometmq.spark.source.cluster_client import ClusterClient
     from cometmq.spark.source.offset_planning import OffsetRange
+    from cometmq.spark.source.retries import RetryDeadline
     from cometmq.spark.source.source_options import SourceOptions
     from cometmq.wire.command import Command
 
@@ -41,6 +53,20 @@ _PULL_SIZE_MIN, _PULL_SIZE_MAX = 32, 1024
 _FULL_BEFORE_GROWTH = 16
 
 _log = logging.getLogger("cometmq.spark")
+
+
+def read_batches(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    """The messages of the ranges, one range after the other, as Arrow batches."""
+    cluster = cluster_client_of(options)
+    builder = BatchBuilder(options.columns, options.tags)
+    for one in ranges:
+        for chunk in pull_range(cluster, one):
+            batch = builder.add(chunk)
+            if batch is not None:
+                yield batch
+    batch = builder.finish()
+    if batch is not None:
+        yield batch
 
 
 def pull_range(cluster: ClusterClient, one: OffsetRange) -> Iterator[PulledRecords]:
@@ -53,19 +79,31 @@ def pull_range(cluster: ClusterClient, one: OffsetRange) -> Iterator[PulledRecor
     rest = one
     while rest.begin < rest.end:
         try:
-            pulls = _Pulls(cluster.channel(rest.broker), cluster.options, rest)
+            pulls = _Pulls(cluster.channel(rest.queue), cluster.options, rest)
             for data, end, after in pulls:
                 retry_deadline.reset()
                 rest = rest._replace(begin=after)
                 if data:
-                    yield PulledRecords(rest.broker, end, data)
+                    yield PulledRecords(rest.queue, end, data)
         except QueueShrank as error:
             cluster.reset()
             if not _waits(retry_deadline, error, cluster.options):
                 return
-        except (RemotingError, BrokerError, RouteNotFound) as error:
+        except (RemotingError, BrokerError, RouteNotFound, BrokerAway) as error:
             cluster.reset()
-            retry_deadline.wait_or_raise(error)
+            _wait_for_broker(retry_deadline, error, rest.queue)
+
+
+def _wait_for_broker(retry_deadline: RetryDeadline, error: CometError, queue: MessageQueue) -> None:
+    """Wait for the broker; when the time is over raise an error that names broker and queue."""
+    try:
+        retry_deadline.wait_or_raise(error)
+    except RemotingError as last:
+        raise BrokerAway(
+            f"broker {queue.broker_name} is away and queue {queue} cannot be read ({last}); start "
+            "it, or wait longer with the option retryForMs",
+            [queue.broker_name],
+        ) from last
 
 
 def _waits(retry_deadline: RetryDeadline, error: QueueShrank, options: SourceOptions) -> bool:
@@ -145,16 +183,16 @@ class _Pulls:
     def _header(self, at: int, end: int) -> PullMessageRequestHeader:
         return PullMessageRequestHeader(
             consumer_group=self._options.group,
-            topic=self._options.topic,
-            queue_id=self._range.queue_id,
+            topic=self._range.queue.topic,
+            queue_id=self._range.queue.queue_id,
             queue_offset=at,
             max_msg_nums=end - at,
             sys_flag=SUBSCRIPTION,
             commit_offset=0,
             suspend_timeout_ms=0,
-            subscription=self._options.tags,
+            subscription=self._options.sql or self._options.tags,
             sub_version=0,
-            expression_type="TAG",
+            expression_type="SQL92" if self._options.sql else "TAG",
         )
 
     def _adapt_pull_size(self, window: _Window, after: int) -> None:
@@ -207,8 +245,7 @@ class _Pulls:
         return after
 
     def _queue(self) -> str:
-        key = offset_key(self._range.broker, self._range.queue_id)
-        return f"queue {key} of topic {self._options.topic}"
+        return f"queue {self._range.queue}"
 
 
 _UNDERSTOOD = frozenset(

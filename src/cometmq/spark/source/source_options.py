@@ -1,61 +1,61 @@
-"""The options of `format("rocketmq")`: from Spark's texts to one frozen value.
+"""The options of `format("rocketmq")` for reads: from Spark's texts to one frozen value.
 
-Owns their names, defaults, limits and error messages. An offset option becomes an `OffsetBound`;
-`cluster_client` resolves it.
-Invariant: an unknown option is an error that names the nearest known one; it is never ignored.
-Option names ignore case, because Spark passes them in lower case.
+Owns the names, defaults and limits. What is read is in `subscription`, where a read starts and ends
+in `offset_bounds`.
+Invariant: what is wrong without asking a broker is refused here, and so when `load()` is called.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 import os
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cometmq.errors import SettingsError
+from cometmq.errors import BadFilter, SettingsError
+from cometmq.rules.filters import sql92_parser
+from cometmq.rules.filters.tag_expressions import expression_problem
+from cometmq.spark.option_text import OptionTexts
 from cometmq.spark.source import columns as known_columns
-from cometmq.spark.source.offset_planning import parse_offset_key
+from cometmq.spark.source import offset_bounds, subscription
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cometmq.spark.source.offset_bounds import OffsetBound
+    from cometmq.spark.source.subscription import Subscription
+
 SLOTS_VARIABLE = "COMETMQ_SPARK_SLOTS"
 """Set by `spark_session`: how many tasks run at once. Planner and workers cannot ask Spark."""
 
-_NAMES = (
+DEFAULT_GROUP = "cometmq_spark"
+
+OPTIONS = (
     "namesrv",
-    "topic",
+    "brokers",
+    *subscription.OPTIONS,
     "group",
     "tags",
-    "startingOffsets",
-    "endingOffsets",
+    "sql",
+    *offset_bounds.OPTIONS,
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
     "slots",
+    "minPartitions",
+    "maxRecordsPerPartition",
     "columns",
+    "includeBody",
     "includeProperties",
+    "commitOffsets",
     "failOnDataLoss",
     "failOnMissingTopic",
     "idleWaitMs",
     "timeoutMs",
     "retryForMs",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetBound:
-    """Where reading starts or ends: the ends of the queues, a time, or an offset for each queue."""
-
-    kind: str
-    """`earliest`, `latest`, `time` or `exact`."""
-    time_ms: int = 0
-    offsets: tuple[tuple[str, int], ...] = ()
-
-
-EARLIEST = OffsetBound("earliest")
-LATEST = OffsetBound("latest")
+"""Every option of a read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +63,24 @@ class SourceOptions:
     """What the user asked for, checked. Plain values only: it is pickled to the tasks."""
 
     namesrv: tuple[str, ...]
-    topic: str
+    brokers: tuple[str, ...]
+    """Brokers that must be asked, though name servers may have forgotten them."""
+    subscription: Subscription
     group: str
     tags: str
+    sql: str
     starting: OffsetBound | None
     ending: OffsetBound | None
-    max_offsets: int | None
+    max_offsets: int
+    """Most messages of a micro-batch; 0 is no limit, as for the limits that follow."""
+    min_offsets: int
+    max_trigger_delay_ms: int
+    max_bytes: int
     slots: int
+    min_partitions: int
+    max_records_per_partition: int
     columns: tuple[str, ...]
+    commit_offsets: bool
     fail_on_data_loss: bool
     fail_on_missing_topic: bool
     idle_wait_ms: int
@@ -80,28 +90,39 @@ class SourceOptions:
 
 def parse(given: Mapping[str, str]) -> SourceOptions:
     """Check the options of a read; raises SettingsError with one sentence about the first fault."""
-    options = {key.lower(): value for key, value in given.items()}
-    _refuse_unknown(options)
-    topic = options.get("topic", "").strip()
-    if not topic:
-        raise SettingsError('format("rocketmq") needs the option topic, the topic to read')
-    max_offsets = _whole(options, "maxOffsetsPerTrigger", 400_000, least=0)
-    return SourceOptions(
-        namesrv=_namesrv(options),
-        topic=topic,
-        group=options.get("group", "").strip() or "cometmq_spark",
-        tags=options.get("tags", "").strip() or "*",
-        starting=_bound(options, "startingOffsets"),
-        ending=_bound(options, "endingOffsets"),
-        max_offsets=max_offsets or None,
-        slots=_whole(options, "slots", default_slots(), least=1),
-        columns=_columns(options),
-        fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
-        fail_on_missing_topic=_flag(options, "failOnMissingTopic", default=True),
-        idle_wait_ms=_whole(options, "idleWaitMs", 100, least=0),
-        timeout_ms=_whole(options, "timeoutMs", 10_000, least=1),
-        retry_for_ms=_whole(options, "retryForMs", 60_000, least=0),
+    texts = OptionTexts(given, OPTIONS)
+    subscribed = subscription.parse(texts)
+    starting = offset_bounds.starting_bound(texts, subscribed)
+    ending = offset_bounds.ending_bound(texts, subscribed)
+    offset_bounds.require_order(starting, ending)
+    texts.one_of("tags", "sql")
+    parsed = SourceOptions(
+        namesrv=texts.addresses("namesrv", "NAMESRV_ADDR"),
+        brokers=texts.names("brokers"),
+        subscription=subscribed,
+        group=texts.text("group", DEFAULT_GROUP),
+        tags=texts.text("tags", "*"),
+        sql=texts.text("sql"),
+        starting=starting,
+        ending=ending,
+        max_offsets=texts.whole("maxOffsetsPerTrigger", 400_000, least=0),
+        min_offsets=texts.whole("minOffsetsPerTrigger", 0, least=0),
+        max_trigger_delay_ms=texts.duration_ms("maxTriggerDelay", "15m"),
+        max_bytes=texts.whole("maxBytesPerTrigger", 0, least=0),
+        slots=texts.whole("slots", default_slots(), least=1),
+        min_partitions=texts.whole("minPartitions", 0, least=0),
+        max_records_per_partition=texts.whole("maxRecordsPerPartition", 0, least=0),
+        columns=_columns(texts),
+        commit_offsets=texts.flag("commitOffsets", default=False),
+        fail_on_data_loss=texts.flag("failOnDataLoss", default=True),
+        fail_on_missing_topic=texts.flag("failOnMissingTopic", default=True),
+        idle_wait_ms=texts.whole("idleWaitMs", 100, least=0),
+        timeout_ms=texts.whole("timeoutMs", 10_000, least=1),
+        retry_for_ms=texts.whole("retryForMs", 60_000, least=0),
     )
+    _check_filter(parsed)
+    _check_combinations(parsed, texts)
+    return parsed
 
 
 def default_slots() -> int:
@@ -110,95 +131,44 @@ def default_slots() -> int:
     return int(text) if text.isdecimal() and int(text) > 0 else min(os.cpu_count() or 2, 8)
 
 
-def _refuse_unknown(options: Mapping[str, str]) -> None:
-    names = {name.lower(): name for name in _NAMES}
-    for key in options:
-        if key not in names:
-            near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-            hint = f"did you mean {names[near[0]]}" if near else f"known are {', '.join(_NAMES)}"
-            raise SettingsError(f'format("rocketmq") has no option {key}: {hint}')
+def _check_filter(parsed: SourceOptions) -> None:
+    problem = expression_problem(parsed.tags)
+    if problem:
+        raise SettingsError(f"the option tags is {parsed.tags!r}: {problem}")
+    if parsed.sql:
+        try:
+            sql92_parser.parse(parsed.sql)
+        except BadFilter as fault:
+            raise SettingsError(f"the option sql is {parsed.sql!r}: {fault}") from None
 
 
-def _namesrv(options: Mapping[str, str]) -> tuple[str, ...]:
-    text = options.get("namesrv", "") or os.environ.get("NAMESRV_ADDR", "")
-    addresses = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
-    if not addresses:
+def _check_combinations(parsed: SourceOptions, texts: OptionTexts) -> None:
+    if parsed.commit_offsets and not texts.has("group"):
         raise SettingsError(
-            'format("rocketmq") needs the option namesrv, the addresses of the name servers '
-            "(for example 127.0.0.1:9876; several are separated by ;)"
+            "commitOffsets=true needs the option group: queries that commit under one name would "
+            "overwrite each other's offsets"
         )
-    for address in addresses:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-            raise SettingsError(f"the option namesrv holds {address!r}, which is no host:port")
-    return addresses
+    if parsed.max_offsets and parsed.min_offsets > parsed.max_offsets:
+        raise SettingsError(
+            f"minOffsetsPerTrigger is {parsed.min_offsets}, more than maxOffsetsPerTrigger allows, "
+            f"which is {parsed.max_offsets}"
+        )
+    if texts.has("maxTriggerDelay") and not parsed.min_offsets:
+        raise SettingsError("maxTriggerDelay has no effect without minOffsetsPerTrigger")
 
 
-def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    asked = options.get("columns", "")
-    with_properties = _flag(options, "includeProperties", default=False)
-    chosen = [part.strip() for part in asked.split(",") if part.strip()]
+def _columns(texts: OptionTexts) -> tuple[str, ...]:
+    chosen = texts.names("columns")
     for name in chosen:
         if name not in known_columns.DDL_TYPES:
             near = difflib.get_close_matches(name, known_columns.DDL_TYPES, n=1)
             hint = f"did you mean {near[0]}" if near else "the guide lists the columns"
             raise SettingsError(f"the option columns names {name}, which is no column: {hint}")
     wanted = set(chosen or known_columns.DEFAULT)
-    if with_properties:
+    if texts.flag("includeProperties", default=False):
         wanted.add("properties")
+    if not texts.flag("includeBody", default=True):
+        if "body" in chosen:
+            raise SettingsError("columns names body, and includeBody=false leaves it out")
+        wanted.discard("body")
     return tuple(name for name in known_columns.DDL_TYPES if name in wanted)
-
-
-def _bound(options: Mapping[str, str], name: str) -> OffsetBound | None:
-    text = options.get(name.lower(), "").strip()
-    if not text:
-        return None
-    if text.lower() in {"earliest", "latest"}:
-        return OffsetBound(text.lower())
-    if text.isdecimal():
-        return OffsetBound("time", time_ms=int(text))
-    if text.startswith("{"):
-        return OffsetBound("exact", offsets=_exact(name, text))
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise SettingsError(
-            f"the option {name} is {text!r}: write earliest, latest, a time (milliseconds since "
-            '1970 or ISO 8601, UTC unless it says otherwise), or JSON such as {"broker-a:0": 17}'
-        ) from None
-    aware = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return OffsetBound("time", time_ms=round(aware.timestamp() * 1000))
-
-
-def _exact(name: str, text: str) -> tuple[tuple[str, int], ...]:
-    """Offsets from JSON; -2 and -1 stay as they are and mean earliest and latest, as with Kafka."""
-    try:
-        value = json.loads(text)
-        pairs = [(key, value[key]) for key in sorted(value)]
-        for key, _ in pairs:
-            parse_offset_key(key)
-    except ValueError as fault:
-        raise SettingsError(f"the option {name} is no map of offsets: {fault}") from None
-    for key, offset in pairs:
-        if type(offset) is not int or offset < -2:
-            raise SettingsError(
-                f"the option {name} gives {key} the offset {offset!r}: use a whole number, "
-                "-2 for earliest or -1 for latest"
-            )
-    return tuple(pairs)
-
-
-def _whole(options: Mapping[str, str], name: str, default: int, *, least: int) -> int:
-    text = options.get(name.lower(), "").strip()
-    if not text:
-        return default
-    if not text.isdecimal() or int(text) < least:
-        raise SettingsError(f"the option {name} is {text!r}, not a whole number from {least} up")
-    return int(text)
-
-
-def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = options.get(name.lower(), "").strip().lower()
-    if text in {"", "true", "false"}:
-        return default if not text else text == "true"
-    raise SettingsError(f"the option {name} is {text!r}: write true or false")

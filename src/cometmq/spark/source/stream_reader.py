@@ -1,0 +1,254 @@
+"""The stream reader: Spark's hooks, each a few lines over planning and pulling.
+
+The planner process asks for offsets and partitions; the task processes read. Only partitions carry
+values from one to the other.
+Invariant: a reader holds plain values only, because it is pickled; Spark's checkpoint alone says
+how far a query is; an end is planned only when every queue that the checkpoint knows was asked.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from cometmq.errors import CometError, QueueShrank, SettingsError
+from cometmq.spark.source import planned_offsets
+from cometmq.spark.source.bound_resolution import known_queues, resolve
+from cometmq.spark.source.cluster_client import cluster_client_of
+from cometmq.spark.source.message_sizes import message_bytes
+from cometmq.spark.source.offset_bounds import LATEST
+from cometmq.spark.source.offset_planning import (
+    BatchLimits,
+    newest_store_ms,
+    plan_end,
+    require_no_loss,
+    waiting_messages,
+)
+from cometmq.spark.source.partition_packing import partitions_of
+from cometmq.spark.source.planned_offsets import PlannedOffsets
+from cometmq.spark.source.pull import read_batches
+from cometmq.spark.source.recreated_queues import checked_ranges, require_same_queues
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from cometmq.spark.source.cluster_client import ClusterClient
+    from cometmq.spark.source.planned_offsets import QueueOffsets
+    from cometmq.spark.source.queue_positions import Positions
+    from cometmq.spark.source.source_options import SourceOptions
+
+_POLL_MIN_S, _POLL_MAX_S = 0.02, 0.05
+
+_log = logging.getLogger("cometmq.spark")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """A stream over topics; only Spark's checkpoint says how far it got."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._first: PlannedOffsets | None = None
+        self._target: Positions | None = None
+        self._latest: PlannedOffsets | None = None
+        self._planned_at_s: float | None = None
+        self._committed: QueueOffsets = {}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a new query starts; Spark asks twice, so it is resolved once."""
+        return planned_offsets.encode(self._initial())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The limit of `maxOffsetsPerTrigger`, else of `maxBytesPerTrigger`."""
+        if self._options.max_offsets:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.max_bytes:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Fix the end of this run at the latest offsets of now."""
+        self._target = self._cluster().positions()
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Where the next batch ends, within the limits; waits a moment for new messages."""
+        at = self._initial() if start is None else self._decoded(start)
+        positions = self._positions_beyond(at)
+        self._commit({queue: done for queue, done in at.queues.items() if queue in positions})
+        ends = {queue: position.max_offset for queue, position in positions.items()}
+        self._latest = PlannedOffsets(ends, newest_store_ms(positions))
+        if self._waits_for_more(at, positions):
+            return planned_offsets.encode(at)
+        limits, sizes = BatchLimits(), None
+        if not isinstance(limit, ReadAllAvailable):
+            limits = BatchLimits(
+                rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+                bytes=self._options.max_bytes or None,
+            )
+        if limits.bytes is not None:
+            waiting = waiting_messages(at.queues, positions)
+            sizes = message_bytes(self._cluster(), at.queues, waiting)
+        end = plan_end(at, positions, limits, sizes)
+        if end is not at:
+            self._planned_at_s = time.monotonic()
+        return planned_offsets.encode(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """The latest offsets as last seen; minus `endOffset` they are the lag."""
+        return planned_offsets.encode(self._latest) if self._latest else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The partitions of a batch, from its logged offsets and the options alone."""
+        ranges = checked_ranges(self._cluster(), self._decoded(start), self._decoded(end))
+        return [InputPartition(part) for part in partitions_of(ranges, self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition."""
+        return read_batches(self._options, partition.value)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: this call comes a batch late; `latestOffset` commits what is done."""
+
+    def _cluster(self) -> ClusterClient:
+        return cluster_client_of(self._options)
+
+    def _decoded(self, offsets: dict[str, Any]) -> PlannedOffsets:
+        """Offsets of the checkpoint; raises SettingsError when they are not of this read."""
+        subscription = self._options.subscription
+        try:
+            planned = planned_offsets.decode(offsets, subscription.only_topic)
+        except ValueError as fault:
+            raise SettingsError(f"this checkpoint cannot be read on: {fault}") from None
+        for queue in planned.queues:
+            if not subscription.covers(queue):
+                raise SettingsError(
+                    f"this checkpoint has read queue {queue}, but the query reads {subscription}: "
+                    "keep the topics that a query has read, or start with a new checkpoint"
+                )
+        return planned
+
+    def _initial(self) -> PlannedOffsets:
+        if self._first is None:
+            bound = self._options.starting or LATEST
+            positions = self._cluster().positions(known_queues(bound))
+            first = resolve(self._cluster(), bound, positions, left_out="earliest")
+            newest_ms = bound.last_store_ms or newest_store_ms(positions)
+            self._first = PlannedOffsets(first, newest_ms)
+        return self._first
+
+    def _positions_beyond(self, at: PlannedOffsets) -> Positions:
+        """The positions now, or those fixed for this run.
+
+        Without fixed ones it waits until a queue is beyond `at` or `idleWaitMs` has passed.
+        """
+        if self._target is not None:
+            if _is_behind(self._target, at.queues):  # it was fixed without knowing the start
+                now = self._checked_positions(at)
+                self._target |= {queue: now[queue] for queue in at.queues if queue in now}
+            self._require_no_loss(at, self._target)
+            return self._target
+        deadline = time.monotonic() + self._options.idle_wait_ms / 1000
+        pause_s = _POLL_MIN_S
+        while True:
+            positions = self._checked_positions(at)
+            has_news = any(
+                position.max_offset > at.queues.get(queue, -1)
+                for queue, position in positions.items()
+            )
+            if has_news or time.monotonic() + pause_s >= deadline:
+                return positions
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, _POLL_MAX_S)
+
+    def _checked_positions(self, at: PlannedOffsets) -> Positions:
+        """The positions now; waits for a queue that shrank to grow again."""
+        retry_deadline = self._cluster().retry_deadline()
+        while True:
+            positions = self._cluster().positions(at.queues)
+            try:
+                self._require_no_loss(at, positions)
+            except QueueShrank as error:
+                self._cluster().reset()
+                retry_deadline.wait_or_raise(error)
+            else:
+                return positions
+
+    def _require_no_loss(self, at: PlannedOffsets, positions: Positions) -> None:
+        if self._options.fail_on_data_loss:
+            require_no_loss(at.queues, positions)
+            require_same_queues(self._cluster(), at, positions)
+
+    def _waits_for_more(self, at: PlannedOffsets, positions: Positions) -> bool:
+        """Whether `minOffsetsPerTrigger` delays a batch; never the first of a run."""
+        if not self._options.min_offsets or self._target is not None or self._planned_at_s is None:
+            return False
+        waited_s = time.monotonic() - self._planned_at_s
+        waiting = sum(waiting_messages(at.queues, positions).values())
+        return (
+            waiting < self._options.min_offsets
+            and waited_s < self._options.max_trigger_delay_ms / 1000
+        )
+
+    def _commit(self, done: QueueOffsets) -> None:
+        """Tell the brokers how far the query is, for other tools to see; errors are logged.
+
+        Spark asks for the next batch only when the one that ended at `done` is complete.
+        """
+        if not self._options.commit_offsets:
+            return
+        moved = {
+            queue: offset for queue, offset in done.items() if self._committed.get(queue) != offset
+        }
+        try:
+            self._cluster().commit(moved)
+        except CometError as error:
+            _log.warning("offsets of %s were not committed: %s", self._options.group, error)
+        else:
+            self._committed |= moved
+
+
+def _is_behind(positions: Positions, start: QueueOffsets) -> bool:
+    """Whether a queue that was read is missing, or ends before the place up to which it was."""
+    return any(
+        queue not in positions or positions[queue].max_offset < offset
+        for queue, offset in start.items()
+    )
+
+
+class RefusedStreamReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Raises an error from the first hooks that Spark calls.
+
+    Spark hides an error of `streamReader` itself behind one of its own.
+    """
+
+    def __init__(self, error: SettingsError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        raise self._error
+
+    def latestOffset(self, *_: object) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        raise self._error
+
+    def partitions(self, *_: object) -> list[InputPartition]:
+        """Raise the error."""
+        raise self._error
+
+    def read(self, *_: object) -> Iterator[pa.RecordBatch]:
+        """Raise the error."""
+        raise self._error
