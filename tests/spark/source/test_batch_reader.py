@@ -12,7 +12,7 @@ import pytest
 from cometmq.errors import BrokerAway, DataLoss
 from cometmq.spark.source.batch_reader import BatchReader
 from cometmq.spark.source.planned_offsets import PlannedOffsets, encode
-from cometmq.spark.source.subscription import queue_of
+from cometmq.spark.source.topic_selection import queue_of
 from spark.scripted import BORN_MS, Script, ScriptedBroker, error_of
 
 if TYPE_CHECKING:

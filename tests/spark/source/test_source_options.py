@@ -24,7 +24,7 @@ def parsed(**more: str) -> SourceOptions:
 def test_defaults() -> None:
     found = parsed()
     assert found.namesrv == ("127.0.0.1:9876",)
-    assert found.subscription.only_topic == "T"
+    assert found.selection.only_topic == "T"
     assert (found.tags, found.sql, found.group) == ("*", "", "cometmq_spark")
     assert found.starting is found.ending is None
     assert found.max_offsets == 400_000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
 from cometmq.spark.source.offset_bounds import EARLIEST_NUMBER, LATEST_NUMBER
-from cometmq.spark.source.subscription import queue_key
+from cometmq.spark.source.topic_selection import queue_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ def resolve(
     SettingsError for a queue that doesn't exist, and for an offset after its end.
     """
     named = dict(bound.numbers)
-    for queue in sorted(cluster.options.subscription.queues.union(named)):
+    for queue in sorted(cluster.options.selection.queues.union(named)):
         if queue not in positions and cluster.options.fail_on_data_loss:
             raise SettingsError(f"topic {queue.topic} has no queue {queue_key(queue)}")
     if bound.kind == "time":

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import SettingsError
 from cometmq.spark.source import planned_offsets
-from cometmq.spark.source.subscription import numbers_by_queue, queue_key
+from cometmq.spark.source.topic_selection import numbers_by_queue, queue_key
 
 if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
     from cometmq.spark.option_text import OptionTexts
-    from cometmq.spark.source.subscription import Subscription
+    from cometmq.spark.source.topic_selection import TopicSelection
 
 OPTIONS = (
     "startingOffsets",
@@ -54,14 +54,14 @@ EARLIEST = OffsetBound("earliest")
 LATEST = OffsetBound("latest")
 
 
-def starting_bound(texts: OptionTexts, subscription: Subscription) -> OffsetBound | None:
+def starting_bound(texts: OptionTexts, selection: TopicSelection) -> OffsetBound | None:
     """The start that the options name, if one does; raises SettingsError.
 
     A time that is still to come is refused, or with `startingOffsetsByTimestampStrategy` `latest`
     stands for the end of the queues.
     """
     strategy = texts.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
-    bound = _bound(texts, subscription, "starting")
+    bound = _bound(texts, selection, "starting")
     if bound is None or bound.kind not in {"time", "times"}:
         return bound
     now_ms = time.time_ns() // 1_000_000
@@ -79,9 +79,9 @@ def starting_bound(texts: OptionTexts, subscription: Subscription) -> OffsetBoun
     return bound
 
 
-def ending_bound(texts: OptionTexts, subscription: Subscription) -> OffsetBound | None:
+def ending_bound(texts: OptionTexts, selection: TopicSelection) -> OffsetBound | None:
     """The end that the options name, if one does; raises SettingsError."""
-    return _bound(texts, subscription, "ending")
+    return _bound(texts, selection, "ending")
 
 
 def require_order(starting: OffsetBound | None, ending: OffsetBound | None) -> None:
@@ -95,20 +95,20 @@ def require_order(starting: OffsetBound | None, ending: OffsetBound | None) -> N
         raise SettingsError("the start of this read lies after its end: exchange the two options")
 
 
-def _bound(texts: OptionTexts, subscription: Subscription, side: str) -> OffsetBound | None:
+def _bound(texts: OptionTexts, selection: TopicSelection, side: str) -> OffsetBound | None:
     offsets, by_time = f"{side}Offsets", f"{side}OffsetsByTimestamp"
     given = texts.one_of(offsets, f"{side}Timestamp", by_time)
     text = texts.text(given) if given else ""
     if not given:
         return None
     if given == by_time:
-        return _numbers(given, text, subscription, least=0)
+        return _numbers(given, text, selection, least=0)
     if given != offsets:
         return OffsetBound("time", time_ms=_time(given, text))
     if text.lower() in {"earliest", "latest"}:
         return OffsetBound(text.lower())
     if text.startswith("{"):
-        return _numbers(given, text, subscription, least=EARLIEST_NUMBER)
+        return _numbers(given, text, selection, least=EARLIEST_NUMBER)
     bound = OffsetBound("time", time_ms=_time(given, text))
     warnings.warn(
         f"a time in {given} is deprecated: write it as {side}Timestamp", FutureWarning, stacklevel=2
@@ -132,17 +132,17 @@ def _time(name: str, text: str) -> int:
     return round(aware.timestamp() * 1000)
 
 
-def _numbers(name: str, text: str, subscription: Subscription, *, least: int) -> OffsetBound:
+def _numbers(name: str, text: str, selection: TopicSelection, *, least: int) -> OffsetBound:
     """Offsets or times by queue, also in the form in which Spark's progress shows them."""
     last_store_ms = 0
     try:
         value = json.loads(text)
         if least < 0 and planned_offsets.has_version(value):
-            planned = planned_offsets.decode(value, subscription.only_topic)
+            planned = planned_offsets.decode(value, selection.only_topic)
             last_store_ms = planned.last_store_ms
             pairs: list[tuple[MessageQueue, Any]] = sorted(planned.queues.items())
         else:
-            pairs = list(numbers_by_queue(value, subscription.only_topic))
+            pairs = list(numbers_by_queue(value, selection.only_topic))
     except ValueError as fault:
         raise SettingsError(f"the option {name} cannot be read: {fault}") from None
     for queue, number in pairs:
@@ -152,10 +152,10 @@ def _numbers(name: str, text: str, subscription: Subscription, *, least: int) ->
                 f"the option {name} gives {queue_key(queue)} of topic {queue.topic} the number "
                 f"{number!r}: use a whole number from 0 up{special}"
             )
-        if not subscription.covers(queue):
+        if not selection.covers(queue):
             raise SettingsError(
                 f"the option {name} names {queue_key(queue)} of topic {queue.topic}, "
-                f"but what is read is {subscription}"
+                f"but what is read is {selection}"
             )
     kind = "offsets" if least < 0 else "times"
     return OffsetBound(kind, numbers=tuple(pairs), last_store_ms=last_store_ms)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cometmq.spark.source.subscription import numbers_by_queue, queue_key
+from cometmq.spark.source.topic_selection import numbers_by_queue, queue_key
 
 if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from cometmq.model.queue import MessageQueue
     from cometmq.spark.source.source_options import SourceOptions
-    from cometmq.spark.source.topic_routes import Routes, TopicRoutes
+    from cometmq.spark.source.topic_routes import FetchedRoutes, TopicRoutes
     from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
 
@@ -87,11 +87,11 @@ class QueuePositions:
         return answers
 
     def _unrouted(
-        self, routes: Routes, known: Collection[MessageQueue]
+        self, routes: FetchedRoutes, known: Collection[MessageQueue]
     ) -> dict[str, list[MessageQueue]]:
         """By broker, the known queues that no route has; and brokers named that no route has."""
         routed = {queue for queues in routes.queues.values() for queue in queues}
-        wanted = self._options.subscription.queues.union(known)
+        wanted = self._options.selection.queues.union(known)
         unrouted: dict[str, list[MessageQueue]] = {
             broker: [] for broker in self._options.brokers if broker not in routes.addresses
         }
@@ -125,7 +125,7 @@ class QueuePositions:
         """Positions of queues of one broker; with `others` of queues that no route has."""
         topics = {queue.topic for queue in (*routed, *others)}
         if not topics:  # a broker that is named: the topics may be on it
-            topics = set(self._options.subscription.named_topics())
+            topics = set(self._options.selection.named_topics())
         stats = self._stats(addr, sorted(topics))
         if not (routed or others):
             return {queue: at for queue, at in stats.items() if self._covers(queue)}
@@ -164,14 +164,12 @@ class QueuePositions:
         return found
 
     def _covers(self, queue: MessageQueue) -> bool:
-        return self._options.subscription.covers(queue)
+        return self._options.selection.covers(queue)
 
     def _away(
         self, brokers: Sequence[str], queues: Sequence[MessageQueue], reason: str
     ) -> BrokerAway:
-        what = (
-            f"queues {_listed(queues)}" if queues else f"its part of {self._options.subscription}"
-        )
+        what = f"queues {_listed(queues)}" if queues else f"its part of {self._options.selection}"
         return BrokerAway(
             f"broker {', '.join(brokers)} is away and {what} cannot be read ({reason}); start it, "
             f"or wait longer than retryForMs={self._options.retry_for_ms}; with "

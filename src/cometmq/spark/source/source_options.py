@@ -1,6 +1,6 @@
 """The options of `format("rocketmq")` for reads: from Spark's texts to one frozen value.
 
-Owns the names, defaults and limits. What is read is in `subscription`, where a read starts and ends
+Owns the names, defaults and limits. What is read is in `topic_selection`, where a read starts and ends
 in `offset_bounds`.
 Invariant: what is wrong without asking a broker is refused here, and so when `load()` is called.
 """
@@ -17,13 +17,13 @@ from cometmq.rules.filters import sql92_parser
 from cometmq.rules.filters.tag_expressions import expression_problem
 from cometmq.spark.option_text import OptionTexts
 from cometmq.spark.source import columns as known_columns
-from cometmq.spark.source import offset_bounds, subscription
+from cometmq.spark.source import offset_bounds, topic_selection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cometmq.spark.source.offset_bounds import OffsetBound
-    from cometmq.spark.source.subscription import Subscription
+    from cometmq.spark.source.topic_selection import TopicSelection
 
 SLOTS_VARIABLE = "COMETMQ_SPARK_SLOTS"
 """Set by `spark_session`: how many tasks run at once. Planner and workers cannot ask Spark."""
@@ -33,7 +33,7 @@ DEFAULT_GROUP = "cometmq_spark"
 OPTIONS = (
     "namesrv",
     "brokers",
-    *subscription.OPTIONS,
+    *topic_selection.OPTIONS,
     "group",
     "tags",
     "sql",
@@ -65,7 +65,7 @@ class SourceOptions:
     namesrv: tuple[str, ...]
     brokers: tuple[str, ...]
     """Brokers that must be asked, though name servers may have forgotten them."""
-    subscription: Subscription
+    selection: TopicSelection
     group: str
     tags: str
     sql: str
@@ -91,15 +91,15 @@ class SourceOptions:
 def parse(given: Mapping[str, str]) -> SourceOptions:
     """Check the options of a read; raises SettingsError with one sentence about the first fault."""
     texts = OptionTexts(given, OPTIONS)
-    subscribed = subscription.parse(texts)
-    starting = offset_bounds.starting_bound(texts, subscribed)
-    ending = offset_bounds.ending_bound(texts, subscribed)
+    selected = topic_selection.parse(texts)
+    starting = offset_bounds.starting_bound(texts, selected)
+    ending = offset_bounds.ending_bound(texts, selected)
     offset_bounds.require_order(starting, ending)
     texts.one_of("tags", "sql")
     parsed = SourceOptions(
         namesrv=texts.addresses("namesrv", "NAMESRV_ADDR"),
         brokers=texts.names("brokers"),
-        subscription=subscribed,
+        selection=selected,
         group=texts.text("group", DEFAULT_GROUP),
         tags=texts.text("tags", "*"),
         sql=texts.text("sql"),

@@ -127,15 +127,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def _decoded(self, offsets: dict[str, Any]) -> PlannedOffsets:
         """Offsets of the checkpoint; raises SettingsError when they are not of this read."""
-        subscription = self._options.subscription
+        selection = self._options.selection
         try:
-            planned = planned_offsets.decode(offsets, subscription.only_topic)
+            planned = planned_offsets.decode(offsets, selection.only_topic)
         except ValueError as fault:
             raise SettingsError(f"this checkpoint cannot be read on: {fault}") from None
         for queue in planned.queues:
-            if not subscription.covers(queue):
+            if not selection.covers(queue):
                 raise SettingsError(
-                    f"this checkpoint has read queue {queue}, but the query reads {subscription}: "
+                    f"this checkpoint has read queue {queue}, but the query reads {selection}: "
                     "keep the topics that a query has read, or start with a new checkpoint"
                 )
         return planned

@@ -33,7 +33,7 @@ _REQUESTS_MAX = 512
 
 
 @dataclass(slots=True)
-class Routes:
+class FetchedRoutes:
     """The topics read, as name servers know them at one moment."""
 
     queues: dict[str, list[MessageQueue]] = field(default_factory=dict)
@@ -45,15 +45,15 @@ class Routes:
 
 
 class TopicRoutes:
-    """Routes and connections of one client."""
+    """FetchedRoutes and connections of one client."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._channels: dict[str, BlockingChannel] = {}
-        self._routes = Routes()
+        self._routes = FetchedRoutes()
         self._route_at = -_ROUTE_FOR_S
 
-    def now(self) -> Routes:
+    def now(self) -> FetchedRoutes:
         """The routes of all topics that are read; at most five seconds old."""
         if time.monotonic() - self._route_at >= _ROUTE_FOR_S:
             self._routes = self._fetch()
@@ -80,9 +80,9 @@ class TopicRoutes:
         self._channels.clear()
         self._route_at = -_ROUTE_FOR_S
 
-    def _fetch(self) -> Routes:
+    def _fetch(self) -> FetchedRoutes:
         wanted = self._topics()
-        routes = Routes(missing=wanted)
+        routes = FetchedRoutes(missing=wanted)
         failure: CometError | None = None
         answered = False
         for addr in self._options.namesrv:
@@ -98,18 +98,18 @@ class TopicRoutes:
         return routes
 
     def _topics(self) -> list[str]:
-        subscription = self._options.subscription
-        if not subscription.pattern:
-            return list(subscription.named_topics())
+        selection = self._options.selection
+        if not selection.pattern:
+            return list(selection.named_topics())
         answer = self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        chosen = subscription.chosen(decode_topic_list(answer.body))
+        chosen = selection.chosen(decode_topic_list(answer.body))
         if not chosen:
             return []
         cluster = self.cluster()  # brokers have a topic of their own name, and so have clusters
         names = cluster.broker_addr_table.keys() | cluster.cluster_addr_table.keys()
         return sorted(set(chosen) - names)
 
-    def _add_routes_of(self, addr: str, routes: Routes) -> None:
+    def _add_routes_of(self, addr: str, routes: FetchedRoutes) -> None:
         """Ask one name server for what is missing yet."""
         channel = self.channel_to(addr)
         for at in range(0, len(routes.missing), _REQUESTS_MAX):
@@ -123,7 +123,7 @@ class TopicRoutes:
                 elif answer.code != ResponseCode.TOPIC_NOT_EXIST:
                     raise BrokerError(answer.code, answer.remark, addr)
 
-    def _add_route(self, topic: str, route: TopicRouteData, routes: Routes) -> None:
+    def _add_route(self, topic: str, route: TopicRouteData, routes: FetchedRoutes) -> None:
         addresses = {
             data.broker_name: addr
             for data in route.broker_datas
@@ -134,7 +134,7 @@ class TopicRoutes:
             raise BrokerError(
                 ResponseCode.NO_PERMISSION, f"topic {topic} may not be read", "the route"
             )
-        assigned = self._options.subscription.queues
+        assigned = self._options.selection.queues
         routes.addresses |= addresses
         routes.queues[topic] = [
             queue

@@ -6,11 +6,11 @@ import pytest
 
 from cometmq.model.queue import MessageQueue
 from cometmq.spark.option_text import OptionTexts
-from cometmq.spark.source.subscription import OPTIONS, Subscription, parse, queue_key, queue_of
+from cometmq.spark.source.topic_selection import OPTIONS, TopicSelection, parse, queue_key, queue_of
 from spark.scripted import error_of
 
 
-def parsed(**given: str) -> Subscription:
+def parsed(**given: str) -> TopicSelection:
     return parse(OptionTexts(given, OPTIONS))
 
 

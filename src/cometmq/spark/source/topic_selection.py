@@ -28,7 +28,7 @@ OPTIONS = ("topic", "subscribe", "subscribePattern", "assign")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class TopicSelection:
     """Topics by name, by pattern, or some of their queues; exactly one of the three is set."""
 
     topics: tuple[str, ...] = ()
@@ -72,8 +72,8 @@ class Subscription:
         return f"topic{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def parse(texts: OptionTexts) -> Subscription:
-    """The subscription that the options name; raises SettingsError unless there is one."""
+def parse(texts: OptionTexts) -> TopicSelection:
+    """The selection that the options name; raises SettingsError unless there is one."""
     given = texts.one_of(*OPTIONS)
     if not given:
         raise SettingsError(
@@ -81,11 +81,11 @@ def parse(texts: OptionTexts) -> Subscription:
             "(or subscribe, several separated by commas; subscribePattern; assign)"
         )
     if given == "topic":
-        return Subscription(topics=(texts.text(given),))
+        return TopicSelection(topics=(texts.text(given),))
     if given == "subscribe":
-        return Subscription(topics=tuple(dict.fromkeys(texts.names(given))))
+        return TopicSelection(topics=tuple(dict.fromkeys(texts.names(given))))
     if given == "assign":
-        return Subscription(queues=_assigned(texts.text(given)))
+        return TopicSelection(queues=_assigned(texts.text(given)))
     pattern = texts.text(given)
     try:
         re.compile(pattern)
@@ -93,7 +93,7 @@ def parse(texts: OptionTexts) -> Subscription:
         raise SettingsError(
             f"the option subscribePattern is {pattern!r}, which is no regular expression: {fault}"
         ) from None
-    return Subscription(pattern=pattern)
+    return TopicSelection(pattern=pattern)
 
 
 def queue_key(queue: MessageQueue) -> str:
