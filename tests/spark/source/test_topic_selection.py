@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from cometmq.model.queue import MessageQueue
-from cometmq.spark.option_text import OptionTexts
+from cometmq.spark.option_reader import OptionReader
 from cometmq.spark.source.topic_selection import OPTIONS, TopicSelection, parse, queue_key, queue_of
 from spark.scripted import error_of
 
 
 def parsed(**given: str) -> TopicSelection:
-    return parse(OptionTexts(given, OPTIONS))
+    return parse(OptionReader(given, OPTIONS))
 
 
 def test_topics_by_name() -> None:

@@ -20,7 +20,7 @@ from cometmq.spark.source.topic_selection import numbers_by_queue, queue_key
 
 if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
-    from cometmq.spark.option_text import OptionTexts
+    from cometmq.spark.option_reader import OptionReader
     from cometmq.spark.source.topic_selection import TopicSelection
 
 OPTIONS = (
@@ -54,7 +54,7 @@ EARLIEST = OffsetBound("earliest")
 LATEST = OffsetBound("latest")
 
 
-def starting_bound(texts: OptionTexts, selection: TopicSelection) -> OffsetBound | None:
+def starting_bound(texts: OptionReader, selection: TopicSelection) -> OffsetBound | None:
     """The start that the options name, if one does; raises SettingsError.
 
     A time that is still to come is refused, or with `startingOffsetsByTimestampStrategy` `latest`
@@ -79,7 +79,7 @@ def starting_bound(texts: OptionTexts, selection: TopicSelection) -> OffsetBound
     return bound
 
 
-def ending_bound(texts: OptionTexts, selection: TopicSelection) -> OffsetBound | None:
+def ending_bound(texts: OptionReader, selection: TopicSelection) -> OffsetBound | None:
     """The end that the options name, if one does; raises SettingsError."""
     return _bound(texts, selection, "ending")
 
@@ -95,7 +95,7 @@ def require_order(starting: OffsetBound | None, ending: OffsetBound | None) -> N
         raise SettingsError("the start of this read lies after its end: exchange the two options")
 
 
-def _bound(texts: OptionTexts, selection: TopicSelection, side: str) -> OffsetBound | None:
+def _bound(texts: OptionReader, selection: TopicSelection, side: str) -> OffsetBound | None:
     offsets, by_time = f"{side}Offsets", f"{side}OffsetsByTimestamp"
     given = texts.one_of(offsets, f"{side}Timestamp", by_time)
     text = texts.text(given) if given else ""

@@ -1,7 +1,7 @@
 """The options of `format("rocketmq")` for reads: from Spark's texts to one frozen value.
 
-Owns the names, defaults and limits. What is read is in `topic_selection`, where a read starts and ends
-in `offset_bounds`.
+Owns the names, defaults and limits. What is read is in `topic_selection`, where a read starts and
+ends in `offset_bounds`.
 Invariant: what is wrong without asking a broker is refused here, and so when `load()` is called.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import BadFilter, SettingsError
 from cometmq.rules.filters import sql92_parser
 from cometmq.rules.filters.tag_expressions import expression_problem
-from cometmq.spark.option_text import OptionTexts
+from cometmq.spark.option_reader import OptionReader
 from cometmq.spark.source import columns as known_columns
 from cometmq.spark.source import offset_bounds, topic_selection
 
@@ -90,7 +90,7 @@ class SourceOptions:
 
 def parse(given: Mapping[str, str]) -> SourceOptions:
     """Check the options of a read; raises SettingsError with one sentence about the first fault."""
-    texts = OptionTexts(given, OPTIONS)
+    texts = OptionReader(given, OPTIONS)
     selected = topic_selection.parse(texts)
     starting = offset_bounds.starting_bound(texts, selected)
     ending = offset_bounds.ending_bound(texts, selected)
@@ -142,7 +142,7 @@ def _check_filter(parsed: SourceOptions) -> None:
             raise SettingsError(f"the option sql is {parsed.sql!r}: {fault}") from None
 
 
-def _check_combinations(parsed: SourceOptions, texts: OptionTexts) -> None:
+def _check_combinations(parsed: SourceOptions, texts: OptionReader) -> None:
     if parsed.commit_offsets and not texts.has("group"):
         raise SettingsError(
             "commitOffsets=true needs the option group: queries that commit under one name would "
@@ -157,7 +157,7 @@ def _check_combinations(parsed: SourceOptions, texts: OptionTexts) -> None:
         raise SettingsError("maxTriggerDelay has no effect without minOffsetsPerTrigger")
 
 
-def _columns(texts: OptionTexts) -> tuple[str, ...]:
+def _columns(texts: OptionReader) -> tuple[str, ...]:
     chosen = texts.names("columns")
     for name in chosen:
         if name not in known_columns.DDL_TYPES:

@@ -22,7 +22,7 @@ from cometmq.model.topic import REPLY_TOPIC_SUFFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cometmq.spark.option_text import OptionTexts
+    from cometmq.spark.option_reader import OptionReader
 
 OPTIONS = ("topic", "subscribe", "subscribePattern", "assign")
 
@@ -72,7 +72,7 @@ class TopicSelection:
         return f"topic{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def parse(texts: OptionTexts) -> TopicSelection:
+def parse(texts: OptionReader) -> TopicSelection:
     """The selection that the options name; raises SettingsError unless there is one."""
     given = texts.one_of(*OPTIONS)
     if not given:

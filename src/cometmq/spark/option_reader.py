@@ -35,7 +35,7 @@ _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d|)")
 _UNIT_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-class OptionTexts:
+class OptionReader:
     """The texts given by the user; each method reads one option and raises SettingsError."""
 
     def __init__(self, given: Mapping[str, str], known: Sequence[str]) -> None:
