@@ -5,8 +5,8 @@
 
 Each public method keeps its name, arguments, annotations and docstring; its body calls the asyncio
 class over the bridge. The few methods that need more than that are functions of
-`client/blocking/producer_base.py`, or one line of `BODIES` below. A test compares the files with
-what this script generates (tests/client/blocking/test_faces.py).
+`client/blocking/producer_base.py` and `consumer_wait.py`, or one line of `BODIES` below. A test
+compares the files with what this script generates (tests/client/blocking/test_faces.py).
 """
 
 from __future__ import annotations
@@ -88,11 +88,8 @@ BODIES = {
         "self._bridge.run(lambda: self._inner.assign(wanted))"
     ),
     "AsyncLitePullConsumer.__aexit__": "self._bridge.stop(self._inner.__aexit__(*exc))",
-    "AsyncPushConsumer.wait": (
-        "if not self._bridge.is_started:\n"
-        "    return True\n"
-        "return self._bridge.call(self._inner.wait(timeout_s))"
-    ),
+    "AsyncPushConsumer.run": "with self:\n    self.wait()",
+    "AsyncPushConsumer.wait": "return wait(self._bridge, self._inner, timeout_s)",
     "AsyncTransaction.__aenter__": "return self",
     "AsyncTransaction.__aexit__": (
         "self._bridge.call(self._inner.__aexit__(kind, error, traceback))"
@@ -113,6 +110,7 @@ IMPORTS = {
     "checked_queues": "cometmq.client.session.argument_checks",
     "send": "cometmq.client.blocking.producer_base",
     "send_in_transaction": "cometmq.client.blocking.producer_base",
+    "wait": "cometmq.client.blocking.consumer_wait",
 }
 """Where names come from that the asyncio modules do not import."""
 

@@ -41,7 +41,7 @@ HEADERS = (
 BODIES: tuple[Callable[[bytes], object], ...] = (
     *(route.decode_route, route.decode_cluster_info, route.decode_member_group),
     *(heartbeat.decode_heartbeat, heartbeat.decode_check_client),
-    *(lock.decode_lock_request, lock.decode_locked),
+    *(lock.decode_lock_request, lock.decode_locked, lock.decode_holders),
     *(topic.decode_topic_table, topic.decode_registration, topic.decode_topic_config_list),
     *(group.decode_group_table, group.decode_group_config, group.decode_group_config_list),
     *(offset.decode_reset_offset, offset.decode_consumer_status),

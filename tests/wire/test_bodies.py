@@ -21,6 +21,7 @@ from cometmq.model.admin_stats import (
 )
 from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
+from cometmq.model.queue_lock import LockEnd, LockHolder
 from cometmq.model.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from cometmq.model.subscription import (
     ClientConnection,
@@ -197,11 +198,19 @@ def test_filter_checks(client_id, group_name, sub, namespace):
     assert heartbeat.decode_check_client(heartbeat.encode_check_client(value)) == value
 
 
-@given(names, names, many(queues), st.booleans())
-def test_lock_requests(group_name, client_id, wanted, only_this_broker):
-    value = lock.LockRequest(group_name, client_id, tuple(wanted), only_this_broker)
+@given(names, names, many(queues), st.booleans(), st.sampled_from(LockEnd))
+def test_lock_requests(group_name, client_id, wanted, only_this_broker, end):
+    value = lock.LockRequest(group_name, client_id, tuple(wanted), only_this_broker, end)
     assert lock.decode_lock_request(lock.encode_lock_request(value)) == value
     assert lock.decode_locked(lock.encode_locked(wanted)) == frozenset(wanted)
+    others = {queue: LockHolder(client_id, 5, 7) for queue in wanted}
+    assert lock.decode_holders(lock.encode_locked([], others)) == others
+
+
+def test_a_lock_request_that_promises_nothing_is_that_of_a_java_client():
+    assert lock.encode_lock_request(lock.LockRequest("G", "c", ())) == (
+        b'{"clientId":"c","consumerGroup":"G","mqSet":[],"onlyThisBroker":false}'
+    )
 
 
 def test_an_empty_lock_answer_means_nothing_is_locked():

@@ -76,6 +76,7 @@ class BrokerHandlers:
             state.topics,
             state.groups,
             state.filters,
+            state.locks,
             state.stats,
             environment.settings,
             environment.clock.now_ms,

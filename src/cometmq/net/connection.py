@@ -62,6 +62,7 @@ class Connection:
         "host",
         "is_blocked",
         "is_closed",
+        "is_ended_by_client",
         "is_flush_scheduled",
         "language",
         "open_requests",
@@ -81,6 +82,8 @@ class Connection:
         self.language = 0
         self.version = 0
         self.is_closed = self.is_blocked = self.is_flush_scheduled = False
+        self.is_ended_by_client = False
+        """Whether the client's side ended it: its process has closed it, or has died."""
         self.open_requests = 0
         self.unsent_bytes = 0
         self._unread = 0

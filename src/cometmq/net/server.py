@@ -85,8 +85,14 @@ class ServerProtocol(asyncio.Protocol):
             self._fast_path = self._server.fast_path(self.connection)
             self._chunk = self._fast_path.chunk
 
-    def connection_lost(self, _exc: Exception | None) -> None:
+    def eof_received(self) -> None:
+        """Note that the client has ended the connection; the transport closes it."""
+        self.connection.is_ended_by_client = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
         """Tell everybody who cares."""
+        if isinstance(exc, ConnectionError):  # reset; but no answer any more is a TimeoutError
+            self.connection.is_ended_by_client = True
         self._backlog.clear()
         if self._counted:
             self._count_unfinished(0)

@@ -1,4 +1,4 @@
-"""Queue locks: at most one holder, re-entrant, expiring; against a model."""
+"""Queue locks: at most one holder, re-entrant, ending by time or as agreed; against a model."""
 
 from __future__ import annotations
 
@@ -6,40 +6,74 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from cometmq.broker.groups.queue_locks import QueueLocks
+from cometmq.broker.groups.queue_locks import CONNECTIONS_MAX, QueueLocks
 from cometmq.model.queue import MessageQueue
+from cometmq.model.queue_lock import LockEnd
 
 ALL = [MessageQueue("T", "b0", number) for number in range(3)]
 
 
 LIVE_MS = 60
-CLIENTS = st.sampled_from(["a", "b", "c"])
+CONNECTIONS = st.sampled_from(["a1", "a2", "b1", "b2", "c1"])
+"""Each named by its client and a number."""
 SOME = st.sets(st.sampled_from(ALL), min_size=1)
 
 
 class LocksAgreeWithAModel(RuleBasedStateMachine):
+    """The model: the holder, until when, and what each connection has agreed."""
+
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 1_000
         self.locks = QueueLocks(lambda: self.now_ms, LIVE_MS)
-        self.held: dict[MessageQueue, tuple[str, int]] = {}
+        self.held: dict[MessageQueue, tuple[str, int, dict[str, LockEnd]]] = {}
 
     def holder(self, queue: MessageQueue) -> str | None:
-        client, until_ms = self.held.get(queue, ("", -1))
-        return client if self.now_ms <= until_ms else None
+        client, until_ms, ends = self.held.get(queue, ("", -1, {}))
+        return client if self.now_ms <= until_ms and ends else None
 
-    @rule(client=CLIENTS, queues=SOME)
-    def lock(self, client: str, queues: set[MessageQueue]) -> None:
+    @rule(connection=CONNECTIONS, queues=SOME, end=st.sampled_from(LockEnd))
+    def lock(self, connection: str, queues: set[MessageQueue], end: LockEnd) -> None:
+        client = connection[0]
         granted = {queue for queue in queues if self.holder(queue) in (None, client)}
-        assert set(self.locks.lock("G", client, queues)) == granted
-        self.held.update(dict.fromkeys(granted, (client, self.now_ms + LIVE_MS)))
+        assert set(self.locks.lock("G", client, queues, connection, end)) == granted
+        for queue in granted:
+            ends = self.held[queue][2] if self.holder(queue) else {}
+            self.held[queue] = (client, self.now_ms + LIVE_MS, {**ends, connection: end})
 
-    @rule(client=CLIENTS, queues=SOME)
-    def unlock(self, client: str, queues: set[MessageQueue]) -> None:
-        self.locks.unlock("G", client, queues)
+    @rule(connection=CONNECTIONS, queues=SOME)
+    def unlock(self, connection: str, queues: set[MessageQueue]) -> None:
+        self.locks.unlock("G", connection[0], queues, connection)
         for queue in queues:
-            if self.held.get(queue, ("", 0))[0] == client:
-                del self.held[queue]
+            if self.holder(queue) == connection[0]:
+                self.keep(queue, lambda at, end: end is LockEnd.CONNECTION and at != connection)
+
+    @rule(connection=CONNECTIONS)
+    def leave(self, connection: str) -> None:
+        self.locks.leave("G", connection)
+        for queue, (_, _, ends) in self.held.items():
+            if connection in ends:
+                self.keep(
+                    queue,
+                    lambda at, end: (
+                        end is LockEnd.TIME or (end is LockEnd.CONNECTION and at != connection)
+                    ),
+                )
+
+    @rule(connection=CONNECTIONS, by_client=st.booleans())
+    def disconnect(self, connection: str, by_client: bool) -> None:
+        self.locks.end_connection(connection, by_client=by_client)
+        for _, _, ends in self.held.values():
+            end = ends.pop(connection, None)
+            if end is LockEnd.CONNECTION and not by_client:
+                ends["gone"] = LockEnd.TIME
+            elif end is not None and end is not LockEnd.CONNECTION:
+                ends["gone"] = LockEnd.TIME if LockEnd.TIME in (end, ends.get("gone")) else end
+
+    def keep(self, queue: MessageQueue, is_kept) -> None:
+        ends = self.held[queue][2]
+        for at in [at for at, end in ends.items() if not is_kept(at, end)]:
+            del ends[at]
 
     @rule(ms=st.integers(0, LIVE_MS + 2))
     def wait(self, ms: int) -> None:
@@ -48,10 +82,35 @@ class LocksAgreeWithAModel(RuleBasedStateMachine):
     @invariant()
     def holders_are_what_the_model_says(self) -> None:
         for queue in ALL:
-            assert self.locks.holder("G", queue) == self.holder(queue)
+            found = self.locks.holder("G", queue)
+            assert (found and found.client_id) == self.holder(queue)
+            if found:
+                assert found.left_ms == self.held[queue][1] - self.now_ms
         assert self.locks.is_any_held("G") == any(self.holder(queue) for queue in ALL)
         assert not self.locks.is_any_held("H")
 
 
 LocksAgreeWithAModel.TestCase.settings = settings(max_examples=80, stateful_step_count=30)
 TestLocksAgreeWithAModel = LocksAgreeWithAModel.TestCase
+
+
+def test_a_lock_asked_for_over_too_many_connections_ends_by_its_time() -> None:
+    now_ms = 1_000
+    locks = QueueLocks(lambda: now_ms, LIVE_MS)
+    connections = range(CONNECTIONS_MAX + 5)
+    for connection in connections:
+        locks.lock("G", "a", ALL[:1], connection, LockEnd.CONNECTION)
+    for connection in connections:
+        locks.end_connection(connection, by_client=True)
+    assert locks.holder("G", ALL[0]) is not None
+    now_ms += LIVE_MS + 1
+    assert locks.holder("G", ALL[0]) is None
+
+
+def test_nothing_is_left_of_locks_that_were_returned() -> None:
+    locks = QueueLocks(lambda: 1_000, LIVE_MS)
+    for connection in range(3):
+        locks.lock("G", "a", ALL, connection, LockEnd.CONNECTION)
+        locks.unlock("G", "a", ALL, connection)
+    assert not locks._groups
+    assert not locks._asked

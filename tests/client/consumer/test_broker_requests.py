@@ -232,6 +232,23 @@ def test_a_broken_connection_counts_as_a_lost_lock_until_it_is_taken_again(peer,
     assert orderly.handler.seen == list(range(len(orderly.handler.seen)))
 
 
+@pytest.mark.parametrize("order", ["queue", "key"])
+def test_an_idle_consumer_asks_for_its_locks_again_after_a_broken_connection(peer, order, tmp_path):
+    consumer = PushConsumer(GROUP, namesrv=peer.addr, order=order, state_dir=tmp_path)
+    consumer.subscribe(TOPIC, "*", lambda messages: None)
+    with consumer:
+        until(lambda: QUEUE in consumer.assigned)
+        asked = _locks_asked(peer)
+        peer.hang_up()
+        until(lambda: _locks_asked(peer) > asked, timeout_s=5)
+
+
+def _locks_asked(peer):
+    """How often the lock of the queue was asked for."""
+    wanted = [decode_lock_request(one.body).queues for one in peer.of(RequestCode.LOCK_BATCH_MQ)]
+    return sum(QUEUE in queues for queues in wanted)
+
+
 @pytest.mark.parametrize("orderly", [{}], indirect=True)  # a lock that ran out is not committed
 def test_locks_are_returned_after_the_commit_at_stop(peer, orderly):
     orderly.stop()

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from cometmq.client.consumer.assigned_queue import AssignedQueue
+from cometmq.client.consumer.member_lock import FOR_EVER, REFUSED
 from cometmq.client.handling.lock_recovery import LockRecovery
 from cometmq.errors import RemotingTimeout
 from cometmq.model.queue import MessageQueue
 
 QUEUE = MessageQueue("T1", "b0", 3)
-FAR = float("inf")
 
 
 class Locks:
@@ -54,7 +54,7 @@ def recover(locks, committed, *, is_dropped=False):
 
 @pytest.mark.parametrize("committed", [None, 0, 9, 10])
 def test_a_queue_goes_on_where_nobody_has_committed_more(committed):
-    goes_on, assigned, restarted = recover(Locks(FAR), committed)
+    goes_on, assigned, restarted = recover(Locks(FOR_EVER), committed)
     assert goes_on
     assert assigned.holds_lock(1.0)
     assert not assigned.has_lost_lock
@@ -62,7 +62,7 @@ def test_a_queue_goes_on_where_nobody_has_committed_more(committed):
 
 
 def test_a_queue_that_another_member_has_gone_on_with_is_restarted():
-    goes_on, assigned, restarted = recover(Locks(FAR), 11)
+    goes_on, assigned, restarted = recover(Locks(FOR_EVER), 11)
     assert not goes_on
     assert assigned.has_lost_lock
     assert restarted == [assigned]
@@ -70,7 +70,7 @@ def test_a_queue_that_another_member_has_gone_on_with_is_restarted():
 
 @pytest.mark.parametrize(
     ("answer", "committed"),
-    [(0.0, 10), (None, 10), (FAR, RemotingTimeout("no answer"))],
+    [(REFUSED, 10), (None, 10), (FOR_EVER, RemotingTimeout("no answer"))],
     ids=["refused", "no answer", "no offset"],
 )
 def test_without_a_lock_or_an_offset_the_queue_waits(answer, committed):
@@ -82,15 +82,15 @@ def test_without_a_lock_or_an_offset_the_queue_waits(answer, committed):
 
 
 def test_a_dropped_queue_is_locked_again_to_commit_but_never_restarted():
-    assert recover(Locks(FAR), 10, is_dropped=True)[0]
-    goes_on, _, restarted = recover(Locks(FAR), 11, is_dropped=True)
+    assert recover(Locks(FOR_EVER), 10, is_dropped=True)[0]
+    goes_on, _, restarted = recover(Locks(FOR_EVER), 11, is_dropped=True)
     assert not goes_on
     assert restarted == []
 
 
 @pytest.mark.parametrize(
     ("answers", "committed", "is_ours"),
-    [([FAR], 5, True), ([FAR], 6, False), ([None, 0.0, FAR], 5, True)],
+    [([FOR_EVER], 5, True), ([FOR_EVER], 6, False), ([None, REFUSED, FOR_EVER], 5, True)],
     ids=["nobody else", "another member", "late"],
 )
 def test_results_count_only_where_nobody_else_had_the_messages(answers, committed, is_ours):
@@ -108,4 +108,4 @@ def test_results_count_only_where_nobody_else_had_the_messages(answers, committe
 def test_a_group_that_is_broadcast_to_needs_no_locks():
     goes_on, assigned, _ = recover(None, 10)
     assert goes_on
-    assert assigned.lock_until == FAR
+    assert assigned.lock is FOR_EVER

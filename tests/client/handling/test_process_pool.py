@@ -36,10 +36,7 @@ if __name__ == "__main__":
     consumer.subscribe(sys.argv[3], "*", handle)
     with consumer:
         print("ready", flush=True)
-        try:
-            consumer.wait()
-        except KeyboardInterrupt:
-            print("interrupted", flush=True)
+        consumer.wait()
     print("over", flush=True)
 """
 
@@ -65,9 +62,9 @@ class Program:
             return []
         return [json.loads(line) for line in self.seen_path.read_text().splitlines()]
 
-    def interrupt(self):
-        """Ctrl-C, as a terminal does it: to the whole group of processes."""
-        os.killpg(self.process.pid, signal.SIGINT)
+    def signal_all(self, number):
+        """Ctrl-C, as a terminal sends it, or SIGTERM, as systemd does: to all processes."""
+        os.killpg(self.process.pid, number)
         return self.process.communicate(timeout=30)
 
     def kill(self):
@@ -93,11 +90,12 @@ def program(served, make_topic, tmp_path):
         one.kill()
 
 
-def test_handlers_run_in_other_processes_and_ctrl_c_ends_them_all_in_order(program):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_handlers_run_in_other_processes_and_a_signal_ends_them_all_in_order(program, number):
     running = program(*(f"{key}{step}" for step in range(10) for key in "abcd"), order="key")
     until(lambda: len(running.seen()) == 40)
-    out, err = running.interrupt()
-    assert out.split() == ["ready", "interrupted", "over"], err
+    out, err = running.signal_all(number)
+    assert out.split() == ["ready", "over"], err
     assert running.process.returncode == 0
     assert "Traceback" not in err
     pids = {pid for pid, _, _ in running.seen()}
@@ -113,7 +111,7 @@ def test_a_worker_that_dies_costs_one_attempt_and_another_takes_its_place(progra
     running = program("die", "a1", "b1", order="key", suspend_ms=50)
     until(lambda: [body for _, _, body in running.seen()].count("die") == 2)
     until(lambda: len(running.seen()) == 4)
-    _, err = running.interrupt()
+    _, err = running.signal_all(signal.SIGINT)
     assert "worker process" in err
 
 
@@ -121,7 +119,7 @@ def test_an_error_comes_back_with_its_type(program):
     running = program("bad", "b1", max_attempts=1)
     until(lambda: len(running.seen()) == 2)
     time.sleep(0.3)
-    _, err = running.interrupt()
+    _, err = running.signal_all(signal.SIGINT)
     assert "ValueError: no such thing" in err
     assert "RemoteTraceback" in err
 

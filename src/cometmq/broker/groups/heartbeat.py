@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
+    from cometmq.broker.groups.queue_locks import QueueLocks
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.broker.pulls.consumer_filters import ConsumerFilters
     from cometmq.model.subscription import ConsumerData, HeartbeatData
@@ -102,6 +103,7 @@ class HeartbeatHandler:
         topics: Topics,
         groups: ConsumerGroups,
         filters: ConsumerFilters,
+        locks: QueueLocks,
         stats: BrokerStats,
         settings: BrokerSettings,
         now_ms: Callable[[], int],
@@ -110,6 +112,7 @@ class HeartbeatHandler:
         self._topics = topics
         self._groups = groups
         self._filters = filters
+        self._locks = locks
         self._stats = stats
         self._settings = settings
         self._now_ms = now_ms
@@ -200,12 +203,16 @@ class HeartbeatHandler:
             yield False
 
     def unregister(self, request: Command, connection: Connection) -> Reply:
-        """Remove the connection from a producer group, a consumer group, or both."""
+        """Remove the connection from a producer group, a consumer group, or both.
+
+        A consumer that leaves has no queue locks any more.
+        """
         header = UnregisterClientRequestHeader.decode(request.ext)
         if header.producer_group:
             self._clients.remove("producer", header.producer_group, connection)
         if header.consumer_group:
             self._clients.remove("consumer", header.consumer_group, connection)
+            self._locks.leave(header.consumer_group, connection)
         return Reply()
 
     def consumer_list(self, request: Command, _connection: Connection) -> Reply:

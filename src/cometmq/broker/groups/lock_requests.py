@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.model.queue_lock import LockEnd
 from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies.lock import decode_lock_request, encode_locked
@@ -23,6 +24,8 @@ class QueueLockHandler:
 
     def __init__(self, locks: QueueLocks) -> None:
         self._locks = locks
+        self._connections: set[Connection] = set()
+        """Those whose end is awaited."""
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
@@ -41,17 +44,34 @@ class QueueLockHandler:
             ),
         )
 
-    def lock(self, request: Command, _connection: Connection) -> Reply:
-        """Lock the free queues; answer all that the client now holds."""
-        wanted = decode_lock_request(request.body)
-        held = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.queues)
-        return Reply(body=encode_locked(held))
+    def lock(self, request: Command, connection: Connection) -> Reply:
+        """Lock the free queues; answer all that the client now holds.
 
-    def unlock(self, request: Command, _connection: Connection) -> Reply:
+        Whoever says what ends the locks also learns who holds the others.
+        """
+        wanted = decode_lock_request(request.body)
+        group, end = wanted.consumer_group, wanted.end
+        if connection.is_closed:  # it would never end again
+            return Reply(body=encode_locked(()))
+        if connection not in self._connections:
+            self._connections.add(connection)
+            connection.on_close(self._end_connection)
+        held = self._locks.lock(group, wanted.client_id, wanted.queues, connection, end)
+        if end is LockEnd.LEAVING or len(held) == len(wanted.queues):
+            return Reply(body=encode_locked(held))
+        others = {queue: self._locks.holder(group, queue) for queue in {*wanted.queues} - {*held}}
+        known = {queue: holder for queue, holder in others.items() if holder is not None}
+        return Reply(body=encode_locked(held, known))
+
+    def unlock(self, request: Command, connection: Connection) -> Reply:
         """Release the queues that the client holds."""
         given = decode_lock_request(request.body)
-        self._locks.unlock(given.consumer_group, given.client_id, given.queues)
+        self._locks.unlock(given.consumer_group, given.client_id, given.queues, connection)
         return Reply()
+
+    def _end_connection(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._locks.end_connection(connection, by_client=connection.is_ended_by_client)
 
 
 def _group_in_body(request: Command) -> RequestResources:

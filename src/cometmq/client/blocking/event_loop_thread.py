@@ -14,6 +14,7 @@ import os
 import threading
 from collections import deque
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.errors import CometError, NotStarted, TooManyRequests
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 CALLS_MAX = 65_535
 """Calls that may wait until the loop begins them, of all clients together."""
+INTERRUPT_S = 0.5 if os.name == "nt" else None
+"""How often a thread that waits looks for signals; None where they wake it. Windows has no such."""
 _lock = threading.Lock()
 _shared: dict[int, EventLoopThread] = {}
 _ENDED = "the client was stopped before the call was over"
@@ -79,7 +82,7 @@ class EventLoopThread:
             coroutine.close()
             raise NotStarted(_ENDED) from None
         try:
-            return future.result()
+            return _result(future)
         except CancelledError:
             if self._is_over:
                 raise NotStarted(_ENDED) from None
@@ -94,6 +97,11 @@ class EventLoopThread:
             return action()
 
         return self.call(run())
+
+    def post(self, action: Callable[[], object]) -> None:
+        """Make a plain call on the loop, soon; waits for nothing, so signal handlers may use it."""
+        with suppress(RuntimeError):  # the loop was closed: there is nothing left to tell
+            self._loop.call_soon_threadsafe(action)
 
     def begin(self, start: Callable[[], asyncio.Future[T]]) -> Future[T]:
         """Call `start` on the loop, soon and in the order of the calls; return its result's future.
@@ -152,6 +160,16 @@ class EventLoopThread:
         await asyncio.gather(*left, return_exceptions=True)
         await close_pools_of_loop()  # those of clients whose stop was interrupted
         await self._loop.shutdown_asyncgens()
+
+
+def _result(future: Future[T]) -> T:
+    """Wait for a result, so that Ctrl-C is noticed on systems where locks are deaf to it."""
+    while True:
+        try:
+            return future.result(INTERRUPT_S)
+        except TimeoutError:
+            if future.done():
+                raise
 
 
 def _copy_result(done: asyncio.Future[T], outside: Future[T]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.client.blocking.bridge import BlockingBridge
+from cometmq.client.blocking.consumer_wait import wait
 from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
 
 if TYPE_CHECKING:
@@ -101,11 +102,28 @@ class PushConsumer:
         """
         self._bridge.stop(self._inner.stop())
 
+    def stop_soon(self, reason: str) -> None:
+        """Begin to stop and return at once; `wait` tells when it is done. The reason is logged."""
+        self._bridge.run(lambda: self._inner.stop_soon(reason))
+
+    def run(self) -> None:
+        """Start, handle messages until SIGTERM or SIGINT, and stop: a whole program that consumes.
+
+        To be called on the main thread, like `wait`, which says what signals do. Raises ClientError
+        when there is no subscription.
+        """
+        with self:
+            self.wait()
+
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the consumer is stopped, or `timeout_s` is over; whether it is stopped."""
-        if not self._bridge.is_started:
-            return True
-        return self._bridge.call(self._inner.wait(timeout_s))
+        """Wait until the consumer is stopped, or `timeout_s` is over; whether it is stopped.
+
+        On the main thread a SIGTERM or SIGINT (Ctrl-C) stops the consumer as `stop` does: it
+        finishes what is in hand, commits and leaves, and then this returns True. A second Ctrl-C
+        gives that up, a second SIGTERM ends the process. A handler for one of the signals that the
+        program has installed itself stays in charge; it may stop the consumer.
+        """
+        return wait(self._bridge, self._inner, timeout_s)
 
     def __enter__(self) -> Self:
         """Start."""

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from cometmq.client.consumer.member_lock import REFUSED
 from cometmq.rules.queues.process_queue import ProcessQueue
 
 if TYPE_CHECKING:
+    from cometmq.client.consumer.member_lock import MemberLock
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
 
@@ -33,7 +35,7 @@ class AssignedQueue:
         "in_flight",
         "is_dropped",
         "is_paused",
-        "lock_until",
+        "lock",
         "one_by_one_until",
         "probed_at",
         "pull_task",
@@ -52,13 +54,13 @@ class AssignedQueue:
         self.is_paused = False
         """Whether pulling is paused."""
         self.work_available = asyncio.Event()
-        """Set when messages wait, or when the queue was dropped."""
+        """Set when messages wait, and when the queue was dropped or has lost its lock."""
         self.uncommitted: list[MessageExt] = []
         """Handled in order, but not yet committed by the handler."""
         self.in_flight = 0
         """Messages (by key: batches) that handlers have now."""
-        self.lock_until = 0.0
-        """Until when (loop time) the queue's lock is certainly ours."""
+        self.lock = REFUSED
+        """The queue's lock, as far as it is certainly ours."""
         self.has_lost_lock = False
         """Whether another member may have worked on the queue since our last message."""
         self.has_unreadable = False
@@ -115,15 +117,16 @@ class AssignedQueue:
 
     def holds_lock(self, now: float) -> bool:
         """Whether the queue's lock is certainly ours at `now` (loop time)."""
-        return now < self.lock_until
+        return self.lock.is_valid(now)
 
     def lose_lock(self) -> None:
-        """Treat the lock as lost: another member may have the queue."""
-        self.lock_until = 0.0
+        """Treat the lock as lost: another member may have the queue. Wakes whoever works on it."""
+        self.lock = REFUSED
         self.has_lost_lock = True
+        self.work_available.set()
 
-    def regain_lock(self, until: float) -> None:
+    def regain_lock(self, lock: MemberLock) -> None:
         """Note a lock taken again, where nobody else has worked on the queue meanwhile."""
-        assert until > 0.0, "a lock that was refused is no lock"
+        assert lock is not REFUSED, "a lock that was refused is no lock"
         self.has_lost_lock = False
-        self.lock_until = until
+        self.lock = lock

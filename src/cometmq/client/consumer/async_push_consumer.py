@@ -9,11 +9,13 @@ Java: DefaultMQPushConsumer
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from typing import TYPE_CHECKING, Self
 
 from cometmq.client.consumer.push_engine import PushEngine
 from cometmq.client.consumer.push_options import push_options
+from cometmq.client.consumer.stop_signals import stop_signals
 from cometmq.client.consumer.subscriptions import Subscriptions, selector_of
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import check_wait
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from cometmq.model.results import BlockedQueue
     from cometmq.model.selector import MessageSelector
     from cometmq.rules.failures.failure_policy import FailurePolicy, Policies
+
+
+log = logging.getLogger(__name__)
 
 
 class AsyncPushConsumer:
@@ -145,7 +150,9 @@ class AsyncPushConsumer:
         """
         stopping = self._stopping
         if stopping is not None and stopping is not asyncio.current_task():
-            await asyncio.shield(stopping)  # a policy's stop is under way: it is the same one
+            await asyncio.wait((stopping,))  # one that was asked for is under way: it is the same
+            if not stopping.cancelled():
+                stopping.result()
         if self._engine is not None:
             engine, self._engine = self._engine, None
             stopped = self._stopped
@@ -156,20 +163,53 @@ class AsyncPushConsumer:
                     stopped.set()
 
     def _stop_soon(self) -> None:
-        """Stop soon, since a failure policy says so: a task of its own, the engine waits for it."""
-        self._stopping = asyncio.get_running_loop().create_task(self.stop(), name="stop")
+        """Stop in a task of its own: whoever asks for it may be what a stop waits for."""
+        if self._stopping is None or self._stopping.done():
+            self._stopping = asyncio.get_running_loop().create_task(self.stop(), name="stop")
+
+    def stop_soon(self, reason: str) -> None:
+        """Begin to stop and return at once; `wait` tells when it is done. The reason is logged."""
+        if self._engine is not None:
+            log.warning("the consumer of %s stops: %s", self._options.group, reason)
+            self._stop_soon()
+
+    async def run(self) -> None:
+        """Start, handle messages until SIGTERM or SIGINT, and stop: a whole program that consumes.
+
+        To be called on the main thread, like `wait`, which says what signals do. Raises ClientError
+        when there is no subscription.
+        """
+        async with self:
+            await self.wait()
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the consumer is stopped, or `timeout_s` is over; whether it is stopped."""
+        """Wait until the consumer is stopped, or `timeout_s` is over; whether it is stopped.
+
+        On the main thread a SIGTERM or SIGINT (Ctrl-C) stops the consumer as `stop` does: it
+        finishes what is in hand, commits and leaves, and then this returns True. A second Ctrl-C
+        gives that up, a second SIGTERM ends the process. A handler for one of the signals that the
+        program has installed itself stays in charge; it may stop the consumer.
+        """
         if timeout_s is not None:
             check_wait("timeout_s", timeout_s)
         if self._stopped is None:
             return True
+        loop = asyncio.get_running_loop()
+        with stop_signals(lambda name: loop.call_soon_threadsafe(self.stop_soon, name)):
+            return await self._wait(self._stopped, timeout_s)
+
+    async def _wait(self, stopped: asyncio.Event, timeout_s: float | None) -> bool:
         try:
             async with asyncio.timeout(timeout_s):
-                await self._stopped.wait()
+                await stopped.wait()
         except TimeoutError:
-            return False
+            if self._stopping is None:
+                return False
+            await stopped.wait()  # not long: a stop has limits of its own
+        except asyncio.CancelledError:
+            if self._stopping is not None:
+                self._stopping.cancel()  # a second Ctrl-C: leave at once
+            raise
         return True
 
     async def __aenter__(self) -> Self:

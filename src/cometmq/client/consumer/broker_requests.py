@@ -152,7 +152,7 @@ class BrokerRequests:
 
     def _locked_at(self, assigned: AssignedQueue) -> float:
         """When the queue's lock was last asked for with success (loop time); 0: never."""
-        until = assigned.lock_until
+        until = assigned.lock.until
         return until - self._options.lock_valid_s if 0 < until < inf else 0.0
 
     def _directly(self, command: Command, channel: Channel) -> None:

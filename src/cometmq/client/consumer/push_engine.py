@@ -259,12 +259,12 @@ class PushEngine:
             await self._locks.renew(self._assignment.locked_queues)
 
     def _on_lost(self, addr: str) -> None:
-        """Treat the locks of a lost broker as lost: its queues wait until they are locked again."""
+        """Have the queues whose locks were lost with the connection locked again, idle ones too."""
         self._lost.add(addr)
         if self._locks is not None:
-            names = self._session.routes.broker_names_at(addr)
+            now = asyncio.get_running_loop().time()
             for assigned in self._assignment.locked_queues:
-                if assigned.queue.broker_name in names:
+                if not assigned.holds_lock(now):
                     assigned.lose_lock()
 
     def _on_connected(self, addr: str) -> None:

@@ -11,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from cometmq.client.consumer.assigned_queue import AssignedQueue
+from cometmq.client.consumer.member_lock import FOR_EVER, REFUSED
 from cometmq.errors import CometError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from cometmq.client.consumer.consumer_options import ConsumerOptions
+    from cometmq.client.consumer.member_lock import MemberLock
     from cometmq.client.consumer.queue_locks import QueueLockClient
     from cometmq.client.consumer.repeated_problem_log import ProblemLog
     from cometmq.client.handling.consume_strategy import ConsumeStrategy
@@ -128,7 +129,7 @@ class QueueAssignment:
         ready = [queue for queue in new if queue not in self._leaving]
         try:
             locked = await self._lock(ready)
-            started = await asyncio.gather(*(self._start(queue, until) for queue, until in locked))
+            started = await asyncio.gather(*(self._start(queue, lock) for queue, lock in locked))
         except asyncio.CancelledError:  # we are leaving: others shall not wait for these locks
             await self._forget(set(ready) - self.table.keys())
             raise
@@ -139,22 +140,23 @@ class QueueAssignment:
         table = list(self.table.values())
         for assigned in table:
             assigned.drop()
-        timeout_s = self._options.stop_timeout_s
+        loop, timeout_s = asyncio.get_running_loop(), self._options.stop_timeout_s
+        deadline = loop.time() + timeout_s
         await asyncio.gather(*(self._finish(assigned, timeout_s) for assigned in table))
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        while self._leaving and asyncio.get_running_loop().time() < deadline:
+        while self._leaving and loop.time() < deadline:
             await asyncio.sleep(0.01)
+        await asyncio.gather(*map(self._keep_from_others, self._leaving.values()))
         for assigned in (*table, *self._leaving.values()):
             assigned.cancel_tasks()
         await self._forget(self._to_resume - self._leaving.keys())
 
-    async def _lock(self, queues: list[MessageQueue]) -> list[tuple[MessageQueue, float]]:
+    async def _lock(self, queues: list[MessageQueue]) -> list[tuple[MessageQueue, MemberLock]]:
         if self._locks is None or not queues:
-            return [(queue, inf) for queue in queues]
-        locked = await self._locks.lock(queues)
-        return [(queue, until) for queue, until in locked.items() if until]
+            return [(queue, FOR_EVER) for queue in queues]
+        locks = await self._locks.lock(queues)
+        return [(queue, lock) for queue, lock in locks.items() if lock is not REFUSED]
 
-    async def _start(self, queue: MessageQueue, lock_until: float) -> bool:
+    async def _start(self, queue: MessageQueue, lock: MemberLock) -> bool:
         try:
             offset = await self._offsets.start_offset(queue)
         except CometError as error:
@@ -165,7 +167,7 @@ class QueueAssignment:
         self._to_resume.discard(queue)
         assigned = self.table[queue] = AssignedQueue(queue, offset)
         assigned.is_paused = self._is_paused
-        assigned.lock_until = lock_until
+        assigned.lock = lock
         self._strategy.start_queue(assigned)
         self._pull_loop.start_queue(assigned)
         for task in (*assigned.tasks, assigned.pull_task):
@@ -229,8 +231,15 @@ class QueueAssignment:
             )
         if assigned.in_flight:
             self._offsets.forget(queue)
+            await self._keep_from_others(assigned)
         else:
             await self._forget({queue})
+
+    async def _keep_from_others(self, assigned: AssignedQueue) -> None:
+        """Let the lock of a queue whose handler still runs outlast our stay in the group."""
+        is_held = assigned.holds_lock(asyncio.get_running_loop().time())
+        if self._locks is not None and assigned.in_flight and is_held:
+            await self._locks.keep_until_it_expires(assigned.queue)
 
     async def _forget(self, queues: set[MessageQueue]) -> None:
         """Forget queues that are no longer ours, and return their locks."""

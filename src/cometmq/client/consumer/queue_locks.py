@@ -1,8 +1,8 @@
 """The locks that let one member of an orderly group work on a queue.
 
 Requests, renews and returns locks; knows nothing of handlers. Invariant: a lock counts from the
-moment it was requested, so it ends here before it ends at the broker; when the connection to a
-broker breaks, its locks count as lost until they are requested again.
+moment it was requested, so it ends here before it ends at the broker; with the connection on which
+it was requested it ends on both sides, as each request promises (`LockEnd.CONNECTION`).
 Java: RebalanceImpl.lockAll, RebalanceLockManager (the broker's side)
 """
 
@@ -13,9 +13,17 @@ import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from cometmq.errors import CometError
-from cometmq.wire.bodies.lock import LockRequest, decode_locked, encode_lock_request
-from cometmq.wire.codes import RequestCode
+from cometmq.client.consumer.lock_waits import LockWaits
+from cometmq.client.consumer.member_lock import REFUSED, MemberLock
+from cometmq.errors import BrokerError, CometError
+from cometmq.model.queue_lock import LockEnd
+from cometmq.wire.bodies.lock import (
+    LockRequest,
+    decode_holders,
+    decode_locked,
+    encode_lock_request,
+)
+from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 
 if TYPE_CHECKING:
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
+    from cometmq.net.channel import Channel
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +46,13 @@ class QueueLockClient:
         self._session = session
         self._group = group
         self._valid_s = valid_s
+        self._waits = LockWaits(group)
 
-    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, MemberLock]:
         """Request locks.
 
-        Each queue that a broker answered for comes with the loop time until which it is certainly
-        ours; 0 means that another member has it. Queues of brokers that did not answer are absent.
+        Each queue that a broker answered for comes with the lock, REFUSED when another member has
+        it. Queues of brokers that did not answer are absent.
         """
         by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
@@ -50,22 +60,38 @@ class QueueLockClient:
         parts = await asyncio.gather(
             *(self._take_at(broker, wanted) for broker, wanted in by_broker.items())
         )
-        return {queue: until for part in parts for queue, until in part.items()}
+        return {queue: lock for part in parts for queue, lock in part.items()}
 
     async def renew(self, table: Collection[AssignedQueue]) -> None:
         """Request the locks that are held again; what expired or was refused counts as lost."""
-        now = asyncio.get_running_loop().time()
-        held = [assigned for assigned in table if assigned.holds_lock(now)]
+        now, held = asyncio.get_running_loop().time(), []
+        for assigned in table:
+            if assigned.holds_lock(now):
+                held.append(assigned)
+            else:
+                assigned.lose_lock()
         got = await self.lock([assigned.queue for assigned in held])
         for assigned in held:
-            until = got.get(assigned.queue)
-            if until == 0.0:
+            lock = got.get(assigned.queue)
+            if lock is REFUSED:
                 log.warning(
                     "another member has the lock of %s: its work stops here", assigned.queue
                 )
                 assigned.lose_lock()
-            elif until is not None and not assigned.has_lost_lock:
-                assigned.lock_until = until
+            elif lock is not None and not assigned.has_lost_lock:
+                assigned.lock = lock
+
+    async def keep_until_it_expires(self, queue: MessageQueue) -> None:
+        """Ask for a lock for the last time, to keep others away from a queue that we leave."""
+        try:
+            await self._request(queue.broker_name, [queue], LockEnd.TIME)
+            log.warning(
+                "%s is left while its handler is at work: its lock keeps others away until it "
+                "expires at the broker, after 60 s unless it is set otherwise there",
+                queue,
+            )
+        except CometError as error:
+            log.info("the lock of %s was not asked for again: %s", queue, error)
 
     async def unlock(self, queue: MessageQueue) -> None:
         """Return one lock; one that cannot be returned expires at the broker."""
@@ -78,18 +104,39 @@ class QueueLockClient:
         except CometError as error:
             log.info("the lock of %s was not returned and will expire: %s", queue, error)
 
-    async def _take_at(self, broker: str, queues: list[MessageQueue]) -> dict[MessageQueue, float]:
-        until = asyncio.get_running_loop().time() + self._valid_s
-        command = request(RequestCode.LOCK_BATCH_MQ, 0, body=self._body(queues))
+    async def _take_at(
+        self, broker: str, queues: list[MessageQueue]
+    ) -> dict[MessageQueue, MemberLock]:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._valid_s
         try:
-            answer = await self._session.call_checked(
-                self._session.routes.master_addr(broker), command, _TIMEOUT_S
-            )
-            locked = decode_locked(answer.body)
+            channel, body = await self._request(broker, queues, LockEnd.CONNECTION)
+            locked, holders = decode_locked(body), decode_holders(body)
         except CometError as error:
             log.info("no locks from broker %s: %s", broker, error)
             return {}
-        return {queue: until if queue in locked else 0.0 for queue in queues}
+        now = loop.time()
+        for queue in queues:
+            if queue in locked:
+                self._waits.grant(queue, now)
+            else:
+                self._waits.refuse(queue, holders.get(queue), now)
+        self._waits.report(now)
+        lock = MemberLock(until, channel)
+        return {queue: lock if queue in locked else REFUSED for queue in queues}
 
-    def _body(self, queues: list[MessageQueue]) -> bytes:
-        return encode_lock_request(LockRequest(self._group, self._session.client_id, tuple(queues)))
+    async def _request(
+        self, broker: str, queues: list[MessageQueue], end: LockEnd
+    ) -> tuple[Channel, bytes]:
+        """Request locks of one broker; the connection on which it answered, and the answer."""
+        addr = self._session.routes.master_addr(broker)
+        channel, left_s = await self._session.channel(addr, _TIMEOUT_S)
+        command = request(RequestCode.LOCK_BATCH_MQ, 0, body=self._body(queues, end))
+        answer = await channel.call(command, left_s)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, addr)
+        return channel, answer.body
+
+    def _body(self, queues: list[MessageQueue], end: LockEnd = LockEnd.LEAVING) -> bytes:
+        client_id = self._session.client_id
+        return encode_lock_request(LockRequest(self._group, client_id, tuple(queues), end=end))

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from math import inf
 from typing import TYPE_CHECKING
 
+from cometmq.client.consumer.member_lock import FOR_EVER, REFUSED
 from cometmq.errors import CometError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.client.consumer.assigned_queue import AssignedQueue
+    from cometmq.client.consumer.member_lock import MemberLock
     from cometmq.client.consumer.queue_locks import QueueLockClient
     from cometmq.client.offsets.offset_store import OffsetStore
 
@@ -48,14 +49,14 @@ class LockRecovery:
         is locked again as well, so that what was done here before can be committed.
         """
         assigned.lose_lock()
-        until = await self._lock(assigned)
-        committed = await self._committed(assigned) if until else None
-        if until and committed is not None and committed <= assigned.window.commit_offset:
-            assigned.regain_lock(until)
+        lock, committed = await self._lock_and_committed(assigned)
+        is_ours = lock is not None and lock is not REFUSED
+        if lock is not None and is_ours and committed <= assigned.window.commit_offset:
+            assigned.regain_lock(lock)
             return True
         if assigned.is_dropped:
             return False
-        if not until or committed is None:
+        if not is_ours:
             await assigned.sleep_unless_dropped(_PAUSE_S)
         else:
             log.info("%s went on elsewhere: it restarts here at %d", assigned.queue, committed)
@@ -72,27 +73,30 @@ class LockRecovery:
         was_refused = False
         while not assigned.holds_lock(loop.time()):
             assigned.lose_lock()
-            until = await self._lock(assigned)
-            was_refused |= until == 0.0
-            committed = await self._committed(assigned) if until else None
-            if until and committed is not None:
+            lock, committed = await self._lock_and_committed(assigned)
+            was_refused |= lock is REFUSED
+            if lock is not None and lock is not REFUSED:
                 if committed <= head:
-                    assigned.regain_lock(until)
+                    assigned.regain_lock(lock)
                 return committed <= head
             if assigned.is_dropped:
                 return not was_refused
             await assigned.sleep_unless_dropped(_PAUSE_S)
         return True
 
-    async def _lock(self, assigned: AssignedQueue) -> float | None:
-        """Until when the lock is ours; 0 when another member has it, None without an answer."""
-        if self._locks is None:
-            return inf
-        return (await self._locks.lock([assigned.queue])).get(assigned.queue)
+    async def _lock_and_committed(self, assigned: AssignedQueue) -> tuple[MemberLock | None, int]:
+        """The lock, REFUSED when another member has it, and the committed offset, 0 without one.
 
-    async def _committed(self, assigned: AssignedQueue) -> int | None:
-        """The committed offset, 0 when there is none yet; None without an answer."""
+        None without an answer, and when the lock was lost again while the offset was asked for.
+        """
+        if self._locks is None:
+            lock: MemberLock | None = FOR_EVER
+        else:
+            lock = (await self._locks.lock([assigned.queue])).get(assigned.queue)
+        if lock is None or lock is REFUSED:
+            return lock, 0
         try:
-            return await self._offsets.committed(assigned.queue) or 0
+            committed = await self._offsets.committed(assigned.queue) or 0
         except CometError:
-            return None
+            return None, 0
+        return (lock if lock.is_valid(asyncio.get_running_loop().time()) else None), committed

@@ -5,7 +5,8 @@ retries: to a consumer it looks like a plain handler that is called in threads, 
 process. Invariants: a process has at most one batch, so nothing waits in pipes; a process that dies
 makes its batch fail, and the next batch gets a new one; processes end when this one does.
 Processes are spawned: the handler must be importable, and a script needs the usual
-`if __name__ == "__main__":`. Ctrl-C is left to the parent.
+`if __name__ == "__main__":`. SIGINT and SIGTERM, which often reach a whole group of processes, are
+left to the parent: a batch in hand is finished, or the parent ends the process.
 Java: nothing alike
 """
 
@@ -15,6 +16,7 @@ import logging
 import multiprocessing
 import pickle
 import signal
+import time
 import traceback
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
@@ -85,13 +87,14 @@ class ProcessPool:
         return call
 
     def close(self) -> None:
-        """End the processes; one that does not end in 2 s is terminated."""
+        """End the processes; those that do not end in 2 s are killed."""
         self._is_closed = True
         while not self._idle.empty():
             if (worker := self._idle.get()) is not None:
                 worker.connection.close()  # which ends it
+        deadline = time.monotonic() + _END_S  # of all together: a stop has a limit
         for worker in list(self._all):
-            worker.end()
+            worker.end(max(0.0, deadline - time.monotonic()))
         self._all.clear()
         for _ in range(self._count):
             self._idle.put(None)  # wakes whoever waits for a process
@@ -172,11 +175,11 @@ class _WorkerProcess:
         self.connection.send(request)
         return self.connection.recv()
 
-    def end(self) -> None:
+    def end(self, timeout_s: float = _END_S) -> None:
         """Wait for the end, then enforce it."""
-        self.process.join(_END_S)
+        self.process.join(timeout_s)
         if self.process.is_alive():
-            self.process.terminate()
+            self.process.kill()
             self.process.join(_END_S)
         self.exit_code = self.process.exitcode
 
@@ -193,7 +196,8 @@ def _pickled(handlers: dict[str, SyncHandler]) -> bytes:
 
 def _serve(connection: Connection, pickled: bytes) -> None:
     """Run handlers until the pipe is closed (in a process of its own)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us when it is done
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the parent stops us when it is done
     try:
         handlers: dict[str, Callable[[object], object]] = pickle.loads(pickled)
     except (ImportError, AttributeError, pickle.UnpicklingError) as error:

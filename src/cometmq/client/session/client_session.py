@@ -141,6 +141,14 @@ class ClientSession:
         finally:  # also when the caller is cancelled
             await self._connections.leave(self)
 
+    async def channel(self, addr: str, timeout_s: float) -> tuple[Channel, float]:
+        """The connection to a broker, made if need be, and the seconds left. Raises RemotingError.
+
+        For those whose work ends with the very connection on which they asked for it.
+        """
+        found = self.pool.open_channel(addr)
+        return await self._connect(addr, timeout_s) if found is None else (found, timeout_s)
+
     async def _connect(self, addr: str, timeout_s: float) -> tuple[Channel, float]:
         """A new connection, and the seconds that are left."""
         begun = asyncio.get_running_loop().time()

@@ -108,10 +108,6 @@ class Routes:
             if broker_id == MASTER_ID or not masters_only
         }
 
-    def broker_names_at(self, addr: str) -> set[str]:
-        """The names of the brokers at an address."""
-        return {name for name, addrs in self._addrs.items() if addr in addrs.values()}
-
     async def refresh(self) -> None:
         """Fetch all routes in use again; what cannot be fetched stays as it is."""
         for topic in list(self._wanted):

@@ -1,5 +1,7 @@
 """Bodies of LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42).
 
+Our clients say in `cometLockEnd` what ends a lock, and our brokers tell those who say it whose the
+refused locks are, in `cometHolders`; RocketMQ ignores both.
 Java: LockBatchRequestBody, UnlockBatchRequestBody, LockBatchResponseBody.
 """
 
@@ -7,13 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cometmq.model.queue_lock import LockEnd, LockHolder
 from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from cometmq.model.queue import MessageQueue
+
+
+_END, _HOLDERS = "cometLockEnd", "cometHolders"
 
 
 class LockRequest(NamedTuple):
@@ -23,16 +29,20 @@ class LockRequest(NamedTuple):
     client_id: str
     queues: tuple[MessageQueue, ...]
     only_this_broker: bool = False
+    end: LockEnd = LockEnd.LEAVING
+    """What ends the locks before their time."""
 
 
 def encode_lock_request(request: LockRequest) -> bytes:
     """Write the body of 41 and 42."""
-    fields = {
+    fields: dict[str, object] = {
         "clientId": request.client_id,
         "consumerGroup": request.consumer_group,
         "mqSet": [shape.queue_fields(queue) for queue in request.queues],
         "onlyThisBroker": request.only_this_broker,
     }
+    if request.end is not LockEnd.LEAVING:
+        fields[_END] = request.end
     return fastjson.dumps(fields)
 
 
@@ -44,14 +54,43 @@ def decode_lock_request(data: bytes) -> LockRequest:
         shape.text(obj, "clientId"),
         tuple(shape.items(obj, "mqSet", shape.queue_of)),
         shape.flag(obj, "onlyThisBroker"),
+        shape.member(obj, _END, LockEnd.LEAVING),
     )
 
 
-def encode_locked(queues: Collection[MessageQueue]) -> bytes:
-    """Write which of the queues asked for the client holds now."""
-    return fastjson.dumps({"lockOKMQSet": [shape.queue_fields(queue) for queue in sorted(queues)]})
+def encode_locked(
+    queues: Collection[MessageQueue], holders: Mapping[MessageQueue, LockHolder] | None = None
+) -> bytes:
+    """Write which of the queues asked for the client holds now, and who holds others."""
+    fields: dict[str, object] = {
+        "lockOKMQSet": [shape.queue_fields(queue) for queue in sorted(queues)]
+    }
+    if holders:
+        fields[_HOLDERS] = [
+            {
+                **shape.queue_fields(queue),
+                "clientId": holder.client_id,
+                "heldMs": holder.held_ms,
+                "leftMs": holder.left_ms,
+            }
+            for queue, holder in sorted(holders.items())
+        ]
+    return fastjson.dumps(fields)
 
 
 def decode_locked(data: bytes) -> frozenset[MessageQueue]:
     """Read which of the queues asked for we hold now; an empty body means none."""
     return frozenset(shape.items(shape.load_object(data), "lockOKMQSet", shape.queue_of))
+
+
+def decode_holders(data: bytes) -> dict[MessageQueue, LockHolder]:
+    """Read who holds the queues that were refused, as far as the broker tells."""
+    return dict(shape.items(shape.load_object(data), _HOLDERS, _holder_of))
+
+
+def _holder_of(value: object) -> tuple[MessageQueue, LockHolder]:
+    obj = shape.object_of(value, _HOLDERS)
+    holder = LockHolder(
+        shape.text(obj, "clientId"), shape.number(obj, "heldMs"), shape.number(obj, "leftMs")
+    )
+    return shape.queue_of(value), holder
