@@ -38,4 +38,4 @@ interop: setup ## Java, Go, Node and C++ clients, and Apache RocketMQ itself (ne
 	@COMETMQ_WRITE=1 $(BIN)/python -m pytest -m interop tests/interop $(ARGS)
 
 pages: setup ## write what is generated: settings, request codes, reference, blocking clients
-	@for page in settings_page codes_page reference_pages blocking_faces; do $(BIN)/python scripts/$$page.py || exit 1; done
+	@for page in settings_page codes_page reference_pages testing_page blocking_faces; do $(BIN)/python scripts/$$page.py || exit 1; done

@@ -14,7 +14,9 @@ from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.records import log_record as stored
+from oracle_runs import record_run
 
+REPLAY = "pytest tests/crash/test_kill_the_broker.py"
 TOPIC, QUEUES, WINDOW = "CrashTest", 4, 16
 
 
@@ -65,7 +67,8 @@ def pull_all(broker: str, queue_id: int) -> dict[int, bytes]:
                 found[record.queue_offset] = record.body
 
 
-def kill_and_compare(cluster: LocalCluster, rounds: int, rng: Random) -> None:
+def kill_and_compare(cluster: LocalCluster, rounds: int, rng: Random) -> int:
+    """Kill the broker under load `rounds` times; how many acknowledged messages were compared."""
     acked: dict[int, dict[int, bytes]] = defaultdict(dict)
     for round_ in range(rounds):
         senders = [Sender(cluster.broker, round_ * 10 + number) for number in range(3)]
@@ -85,14 +88,17 @@ def kill_and_compare(cluster: LocalCluster, rounds: int, rng: Random) -> None:
             assert {offset: found.get(offset) for offset in offsets} == offsets
             bodies = list(found.values())
             assert len(set(bodies)) == len(bodies)
-    assert sum(len(offsets) for offsets in acked.values()) > 10 * rounds
+    compared = sum(len(offsets) for offsets in acked.values())
+    assert compared > 10 * rounds
+    return compared
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_what_a_killed_broker_acknowledged_is_there_again(tmp_path, flush):
     sizes = {"commit_log_file_bytes": 5 << 20}
     with LocalCluster(tmp_path / "store", flush_disk_type=flush, **sizes) as cluster:
-        kill_and_compare(cluster, 3, Random(1))
+        compared = kill_and_compare(cluster, 3, Random(1))
+    record_run("kill-broker", flush, replay=REPLAY, kills=3, messages_compared=compared)
 
 
 @pytest.mark.slow
@@ -100,4 +106,6 @@ def test_what_a_killed_broker_acknowledged_is_there_again(tmp_path, flush):
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_what_a_hundred_times_killed_broker_acknowledged_is_there_again(tmp_path, flush):
     with LocalCluster(tmp_path / "store", flush_disk_type=flush) as cluster:
-        kill_and_compare(cluster, 100, Random(2))
+        compared = kill_and_compare(cluster, 100, Random(2))
+    replay = f"pytest -m slow {REPLAY.partition(' ')[2]}"
+    record_run("kill-broker-100", flush, replay=replay, kills=100, messages_compared=compared)

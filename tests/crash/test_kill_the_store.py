@@ -15,7 +15,9 @@ import pytest
 from cometmq.store.message_store import GetStatus, MessageStore
 from cometmq.wire.records import log_record as stored
 from crash.appender import body_of, open_store
+from oracle_runs import record_run
 
+REPLAY = "pytest tests/crash/test_kill_the_store.py"
 APPENDER = Path(__file__).with_name("appender.py")
 Queue = tuple[str, int]
 
@@ -76,7 +78,8 @@ async def reckon(root: Path, flush: str, acked: dict[Queue, dict[int, int]], how
         store.abandon()
 
 
-def rounds(root: Path, flush: str, seeds: range) -> None:
+def rounds(root: Path, flush: str, seeds: range) -> int:
+    """Kill a child for each seed; how many acknowledged messages the last start had to have."""
     rng, acked = Random(seeds.start), defaultdict(dict)
     for number in seeds:
         fresh = run_and_kill(root, flush, number, rng.choice((0.0, 0.01, 0.05, 0.2)))
@@ -84,11 +87,13 @@ def rounds(root: Path, flush: str, seeds: range) -> None:
             acked[queue] |= offsets
         how = rng.choice(("stop", "leave"))
         asyncio.run(reckon(root, flush, {q: dict(o) for q, o in acked.items()}, how))
+    return sum(map(len, acked.values()))
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_killed_a_few_times_the_store_keeps_what_it_acknowledged(tmp_path, flush):
-    rounds(tmp_path / "store", flush, range(1, 7))
+    compared = rounds(tmp_path / "store", flush, range(1, 7))
+    record_run("kill-store", flush, replay=REPLAY, kills=6, messages_compared=compared)
 
 
 @pytest.mark.slow
@@ -96,5 +101,9 @@ def test_killed_a_few_times_the_store_keeps_what_it_acknowledged(tmp_path, flush
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_killed_two_hundred_times_the_store_keeps_what_it_acknowledged(tmp_path, flush):
     # A store for every 20 kills: a round reads all that is there, so one for all is quadratic.
-    for first in range(1, 201, 20):
+    compared = sum(
         rounds(tmp_path / f"store-{first}", flush, range(first, first + 20))
+        for first in range(1, 201, 20)
+    )
+    replay = f"pytest -m slow {REPLAY.partition(' ')[2]}"
+    record_run("kill-store-200", flush, replay=replay, kills=200, messages_compared=compared)

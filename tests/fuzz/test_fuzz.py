@@ -11,6 +11,9 @@ from cometmq.wire.records import properties
 from fuzz import fuzzer
 from fuzz.decoders import DECODERS, log_record, raw_properties
 from fuzz.fuzzer import CORPUS, KEPT_MAX, Decoder, corpus_of, fuzz
+from oracle_runs import record_run
+
+MILLION = 1_000_000
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -22,7 +25,9 @@ def test_what_was_found_before_and_some_more_shows_no_bug(name: str) -> None:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_million_damaged_inputs_show_no_bug(name: str) -> None:
-    assert fuzz(DECODERS[name], 1_000_000, seed=1) is None
+    assert fuzz(DECODERS[name], MILLION, seed=1) is None
+    replay = f"python -m fuzz.fuzzer --count {MILLION} --seed 1 {name}"
+    record_run("fuzz", name, replay=replay, inputs=MILLION)
 
 
 def test_the_corpus_is_small_and_of_decoders_that_exist() -> None:

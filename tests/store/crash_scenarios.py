@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -40,6 +41,8 @@ class CrashScenario:
         self.tried: dict[Queue, dict[int, set[bytes]]] = {}
         self.keyed: set[bytes] = set()
         self.workers: list[SimWorker] = []
+        self.counts: Counter[str] = Counter()
+        """How often each thing was done, and how many messages were compared."""
         self.store = self.open()
         self._number = 0
 
@@ -115,6 +118,7 @@ class CrashScenario:
 
     async def end(self) -> str:
         how = self.rng.choice(("cut", "cut", "cut", "kill", "stop", "stop and cut"))
+        self.counts[how.replace(" and ", "_and_")] += 1
         if how.startswith("stop"):
             await self.store.stop()
         self.detach()
@@ -134,6 +138,7 @@ class CrashScenario:
                 )
         for queue in set(self.tried) | set(self.store.queues()):
             found = self.read(queue)
+            self.counts["messages_compared"] += len(found)
             tried, acked = self.tried.get(queue, {}), self.acked.get(queue, {})
             if sorted(found) != list(range(len(found))):
                 raise LossError(f"{queue} has holes: {sorted(found)}")
@@ -184,32 +189,33 @@ class CrashScenario:
 
 async def run_seed(
     seed: int, *, flush: str = "SYNC_FLUSH", syncs: bool = True, names: bool = True
-) -> list[str]:
-    """Run one seed and return how each of its processes ended; LossError: a check failed."""
+) -> Counter[str]:
+    """Run one seed and count what was done; LossError: a check failed."""
     scenario = CrashScenario(seed, flush)
     scenario.files.syncs, scenario.files.syncs_names = syncs, names
-    ends = []
     for _ in range(scenario.rng.randint(1, 3)):
         await scenario.act(scenario.rng.randint(1, 12))
-        ends.append(await scenario.end())
-        if flush != "SYNC_FLUSH" and ends[-1] == "cut":
+        how = await scenario.end()
+        if flush != "SYNC_FLUSH" and how == "cut":
             scenario.acked.clear()
         scenario.open()
         scenario.check()
         await scenario.check_lookup()
     await scenario.store.stop()
-    return ends
+    return scenario.counts
 
 
-def run_seeds(seeds: range, **how: object) -> None:
-    """Run many seeds; LossError names the first that lost something."""
+def run_seeds(seeds: range, **how: object) -> Counter[str]:
+    """Run many seeds and count what was done; LossError names the first that lost something."""
+    counts: Counter[str] = Counter()
 
     async def all_seeds() -> None:
         for seed in seeds:
             try:
-                await run_seed(seed, **how)  # type: ignore[arg-type]
+                counts.update(await run_seed(seed, **how))  # type: ignore[arg-type]
             except LossError as loss:
                 raise LossError(f"seed {seed}: {loss}") from loss
 
     logging.getLogger("cometmq.store").setLevel(logging.ERROR)
     asyncio.run(all_seeds())
+    return counts

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from oracle_runs import record_run
 from store.crash_scenarios import LossError, run_seed, run_seeds
 
 SEEDS = 1_000
@@ -12,11 +13,14 @@ SEEDS = 1_000
 @pytest.mark.powercut
 @pytest.mark.parametrize("part", range(4))
 def test_under_sync_flush_no_power_cut_loses_what_was_acknowledged(part):
-    run_seeds(range(part * SEEDS // 4, (part + 1) * SEEDS // 4))
+    counts = run_seeds(range(part * SEEDS // 4, (part + 1) * SEEDS // 4))
+    record_run("power-cut-sync-flush", f"part {part}", replay="make powercut", **counts)
 
 
 def test_under_async_flush_a_killed_process_loses_nothing_and_a_power_cut_only_the_end():
-    run_seeds(range(300), flush="ASYNC_FLUSH")
+    counts = run_seeds(range(300), flush="ASYNC_FLUSH")
+    replay = "pytest tests/store/test_power_cut.py -k async_flush"
+    record_run("power-cut-async-flush", replay=replay, **counts)
 
 
 def test_many_queue_files_synced_all_at_once_are_as_safe(monkeypatch):
@@ -28,7 +32,9 @@ def test_many_queue_files_synced_all_at_once_are_as_safe(monkeypatch):
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(20))
 def test_ten_thousand_more_power_cuts(part):
-    run_seeds(range(10_000 + part * 500, 10_000 + (part + 1) * 500))
+    counts = run_seeds(range(10_000 + part * 500, 10_000 + (part + 1) * 500))
+    replay = "pytest -m slow tests/store/test_power_cut.py"
+    record_run("power-cut-10000", f"part {part}", replay=replay, **counts)
 
 
 def _first_loss(**how):
