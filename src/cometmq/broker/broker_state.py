@@ -22,8 +22,10 @@ from cometmq.broker.metrics.gauges import register_store, register_tables
 from cometmq.broker.pulls.consumer_filters import ConsumerFilters
 from cometmq.broker.pulls.held_requests import HeldRequests
 from cometmq.broker.pulls.pull_long_polling import HeldPulls
+from cometmq.broker.requests.large_tables import LargeTables
 from cometmq.metrics.registry import MetricsRegistry
 from cometmq.rules.filters import bloom_filter
+from cometmq.runtime.turns import Turns
 from cometmq.store.json_file import JsonFile
 
 if TYPE_CHECKING:
@@ -83,7 +85,8 @@ class BrokerState:
             auto_create=settings.auto_create_subscription_group,
         )
         end_deletions(store, self.topics)
-        self.offsets = ConsumerOffsets(file("consumerOffset.json"), now_ms)
+        self.large_tables = LargeTables(Turns())
+        self.offsets = ConsumerOffsets(file("consumerOffset.json"), now_ms, self.large_tables.turns)
         self.offsets.keep_only(self.topics.table)
         self.delayed_messages = DelayedMessages(store, levels, file("delayOffset.json"), now_ms)
         self.clients = ClientRegistry(now_ms, settings.channel_expired_timeout_ms)

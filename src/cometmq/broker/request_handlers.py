@@ -134,7 +134,9 @@ class BrokerHandlers:
             *state.transactions.endpoints(),
             *MessageLookupHandler(store, environment.store_settings).endpoints(),
             *self._topic_requests().endpoints(),
-            *GroupRequests(state.groups, state.offsets, state.stats).endpoints(),
+            *GroupRequests(
+                state.groups, state.offsets, state.stats, state.large_tables
+            ).endpoints(),
             *self._progress_requests().endpoints(),
             *self._offset_resets.endpoints(),
             *StatisticsRequests(store, state.topics, state.clients, state.stats).endpoints(),
@@ -214,6 +216,7 @@ class BrokerHandlers:
             state.stats,
             self._registration,
             self._global_order,
+            state.large_tables,
             may_mix=self._environment.settings.enable_mixed_message_type,
         )
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.paging import page_of
+from cometmq.broker.requests.large_tables import SMALL_MAX
 from cometmq.errors import Reject
 from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources, header_resources
 from cometmq.net.handler import Reply
@@ -21,6 +22,7 @@ from cometmq.wire.bodies.group import (
     decode_group_config_list,
     encode_group_config,
     encode_group_table,
+    group_fields,
 )
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.codes import ResponseCode
@@ -33,11 +35,12 @@ from cometmq.wire.headers.admin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Iterable
 
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.metrics.broker_stats import BrokerStats
+    from cometmq.broker.requests.large_tables import LargeTables
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.net.connection import Connection
     from cometmq.wire.command import Command
@@ -47,8 +50,13 @@ class GroupRequests:
     """Answers requests about consumer groups."""
 
     def __init__(
-        self, groups: ConsumerGroups, offsets: ConsumerOffsets, stats: BrokerStats
+        self,
+        groups: ConsumerGroups,
+        offsets: ConsumerOffsets,
+        stats: BrokerStats,
+        large_tables: LargeTables,
     ) -> None:
+        self._large_tables = large_tables
         self._groups = groups
         self._offsets = offsets
         self._stats = stats
@@ -105,7 +113,7 @@ class GroupRequests:
         self._stats.forget_group(header.group_name)
         return Reply()
 
-    def list_configs(self, request: Command, _connection: Connection) -> Reply:
+    def list_configs(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Return all groups (201), or the page of them that was asked for."""
         header = GetAllSubscriptionGroupRequestHeader.decode(request.ext)
         groups = self._groups
@@ -119,10 +127,20 @@ class GroupRequests:
         forbidden = groups.forbidden
         if page is not groups.table:
             forbidden = {name: topics for name, topics in forbidden.items() if name in page}
+        answer = GetAllSubscriptionGroupResponseHeader(total_group_num=len(groups.table))
+        if page is groups.table and len(page) > SMALL_MAX:
+            return self._list_all(answer)
         return Reply(
-            header=GetAllSubscriptionGroupResponseHeader(total_group_num=len(groups.table)),
-            body=encode_group_table(GroupTable(groups.version, page, forbidden)),
+            header=answer, body=encode_group_table(GroupTable(groups.version, page, forbidden))
         )
+
+    async def _list_all(self, header: GetAllSubscriptionGroupResponseHeader) -> Reply:
+        groups = self._groups
+        empty = encode_group_table(GroupTable(groups.version, {}, groups.forbidden))
+        table = await self._large_tables.encode(
+            "subscriptionGroupTable", groups.version, empty, groups.table, group_fields
+        )
+        return Reply(header=header, body=table)
 
     def check_forbidden(self, request: Command, _connection: Connection) -> Reply:
         """Say whether a group may read a topic, after changing it where that is asked for (353)."""

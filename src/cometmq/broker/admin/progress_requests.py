@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.topic_requests import no_topic
+from cometmq.broker.requests.large_tables import check_size
 from cometmq.model.admin_stats import ConsumeStats, OffsetWrapper, QueueTimeSpan, TopicOffset
 from cometmq.model.queue import MessageQueue
 from cometmq.net.endpoint import Endpoint, RequestResources, header_resources
@@ -145,9 +146,11 @@ class ProgressRequests:
         spans = await self._store.cold_reader.run_each(range(config.write_queue_nums), look)
         return Reply(body=encode_time_spans(spans, _shown))
 
-    def all_offsets(self, _request: Command, _connection: Connection) -> Reply:
+    async def all_offsets(self, _request: Command, _connection: Connection) -> Reply:
         """Tell all committed offsets (43), as they are in consumerOffset.json."""
-        return Reply(body=fastjson.dumps(self._offsets.to_json()))
+        body = await self._offsets.encode_in_turns()
+        check_size("table of offsets", len(body))
+        return Reply(body=body)
 
     def delay_offsets(self, _request: Command, _connection: Connection) -> Reply:
         """Tell how far each delay level has been delivered (45), as in delayOffset.json."""

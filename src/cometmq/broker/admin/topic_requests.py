@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.admin import topic_attributes as attributes
 from cometmq.broker.admin.paging import page_of
 from cometmq.broker.cluster.table_writer import not_written
+from cometmq.broker.requests.large_tables import SMALL_MAX
 from cometmq.errors import Reject
 from cometmq.model.topic import TopicConfig, is_in_global_order
 from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources
@@ -25,6 +26,7 @@ from cometmq.wire.bodies.topic import (
     decode_topic_config_list,
     encode_topic_config,
     encode_topic_table,
+    topic_fields,
 )
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.codes import ResponseCode
@@ -37,13 +39,14 @@ from cometmq.wire.headers.admin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from cometmq.broker.cluster.global_order_check import ForeignTopic, GlobalOrderCheck
     from cometmq.broker.cluster.registration import NamesrvRegistration
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.metrics.broker_stats import BrokerStats
+    from cometmq.broker.requests.large_tables import LargeTables
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -71,6 +74,7 @@ class TopicRequests:
         stats: BrokerStats,
         registration: NamesrvRegistration,
         global_order: GlobalOrderCheck,
+        large_tables: LargeTables,
         *,
         may_mix: bool = False,
     ) -> None:
@@ -80,6 +84,7 @@ class TopicRequests:
         self._stats = stats
         self._registration = registration
         self._global_order = global_order
+        self._large_tables = large_tables
         self._may_mix = may_mix
         self._deleting = asyncio.Lock()
 
@@ -194,7 +199,7 @@ class TopicRequests:
             await self._store.deletion.take_back(gone)
             raise
 
-    def list_configs(self, request: Command, _connection: Connection) -> Reply:
+    def list_configs(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Return all topics (21), or the page of them that was asked for."""
         header = GetAllTopicConfigRequestHeader.decode(request.ext)
         topics = self._topics
@@ -205,10 +210,19 @@ class TopicRequests:
             header.data_version,
             header.max_topic_num,
         )
-        return Reply(
-            header=GetAllTopicConfigResponseHeader(total_topic_num=len(topics.table)),
-            body=encode_topic_table(TopicTable(topics.version, page)),
+        answer = GetAllTopicConfigResponseHeader(total_topic_num=len(topics.table))
+        if page is topics.table and len(page) > SMALL_MAX:
+            return self._list_all(answer)
+        return Reply(header=answer, body=encode_topic_table(TopicTable(topics.version, page)))
+
+    async def _list_all(self, header: GetAllTopicConfigResponseHeader) -> Reply:
+        topics = self._topics
+        empty = encode_topic_table(TopicTable(topics.version, {}))
+        version = topics.version, topics.generation
+        table = await self._large_tables.encode(
+            "topicConfigTable", version, empty, topics.table, topic_fields
         )
+        return Reply(header=header, body=table)
 
     def get_config(self, request: Command, _connection: Connection) -> Reply:
         """Return one topic (351)."""

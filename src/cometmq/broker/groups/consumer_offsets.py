@@ -2,6 +2,7 @@
 
 Owns the committed offsets, written to config/consumerOffset.json every 5 s and at the stop, and, in
 memory only, the pulled offsets and the pending resets. The last commit wins, even a lower one.
+A large table is encoded in turns of the loop, and the less often the longer that takes.
 Invariant: while a reset is pending, commits of that queue are ignored: the consumer has not fetched
 its new offset yet. Java: ConsumerOffsetManager.
 """
@@ -12,12 +13,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from cometmq.broker.groups.table_pieces import table_pieces
 from cometmq.model.topic import DataVersion
+from cometmq.runtime.turns import Turns
 from cometmq.wire.bodies.topic import version_fields, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
+    from cometmq.broker.groups.table_pieces import Table
     from cometmq.store.json_file import JsonFile
 
 log = logging.getLogger(__name__)
@@ -30,14 +34,33 @@ VERSION_STEP = 500
 
 _LIGHT_QUEUE_PREFIX = "%LMQ%"
 
-ENTRIES_MAX = 2_000_000
-"""Most pairs of a group and a queue; commits of further ones are ignored."""
+ENTRIES_MAX = 1_000_000
+"""Most pairs of a group and a queue, and most that pulls are noted of; commits of further ones are
+ignored, which is logged once."""
+
+_REST = 10
+"""Times the encoding of the table, in which it is not encoded again."""
 
 
 class ConsumerOffsets:
     """The offsets of all groups. Belongs to the broker's loop."""
 
-    def __init__(self, file: JsonFile, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        file: JsonFile,
+        now_ms: Callable[[], int],
+        turns: Turns | None = None,
+        entries_max: int = ENTRIES_MAX,
+    ) -> None:
+        """`turns`: what encodes in turns shares them; None: nothing else does."""
+        self._turns = turns or Turns()
+        self._entries_max = entries_max
+        self._rest_until = 0.0
+        self._topics: dict[str, dict[str, None]] = {}
+        """The topics of each group of which there is anything; names that hold no @."""
+        self._groups: dict[str, dict[str, None]] = {}
+        self._has_refused = False
+        self._pulled_entries = 0
         self._file = file
         self._now_ms = now_ms
         self._committed: dict[str, dict[int, int]] = {}
@@ -75,7 +98,12 @@ class ConsumerOffsets:
         key = f"{topic}@{group}"
         queues = self._pulled.get(key)
         if queues is None:
+            if self._pulled_entries >= self._entries_max:
+                return  # it is shown only; the committed offset stands in for it
             queues = self._pulled[key] = {}
+            self._index(key)
+        if queue_id not in queues:
+            self._pulled_entries += 1
         queues[queue_id] = next_offset
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -108,11 +136,13 @@ class ConsumerOffsets:
 
     def topics_of(self, group: str) -> list[str]:
         """Topics the group has committed offsets of."""
-        return [topic for topic, name, _ in self._items() if name == group]
+        found = self._topics.get(group, ())
+        return [topic for topic in found if f"{topic}@{group}" in self._committed]
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups that have committed offsets of the topic."""
-        return [group for name, group, _ in self._items() if name == topic]
+        found = self._groups.get(topic, ())
+        return [group for group in found if f"{topic}@{group}" in self._committed]
 
     def pairs(self) -> list[tuple[str, str]]:
         """(topic, group) of all committed offsets."""
@@ -140,11 +170,11 @@ class ConsumerOffsets:
 
     def forget_topic(self, topic: str) -> None:
         """Drop every group's offsets of a deleted topic."""
-        self._forget([f"{name}@{group}" for name, group, _ in self._items() if name == topic])
+        self._forget([f"{topic}@{group}" for group in self._groups.get(topic, ())])
 
     def forget_group(self, group: str) -> None:
         """Drop all offsets of a deleted group."""
-        self._forget([f"{topic}@{name}" for topic, name, _ in self._items() if name == group])
+        self._forget([f"{topic}@{group}" for topic in self._topics.get(group, ())])
 
     def snapshot(self) -> dict[str, dict[int, int]]:
         """All committed offsets by `topic@group` and queue id; a copy."""
@@ -166,14 +196,40 @@ class ConsumerOffsets:
         return not self._is_dirty
 
     async def save_in_thread(self) -> None:
-        """Do as `save`, with the writing in a thread; never in two at once."""
+        """Do as `save`, with the writing in a thread; never in two at once.
+
+        Does nothing for ten times as long as the last encoding took.
+        """
+        time = asyncio.get_running_loop().time
         while self._writing is not None and not self._writing.done():
             await asyncio.wait([self._writing])
-        if self._is_dirty:
+        if self._is_dirty and time() >= self._rest_until:
             self._is_dirty = False
-            data = self._file.encode(self.to_json())
+            began, data = time(), b""
+            try:
+                data = await self.encode_in_turns(as_file=True)
+            finally:
+                self._is_dirty = self._is_dirty or not data  # it was cancelled
+            self._rest_until = time() + _REST * (time() - began)
             self._writing = asyncio.ensure_future(self._write(data))
             await asyncio.shield(self._writing)
+
+    async def encode_in_turns(self, *, as_file: bool = False) -> bytes:
+        """The bytes of `to_json`, as they are sent or as the file has them.
+
+        What changes meanwhile is in them, or not.
+        """
+        async with self._turns.lock:
+            tables: dict[str, Table] = {
+                "groupTopicMap": (list(self._topics), self._topics_with_offsets),
+                "offsetTable": (list(self._committed), self._committed.get),
+                "pullOffsetTable": (list(self._pulled), self._pulled.get),
+            }
+            pieces = table_pieces({"dataVersion": version_fields(self.version)}, tables, as_file)
+            return "".join(await self._turns.collect(pieces)).encode()
+
+    def _topics_with_offsets(self, group: str) -> list[str] | None:
+        return self.topics_of(group) or None
 
     async def written(self) -> None:
         """Wait until no thread writes the file any more."""
@@ -210,24 +266,53 @@ class ConsumerOffsets:
 
     def _set(self, key: str, queue_id: int, offset: int) -> None:
         queues = self._committed.get(key)
-        if queues is None:
-            queues = self._committed[key] = {}
-        if queue_id not in queues:
-            if self._entries >= ENTRIES_MAX:
+        if queues is None or queue_id not in queues:
+            if self._entries >= self._entries_max:
+                self._refuse(key)
                 return
             self._entries += 1
+            if queues is None:
+                queues = self._committed[key] = {}
+                self._index(key)
         queues[queue_id] = offset
         self._is_dirty = True
         self._commits += 1
         if self._commits % VERSION_STEP == 0:
             self.version = self.version.next(self._now_ms())
 
+    def _refuse(self, key: str) -> None:
+        if not self._has_refused:
+            self._has_refused = True
+            log.warning(
+                "%d offsets are committed, and no more are taken: %s is the first to get none; "
+                "delete groups or topics that nobody uses",
+                self._entries,
+                key,
+            )
+
+    def _index(self, key: str) -> None:
+        """Have a topic find its groups and a group its topics."""
+        topic, at, group = key.partition("@")
+        if at and "@" not in group:
+            self._topics.setdefault(group, {})[topic] = None
+            self._groups.setdefault(topic, {})[group] = None
+
     def _forget(self, keys: list[str]) -> None:
         for key in keys:
             self._entries -= len(self._committed.pop(key, ()))
-            self._pulled.pop(key, None)
+            self._pulled_entries -= len(self._pulled.pop(key, ()))
             self._resets.pop(key, None)
             self._is_dirty = True
+            topic, _, group = key.partition("@")
+            for table, name, other in (
+                (self._topics, group, topic),
+                (self._groups, topic, group),
+            ):
+                if name in table:
+                    table[name].pop(other, None)
+                    if not table[name]:
+                        del table[name]
+        self._has_refused = self._has_refused and self._entries >= self._entries_max
 
     def _load(self, value: Any) -> None:
         stored = value if isinstance(value, dict) else {}
@@ -238,3 +323,4 @@ class ConsumerOffsets:
         for key, queues in (stored.get("offsetTable") or {}).items():
             self._committed[key] = {int(queue): int(offset) for queue, offset in queues.items()}
             self._entries += len(queues)
+            self._index(key)

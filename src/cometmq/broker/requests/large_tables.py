@@ -1,0 +1,84 @@
+"""Tables of a broker as answers: large ones are encoded in turns, and once for each version.
+
+Owns the bytes of the last version of each large table. Refuses to know what is in a table: whoever
+asks gives the answer without its entries, and what encodes some of them.
+Invariant: the bytes are those that encoding all at once gives; whoever asks while they are made
+waits for them.
+Java: none; a thread encodes each answer anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from cometmq.errors import Reject
+from cometmq.wire import fastjson
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+    from cometmq.runtime.turns import Turns
+
+SMALL_MAX = 200
+"""Entries of a table that is encoded at once: about 2 ms."""
+
+ANSWER_BYTES_MAX = FRAME_BYTES_MAX - HEADER_BYTES_MAX
+"""The largest body of an answer: clients refuse larger frames."""
+
+_V = TypeVar("_V")
+
+
+class LargeTables:
+    """The large tables of one broker. Belongs to its loop."""
+
+    def __init__(self, turns: Turns, bytes_max: int = ANSWER_BYTES_MAX) -> None:
+        self.turns = turns
+        """Shared by all that encodes in turns."""
+        self._bytes_max = bytes_max
+        self._kept: dict[str, tuple[Hashable, bytes]] = {}
+
+    async def encode(
+        self,
+        name: str,
+        version: Hashable,
+        empty: bytes,
+        table: Mapping[str, _V],
+        fields: Callable[[_V], object],
+    ) -> bytes:
+        """The answer `empty`, whose table of this name has no entries, with them.
+
+        Raises Reject where no frame can hold it.
+        """
+        async with self.turns.lock:
+            known = self._kept.get(name)
+            if known is None or known[0] != version:
+                known = version, await self._encode(name, empty, table, fields)
+                self._kept[name] = known
+        return known[1]
+
+    async def _encode(
+        self, name: str, empty: bytes, table: Mapping[str, _V], fields: Callable[[_V], object]
+    ) -> bytes:
+        made = (fastjson.dumps({key: fields(value)})[1:-1] for key, value in list(table.items()))
+        entries = b",".join(await self.turns.collect(made))
+        check_size(name, len(empty) + len(entries), self._bytes_max)
+        return filled(empty, name, entries)
+
+
+def filled(empty: bytes, name: str, entries: bytes) -> bytes:
+    """The object `empty` with these entries in its table of this name, which has none."""
+    mark = f'"{name}":{{'.encode()
+    assert empty.count(mark + b"}") == 1, f"there is one empty table {name}"
+    return empty.replace(mark + b"}", mark + entries + b"}")
+
+
+def check_size(name: str, size: int, bytes_max: int = ANSWER_BYTES_MAX) -> None:
+    """Raise Reject where an answer of this size fits into no frame."""
+    if size > bytes_max:
+        raise Reject(
+            ResponseCode.SYSTEM_ERROR,
+            f"the {name} has {size} bytes and an answer at most {bytes_max}: ask for pages of it, "
+            "or for single entries",
+        )
