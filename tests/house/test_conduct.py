@@ -43,6 +43,7 @@ FILES = {
 CODE = {"eval", "exec", "compile", "__import__", "input"}
 
 BROAD_EXCEPT = {
+    "broker/pulls/held_requests.py": "a request that cannot be rechecked must not harm the others",
     "client/handling/handler_call.py": "a handler that raises: its messages come again",
     "client/handling/process_pool.py": "any error of a handler goes back to the process that asked",
     "client/middleware/hook_calls.py": "a hook that only watches changes nothing by its errors",
@@ -50,6 +51,7 @@ BROAD_EXCEPT = {
     "client/middleware/handler_hooks.py": "each error of a handler likewise",
     "net/channel.py": "any error of whoever reads an answer is raised where it is waited for",
     "net/dispatcher.py": "any error of a handler becomes one SYSTEM_ERROR",
+    "store/durability.py": "a condition that raises must not leave its batch unanswered",
     "runtime/background.py": "a supervised task is logged and started again",
 }
 """Files that may catch everything, and why."""

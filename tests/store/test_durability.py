@@ -135,3 +135,49 @@ def test_a_condition_that_was_removed_is_asked_no_more():
         await store.stop()
 
     asyncio.run(scenario())
+
+
+class FailingCondition:
+    """Raises when it is asked, maybe after it has answered."""
+
+    def __init__(self, *, answers: bool = False) -> None:
+        self._answers = answers
+
+    def wait_for(self, log_end: int, callback: Callable[[PutStatus], None]) -> None:
+        if self._answers:
+            callback(PutStatus.FLUSH_SLAVE_TIMEOUT)
+        raise OSError(5, "the replica cannot be reached")
+
+
+async def until_durable(store: MessageStore) -> None:
+    await asyncio.sleep(0)
+    if store.is_sync:
+        await until_flushed(store)
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_condition_that_raises_fails_its_batch_and_is_logged_once(flush, caplog):
+    async def scenario() -> None:
+        store = memory_store(flush_disk_type=flush)
+        for each in (FailingCondition(), LateCondition(), FailingCondition(answers=True)):
+            store.durability_conditions.add(each)
+        late = store.durability_conditions.active[1]
+        assert isinstance(late, LateCondition)
+        for _ in range(2):
+            waiting: list[PutStatus] = []
+            local: list[PutStatus] = []
+            put(store, waiting)
+            put(store, local, local_only=True)
+            await until_durable(store)
+            late.answer()
+            assert (waiting, local) == ([PutStatus.FLUSH_SLAVE_TIMEOUT], [PutStatus.PUT_OK])
+            assert store.get("T", 0, 0, 9, 1 << 20).count
+        store.durability_conditions.remove(store.durability_conditions.active[2])
+        put(store, alone := [])
+        await until_durable(store)
+        late.answer()
+        assert alone == [PutStatus.SLAVE_NOT_AVAILABLE]
+        await store.stop()
+
+    asyncio.run(scenario())
+    assert sum("cannot be reached" in record.exc_text for record in caplog.records) == 2

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cometmq.errors import StoreCorrupt, StoreError
 from cometmq.store.message_store import GetStatus, MessageDraft, MessageStore, PutStatus
+from cometmq.store.queues.record_dispatcher import GAP_MAX
 from cometmq.testing.memory_store import STORE_ROOT, memory_store
 from cometmq.testing.sim_files import SimClock, SimFiles, SimWorker
 from cometmq.wire.records import log_record
@@ -288,6 +289,32 @@ def test_a_record_with_a_negative_queue_offset_is_refused():
         with pytest.raises(StoreCorrupt):
             follower.append_raw(0, raw)
         assert (follower.max_phy_offset, follower.queues()) == (0, [])
+        await follower.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_number_that_is_too_far_ahead_is_refused_before_anything_is_written():
+    def record(phy_offset: int, queue_offset: int) -> bytes:
+        host = bytes((127, 0, 0, 1, 0, 0, 42, 159))
+        return log_record.encode(
+            *("A", 0, 0, queue_offset, phy_offset, 0, 1, host, 1, host, 0, 0, b"x", b"")
+        )
+
+    async def scenario() -> None:
+        follower = pair()[1].store
+        size = len(record(0, 0))
+        far = GAP_MAX + 2
+        with pytest.raises(StoreCorrupt, match=f"number {far} in queue 0 of A, where 1 is next"):
+            follower.append_raw(0, record(0, 0) + record(size, far))
+        assert (follower.max_phy_offset, follower.queues()) == (0, [])
+        follower.append_raw(0, record(0, 0))
+        with pytest.raises(StoreCorrupt, match=f"number {far}"):
+            follower.append_raw(size, record(size, far))
+        assert (follower.max_phy_offset, follower.raw_log.end_offset) == (size, size)
+        follower.append_raw(size, record(size, 1))
+        await durable(follower)
+        assert follower.max_offset("A", 0) == 2
         await follower.stop()
 
     asyncio.run(scenario())

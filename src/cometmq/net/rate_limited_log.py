@@ -30,8 +30,8 @@ class RateLimitedLog:
         self._suppressed = 0
         self._window_start = float("-inf")
 
-    def warning(self, text: str, *args: object) -> None:
-        """Log a warning, unless this window has had its share."""
+    def warning(self, text: str, *args: object, exc_info: bool = False) -> None:
+        """Log a warning, unless this window has had its share; `exc_info` as in logging."""
         now = asyncio.get_running_loop().time()
         if now - self._window_start >= WINDOW_S:
             if self._suppressed:
@@ -41,6 +41,6 @@ class RateLimitedLog:
             self._suppressed = 0
         if self._logged < WARNINGS_MAX:
             self._logged += 1
-            self._log.warning(text, *args)
+            self._log.warning(text, *args, exc_info=exc_info)
         else:
             self._suppressed += 1

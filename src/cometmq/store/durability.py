@@ -9,6 +9,7 @@ Java: CommitLog.handleDiskFlushAndHA, GroupTransferService.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 from cometmq.store.put_result import PutStatus
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     DurableCallback = Callable[[PutStatus], None]
+
+log = logging.getLogger(__name__)
 
 _SEVERITY = {
     PutStatus.PUT_OK: 0,
@@ -35,7 +38,8 @@ class DurabilityCondition(Protocol):
         """Call `callback` once, now or later, on the loop: bytes below `log_end` meet it, or not.
 
         PUT_OK when they do; FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE when the message is kept and
-        the condition was not met in time. The condition sees to it that a time runs out.
+        the condition was not met in time. The condition sees to it that a time runs out. One that
+        raises is not met: SLAVE_NOT_AVAILABLE.
         """
         ...
 
@@ -46,6 +50,8 @@ class DurabilityConditions:
     def __init__(self) -> None:
         self.active: tuple[DurabilityCondition, ...] = ()
         """All of them: an attribute, because each batch of puts asks whether there are any."""
+        self._is_failing = False
+        """Whether one raised when they were asked last: logged once, not with each batch."""
         self.on_change: list[Callable[[], None]] = []
         """Called when there is a condition more, or one less; fast paths listen."""
 
@@ -69,9 +75,25 @@ class DurabilityConditions:
         """Ask all conditions about what was written; returns what the local flush must call."""
         conditions = self.active
         wait = _Wait(callbacks, 1 + len(conditions))
-        for condition in conditions:
-            condition.wait_for(log_end, wait.end_one)
+        failed = [each for each in conditions if not self._ask(each, log_end, wait)]
+        self._is_failing = bool(failed)
         return wait.end_one
+
+    def _ask(self, condition: DurabilityCondition, log_end: int, wait: _Wait) -> bool:
+        """Ask one condition; where it raises, it is not met. Say whether it did not raise."""
+        answer = _Answer(wait)
+        try:
+            condition.wait_for(log_end, answer)
+        except Exception:  # of whoever adds a condition: the batch must be answered
+            if not self._is_failing:
+                log.exception(
+                    "the durability condition %r failed: sends are answered SLAVE_NOT_AVAILABLE",
+                    condition,
+                )
+            if not answer.is_given:
+                answer(PutStatus.SLAVE_NOT_AVAILABLE)
+            return False
+        return True
 
 
 class _Wait:
@@ -86,10 +108,26 @@ class _Wait:
 
     def end_one(self, status: PutStatus) -> None:
         """One of them has answered."""
-        assert self._left > 0, "a condition answered twice"
+        assert self._left > 0, "more answers than were waited for"
         self._left -= 1
         if _SEVERITY[status] > _SEVERITY[self._status]:
             self._status = status
         if not self._left:
             for callback in self._callbacks:
                 callback(self._status)
+
+
+class _Answer:
+    """What one condition calls, once."""
+
+    __slots__ = ("_wait", "is_given")
+
+    def __init__(self, wait: _Wait) -> None:
+        self._wait = wait
+        self.is_given = False
+
+    def __call__(self, status: PutStatus) -> None:
+        """The condition has answered."""
+        assert not self.is_given, "a condition answered twice"
+        self.is_given = True
+        self._wait.end_one(status)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError, StoreCorrupt, StoreError
-from cometmq.store.queues.record_dispatcher import RecordDispatcher
+from cometmq.store.queues.record_dispatcher import GAP_MAX, RecordDispatcher
 from cometmq.wire.records import log_record
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class RawLog:
         begins = self._begins_log(at_offset)
         unread = self._waiting() + data
         records, taken = self._decode(unread, at_offset if begins else self._log.tail)
+        self._check_numbers(records)
         if begins:
             self._log.begin_at(at_offset)
         queues = [self._dispatcher.queue_of(record) for record in records]
@@ -117,6 +118,24 @@ class RawLog:
             index += size
         return records, index
 
+    def _check_numbers(self, records: list[StoredRecord]) -> None:
+        """Raise StoreCorrupt where a record's number is too far from that before it in its queue.
+
+        A smaller number is none of that: its topic was made again, see `_entries`.
+        """
+        next_offsets: dict[tuple[str, int], int] = {}
+        for record in filter(self._dispatcher.is_in_queue, records):
+            key, number = (record.topic, record.queue_id), record.queue_offset
+            queue = self._queues.find(*key)
+            expected = next_offsets.get(key, queue.next_offset if queue else 0)
+            if expected and number - expected > GAP_MAX:
+                raise StoreCorrupt(
+                    f"the record at {record.phy_offset} has the number {number} in queue "
+                    f"{record.queue_id} of {record.topic}, where {expected} is next: "
+                    f"more than {GAP_MAX} messages cannot be missing"
+                )
+            next_offsets[key] = number + 1
+
     def _entries(self, record: StoredRecord, queue: ConsumeQueue) -> list[QueueEntry]:
         number = record.queue_offset
         if number < queue.next_offset:
@@ -126,8 +145,7 @@ class RawLog:
         if not queue.next_offset:
             queue.begin_at(number)  # the log may begin after the queue did
         entries = self._dispatcher.entries(record, queue)
-        if entries is None:
-            raise StoreCorrupt(f"the record at {record.phy_offset} has the number {number}")
+        assert entries is not None, "a number that was not checked before the write"
         return entries
 
 

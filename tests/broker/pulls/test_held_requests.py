@@ -156,6 +156,26 @@ def test_an_event_that_may_concern_a_request_has_it_look_again() -> None:
     run(scenario())
 
 
+def test_a_recheck_that_fails_wakes_its_request_and_leaves_the_others_alone(
+    monkeypatch, caplog
+) -> None:
+    async def scenario() -> None:
+        table, connection = HeldRequests(10, 10), FakeConnection()
+        broken, other, third = (held(table, connection, GROUP) for _ in range(3))
+        other.rechecks = third.rechecks = 1
+
+        def fail() -> bool:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(GroupWatch, "recheck", lambda self: self is not broken or fail())
+        table.notify(GROUP, "maybe")
+        await asyncio.sleep(0.01)
+        assert (broken.answered, other.answered, third.answered, table.count) == (1, 1, 1, 0)
+        assert "fake:1 could not be rechecked" in caplog.text
+
+    run(scenario())
+
+
 def test_a_deadline_answers_a_request_and_is_noticed_soon() -> None:
     async def scenario() -> None:
         table, connection = HeldRequests(10, 10), FakeConnection()

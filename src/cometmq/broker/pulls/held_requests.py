@@ -14,6 +14,7 @@ Java: PullRequestHoldService, NotifyMessageArrivingListener.
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from enum import Enum
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cometmq.broker.pulls.held_counts import HeldCounts
 from cometmq.errors import Reject
 from cometmq.net.dispatcher import answer_held_with
+from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
     from cometmq.net.handler import Answer
     from cometmq.wire.command import Command
+
+log = logging.getLogger(__name__)
 
 HELD_PER_CONNECTION_MAX = 10_000
 """Held requests of one connection; a client has one for each of its queues."""
@@ -94,7 +98,10 @@ class HeldRequest(ABC):
         """Decide what an event on one of the keys means. Must be cheap and must not raise."""
 
     def recheck(self) -> bool:
-        """Whether the events that said RECHECK wake the request; may read the store."""
+        """Whether the events that said RECHECK wake the request; may read the store.
+
+        What it raises is logged and wakes the request: `answer` then says what is wrong.
+        """
         return True
 
     @abstractmethod
@@ -134,6 +141,7 @@ class HeldRequests:
         self._to_recheck: OrderedDict[HeldRequest, None] = OrderedDict()
         """Still held; in the order of their events."""
         self._rounds: dict[Hashable, _Round] = {}
+        self._warnings = RateLimitedLog(log)
         self._is_batch_due = False
         self._is_timer_set = False
         self._checked_until = 0
@@ -266,7 +274,7 @@ class HeldRequests:
                 held = self._woken.popleft()
             elif self._to_recheck:
                 held, _ = self._to_recheck.popitem(last=False)
-                if not held.recheck():
+                if not self._is_woken(held):
                     if time() > until:
                         break
                     continue
@@ -306,6 +314,15 @@ class HeldRequests:
         del self._rounds[key]
         if its.waiting or its.later:
             self._rounds[key] = its
+
+    def _is_woken(self, held: HeldRequest) -> bool:
+        """What `recheck` says; the request is woken, and the others not harmed, where it fails."""
+        try:
+            return held.recheck()
+        except Exception:  # noqa: BLE001 - of whatever it reads: a disk that fails, say
+            text = "a request of %s could not be rechecked, it is answered now"
+            self._warnings.warning(text, held.connection.addr, exc_info=True)
+            return True
 
     def _step_after(self, timeout_ms: int) -> int:
         """The number of the timer step after `timeout_ms` from now; starts the timer if needed."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.wire.records.log_record import StoredRecord
 
-_GAP_MAX = 10_000_000
+GAP_MAX = 10_000_000
 """Messages of one queue that damage may have taken; a wider gap is a broken number."""
 
 
@@ -31,11 +31,15 @@ class RecordDispatcher:
         self._queues = queues
         self._tags_code = tags_code
 
+    def is_in_queue(self, record: StoredRecord) -> bool:
+        """Whether a record is in a queue, and its topic was not deleted later."""
+        return sysflag.is_queued(
+            record.sys_flag
+        ) and record.phy_offset >= self._queues.deletions.end_of(record.topic)
+
     def queue_of(self, record: StoredRecord) -> ConsumeQueue | None:
-        """The queue of a record; None: it is in none, or its topic was deleted later."""
-        if not sysflag.is_queued(record.sys_flag):
-            return None
-        if record.phy_offset < self._queues.deletions.end_of(record.topic):
+        """The queue of a record, made when it is new; None: it is in none."""
+        if not self.is_in_queue(record):
             return None
         return self._queues.get_or_create(record.topic, record.queue_id)
 
@@ -46,7 +50,7 @@ class RecordDispatcher:
         """
         gap = record.queue_offset - queue.next_offset
         assert gap >= 0, "the queue has this number already"
-        if gap > _GAP_MAX:
+        if gap > GAP_MAX:
             return None
         code = self._tags_code(record.topic, record.properties, record.store_ms)
         queue.next_offset = record.queue_offset + 1
