@@ -20,14 +20,14 @@ class Stream:
     """A query over a topic with a checkpoint of its own; it can be started again and again."""
 
     def __init__(self, spark: SparkSession, options: dict[str, str], root: Path) -> None:
-        self._spark, self._options = spark, options
+        self._spark, self.options = spark, options
         self._checkpoint = str(root / "checkpoint")
         self.batches: list[tuple[int, list[str]]] = []
         self.on_batch: Callable[[int], None] = lambda batch: None
 
     def run(self, *, once: bool = True, **more: str) -> StreamingQuery:
         """Start it; with `once` let it take what is available, and end."""
-        frame = self._spark.readStream.format("rocketmq").options(**{**self._options, **more})
+        frame = self._spark.readStream.format("rocketmq").options(**{**self.options, **more})
         writer = frame.load().writeStream.foreachBatch(self._take)
         writer = writer.option("checkpointLocation", self._checkpoint)
         if not once:
