@@ -46,3 +46,8 @@ def test_the_first_version_is_read_by_a_query_over_one_topic() -> None:
 def test_a_later_version_is_refused() -> None:
     with pytest.raises(ValueError, match="version 3, written by another release"):
         decode({"version": 3, "topics": {}}, "T")
+
+
+def test_a_log_entry_of_ten_thousand_queues_takes_twenty_bytes_a_queue() -> None:
+    queues = {MessageQueue("T", "broker-a", at): 12_345 for at in range(10_000)}
+    assert len(json.dumps(encode(PlannedOffsets(queues, 1_700_000_000_000)))) < 240_000
