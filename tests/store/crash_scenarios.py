@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+from cometmq.errors import StoreCorrupt
 from cometmq.settings.store import StoreSettings
 from cometmq.store.message_store import GetStatus, MessageDraft, MessageStore, PutStatus
 from cometmq.testing.sim_files import SimClock, SimFiles, SimWorker
@@ -198,7 +199,10 @@ async def run_seed(
         how = await scenario.end()
         if flush != "SYNC_FLUSH" and how == "cut":
             scenario.acked.clear()
-        scenario.open()
+        try:
+            scenario.open()
+        except StoreCorrupt as refused:
+            raise LossError(str(refused)) from refused
         scenario.check()
         await scenario.check_lookup()
     await scenario.store.stop()

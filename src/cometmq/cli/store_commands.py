@@ -1,6 +1,7 @@
-"""The commands for a store that no broker uses: verify, dump.
+"""The commands for a store that no broker uses: verify, dump, repair.
 
-They read with the store's own checks and change nothing. `verify` exits with 1 when data is lost.
+They read with the store's own checks; only `repair` changes anything. `verify` exits with 1 when
+data is lost or a start does not mend what it found.
 Java: none.
 """
 
@@ -14,15 +15,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cometmq.broker.sends.tag_codes import tags_code_of
 from cometmq.model.message import Property
+from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.index.index_check import DEFAULT_INDEX_LAYOUT
 from cometmq.store.index.index_file import IndexFileLayout
-from cometmq.store.recovery.inspection import Inspection, InspectionReport
+from cometmq.store.recovery.inspection import Inspection
+from cometmq.store.recovery.store_repair import StoreRepair
 from cometmq.wire.records import log_record as stored
+from cometmq.wire.records import properties
 from cometmq.wire.records.message_id import offset_id
 
 if TYPE_CHECKING:
+    from cometmq.store.recovery.inspection import InspectionReport
     from cometmq.wire.records.log_record import StoredRecord
 
 _directory = click.argument(
@@ -39,25 +45,77 @@ _BODY_SHOWN = 60
 
 @click.group()
 def store() -> None:
-    """Verify and dump a stopped store."""
+    """Verify, repair and dump a stopped store."""
+
+
+_index_slots = click.option(
+    "--index-slots", default=DEFAULT_INDEX_LAYOUT.slots, help="maxHashSlotNum of the store."
+)
+_index_entries = click.option(
+    "--index-entries", default=DEFAULT_INDEX_LAYOUT.entries, help="maxIndexNum of the store."
+)
 
 
 @store.command()
 @_directory
-@click.option(
-    "--index-slots", default=DEFAULT_INDEX_LAYOUT.slots, help="maxHashSlotNum of the store."
-)
-@click.option(
-    "--index-entries", default=DEFAULT_INDEX_LAYOUT.entries, help="maxIndexNum of the store."
-)
+@_index_slots
+@_index_entries
 @_commit_log
 def verify(directory: Path, index_slots: int, index_entries: int, commit_log: Path | None) -> int:
-    """Read a whole store, every checksum included, and say what is whole and what is not."""
-    shape = IndexFileLayout(index_slots, index_entries)
-    with Inspection(directory, SystemFiles(), shape, commit_log) as inspection:
+    """Read a whole store, every checksum included, and say what is whole and what is not.
+
+    Exit code 1: something is lost, or only `repair` mends it.
+    """
+    with _inspect(directory, index_slots, index_entries, commit_log) as inspection:
         report = inspection.verify()
     _print(report)
-    return 1 if report.damage else 0
+    return 1 if report.damage or report.repairs else 0
+
+
+@store.command()
+@_directory
+@_index_slots
+@_index_entries
+@_commit_log
+@click.option("--accept-loss", is_flag=True, help="Give up what `verify` calls LOST.")
+def repair(
+    directory: Path,
+    index_slots: int,
+    index_entries: int,
+    commit_log: Path | None,
+    accept_loss: bool,
+) -> int:
+    """Verify a store and have the next start build its queues and its index anew.
+
+    What is lost is given up with --accept-loss alone; else nothing is changed. Copy it first.
+    """
+    with _inspect(directory, index_slots, index_entries, commit_log) as inspection:
+        report = inspection.verify()
+        _print(report)
+        if report.damage and not accept_loss:
+            click.echo("nothing was changed: give up what is LOST with --accept-loss")
+            return 1
+        if not (report.damage or report.repairs or report.notes):
+            click.echo("there is nothing to repair")
+            return 0
+        StoreRepair(SystemFiles(), inspection.directory, inspection.log_files).run(report.lost)
+    click.echo("repaired: the next start reads the whole log and builds queues and index anew")
+    return 0
+
+
+def _inspect(
+    directory: Path, index_slots: int, index_entries: int, commit_log: Path | None
+) -> Inspection:
+    shape = IndexFileLayout(index_slots, index_entries)
+    return Inspection(directory, SystemFiles(), shape, commit_log, _tags_code)
+
+
+def _tags_code(topic: str, raw: bytes, _store_ms: int) -> int | None:
+    """The code of a tag; that of a delayed message depends on the broker's settings."""
+    if topic == SCHEDULE_TOPIC:
+        return None
+    tag = properties.find(raw, b"TAGS")
+    return 0 if tag is None else tags_code_of(tag)
 
 
 def _print(report: InspectionReport) -> None:
@@ -69,13 +127,18 @@ def _print(report: InspectionReport) -> None:
         click.echo(f"  {count:>12}  {topic}")
     if not report.was_stopped:
         click.echo("the last broker did not stop in order; the next start reads the end again")
-    for title, lines in (("to be mended at the next start", report.notes), ("LOST", report.damage)):
+    for title, lines in (
+        ("at the next start", report.notes),
+        ("to be repaired", report.repairs),
+        ("LOST", report.damage),
+    ):
         for line in lines[:_LINES_MAX]:
             click.echo(f"{title}: {line}")
         if len(lines) > _LINES_MAX:
             click.echo(f"{title}: and {len(lines) - _LINES_MAX} more")
     if not report.damage:
-        click.echo("whole")
+        is_whole = not (report.notes or report.repairs)
+        click.echo("whole" if is_whole else "nothing is lost")
 
 
 @store.command()

@@ -151,6 +151,10 @@ class Files(Protocol):
         """
         ...
 
+    def boot_id(self) -> str:
+        """What stays the same until the machine goes down, and with it writes; empty: not known."""
+        ...
+
     def space(self, path: Path) -> DiskSpace:
         """The room on the partition of a path."""
         ...

@@ -39,6 +39,7 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _RANDOM = getattr(os, "POSIX_FADV_RANDOM", None)
 _NO_DIRECTORY_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _held: set[tuple[int, int]] = set()
 
 
@@ -319,6 +320,10 @@ class SystemFiles:
         made = os.fstat(fd)
         _held.add((made.st_dev, made.st_ino))
         return FileLock(fd, (made.st_dev, made.st_ino))
+
+    def boot_id(self) -> str:
+        """What stays the same until the machine goes down, and with it writes; empty: not known."""
+        return (self.read(_BOOT_ID) or b"").decode("ascii", "replace").strip()
 
     def space(self, path: Path) -> DiskSpace:
         """The room on the partition of a path."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.runtime.background import BackgroundTasks
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 _PAGE = 4096
 _INDEX_S = 0.05
 _NEXT_FILE_S = 0.25
+_CHECKSUMS_MS = 60_000
+"""How old the checksums of queue files become: 1 us a file to encode, on the loop."""
 
 
 class Maintenance:
@@ -68,7 +71,7 @@ class Maintenance:
         self._background = BackgroundTasks("store")
         self.preallocator = FilePreallocator(commit_log, worker)
         """Makes the log's next file before it is needed."""
-        self._flush_due_ms = self._checkpoint_due_ms = 0
+        self._flush_due_ms = self._checkpoint_due_ms = self._checksums_due_ms = 0
         self._deletions = self._checkpointed_deletions = 0
         self._checkpointed_entries: Counter[str] = Counter()
         self.is_queue_write_failing = False
@@ -166,17 +169,28 @@ class Maintenance:
         is_on = False
         try:
             await self._queues.write_pending()
+            checksums = self._due_checksums()
             await self._queues.flush(self._worker)
             is_on = True
         finally:
             if not is_on:
                 self._index.cancel_writes(writes)
         await self._index.flush(writes, self._worker)
+        if checksums:
+            await run_job(self._worker, partial(self._queues.checksums.write, checksums))
         if deletions != self._deletions:
             return  # queues were deleted meanwhile: what was counted is no longer so
         self._record_checkpoint(newest_visible, entries, mark)
         await run_job(self._worker, checkpoint.save)
         self._checkpointed_deletions = deletions
+
+    def _due_checksums(self) -> bytes:
+        """Those of the queue files as they are now, once a minute and when the log lost files."""
+        checksums, now = self._queues.checksums, self._clock.now_ms()
+        if now < self._checksums_due_ms and checksums.log_first == self._log.first:
+            return b""
+        self._checksums_due_ms = now + _CHECKSUMS_MS
+        return checksums.encode(self._queues, self._log.first)
 
     def checkpoint_now(self) -> None:
         """Write and flush the queues and move the checkpoint here and now; the log is flushed."""
@@ -190,6 +204,8 @@ class Maintenance:
             self._record_checkpoint(
                 self._publisher.newest_visible, self._queues.entries(), self._index.mark()
             )
+        checksums = self._queues.checksums
+        checksums.write(checksums.encode(self._queues, self._log.first))
         self._checkpoint.save()
 
     def _record_checkpoint(

@@ -166,6 +166,7 @@ def _log_files(
 def _recover(parts: StoreParts, settings: StoreSettings) -> None:
     checkpoint, commit_log, directory = parts.checkpoint, parts.commit_log, parts.directory
     checkpoint.load()
+    parts.queues.checksums.load()
     was_stopped = directory.was_stopped
     recovered = Recovery(
         parts.mapped_files,
@@ -174,13 +175,13 @@ def _recover(parts: StoreParts, settings: StoreSettings) -> None:
         checkpoint,
         parts.tags_code,
         check_crc=settings.check_crc_on_recover,
-    ).run(was_stopped=was_stopped)
+    ).run(was_stopped=was_stopped, is_same_boot=directory.is_same_boot)
     assert commit_log.flushed == commit_log.written == commit_log.tail
     assert recovered.last.end <= commit_log.tail, "a record reaches beyond the end of the log"
     parts.index.load(checkpoint, commit_log.tail, was_stopped=was_stopped)
     parts.publisher.newest_visible = recovered.last
     parts.maintenance.checkpoint_now()
-    directory.mark_running(f"{os.getpid()}\n")
+    directory.mark_running(os.getpid())
     if not was_stopped:
         log.warning(
             "the store %s was not stopped in order: %d messages read again, up to byte %d",

@@ -213,7 +213,7 @@ class SimFiles:
     def __init__(self, rng: Random, clock: SimClock | None = None) -> None:
         self._rng = rng
         self.clock = clock or SimClock()
-        self.life = 0
+        self.life = self._boots = 0
         self.syncs = True
         """Set to False, `sync` does nothing: for tests of the tests."""
         self.syncs_names = True
@@ -260,6 +260,7 @@ class SimFiles:
         for inode in dict.fromkeys(names.values()):
             if isinstance(inode, _Inode):
                 inode.power_cut(self._rng)
+        self._boots += 1
         self.kill()
 
     def kill(self) -> None:
@@ -330,6 +331,10 @@ class SimFiles:
         for inode in self._names.values():
             if isinstance(inode, _Inode) and self.syncs:
                 inode.sync()
+
+    def boot_id(self) -> str:
+        """What stays the same until the power is cut."""
+        return f"boot-{self._boots}"
 
     def lock(self, path: Path) -> SimLock | None:
         """Take the lock on a directory, or a file, made when missing; None: somebody has it."""

@@ -8,6 +8,7 @@ from struct import Struct
 
 import pytest
 
+from cometmq.errors import StoreCorrupt
 from cometmq.store.message_store import MessageDraft, PutStatus
 from cometmq.testing.sim_files import SimFiles
 from cometmq.wire.records import log_record as stored
@@ -121,14 +122,18 @@ def test_a_checkpoint_written_by_java_counts_for_what_it_says_itself(run_scenari
     run_scenario(scenario)
 
 
+def machine_went_down(harness):
+    """As if the machine had gone down after the crash: writes may be missing."""
+    (harness.root / ABORT).write_bytes(b"1\nanother boot\n")
+
+
 @pytest.mark.parametrize("lost", [1, 30, 100, 200])
-@HOW
-def test_a_torn_tail_is_cut_to_the_last_whole_record(run_scenario, lost, how):
+def test_a_torn_tail_is_cut_to_the_last_whole_record(run_scenario, lost):
     async def scenario(harness):
         harness.open(commit_log_file_bytes=1 << 20)
         await fill(harness, 20, queues=1)
         end = harness.store.max_phy_offset
-        await leave(harness, how)
+        await harness.crash()
         with harness.log_files()[0].open("r+b") as file:
             file.seek(end - lost)
             file.write(bytes(lost))
@@ -143,12 +148,11 @@ def test_a_torn_tail_is_cut_to_the_last_whole_record(run_scenario, lost, how):
     run_scenario(scenario)
 
 
-@HOW
-def test_a_truncated_last_file_costs_its_end_only(run_scenario, how):
+def test_a_truncated_last_file_costs_its_end_only(run_scenario):
     async def scenario(harness):
         harness.open()
         await fill(harness, 300, queues=1)
-        await leave(harness, how)
+        await harness.crash()
         last = harness.log_files()[-1]
         with last.open("r+b") as file:
             file.truncate(500)
@@ -158,6 +162,30 @@ def test_a_truncated_last_file_costs_its_end_only(run_scenario, how):
         assert found == want(300, queues=1)[: len(found)]
         assert len(found) > 200
         assert (await harness.put(b"more")).queue_offset == len(found)
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("how", ["zeros", "cut", "no file"])
+def test_a_log_shorter_than_it_was_at_the_stop_is_refused_and_not_changed(run_scenario, how):
+    async def scenario(harness):
+        harness.open()
+        await fill(harness, 300, queues=1)
+        end = harness.store.max_phy_offset
+        await harness.stop()
+        last = harness.log_files()[-1]
+        with last.open("r+b") as file:
+            if how == "cut":
+                file.truncate(500)
+            file.seek(end % 16384 - 100)
+            file.write(bytes(60))
+        if how == "no file":
+            last.unlink()
+        before = {path: path.read_bytes().rstrip(b"\0") for path in harness.log_files()}
+        for _ in range(2):
+            with pytest.raises(StoreCorrupt, match=r"T queue 0 offset \d+.*accept-loss"):
+                harness.open()
+        assert before == {p: p.read_bytes().rstrip(b"\0") for p in harness.log_files()}
 
     run_scenario(scenario)
 
@@ -214,7 +242,23 @@ def test_a_changed_byte_in_the_tail_is_noticed_by_the_checksum(run_scenario):
         raw[placed[3].phy_offset + 36] ^= 4  # sysFlag: no body checksum covers it
         path.write_bytes(raw)
         harness.open()
-        assert len(harness.bodies()) == 3
+        assert len(harness.bodies()) == 4
+        assert harness.store.max_offset("T", 0) == 5
+
+    run_scenario(scenario)
+
+
+def test_the_first_gap_ends_the_log_where_the_machine_went_down(run_scenario):
+    async def scenario(harness):
+        harness.open()
+        placed = [await harness.put(bytes(50)) for _ in range(5)]
+        await harness.crash()
+        machine_went_down(harness)
+        with harness.log_files()[0].open("r+b") as file:
+            file.seek(placed[3].phy_offset)
+            file.write(bytes(40))
+        harness.open()
+        assert len(harness.bodies()) == harness.store.max_offset("T", 0) == 3
 
     run_scenario(scenario)
 
@@ -230,6 +274,7 @@ def test_records_left_over_from_before_a_cut_do_not_come_back(run_scenario):
         size = int.from_bytes(raw[:4])
         raw[5 * size + 60] ^= 1
         path.write_bytes(raw)
+        machine_went_down(harness)
         harness.open()
         for number in range(5, 7):
             await harness.put(b"new %d" % number)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DEFAULT_INDEX_LAYOUT = IndexFileLayout(5_000_000, 20_000_000)
 _SLOTS_BYTES = 1 << 20
 _ENTRIES_AT_ONCE = 4096
-_HOW = "delete index/ and it is built anew from the log"
+_HOW = "the next start has it built anew from the log"
 
 
 class IndexCheck:
@@ -41,11 +41,18 @@ class IndexCheck:
         self._file_layout = file_layout
         names = [name for name in files.names(directory) if name.isdecimal()]
         self._paths = [directory / name for name in names]
-        self.notes: list[str] = []
+        self.mended: list[str] = []
+        """What the next start sees, and has built anew."""
+        self.repairs: list[str] = []
         self._hashes = KeyHashes()
         self._entries = self._walk()
         self._next = next(self._entries, None)
         self._lacking = self._strange = 0
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is an index at all."""
+        return bool(self._paths)
 
     def see(self, record: StoredRecord) -> None:
         """Compare the next record of the log with the entries that should speak of it."""
@@ -61,13 +68,14 @@ class IndexCheck:
             self._lacking += sum(1 for hashed in wanted if hashed not in found)
         self._strange += sum(1 for hashed in found if hashed not in wanted)
 
-    def finish(self) -> list[str]:
-        """All that was found, in sentences."""
-        if self._lacking:
-            self.notes.append(f"the key index lacks {self._lacking} entries; {_HOW}")
-        if self._strange:
-            self.notes.append(f"{self._strange} entries of the key index fit no message; {_HOW}")
-        return self.notes
+    def finish(self) -> tuple[list[str], list[str]]:
+        """All that was found, in sentences: what the next start mends, and what it does not see."""
+        if not self.mended:  # else the start drops the files behind the broken one, too
+            if self._lacking:
+                self.repairs.append(f"the key index lacks {self._lacking} entries")
+            if self._strange:
+                self.repairs.append(f"{self._strange} entries of the key index fit no message")
+        return self.mended, self.repairs
 
     def _walk(self) -> Iterator[tuple[int, int]]:
         """(phy_offset, hash) of every entry of every file that can be read."""
@@ -76,7 +84,7 @@ class IndexCheck:
             if stat is None or stat.size != self._file_layout.file_bytes:
                 size = -1 if stat is None else stat.size
                 layout = self._file_layout
-                self.notes.append(
+                self.mended.append(
                     f"{path} has {size} bytes, not {layout.file_bytes} as with "
                     f"{layout.slots} slots and {layout.entries} entries; unless the "
                     f"broker's maxHashSlotNum and maxIndexNum are others, {_HOW}"
@@ -90,11 +98,12 @@ class IndexCheck:
 
     def _walk_file(self, path: Path, file: OpenFile) -> Iterator[tuple[int, int]]:
         head = decode_header(file.read(0, HEADER_BYTES))
-        if head.number > self._file_layout.entries:
-            self.notes.append(f"{path} says it has {head.number} entries; {_HOW}")
+        is_last = path == self._paths[-1]
+        if not self._file_layout.has_sound(head, is_last=is_last):
+            self.mended.append(f"{path} says it has {head.number} entries, which cannot be; {_HOW}")
             return
         if bad := self._bad_slots(file, head.number):
-            self.notes.append(f"{bad} slots of {path} lead nowhere; {_HOW}")
+            self.repairs.append(f"{bad} slots of {path} lead nowhere")
         number = 1
         while number < head.number:
             count = min(_ENTRIES_AT_ONCE, head.number - number)

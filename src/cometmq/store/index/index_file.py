@@ -49,6 +49,12 @@ class IndexFileLayout(NamedTuple):
         """How long a file is."""
         return self.entries_at + self.entries * ENTRY_BYTES
 
+    def has_sound(self, head: IndexFileHeader, *, is_last: bool) -> bool:
+        """Whether a file's head can be true: only the newest file may have room left."""
+        is_sound = 1 <= head.number <= self.entries and head.begin_phy <= head.end_phy
+        is_timed = head.number <= 1 or head.begin_ms > 0
+        return is_sound and is_timed and (is_last or head.number == self.entries)
+
 
 class IndexWrite(NamedTuple):
     """What is to be written to one file, and what the file then holds."""

@@ -142,10 +142,9 @@ class KeyIndex:
             return False
         segment = self._mapped_files.segments[base]
         head = decode_header(segment.open().read(0, HEADER_BYTES))
-        is_sound = 1 <= head.number <= self._file_layout.entries and head.begin_phy <= head.end_phy
-        if not is_sound or not (is_last or head.number == self._file_layout.entries):
+        if not self._file_layout.has_sound(head, is_last=is_last):
             return False
-        if head.number > 1 and (head.end_phy >= log_end or head.begin_ms <= 0):
+        if head.number > 1 and head.end_phy >= log_end:
             return False
         self._index_files.append(IndexFile(segment, self._file_layout, head))
         return True

@@ -39,12 +39,12 @@ class CommitLog:
     __slots__ = (
         "_file_bytes",
         "_is_torn",
-        "_life_start",
         "_mapped_files",
         "_resident_bytes",
         "_resident_update_at",
         "_with_crc",
         "flushed",
+        "life_start",
         "pending",
         "room",
         "store_host",
@@ -69,7 +69,8 @@ class CommitLog:
         assert tail >= 0
         assert not self.pending, "messages wait to be written"
         self.tail = self.written = self.flushed = tail
-        self._life_start = self._resident_update_at = tail
+        # What lies before it was on the disk before this process, and may be damaged.
+        self.life_start = self._resident_update_at = tail
         self.room = self._file_bytes - tail % self._file_bytes
 
     @property
@@ -165,7 +166,7 @@ class CommitLog:
         assert self.room == self._file_bytes - end % self._file_bytes
         if end > self._resident_update_at:
             self._resident_update_at = end + (self._resident_bytes >> 3)
-            self._mapped_files.resident_from = max(self._life_start, end - self._resident_bytes)
+            self._mapped_files.resident_from = max(self.life_start, end - self._resident_bytes)
 
     def append_raw(self, data: bytes) -> None:
         """Write bytes that are encoded already behind the last one; OSError: nothing was kept."""
@@ -191,7 +192,7 @@ class CommitLog:
         self.room = self._file_bytes - end % self._file_bytes
         if end > self._resident_update_at:
             self._resident_update_at = end + (self._resident_bytes >> 3)
-            self._mapped_files.resident_from = max(self._life_start, end - self._resident_bytes)
+            self._mapped_files.resident_from = max(self.life_start, end - self._resident_bytes)
 
     def _repair(self, start: int) -> None:
         """Wipe out what a failed write left behind; tried again before the next write."""
@@ -282,9 +283,12 @@ class CommitLog:
         return b"".join([raw[at - first : at - first + size] for at, size in pairs])
 
     def record_at(self, phy_offset: int, cached_only: bool = False) -> bytes | None:
-        """The record that begins there; None when none does."""
+        """The record that begins there; None when none does, or what the disk has is damaged."""
         size = self.size_at(phy_offset, cached_only)
-        return self._mapped_files.read(phy_offset, size, cached_only) if size else None
+        if not size:
+            return None
+        raw = self._mapped_files.read(phy_offset, size, cached_only)
+        return raw if phy_offset >= self.life_start or stored.is_whole_raw(raw) else None
 
     def size_at(self, phy_offset: int, cached_only: bool = False) -> int:
         """The size of the record that begins there; 0 when none does."""

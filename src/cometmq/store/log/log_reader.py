@@ -12,10 +12,16 @@ from cometmq.errors import ProtocolError
 from cometmq.wire.records import log_record as stored
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cometmq.store.log.mapped_file_queue import MappedFileQueue
     from cometmq.wire.records.log_record import StoredRecord
 
 _CHUNK = 1 << 20
+SEARCH_BYTES = 16 << 20
+"""How far behind damage a start looks for the next whole record, before later files."""
+_MAGICS = (stored.MAGIC_V1.to_bytes(4), stored.MAGIC_V2.to_bytes(4))
+_MAGIC_AT, _PLACE_AT = 4, 28
 
 
 class LogReader:
@@ -58,6 +64,23 @@ class LogReader:
             return phy_offset + room
         return -1
 
+    def behind(self, phy_offset: int, search_bytes: int = SEARCH_BYTES) -> StoredRecord | None:
+        """The first whole record behind damage: of the same file, else of a later one's begin.
+
+        In the same file it looks through `search_bytes`.
+        """
+        base = self._mapped_files.base_of(phy_offset)
+        end = min(base + self._mapped_files.file_bytes, phy_offset + search_bytes)
+        for at in range(phy_offset + 1, end, _CHUNK):
+            raw = self._mapped_files.read(at, min(_CHUNK + _PLACE_AT + 8, end - at))
+            for place in sorted(_places(raw, at)):
+                if (record := self.at(place)) is not None:
+                    return record
+        for later in self._mapped_files.bases:
+            if later > base and (record := self.at(later)) is not None:
+                return record
+        return None
+
     def _is_followed(self, record: StoredRecord) -> bool:
         """Whether another record, or the file's end, stands behind this one: no write ended in it.
 
@@ -71,3 +94,15 @@ class LogReader:
         self._chunk = self._mapped_files.read(phy_offset, length)
         self._chunk_at = phy_offset
         return self._chunk
+
+
+def _places(raw: bytes, at: int) -> Iterator[int]:
+    """Where records may begin in bytes read at `at`: a magic number, and their own place."""
+    for magic in _MAGICS:
+        found = raw.find(magic)
+        while found >= 0:
+            start = found - _MAGIC_AT
+            place = raw[start + _PLACE_AT : start + _PLACE_AT + 8] if start >= 0 else b""
+            if place == (at + start).to_bytes(8):
+                yield at + start
+            found = raw.find(magic, found + 1)

@@ -18,6 +18,7 @@ from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles, Segment, pin_segments
 from cometmq.store.queues.consume_queue import SIZE, ConsumeQueue, pack
 from cometmq.store.queues.deleted_topics import DeletedTopics
+from cometmq.store.queues.queue_checksums import QueueChecksums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
@@ -46,6 +47,7 @@ class ConsumeQueues:
         self._open_files = open_files
         self.deletions = DeletedTopics(files, directory.parent / "config")
         """Topics that were deleted."""
+        self.checksums = QueueChecksums(files, directory.parent)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._dirty: dict[ConsumeQueue, None] = {}
         self._unflushed: dict[Segment, None] = {}
@@ -133,7 +135,9 @@ class ConsumeQueues:
             return
         assert queue.written_offset <= queue.max_offset
         before = len(queue.mapped_files.bases)
+        at, entries = queue.written_offset * 20, bytes(queue.tail)
         bases = queue.write_pending()
+        self.checksums.extend(queue, at, entries)
         if len(queue.mapped_files.bases) > before:
             directory = queue.mapped_files.directory
             for path in (directory, directory.parent, self._directory, self._directory.parent):
@@ -217,6 +221,7 @@ class ConsumeQueues:
         queue.mapped_files.cut(queue_offset * 20)
         assert queue.mapped_files.end - queue.mapped_files.file_bytes <= queue_offset * 20
         queue.begin_at(queue_offset)
+        self.checksums.cut(queue, queue_offset)
         self._dirty.pop(queue, None)
         alive = set(queue.mapped_files.segments.values())
         for segment in [
@@ -239,6 +244,7 @@ class ConsumeQueues:
         """Take a file out of its queue; the caller deletes what has this path."""
         assert base == queue.mapped_files.first, "a queue loses its oldest file first"
         self._unflushed.pop(queue.mapped_files.segments[base], None)
+        self.checksums.remove(queue, base)
         return queue.mapped_files.release(base)
 
     def close(self) -> None:

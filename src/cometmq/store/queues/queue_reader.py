@@ -7,12 +7,14 @@ Refuses to know requests and sessions. Java: DefaultMessageStore.getMessage.
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from cometmq.store.get_result import GetResult, GetStatus
 from cometmq.store.log.mapped_file_queue import NotInMemory
+from cometmq.wire.records import log_record as stored
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE
 
 if TYPE_CHECKING:
@@ -23,7 +25,12 @@ if TYPE_CHECKING:
     from cometmq.store.property_filter import PropertyFilter
     from cometmq.store.queues.consume_queue import ConsumeQueue
 
+_logger = logging.getLogger(__name__)
+_are_whole = stored.are_whole
 _entries = ENTRY.iter_unpack
+_place_of = Struct(">qq").unpack_from
+_REPORTED_MAX = 10_000
+"""Skipped messages that are named in the log, each once."""
 
 
 @lru_cache(maxsize=256)
@@ -37,6 +44,7 @@ class QueueReader:
     def __init__(self, log: CommitLog, settings: StoreSettings, ram_bytes: int) -> None:
         self._log = log
         self._fresh_bytes = ram_bytes * settings.memory_percent // 100
+        self._reported: set[tuple[str, int, int]] = set()
         self.adjust(settings)
 
     def adjust(self, settings: StoreSettings) -> None:
@@ -58,15 +66,13 @@ class QueueReader:
         """Messages from `queue_offset` on that are wanted; see `MessageStore.get`."""
         if queue is None or queue.max_offset == 0:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, b"", 0)
-        first, high = self._log.first, queue.max_offset
-        low = queue.min_offset(first, cached_only)
+        high = queue.max_offset
+        low = queue.min_offset(self._log.first, cached_only)
         if low <= queue_offset < high:
             max_count = min(max_count, self._fresh[0])
             max_bytes = min(max_bytes, self._fresh[1])
             if match is None and judge is None:
-                got = self._read_all(
-                    queue, queue_offset, max_count, max_bytes, first, low, cached_only
-                )
+                got = self._read_all(queue, queue_offset, max_count, max_bytes, low, cached_only)
                 if got is not None:
                     return got
             return self._scan(
@@ -84,7 +90,6 @@ class QueueReader:
         queue_offset: int,
         max_count: int,
         max_bytes: int,
-        first: int,
         low: int,
         cached_only: bool,
     ) -> GetResult | None:
@@ -96,12 +101,14 @@ class QueueReader:
         flat = _flat(count).unpack(raw)
         places, sizes = flat[::2], flat[1::2]
         total, log = sum(sizes), self._log
-        is_old = places[0] < first or places[0] < log.written - self._fresh_bytes
+        is_old = places[0] < log.first or places[0] < log.written - self._fresh_bytes
         if is_old or total > max_bytes or min(sizes) <= 0:
             return None  # fillers are longer than any answer
         body = log.gather(places, sizes, total, cached_only)
         if body is None:
             return None
+        if places[0] < log.life_start and not _are_whole(body, sizes, places, queue_offset):
+            return None  # the scan finds out which are not, and leaves them out
         return GetResult(GetStatus.FOUND, queue_offset + count, low, queue.max_offset, body, count)
 
     def _is_wanted(
@@ -142,20 +149,23 @@ class QueueReader:
         low: int,
         cached_only: bool,
     ) -> GetResult:
-        log, first, high = self._log, self._log.first, queue.max_offset
+        log, first = self._log, self._log.first
+        life_start, written = log.life_start, log.written
         old_count_max, old_bytes_max = min(max_count, self._old[0]), min(max_bytes, self._old[1])
         scan_max = self._scan_count(max_count, match, judge)
         raw = queue.read(queue_offset, scan_max, cached_only)
         fresh_from = log.written - self._fresh_bytes
         runs: list[tuple[int, int]] = []
-        run_start = run_end = total = count = scanned = 0
-        removed = False
+        from_disk: list[tuple[int, int, int]] = []
+        run_start = run_end = total = count = scanned = removed = 0
         for phy_offset, size, tags_code in _entries(raw):
             if match is not None and not match(tags_code):
                 scanned += 1
                 continue
-            if size == FILLER_SIZE or size <= 0 or phy_offset < first:
-                removed = True
+            if size <= 0 or not first <= phy_offset <= written - size:  # a filler is too long
+                removed += 1
+                if size != FILLER_SIZE:
+                    self._report(queue, queue_offset + scanned, phy_offset, "its entry is broken")
                 scanned += 1
                 continue
             if judge is not None:
@@ -172,6 +182,8 @@ class QueueReader:
                         break
                 elif count >= max_count or total > max_bytes:
                     break
+            if phy_offset < life_start:
+                from_disk.append((queue_offset + scanned, phy_offset, size))
             if phy_offset != run_end:
                 if run_end:
                     runs.append((run_start, run_end))
@@ -179,14 +191,85 @@ class QueueReader:
             run_end = phy_offset + size
             count += 1
             scanned += 1
-        next_offset = queue_offset + scanned
-        assert queue_offset + count <= next_offset <= high
         if count:
             runs.append((run_start, run_end))
             body = log.read_runs(runs, cached_only)
-            return GetResult(GetStatus.FOUND, next_offset, low, high, body, count)
-        if not raw:
+            if got := self._found(queue, queue_offset + scanned, low, body, count, from_disk):
+                return got
+        return self._nothing(queue, queue_offset, scanned, low, bool(raw), removed + count > 0)
+
+    def _found(
+        self,
+        queue: ConsumeQueue,
+        next_offset: int,
+        low: int,
+        body: bytes,
+        count: int,
+        from_disk: list[tuple[int, int, int]],
+    ) -> GetResult | None:
+        """The messages that a scan found; None where all of them are damaged."""
+        if from_disk:
+            body, skipped = self._without_damaged(queue, body, from_disk)
+            count -= skipped
+            if not count:
+                return None
+        high = queue.max_offset
+        assert next_offset <= high
+        return GetResult(GetStatus.FOUND, next_offset, low, high, body, count)
+
+    def _nothing(
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        scanned: int,
+        low: int,
+        has_entries: bool,
+        removed: bool,
+    ) -> GetResult:
+        """Where to go on after a scan without a message."""
+        high = queue.max_offset
+        if not has_entries:
+            self._report(queue, queue_offset, -1, "the queue has no file there")
             beyond = min(queue.next_file_offset(queue_offset), high)
             return GetResult(GetStatus.OFFSET_FOUND_NULL, beyond, low, high, b"", 0)
         status = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
-        return GetResult(status, next_offset, low, high, b"", 0)
+        return GetResult(status, queue_offset + scanned, low, high, b"", 0)
+
+    def _without_damaged(
+        self, queue: ConsumeQueue, body: bytes, from_disk: list[tuple[int, int, int]]
+    ) -> tuple[bytes, int]:
+        """Leave out the records that the disk has damaged; those from it come first in `body`.
+
+        What was written since the start is not looked at: it comes from memory.
+        """
+        parts, at, skipped = [], 0, 0
+        for number, phy_offset, size in from_disk:
+            # Not cut out of `body`: a broken entry may reach beyond a file, and it is short then.
+            raw = self._log.read(phy_offset, size)
+            at += len(raw)
+            # The number is that of this entry, whatever other queue the record may be of.
+            if stored.is_whole_raw(raw) and _place_of(raw, 20) == (number, phy_offset):
+                parts.append(raw)
+                continue
+            self._report(queue, number, phy_offset, "its record is damaged")
+            skipped += 1
+        if not skipped:
+            return body, 0
+        parts.append(body[at:])
+        return b"".join(parts), skipped
+
+    def _report(self, queue: ConsumeQueue, number: int, phy_offset: int, why: str) -> None:
+        """Say once that a message is skipped."""
+        place = queue.topic, queue.queue_id, number
+        if place in self._reported or len(self._reported) > _REPORTED_MAX:
+            return
+        self._reported.add(place)
+        _logger.error(
+            "consumers do not get %s queue %d offset %d: %s, at byte %d of the log; stop the "
+            "broker and let `cometmq store verify` say more",
+            *place,
+            why,
+            phy_offset,
+        )
+        if len(self._reported) > _REPORTED_MAX:
+            _logger.error("from now on no message that is skipped is named")

@@ -69,6 +69,11 @@ class Checkpoint:
             self.index_mark = name, count, position
 
     @property
+    def is_known(self) -> bool:
+        """Whether it names a record up to which log and queues are durable."""
+        return self.newest >= 0
+
+    @property
     def safe_ms(self) -> int:
         """Records stored before this time are durable and have durable queue entries."""
         return max(0, min(self.log_ms, self.queues_ms) - _BACK_MS)

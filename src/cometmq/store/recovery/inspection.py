@@ -1,43 +1,58 @@
 """Inspection of a stopped store: what is whole, what is damaged. Changes nothing.
 
-Reads the log record by record, every checksum included, and compares queues and index with it.
-What a start would repair by itself is reported apart from what is lost.
+Reads the log record by record, every checksum included, and compares queues and index with it. It
+walks and checks as a start does (`log_walk.py`, `queue_check.py`), so it says beforehand what a
+start will mend, cut or refuse; and it sees what a start does not read.
 Java: none; mqadmin's exportMetadata and the checks of recovery come near.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from cometmq.errors import NotAStore, StoreLocked
 from cometmq.store.index.index_check import DEFAULT_INDEX_LAYOUT, IndexCheck
 from cometmq.store.log.log_reader import LogReader
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
 from cometmq.store.queues.deleted_topics import DeletedTopics
+from cometmq.store.queues.queue_checksums import QueueChecksums
 from cometmq.store.recovery.checkpoint import Checkpoint
+from cometmq.store.recovery.log_walk import LogWalk
+from cometmq.store.recovery.lost_messages import known_end, lost_end, messages_between, named
+from cometmq.store.recovery.missing_log import require_log
+from cometmq.store.recovery.queue_check import OR_TOO_OLD, QueueCheck, durable_end_of, lost_begin
 from cometmq.store.recovery.store_directory import StoreDirectory
 from cometmq.wire.records import sysflag
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cometmq.runtime.clock_and_file_protocols import Files, HeldLock
     from cometmq.store.index.index_file import IndexFileLayout
+    from cometmq.store.recovery.log_walk import LostBytes
     from cometmq.wire.records.log_record import StoredRecord
+
+    TagsCode = Callable[[str, bytes, int], int | None]
 
 _OPEN_FILES = 64
 _LOG_BYTES = 1024**3
 _QUEUE_BYTES = 6_000_000
+_TORN_BYTES = 1 << 16
+_REPAIR = "`cometmq store repair`"
 
 
 @dataclass
 class InspectionReport:
-    """What an inspection found. `damage` is lost; `notes` is what the next start repairs."""
+    """What an inspection found.
+
+    `damage` is lost; `notes` is what the next start mends or cuts, without loss; `repairs` is
+    without loss too, but no start sees it.
+    """
 
     was_stopped: bool
     first: int = 0
@@ -47,6 +62,17 @@ class InspectionReport:
     topics: Counter[str] = field(default_factory=Counter)
     damage: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
+    lost: list[LostBytes] = field(default_factory=list)
+    """The parts of the log between whole records that hold none."""
+
+
+class _Strange(NamedTuple):
+    """An entry that is not what its record says: which file it is in, and what it is."""
+
+    base: int
+    phy_offset: int
+    is_absent: bool
 
 
 class Inspection:
@@ -58,143 +84,249 @@ class Inspection:
         files: Files,
         index_layout: IndexFileLayout = DEFAULT_INDEX_LAYOUT,
         commit_log: Path | None = None,
+        tags_code: TagsCode | None = None,
     ) -> None:
         """Raise NotAStore when there is no store, StoreLocked when a broker runs on it.
 
-        `commit_log`: the directory of the log, where it is not in `root`.
+        `commit_log`: the directory of the log, where it is not in `root`. `tags_code`: what an
+        entry says of a message's tag; None where that is not known.
         """
         self._index_layout = index_layout
         self._files = files
-        self._layout = StoreDirectory(files, root, commit_log)
-        self._layout.check()
-        if not files.names(self._layout.commit_log):
+        self._tags_code = tags_code
+        self.directory = StoreDirectory(files, root, commit_log)
+        self.directory.check()
+        if not files.names(self.directory.commit_log):
             raise NotAStore(
-                f"{self._layout.commit_log} holds no commit log; where storePathCommitLog says "
+                f"{self.directory.commit_log} holds no commit log; where storePathCommitLog says "
                 "another directory, give that one with --commit-log"
             )
         self._open_files = OpenFiles(_OPEN_FILES)
-        self._mapped_files = self._files_of(self._layout.commit_log, _LOG_BYTES)
-        self._reader = LogReader(self._mapped_files, check_crc=True)
+        self.log_files = self._files_of(self.directory.commit_log, _LOG_BYTES)
+        self._reader = LogReader(self.log_files, check_crc=True)
+        self._checkpoint = Checkpoint(files, self.directory.checkpoint)
+        self._checkpoint.load()
         self._queue_files: dict[tuple[str, int], MappedFileQueue] = {}
         self._held: HeldLock | None = None
 
     def __enter__(self) -> Self:
         """Take the store's lock, if it has ever had one."""
-        lock = self._layout.root / "lock"
+        lock = self.directory.root / "lock"
         if self._files.stat(lock) is not None:
             self._held = self._files.lock(lock)
             if self._held is None:
-                raise StoreLocked(f"the store {self._layout.root} is in use; stop its broker first")
+                raise StoreLocked(
+                    f"the store {self.directory.root} is in use; stop its broker first"
+                )
         return self
 
     def __exit__(self, *_: object) -> None:
         """Close the files and release the lock."""
-        self._mapped_files.close()
+        self.log_files.close()
         for mapped_files in self._queue_files.values():
             mapped_files.close()
         if self._held is not None:
             self._held.release()
 
     def records(self, start: int = -1) -> Iterator[StoredRecord]:
-        """The whole records from a byte of the log on (default: the first); ends at damage."""
-        at = self._mapped_files.first if start < 0 else start
-        while True:
-            record = self._reader.at(at)
-            if record is not None:
-                yield record
-                at += record.size
-            elif (at := self._reader.next_file(at)) < 0:
-                return
+        """The whole records from a byte of the log on (default: the first), over damage."""
+        return self._walk(self.log_files.first if start < 0 else start).records()
+
+    def _walk(self, start: int) -> LogWalk:
+        is_same_boot = self.directory.is_same_boot
+        return LogWalk(self._reader, self._checkpoint, start, is_same_boot=is_same_boot)
 
     def verify(self) -> InspectionReport:
-        """Read everything and say what is whole."""
-        report = InspectionReport(
-            self._layout.was_stopped, self._mapped_files.first, self._mapped_files.first
-        )
-        ends: Counter[tuple[str, int]] = Counter()
+        """Read everything and say what is whole. StoreCorrupt, NotAStore: as a start says."""
+        require_log(self._files, self.directory, self.log_files)
+        self._load_queues()
+        first = self.log_files.first
+        report = InspectionReport(self.directory.was_stopped, first, first)
         self._check_files(report)
-        missing: Counter[tuple[str, int]] = Counter()
-        index = IndexCheck(self._files, self._layout.index, self._index_layout)
-        deletions = DeletedTopics(self._files, self._layout.config)
-        deletions.load(self._mapped_files.first)
-        for record in self.records():
+        index = IndexCheck(self._files, self.directory.index, self._index_layout)
+        deletions = DeletedTopics(self._files, self.directory.config)
+        deletions.load(first)
+        ends: dict[tuple[str, int], int] = {}
+        strange: dict[tuple[str, int], list[_Strange]] = defaultdict(list)
+        walk = self._walk(first)
+        for record in walk.records():
             report.records += 1
             report.topics[record.topic] += 1
             index.see(record)
-            report.end = record.phy_offset + record.size
             is_deleted = record.phy_offset < deletions.end_of(record.topic)
             if sysflag.is_queued(record.sys_flag) and not is_deleted:
                 queue = record.topic, record.queue_id
                 ends[queue] = record.queue_offset + 1
-                if self._entry(queue, record.queue_offset)[:2] != (record.phy_offset, record.size):
-                    missing[queue] += 1
+                if (found := self._strange(queue, record)) is not None:
+                    strange[queue].append(found)
+        report.end, report.lost = walk.at, walk.lost
         report.queues = len(ends)
+        self._report_lost(report)
         self._check_end(report)
-        self._check_queues(report, ends, missing)
-        report.notes += index.finish()
+        self._check_queues(report, ends, strange, deletions)
+        mended, repairs = index.finish()
+        report.notes += mended
+        report.repairs += [f"{line}: {_REPAIR} has it built anew" for line in repairs]
+        if not report.was_stopped and not self._checkpoint.is_known and index.is_there:
+            report.notes.append(
+                "what of the key index is not known to have been on disk: the next start has it "
+                "built anew"
+            )
         return report
 
+    def _load_queues(self) -> None:
+        root = self.directory.consume_queue
+        for topic in self._files.names(root):
+            for name in self._files.names(root / topic):
+                if name.isdecimal() and self._files.names(root / topic / name):
+                    self._queue_files[topic, int(name)] = self._files_of(
+                        root / topic / name, _QUEUE_BYTES
+                    )
+
     def _check_files(self, report: InspectionReport) -> None:
-        if missing := self._mapped_files.missing():
-            report.damage.append(f"{missing} is missing")
-        for base in self._mapped_files.bases:
-            path = self._mapped_files.path_of(base)
+        if missing := self.log_files.missing():
+            report.damage.append(f"{missing} is missing: a start refuses")
+        for base in self.log_files.bases:
+            path = self.log_files.path_of(base)
             stat = self._files.stat(path)
-            if stat is not None and stat.size != self._mapped_files.file_bytes:
+            if stat is not None and stat.size != self.log_files.file_bytes:
                 report.notes.append(
-                    f"{path} has {stat.size} bytes, not {self._mapped_files.file_bytes}"
+                    f"{path} has {stat.size} bytes, not {self.log_files.file_bytes}: "
+                    "it is filled up with zeros"
                 )
 
+    def _report_lost(self, report: InspectionReport) -> None:
+        for lost in report.lost:
+            messages = named(messages_between(self._queue_files, *lost[:2]))
+            base = self.log_files.base_of(lost.start)
+            report.damage.append(
+                f"bytes {lost.start} to {lost.end} of the log, {self.log_files.path_of(base)} from "
+                f"byte {lost.start - base} on: {messages}; a start goes on without them"
+            )
+
     def _check_end(self, report: InspectionReport) -> None:
-        """What follows the last whole record: zeros are sound, other bytes are damage."""
-        at = report.end
-        if (following := self._reader.next_file(at)) >= 0:
-            at = following
-        base = self._mapped_files.base_of(at)
-        if any(self._mapped_files.read(at, 1 << 16)):
-            path = self._mapped_files.path_of(base)
-            report.damage.append(f"{path} holds no whole record at byte {at - base}")
-        for later in [later for later in self._mapped_files.bases if later > base]:
-            if self._reader.at(later) is not None:
-                path = self._mapped_files.path_of(later)
-                report.damage.append(f"{path} holds records beyond the end of the log")
-        checkpoint = Checkpoint(self._files, self._layout.checkpoint)
-        checkpoint.load()
-        if checkpoint.dispatched > report.end:
-            lost = checkpoint.dispatched - report.end
-            report.damage.append(f"the checkpoint knows of {lost} bytes more of the log")
+        """What follows the last whole record: zeros are sound, other bytes are cut at a start."""
+        end = report.end
+        known = known_end(
+            self._checkpoint,
+            self._queue_files,
+            self.log_files,
+            was_stopped=report.was_stopped,
+            is_same_boot=self.directory.is_same_boot,
+        )
+        if end < known.end:
+            directory = self.directory.commit_log
+            lost = lost_end(self._queue_files, directory, end, known.end)
+            report.damage.append(f"{lost}; a start refuses")
+            return
+        base = self.log_files.base_of(end)
+        if any(self.log_files.read(end, _TORN_BYTES)):
+            path = self.log_files.path_of(base)
+            behind = self._reader.behind(end)
+            if report.was_stopped and not self._checkpoint.is_known:
+                report.damage.append(
+                    f"{path} holds no whole record at byte {end - base}; a start cuts the log there"
+                )
+            elif behind is not None:
+                report.notes.append(
+                    f"{path} holds no whole record at byte {end - base}, and whole ones behind it, "
+                    f"from byte {behind.phy_offset} of the log on: no flush had reached them "
+                    "when the machine went down; the next start cuts them"
+                )
+            else:
+                report.notes.append(
+                    f"{path} ends in an unfinished write at byte {end - base}: no sender had an "
+                    "answer for it; the next start cuts it"
+                )
+        for later in [later for later in self.log_files.bases if later > max(end, base)]:
+            if any(self.log_files.read(later, _TORN_BYTES)):
+                path = self.log_files.path_of(later)
+                report.notes.append(f"{path} does not continue the log: the next start removes it")
 
     def _check_queues(
         self,
         report: InspectionReport,
-        ends: Counter[tuple[str, int]],
-        missing: Counter[tuple[str, int]],
+        ends: dict[tuple[str, int], int],
+        strange: dict[tuple[str, int], list[_Strange]],
+        deletions: DeletedTopics,
     ) -> None:
-        for (topic, queue_id), count in sorted(missing.items()):
-            report.notes.append(f"queue {topic} {queue_id} lacks {count} entries or has other ones")
+        """Sort what is wrong with queues by who mends it: the next start, or a repair."""
+        checksums = QueueChecksums(self._files, self.directory.root)
+        if self._checkpoint.is_known:
+            checksums.load()
+        if lost := lost_begin(report.first, checksums):
+            if report.was_stopped:
+                report.damage.append(f"{lost}; a start goes on without them")
+            else:
+                report.notes.append(f"{lost}{OR_TOO_OLD}")
+        check = QueueCheck(
+            self.log_files,
+            self._queue_files,
+            checksums,
+            deletions.end_of,
+            durable_end_of(self._checkpoint, was_stopped=report.was_stopped),
+        )
+        damaged = {(topic, queue_id, base) for topic, queue_id, base in check.damaged()}
+        for topic, queue_id, base in sorted(damaged):
+            path = self.directory.consume_queue / topic / str(queue_id) / f"{base:020d}"
+            report.notes.append(
+                f"{path} does not agree with the log: the next start builds it anew"
+            )
+        for (topic, queue_id), found in sorted(strange.items()):
+            unseen = [each for each in found if (topic, queue_id, each.base) not in damaged]
+            mended = [each for each in unseen if self._is_mended(each)]
+            if mended:
+                report.notes.append(
+                    f"queue {topic} {queue_id} lacks {len(mended)} entries: the next start adds "
+                    "them"
+                )
+            if len(unseen) > len(mended):
+                report.repairs.append(
+                    f"queue {topic} {queue_id} lacks {len(unseen) - len(mended)} entries or has "
+                    f"other ones, which no start sees: {_REPAIR} has it built anew"
+                )
         for (topic, queue_id), end in sorted(ends.items()):
             phy_offset, size, _ = self._entry((topic, queue_id), end)
-            if size > 0 and size != FILLER_SIZE:
+            is_known = any(damage[:2] == (topic, queue_id) for damage in damaged)
+            if size > 0 and size != FILLER_SIZE and not is_known and phy_offset >= report.end:
                 report.notes.append(
-                    f"queue {topic} {queue_id} has entries beyond its last message, at {phy_offset}"
+                    f"queue {topic} {queue_id} has entries beyond its last message, at "
+                    f"{phy_offset}: they are written over"
                 )
 
+    def _is_mended(self, strange: _Strange) -> bool:
+        """Whether a start mends an entry that the check of its file does not find wrong."""
+        checkpoint = self._checkpoint
+        if not checkpoint.is_known:
+            return False
+        return strange.is_absent or strange.phy_offset >= checkpoint.dispatched
+
+    def _strange(self, queue: tuple[str, int], record: StoredRecord) -> _Strange | None:
+        """What is wrong with the entry of a record; None: nothing."""
+        found = self._entry(queue, record.queue_offset)
+        if found[:2] == (record.phy_offset, record.size):
+            code = None
+            if self._tags_code is not None:
+                code = self._tags_code(record.topic, record.properties, record.store_ms)
+            if code is None or code == found[2]:
+                return None
+        files = self._queue_files.get(queue)
+        base = files.base_of(record.queue_offset * SIZE) if files is not None else 0
+        return _Strange(base, record.phy_offset, found == (0, 0, 0))
+
     def _entry(self, queue: tuple[str, int], number: int) -> tuple[int, int, int]:
-        mapped_files = self._queue_files.get(queue)
-        if mapped_files is None:
-            directory = self._layout.consume_queue / queue[0] / str(queue[1])
-            mapped_files = self._queue_files[queue] = self._files_of(directory, _QUEUE_BYTES)
-        raw = mapped_files.read(number * SIZE, SIZE)
+        files = self._queue_files.get(queue)
+        raw = files.read(number * SIZE, SIZE) if files is not None else b""
         return ENTRY.unpack(raw) if len(raw) == SIZE else (0, 0, 0)
 
     def _files_of(self, directory: Path, default_bytes: int) -> MappedFileQueue:
-        """The files of a directory; their names, or the first file, give their size."""
-        bases = sorted(int(n) for n in self._files.names(directory) if n.isdecimal())
-        size = default_bytes
-        if len(bases) > 1:
-            size = min(after - before for before, after in itertools.pairwise(bases))
-        elif bases and (stat := self._files.stat(directory / f"{bases[0]:020d}")):
-            size = max(stat.size, 1)
+        """The files of a directory; the longest, or their names, give their size."""
+        names = [name for name in self._files.names(directory) if name.isdecimal()]
+        stats = [self._files.stat(directory / name) for name in names]
+        size = max([stat.size for stat in stats if stat is not None], default=default_bytes)
+        bases = sorted(int(name) for name in names)
+        if size <= 0 or any(base % size for base in bases):
+            size = min([b - a for a, b in itertools.pairwise(bases)], default=1)
         mapped_files = MappedFileQueue(
             self._files, directory, size, self._open_files, may_grow=False
         )

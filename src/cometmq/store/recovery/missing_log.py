@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from cometmq.store.log.mapped_file_queue import MappedFileQueue
     from cometmq.store.recovery.store_directory import StoreDirectory
 
+_LOOKED_AT_BYTES = 1 << 20
+"""A first file without a byte here is empty; with one it is damaged, which recovery judges."""
+
 
 def require_log(files: Files, directory: StoreDirectory, mapped_files: MappedFileQueue) -> None:
     """Raise StoreCorrupt where the store had messages and its log is missing or empty.
@@ -50,7 +53,9 @@ def _missing(mapped_files: MappedFileQueue) -> str:
     path = mapped_files.path_of(mapped_files.first)
     file = mapped_files.files.open(path, 0)
     try:
-        return "" if any(file.read(0, 8)) else f"the first file, {path.name}, is empty"
+        return (
+            "" if any(file.read(0, _LOOKED_AT_BYTES)) else f"the first file, {path.name}, is empty"
+        )
     finally:
         file.close()
 

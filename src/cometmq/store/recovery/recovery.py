@@ -1,10 +1,10 @@
 """Recovery: finds the end of the log after any kind of stop, and repairs what a crash left.
 
-After a clean stop the newest queue entry gives the end of the log. After a crash the log is
-replayed from the offset below which the checkpoint says that queue entries are durable. Each record
-read is verified, the log is cut after the last good one, and the queues are filled from it. If a
-queue lacks entries that the log still has, all queues are rebuilt from the whole log.
-Invariant: nothing is cut before a record that the checkpoint calls flushed.
+The log is replayed from the offset below which the checkpoint says that queue entries are durable;
+after a clean stop of another broker from the newest queue entry on. Each record read is verified,
+the log is cut after the last good one, and the queues are filled from it. Queue files that disagree
+with the log are built anew; if a queue lacks entries, all queues are, from the whole log.
+Invariant: a log that ends before what the checkpoint calls durable is refused, not cut.
 Java: CommitLog.recoverNormally, recoverAbnormally.
 """
 
@@ -13,14 +13,23 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.errors import ProtocolError
+from cometmq.errors import StoreCorrupt
 from cometmq.store.log.log_reader import LogReader
 from cometmq.store.queues.record_dispatcher import RecordDispatcher
-from cometmq.wire.records import log_record as stored
+from cometmq.store.recovery.log_walk import LogWalk
+from cometmq.store.recovery.lost_messages import known_end, lost_end
+from cometmq.store.recovery.queue_check import (
+    OR_TOO_OLD,
+    QueueCheck,
+    durable_end_of,
+    is_of_log,
+    lost_begin,
+)
+from cometmq.store.recovery.queue_repair import FILES_MAX, QueueRepair
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.mapped_file_queue import MappedFileQueue
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _WRITE_EVERY = 65_536
+_BEGIN_BYTES = 4096
 
 
 class LastRecord(NamedTuple):
@@ -79,23 +89,32 @@ class Recovery:
         self._log = commit_log
         self._queues = queues
         self._checkpoint = checkpoint
+        self._tags_code = tags_code
         self._dispatcher = RecordDispatcher(queues, tags_code)
         self._deletions = queues.deletions
         self._reader = LogReader(mapped_files, check_crc=check_crc)
         self._resumed: set[ConsumeQueue] = set()
         self._from_first = False
+        self._is_same_boot = False
         self._records = 0
         self._last = NO_RECORD
         self._entry_count = 0
 
-    def run(self, *, was_stopped: bool) -> RecoveryResult:
-        """Repair the store; afterwards log and queues continue after the last good record."""
+    def run(self, *, was_stopped: bool, is_same_boot: bool = False) -> RecoveryResult:
+        """Repair the store; afterwards log and queues continue after the last good record.
+
+        `is_same_boot`: the machine has not gone down since the crash. StoreCorrupt: the log lacks
+        what was durable; nothing was changed.
+        """
+        self._is_same_boot = is_same_boot and not was_stopped
         self._deletions.load(self._mapped_files.first)
         self._queues.load()
+        self._refuse_short_log(was_stopped=was_stopped)
         self._drop_deleted()
         counted = self._checkpoint.entries
         expected = counted - self._deletions.uncounted(self._checkpoint.dispatched, counted)
         try:
+            self._repair_queues(was_stopped=was_stopped)
             start = self._checkpointed_end()
             is_checkpointed = start >= 0
             if not is_checkpointed:
@@ -120,15 +139,72 @@ class Recovery:
             if size > 0 and phy_offset < self._deletions.end_of(queue.topic):
                 self._queues.remove(queue)
 
+    def _refuse_short_log(self, *, was_stopped: bool) -> None:
+        """StoreCorrupt when the log ends before the byte that it had reached."""
+        mapped_files = self._mapped_files
+        files = {(queue.topic, queue.queue_id): queue.mapped_files for queue in self._queues}
+        known = known_end(
+            self._checkpoint,
+            files,
+            mapped_files,
+            was_stopped=was_stopped,
+            is_same_boot=self._is_same_boot,
+        )
+        if known.end <= mapped_files.first or self._reader.at(known.newest) is not None:
+            return
+        start = min(mapped_files.base_of(known.newest), max(mapped_files.bases, default=0))
+        walk = self._walk(max(start, mapped_files.first))
+        for _ in walk.records():
+            pass
+        if walk.at < known.end:
+            raise StoreCorrupt(lost_end(files, mapped_files.directory, walk.at, known.end))
+
+    def _newest_checkpointed(self) -> StoredRecord | None:
+        """The newest record that the checkpoint knows of, where it is whole."""
+        record = self._reader.at(self._checkpoint.newest)
+        if record is not None and record.phy_offset + record.size <= self._checkpoint.dispatched:
+            return record
+        return None
+
+    def _repair_queues(self, *, was_stopped: bool) -> None:
+        """Build anew the queue files that disagree with the log; _GapInQueue: they are too many."""
+        checkpoint, deletions = self._checkpoint, self._deletions
+        durable_end = durable_end_of(checkpoint, was_stopped=was_stopped)
+        if not checkpoint.is_known:
+            self._queues.checksums.clear()
+        first = self._mapped_files.first
+        if lost := lost_begin(first, self._queues.checksums):
+            log.error("%s%s", lost, "" if was_stopped else OR_TOO_OLD)
+        queues = {(queue.topic, queue.queue_id): queue for queue in self._queues}
+        files = {name: queue.mapped_files for name, queue in queues.items()}
+        check = QueueCheck(
+            self._mapped_files, files, self._queues.checksums, deletions.end_of, durable_end
+        )
+        if damaged := check.damaged():
+            if len(damaged) > FILES_MAX:
+                raise _GapInQueue(f"{len(damaged)} of their files disagree with it")
+            get = self._queues.get_or_create
+            QueueRepair(
+                self._whole_records, self._mapped_files.first, deletions.end_of, self._tags_code
+            ).run([(get(topic, queue_id), base) for topic, queue_id, base in damaged])
+            for topic, queue_id, base in damaged:
+                self._queues.checksums.remove(get(topic, queue_id), base)
+
+    def _whole_records(self, start: int) -> Iterator[StoredRecord]:
+        return self._walk(start).records()
+
+    def _walk(self, start: int) -> LogWalk:
+        return LogWalk(self._reader, self._checkpoint, start, is_same_boot=self._is_same_boot)
+
     def _checkpointed_end(self) -> int:
         """The offset up to which log and queues are durable by the checkpoint; -1: not known."""
-        dispatched, newest = self._checkpoint.dispatched, self._checkpoint.newest
-        if dispatched >= self._mapped_files.first and newest >= 0:
-            record = self._reader.at(newest)
-            if record is not None and newest + record.size <= dispatched:
-                self._last = LastRecord(newest, record.size, record.store_ms)
-                return dispatched
-        return -1
+        checkpoint = self._checkpoint
+        if not checkpoint.is_known or checkpoint.dispatched < self._mapped_files.first:
+            return -1
+        record = self._newest_checkpointed()
+        size = record.size if record else checkpoint.dispatched - checkpoint.newest
+        self._last = LastRecord(checkpoint.newest, size, record.store_ms if record else 0)
+        return checkpoint.dispatched
 
     def _end_of_queues(self) -> int:
         """Where the newest queued record ends, after a clean stop of another broker."""
@@ -154,40 +230,21 @@ class Recovery:
     def _replay(self, start: int) -> int:
         """Read and dispatch records from `start` on; where the last good one ends."""
         self._from_first = start == self._mapped_files.first
-        at = start
-        while True:
-            record = self._reader.at(at)
-            if record is None:
-                following = self._following(at)
-                if following < 0:
-                    return at
-                at = following
-            elif self._dispatch(record):
-                at += record.size
-            else:
-                return at
-
-    def _following(self, at: int) -> int:
-        """The next file's begin, where one file ended well or was damaged long ago; else -1."""
-        following = self._reader.next_file(at)
-        if following >= 0 or not self._mapped_files.bases:
-            return following
-        base = self._mapped_files.base_of(at)
-        for later in self._mapped_files.bases:
-            if later > base and (record := self._reader.at(later)) is not None:
-                if record.store_ms >= self._checkpoint.log_ms:
-                    return -1
-                log.error(
-                    "%s is damaged at byte %d; its messages from there on are lost, "
-                    "those of %s are kept",
-                    self._mapped_files.path_of(base),
-                    at - base,
-                    self._mapped_files.path_of(later),
-                )
-                room = self._mapped_files.file_bytes - (at - base)
-                self._mapped_files.write(at, stored.BLANK.pack(room, stored.MAGIC_BLANK))
-                return later
-        return -1
+        walk = self._walk(start)
+        walk.store_ms = self._last.store_ms
+        for record in walk.records():
+            if not self._dispatch(record):
+                break
+        for lost in walk.lost:
+            log.error(
+                "%s is damaged at byte %d: what bytes %d to %d of the log held is lost; "
+                "`cometmq store verify` names the messages",
+                self._mapped_files.path_of(self._mapped_files.base_of(lost.start)),
+                lost.start % self._mapped_files.file_bytes,
+                lost.start,
+                lost.end,
+            )
+        return walk.at
 
     def _dispatch(self, record: StoredRecord) -> bool:
         """Give a record its queue entry; False: it is left over from before an earlier crash."""
@@ -229,7 +286,7 @@ class Recovery:
         low, high = queue.mapped_files.first // SIZE, queue.mapped_files.end // SIZE
         while low < high:
             middle = (low + high) // 2
-            if self._entry_matches_log(queue, middle, log_end):
+            if self._is_in_log(queue, middle, log_end):
                 low = middle + 1
             else:
                 high = middle
@@ -242,25 +299,19 @@ class Recovery:
             if size != FILLER_SIZE and self._last.end < phy_offset + size <= log_end:
                 self._last = LastRecord(phy_offset, size, 0)
 
+    def _is_in_log(self, queue: ConsumeQueue, number: int, log_end: int) -> bool:
+        """Whether an entry names a place in the log; what is there was checked, or is lost."""
+        place, size, _ = _raw_entry(queue, number)
+        if size == FILLER_SIZE:
+            return place < log_end
+        return 0 < size <= self._mapped_files.file_bytes and 0 <= place <= log_end - size
+
     def _entry_matches_log(self, queue: ConsumeQueue, number: int, log_end: int) -> bool:
         """Whether an entry is what the log says it must be, or older than the log."""
-        phy_offset, size, _ = _raw_entry(queue, number)
-        if size <= 0 or phy_offset < 0:
+        place, size, _ = _raw_entry(queue, number)
+        if place + size > log_end and self._mapped_files.first <= place and size != FILLER_SIZE:
             return False
-        if size == FILLER_SIZE or phy_offset < self._mapped_files.first:
-            return True
-        if phy_offset + size > log_end or size > self._mapped_files.file_bytes:
-            return False
-        try:
-            record = stored.decode(self._mapped_files.read(phy_offset, size))
-        except ProtocolError:
-            return False
-        return (record.phy_offset, record.queue_offset, record.queue_id, record.topic) == (
-            phy_offset,
-            number,
-            queue.queue_id,
-            queue.topic,
-        )
+        return is_of_log(self._mapped_files, (queue.topic, queue.queue_id), number, place, size)
 
     def _resume_others(self, end: int) -> None:
         """Find the ends of all queues without replayed records."""
@@ -271,6 +322,10 @@ class Recovery:
     def _finish(self, end: int, *, all_queues: bool) -> None:
         """Cut log and queues at their ends and make everything durable."""
         assert end >= self._last.end or self._last is NO_RECORD, "a good record would be cut"
+        for base in [base for base in self._mapped_files.bases if base >= end > 0]:
+            if any(self._mapped_files.read(base, _BEGIN_BYTES)):
+                path = self._mapped_files.path_of(base)
+                log.warning("%s is removed: it does not continue the log", path)
         self._mapped_files.cut(end)
         assert not self._mapped_files.bases or self._mapped_files.bases[-1] < end or end == 0
         self._log.begin_at(end)

@@ -35,6 +35,8 @@ KNOWN = frozenset(
         "index",
         "lock",
         "lost+found",
+        "queueChecksums",
+        "queueChecksums.tmp",
         "timerlog",
         "timerwheel",
         "transaction",
@@ -104,10 +106,16 @@ class StoreDirectory:
         """Whether the last broker stopped the store in order."""
         return self._files.stat(self.abort) is None
 
-    def mark_running(self, text: str) -> None:
-        """Write `abort`, durably: a broker runs."""
+    @property
+    def is_same_boot(self) -> bool:
+        """Whether the machine has run on since the last broker crashed: no write was lost."""
+        lines = (self._files.read(self.abort) or b"").decode("ascii", "replace").split("\n")
+        return len(lines) > 1 and bool(lines[1]) and lines[1] == self._files.boot_id()
+
+    def mark_running(self, pid: int) -> None:
+        """Write `abort`, durably: a broker runs, since this boot of the machine."""
         assert self._locks, "only the holder of the lock runs"
-        self._files.write(self.abort, text.encode())
+        self._files.write(self.abort, f"{pid}\n{self._files.boot_id()}\n".encode())
         self._files.sync_dir(self.root)
 
     def mark_stopped(self) -> None:
@@ -121,4 +129,7 @@ def check_files(mapped_files: MappedFileQueue) -> None:
     """NotAStore or StoreCorrupt unless the files of a log can be one; opens and changes none."""
     mapped_files.load()
     if missing := mapped_files.missing():
-        raise StoreCorrupt(f"{missing} is missing; bring it back, or move away the files before it")
+        raise StoreCorrupt(
+            f"{missing} is missing; bring it back, move away the files before it, or give up what "
+            "it held with `cometmq store repair --accept-loss`"
+        )
