@@ -25,7 +25,7 @@ TO_BROKERS = (905,)
 
 NOTES = {
     12: "`queryMsgByKey`, `queryMsgByUniqueKey`",
-    17: "`updateTopic`, `updateTopicPerm`; `cometmq topic create`",
+    17: "`updateTopic`, `updateTopicPerm`; `cometmq topic create` and `alter`",
     18: "`updateTopicList`",
     21: "`exportMetadata`; in pages where those are asked for",
     25: "`updateBrokerConfig`; [settings](settings.md) marked live",

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         RemotingTimeout,
         RouteNotFound,
         SettingsError,
+        TopicExists,
+        WouldHideMessages,
     )
     from cometmq.model.message import Message, MessageExt
     from cometmq.model.queue import MessageQueue
@@ -90,8 +92,10 @@ __all__ = [
     "SendStatus",
     "SettingsError",
     "TableSink",
+    "TopicExists",
     "TransactionResult",
     "TransactionState",
+    "WouldHideMessages",
     "by_hash",
 ]
 
@@ -131,6 +135,8 @@ _HOMES = {
     "SendResult": "model.results",
     "SendStatus": "model.results",
     "SettingsError": "errors",
+    "TopicExists": "errors",
+    "WouldHideMessages": "errors",
     "TransactionResult": "model.results",
     "TransactionState": "model.results",
     "TableSink": "client.failures.table_sink",

@@ -15,6 +15,7 @@ CometError
 ├── ClientError            misuse or state of a client
 │   ├── NotStarted, RouteNotFound, InvalidMessage, BadFilter
 │   ├── BrokerAway         a broker whose queues must be read cannot be asked
+│   ├── TopicExists, WouldHideMessages
 │   └── DataLoss           messages that a reader had planned are gone; QueueShrank: may return
 └── Reject                 server side only: answer this code with this remark
 """
@@ -24,7 +25,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from cometmq.model.queue import MessageQueue
 
 
 class CometError(Exception):
@@ -151,6 +154,21 @@ class BadFilter(ClientError):
     def __init__(self, problem: str, at: int) -> None:
         self.at = at
         super().__init__(f"{problem} (character {at + 1} of the filter)")
+
+
+class TopicExists(ClientError):
+    """The topic that was to be created is there already; nothing was changed."""
+
+
+class WouldHideMessages(ClientError):
+    """A change would take queues of a topic from consumers; nothing was changed.
+
+    `messages` says how many messages lie in which of these queues.
+    """
+
+    def __init__(self, problem: str, messages: Mapping[MessageQueue, int]) -> None:
+        self.messages = dict(messages)
+        super().__init__(problem)
 
 
 class DataLoss(ClientError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -11,7 +12,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from client.short_delay_cluster import until
-from cometmq import Admin, ConsumeFrom, Message, MessageExt, Producer, PushConsumer, RetryLater
+from cometmq import (
+    Admin,
+    AsyncAdmin,
+    ConsumeFrom,
+    Message,
+    MessageExt,
+    Producer,
+    PushConsumer,
+    RetryLater,
+    TopicExists,
+    WouldHideMessages,
+)
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import ServerProcess
 from cometmq.wire.bodies.route import decode_cluster_info
@@ -22,6 +34,8 @@ from interop.side_by_side.recording_proxy import Tap
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from cometmq.model.topic import TopicConfig
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 COUNT = 200
@@ -207,3 +221,32 @@ def test_no_name_server_stays_behind_a_broker_that_does_not_start(
     port = (tmp_path / "namesrv" / "settings.conf").read_text().strip().partition("=")[2]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", int(port)), 5)
+
+
+def test_a_topic_on_apaches_broker_is_created_once_and_altered_in_what_is_named(
+    apache: ApacheCluster,
+) -> None:
+    topic = "OursAltered"
+    with Admin(namesrv=apache.namesrv) as admin:
+        admin.create_topic(topic, 4, perm="w", order=True)
+        with pytest.raises(TopicExists, match="4 read and 4 write queues"):
+            admin.create_topic(topic, 2)
+        admin.alter_topic(topic, 6, perm="rw")
+        assert len(admin.queues(topic)) == 6
+        with Producer("OursAltering", namesrv=apache.namesrv) as producer:
+            for queue in admin.queues(topic):
+                producer.send(Message(topic, b"x"), queue=queue)
+        until(lambda: sum(at.max_offset for at in admin.topic_stats(topic).values()) == 6)
+        with pytest.raises(WouldHideMessages) as refused:
+            admin.alter_topic(topic, 4)
+        assert list(refused.value.messages.values()) == [1, 1]
+        admin.alter_topic(topic, 4, may_hide_messages=True)
+        assert len(admin.queues(topic)) == 4
+        (config,) = asyncio.run(configs(apache.namesrv, topic)).values()
+        assert (config.order, config.perm) == (True, 6)
+
+
+async def configs(namesrv: str, topic: str) -> dict[str, TopicConfig]:
+    async with AsyncAdmin(namesrv=namesrv) as admin:
+        changes = admin._changes()
+        return await changes.configs(topic, await changes.routed_brokers(topic))

@@ -250,7 +250,7 @@ def test_a_queue_that_may_not_be_written_is_an_error(cluster: Cluster, topic: st
     with Producer("parity", namesrv=cluster.namesrv) as producer:
         producer.send(Message(topic, b"x"))
     with Admin(namesrv=cluster.namesrv) as admin:
-        admin.create_topic(topic, queues=4, perm=4)
+        admin.alter_topic(topic, perm="r")
     with Producer("parity", namesrv=cluster.namesrv) as producer:
         until(lambda: not has_queues(producer, topic))  # name servers hear of it a moment later
         with pytest.raises(RouteNotFound, match=topic):

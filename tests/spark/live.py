@@ -33,6 +33,10 @@ class Live(LocalCluster):
             gone = DeleteTopicFromNamesrvRequestHeader(topic=topic)
             assert channel.call(RequestCode.DELETE_TOPIC_IN_NAMESRV, gone).code == 0
 
+    def grow_topic(self, topic: str, queues: int) -> None:
+        with Admin(namesrv=self.namesrv) as admin:
+            admin.alter_topic(topic, queues)
+
     def send(
         self,
         topic: str,

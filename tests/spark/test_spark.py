@@ -161,7 +161,7 @@ def test_queues_that_appear_later_are_read_from_their_first_message(
 ) -> None:
     live.send(topic, 0, texts(0, 10))
     stream.run()
-    live.make_topic(topic, 4)
+    live.grow_topic(topic, 4)
     live.send(topic, 3, texts(10, 20))
     stream.run()
     stream.run()

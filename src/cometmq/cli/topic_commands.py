@@ -1,4 +1,4 @@
-"""The commands about topics: create, list, status.
+"""The commands about topics: create, alter, list, status.
 
 Asks name servers and brokers through the client's admin; refuses to know the wire. Prints plain
 columns, so the output can be cut and counted. Java: mqadmin updateTopic, topicList, topicStatus.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cometmq.client.admin.async_admin import AsyncAdmin
+from cometmq.model.topic import PERMS, QUEUES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from cometmq.model.admin_stats import TopicOffset
     from cometmq.model.queue import MessageQueue
 
-_PERMS = {"r": 4, "rw": 6}
 _QUEUES = 8
 _DEFAULT_NAMESRV = "127.0.0.1:9876"
 
@@ -34,18 +34,22 @@ _namesrv = click.option(
     help="Name servers; NAMESRV_ADDR is taken as well.",
 )
 
+_COUNT = click.IntRange(1, QUEUES_MAX)
+_read_queues = click.option("--read-queues", type=_COUNT, help="Instead of --queues, for readers.")
+_write_queues = click.option("--write-queues", type=_COUNT, help="Instead of --queues, for sends.")
+
 
 @click.group()
 def topic() -> None:
-    """Create, list and look at topics."""
+    """Create, alter, list and look at topics."""
 
 
 @topic.command()
 @click.argument("name")
-@click.option(
-    "--queues", type=click.IntRange(1, 65_536), help=f"On each broker.  [default: {_QUEUES}]"
-)
-@click.option("--perm", type=click.Choice(list(_PERMS)), default="rw", show_default=True)
+@click.option("--queues", type=_COUNT, help=f"On each broker.  [default: {_QUEUES}]")
+@_read_queues
+@_write_queues
+@click.option("--perm", type=click.Choice(list(PERMS)), default="rw", show_default=True)
 @click.option(
     "--order",
     type=click.Choice(["global", "keys"]),
@@ -62,30 +66,74 @@ def topic() -> None:
 def create(
     name: str,
     queues: int | None,
+    read_queues: int | None,
+    write_queues: int | None,
     perm: str,
     order: str | None,
     groups: tuple[str, ...],
     namesrv: str,
 ) -> None:
-    """Create the topic NAME, or change it, on all brokers.
+    """Create the topic NAME on all brokers; one that exists is refused.
 
     With --order global it lies on one broker, has one queue, and refuses to get more.
     """
-    if order == "global" and queues not in (None, 1):
+    if order == "global" and {queues, read_queues, write_queues} - {None, 1}:
         raise click.UsageError("a topic in global order has one queue; leave --queues out")
     if groups and order != "global":
         raise click.UsageError("--group goes with --order global")
 
     async def work(admin: AsyncAdmin) -> str:
         if order == "global":
-            broker = await admin.create_ordered_topic(name, perm=_PERMS[perm], groups=groups)
+            broker = await admin.create_ordered_topic(name, perm=perm, groups=groups)
             return f"1 queue on {broker}, in global order"
         await admin.create_topic(
-            name, queues or _QUEUES, perm=_PERMS[perm], order=order is not None
+            name,
+            queues or _QUEUES,
+            read_queues=read_queues,
+            write_queues=write_queues,
+            perm=perm,
+            order=order is not None,
         )
-        return f"{len(await admin.queues(name))} queues"
+        return "created, write only" if perm == "w" else f"{len(await admin.queues(name))} queues"
 
     click.echo(f"{name}: {_with_admin(namesrv, work)}")
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--queues", type=_COUNT, help="On each broker that has the topic.")
+@_read_queues
+@_write_queues
+@click.option("--perm", type=click.Choice(list(PERMS)))
+@click.option("--yes", is_flag=True, help="Also where messages become unreachable for consumers.")
+@_namesrv
+def alter(
+    name: str,
+    queues: int | None,
+    read_queues: int | None,
+    write_queues: int | None,
+    perm: str | None,
+    yes: bool,
+    namesrv: str,
+) -> None:
+    """Change what is named of the topic NAME on all brokers that have it; the rest stays."""
+    if all(value is None for value in (queues, read_queues, write_queues, perm)):
+        raise click.UsageError(
+            "name what to change: --queues, --read-queues, --write-queues, --perm"
+        )
+
+    async def work(admin: AsyncAdmin) -> None:
+        await admin.alter_topic(
+            name,
+            queues,
+            read_queues=read_queues,
+            write_queues=write_queues,
+            perm=perm,
+            may_hide_messages=yes,
+        )
+
+    _with_admin(namesrv, work)
+    click.echo(f"{name}: altered")
 
 
 @topic.command("list")

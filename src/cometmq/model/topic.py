@@ -73,6 +73,10 @@ ORDER_ATTRIBUTE = "comet.order"
 """The attribute of a topic in global order; ours, but RocketMQ's brokers keep it, too."""
 GLOBAL = "global"
 
+PERMS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE}
+"""Permissions as people write them."""
+QUEUES_MAX = 65_536
+"""Most queues of one topic on one broker; clients and brokers refuse more."""
 TOPIC_NAME_MAX = 127
 """Longest topic name, characters."""
 RETRY_TOPIC_NAME_MAX = 255

@@ -441,10 +441,10 @@ def test_a_topic_that_is_created_or_changed_is_known_at_once_whatever_its_permis
         admin.create_topic(topic, queues=2, perm=2)
         with pytest.raises(RouteNotFound, match=topic):
             admin.queues(topic)
-        admin.create_topic(topic, queues=4, perm=6)
-    for count in (4, 1):
+        admin.alter_topic(topic, queues=4, perm=6)
+    for count in (5, 1):
         with Admin(namesrv=served.namesrv) as admin:
-            admin.create_topic(topic, queues=count)
+            admin.alter_topic(topic, queues=count, may_hide_messages=True)
             assert len(admin.queues(topic)) == count
 
 

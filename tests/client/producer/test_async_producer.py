@@ -137,7 +137,7 @@ def test_sending_to_an_unknown_topic_creates_it(producer, served):
 
 def test_a_topic_without_a_queue_to_write_is_an_error_and_borrows_none(served, topic):
     with Admin(namesrv=served.namesrv) as admin:
-        admin.create_topic(topic, queues=4, perm=4)
+        admin.alter_topic(topic, perm="r")
     with Producer("producers", namesrv=served.namesrv) as producer:
 
         def is_refused():

@@ -16,7 +16,7 @@ from cometmq.broker.admin.paging import page_of
 from cometmq.broker.cluster.table_writer import not_written
 from cometmq.broker.requests.large_tables import SMALL_MAX
 from cometmq.errors import Reject
-from cometmq.model.topic import TopicConfig, is_in_global_order
+from cometmq.model.topic import QUEUES_MAX, TopicConfig, is_in_global_order
 from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources
 from cometmq.net.handler import Reply
 from cometmq.rules.name_validation import topic_name_problem
@@ -52,9 +52,6 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
 
 log = logging.getLogger(__name__)
-
-QUEUES_MAX = 65_536
-"""Queues of one topic on one broker."""
 
 _PERM_MAX = 15
 _CHECKS_MAX = 5

@@ -9,8 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
+from cometmq.client.admin.topic_changes import (
+    TopicChanges,
+    check_global_order,
+    check_is_new,
+    check_shape,
+)
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import (
     check_flag,
@@ -26,30 +33,23 @@ from cometmq.client.session.client_options import (
     name_servers,
 )
 from cometmq.client.session.client_session import ClientSession, require_started
-from cometmq.errors import BrokerError, ClientError, ConnectFailed, RouteNotFound
+from cometmq.errors import BrokerError, ClientError, RouteNotFound
 from cometmq.model.admin_stats import OffsetWrapper, TopicOffset
 from cometmq.model.group import SubscriptionGroupConfig
 from cometmq.model.topic import (
-    DEFAULT_TOPIC,
     GLOBAL,
     ORDER_ATTRIBUTE,
+    PERMS,
+    QUEUES_MAX,
     REPLY_TOPIC_SUFFIX,
     SYSTEM_PREFIX,
     SYSTEM_TOPICS,
     TopicConfig,
-    is_in_global_order,
 )
 from cometmq.runtime.system_clock_and_files import SystemClock
-from cometmq.wire.bodies.admin import decode_topic_stats
 from cometmq.wire.bodies.group import encode_group_config
-from cometmq.wire.bodies.topic import decode_topic_config
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
-from cometmq.wire.headers.admin import (
-    CreateTopicRequestHeader,
-    GetTopicConfigRequestHeader,
-    GetTopicStatsInfoRequestHeader,
-)
 from cometmq.wire.headers.offset import (
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
@@ -57,15 +57,14 @@ from cometmq.wire.headers.offset import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from cometmq.model.queue import MessageQueue
     from cometmq.model.route import ClusterInfo
     from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
 
-_ROUTE_S = 10.0
-_QUEUES_MAX, _PERM_MAX = 65_535, 7
+_PERM_MAX = 7
 _EMPTY = TopicOffset(min_offset=0, max_offset=0)
 
 
@@ -128,47 +127,91 @@ class AsyncAdmin:
         topic: str,
         queues: int = 8,
         *,
-        perm: int = 6,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int | str = "rw",
         order: bool = False,
         brokers: Sequence[str] = (),
     ) -> None:
-        """Create or change a topic on all masters, or on the brokers named; wait for its route.
+        """Create a topic on all masters, or on the brokers named; wait for its route.
 
-        `queues` is the number on each broker, `perm` 6 means read and write, 4 read only, 2 write
-        only. Raises ClientError for more queues of a topic that was made for global order.
+        `queues` is the number on each broker, 65,536 at most; `read_queues` and `write_queues`
+        default to it. `perm` is "r", "w" or "rw", or RocketMQ's number. Raises TopicExists when one
+        of these brokers has the topic, and changes nothing; `alter_topic` changes it.
         """
         check_topic(topic)
-        check_whole("queues", queues, 1, _QUEUES_MAX)
-        check_whole("perm", perm, 0, _PERM_MAX)
+        check_whole("queues", queues, 1, QUEUES_MAX)
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=_queues("read_queues", read_queues, queues),
+            write_queue_nums=_queues("write_queues", write_queues, queues),
+            perm=_perm(perm),
+            order=order,
+        )
         check_flag("order", order)
         check_texts("brokers", brokers)
-        masters = await self._masters(brokers)
-        kept_by = [
-            name for name, each in (await self._shapes(topic)).items() if is_in_global_order(each)
-        ]
-        if kept_by and (queues != 1 or set(masters) - set(kept_by)):
-            raise ClientError(
-                f"the topic {topic} keeps all its messages in one order, so it has one queue on "
-                f"{', '.join(kept_by)} and cannot grow; make another topic"
-            )
-        await self._create(topic, queues, masters, perm=perm, order=order)
+        changes = self._changes()
+        masters = await changes.masters(brokers)
+        routed = await changes.configs(topic, await changes.routed_brokers(topic))
+        check_global_order(topic, routed, masters, (config.read_queue_nums,))
+        check_is_new(topic, await changes.configs(topic, masters))
+        check_shape(config)
+        await changes.put(dict.fromkeys(masters, config))
+
+    async def alter_topic(
+        self,
+        topic: str,
+        queues: int | None = None,
+        *,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int | str | None = None,
+        order: bool | None = None,
+        brokers: Sequence[str] = (),
+        may_hide_messages: bool = False,
+    ) -> None:
+        """Change what is named of a topic where it lies, or on the brokers named.
+
+        The rest stays, attributes included. `queues` stands for both numbers. A change that takes
+        queues from consumers raises WouldHideMessages, which counts what lies in them, unless
+        `may_hide_messages`. Raises RouteNotFound for an unknown topic.
+        """
+        check_topic(topic)
+        changed = _changed_fields(topic, queues, read_queues, write_queues, perm, order)
+        check_texts("brokers", brokers)
+        check_flag("may_hide_messages", may_hide_messages)
+        changes = self._changes()
+        before = await changes.configs(topic, brokers or await changes.routed_brokers(topic))
+        if not before or set(brokers) - set(before):
+            where = ", ".join(sorted(set(brokers) - set(before))) or "any broker"
+            raise RouteNotFound(f"the topic {topic} does not exist on {where}; create it there")
+        after = {name: replace(config, **changed) for name, config in before.items()}
+        for config in after.values():
+            check_shape(config)
+            asked = (config.read_queue_nums, config.write_queue_nums)
+            check_global_order(topic, before, (), asked)
+        if not may_hide_messages:
+            await changes.check_nothing_hidden(before, after)
+        await changes.put(after)
 
     async def create_ordered_topic(
-        self, topic: str, *, perm: int = 6, groups: Sequence[str] = ()
+        self, topic: str, *, perm: int | str = "rw", groups: Sequence[str] = ()
     ) -> str:
         """Create a topic whose messages all have one order: one queue on one broker, whose name
         comes back.
 
         The topic is marked, and refuses to grow from then on; a broker of Apache's keeps the mark
-        only where one of ours wrote it. The groups named are made there and marked as orderly.
-        Raises ClientError when the topic has more queues, or lies on another broker, already.
+        only where one of ours wrote it. One that exists with one queue is marked and keeps its
+        permission. The groups named are made there and marked as orderly. Raises ClientError when
+        the topic has more queues, or lies on another broker, already.
         """
         check_topic(topic)
-        check_whole("perm", perm, 0, _PERM_MAX)
+        bits = _perm(perm)
         check_texts("groups", groups)
         for group in groups:
             check_group(group)
-        shapes = await self._shapes(topic)
+        changes = self._changes()
+        shapes = await changes.configs(topic, await changes.routed_brokers(topic))
         found = sum(max(each.read_queue_nums, each.write_queue_nums) for each in shapes.values())
         if found > 1:
             raise ClientError(
@@ -176,53 +219,19 @@ class AsyncAdmin:
                 "global order needs a topic that has had one queue from the start"
             )
         broker = min(shapes or (await self.clusters()).broker_addr_table, default="")
-        masters = await self._masters([broker] if broker else ())
+        masters = await changes.masters([broker] if broker else ())
+        new = TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1, perm=bits)
+        config = replace(shapes.get(broker, new), order=True)
         mark = f"+message.type=FIFO,+{ORDER_ATTRIBUTE}={GLOBAL}"
-        await self._create(topic, 1, masters, perm=perm, order=True, attributes=mark)
+        await changes.put({broker: config}, attributes=mark)
         for group in groups:
-            config = SubscriptionGroupConfig(group_name=group, consume_message_orderly=True)
+            made = SubscriptionGroupConfig(group_name=group, consume_message_orderly=True)
             code, body = (
                 RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-                encode_group_config(config),
+                encode_group_config(made),
             )
             await self._running().call_checked(masters[broker], request(code, 0, None, body))
         return broker
-
-    async def _create(
-        self,
-        topic: str,
-        queues: int,
-        masters: Mapping[str, str],
-        *,
-        perm: int,
-        order: bool,
-        attributes: str | None = None,
-    ) -> None:
-        header = CreateTopicRequestHeader(
-            topic=topic,
-            default_topic=DEFAULT_TOPIC,
-            read_queue_nums=queues,
-            write_queue_nums=queues,
-            perm=perm,
-            order=order,
-            attributes=attributes,
-        )
-        command = RequestCode.UPDATE_AND_CREATE_TOPIC
-        for addr in masters.values():
-            await self._running().call_checked(addr, request(command, 0, header))
-        await self._wait_for_route(topic, queues, masters.keys())
-
-    async def _shapes(self, topic: str) -> dict[str, TopicConfig]:
-        """The topic's configuration at each broker that has it, by broker name."""
-        session, header = self._running(), GetTopicConfigRequestHeader(topic=topic)
-        route = await session.name_servers.route(topic)
-        names = {data.broker_name for data in route.queue_datas} if route else set()
-        found = {}
-        for name, addr in (await self._masters(sorted(names)) if names else {}).items():
-            answer = await session.call(addr, request(RequestCode.GET_TOPIC_CONFIG, 0, header))
-            if answer.code == ResponseCode.SUCCESS:
-                found[name] = decode_topic_config(answer.body)
-        return found
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""
@@ -238,9 +247,10 @@ class AsyncAdmin:
         The difference of the offsets is what is stored; the time is 0 for an empty queue.
         """
         queues = await self.queues(topic)
-        names = sorted({queue.broker_name for queue in queues})
+        routes, changes = self._running().routes, self._changes()
+        addrs = [routes.master_addr(name) for name in sorted({q.broker_name for q in queues})]
         found: dict[MessageQueue, TopicOffset] = {}
-        for table in await asyncio.gather(*(self._stats_of(topic, name) for name in names)):
+        for table in await asyncio.gather(*(changes.stats(topic, addr) for addr in addrs)):
             found |= table
         return {queue: found.get(queue, _EMPTY) for queue in queues}
 
@@ -279,43 +289,8 @@ class AsyncAdmin:
     def _running(self) -> ClientSession:
         return require_started(self._session, "admin")
 
-    async def _masters(self, brokers: Sequence[str]) -> dict[str, str]:
-        """The addresses of the masters, by broker name."""
-        known = (await self.clusters()).broker_addr_table
-        missing = sorted(set(brokers) - set(known))
-        if missing:
-            raise ConnectFailed(
-                f"no broker named {', '.join(missing)}; there are: {', '.join(sorted(known))}"
-            )
-        masters = {
-            name: data.master
-            for name, data in known.items()
-            if data.master and (not brokers or name in brokers)
-        }
-        if not masters:
-            raise ConnectFailed("no broker has registered with the name server")
-        return masters
-
-    async def _wait_for_route(self, topic: str, queues: int, brokers: Collection[str]) -> None:
-        """Wait for the brokers to register the topic, which they do after they answered."""
-        session, deadline = self._running(), asyncio.get_running_loop().time() + _ROUTE_S
-        while asyncio.get_running_loop().time() < deadline:
-            route = await session.name_servers.route(topic)
-            datas = route.queue_datas if route else ()
-            registered = {data.broker_name: data.read_queue_nums for data in datas}
-            if all(registered.get(name) == queues for name in brokers):
-                session.routes.mark_stale(topic)
-                return
-            await asyncio.sleep(0.05)
-        raise RouteNotFound(f"the topic {topic} was created but no name server knows it yet")
-
-    async def _stats_of(self, topic: str, broker_name: str) -> dict[MessageQueue, TopicOffset]:
-        session, header = self._running(), GetTopicStatsInfoRequestHeader(topic=topic)
-        addr = session.routes.master_addr(broker_name)
-        answer = await session.call_checked(
-            addr, request(RequestCode.GET_TOPIC_STATS_INFO, 0, header)
-        )
-        return decode_topic_stats(answer.body)
+    def _changes(self) -> TopicChanges:
+        return TopicChanges(self._running())
 
     async def _committed(self, group: str, queue: MessageQueue) -> int | None:
         header = QueryConsumerOffsetRequestHeader(
@@ -349,6 +324,53 @@ class AsyncAdmin:
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, addr)
         return OffsetResponseHeader.decode(answer.ext).offset
+
+
+def _queues(name: str, value: int | None, default: int) -> int:
+    if value is None:
+        return default
+    check_whole(name, value, 1, QUEUES_MAX)
+    return value
+
+
+def _changed_fields(
+    topic: str,
+    queues: int | None,
+    read_queues: int | None,
+    write_queues: int | None,
+    perm: int | str | None,
+    order: bool | None,
+) -> dict[str, Any]:
+    """The fields of a TopicConfig that change; ClientError for a wrong one, or for none."""
+    for name, value in (
+        ("queues", queues),
+        ("read_queues", read_queues),
+        ("write_queues", write_queues),
+    ):
+        if value is not None:
+            check_whole(name, value, 1, QUEUES_MAX)
+    if order is not None:
+        check_flag("order", order)
+    fields = {
+        "read_queue_nums": queues if read_queues is None else read_queues,
+        "write_queue_nums": queues if write_queues is None else write_queues,
+        "perm": None if perm is None else _perm(perm),
+        "order": order,
+    }
+    changed = {name: value for name, value in fields.items() if value is not None}
+    if not changed:
+        raise ClientError(f"nothing of the topic {topic} is to be changed")
+    return changed
+
+
+def _perm(perm: int | str) -> int:
+    """The bits of a permission; ClientError for what is none."""
+    if isinstance(perm, str):
+        if perm not in PERMS:
+            raise ClientError(f"perm is {perm!r:.80}; it must be one of {', '.join(PERMS)}")
+        return PERMS[perm]
+    check_whole("perm", perm, 0, _PERM_MAX)
+    return perm
 
 
 def _is_system(topic: str) -> bool:

@@ -68,26 +68,71 @@ class Admin:
         topic: str,
         queues: int = 8,
         *,
-        perm: int = 6,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int | str = "rw",
         order: bool = False,
         brokers: Sequence[str] = (),
     ) -> None:
-        """Create or change a topic on all masters, or on the brokers named; wait for its route.
+        """Create a topic on all masters, or on the brokers named; wait for its route.
 
-        `queues` is the number on each broker, `perm` 6 means read and write, 4 read only, 2 write
-        only. Raises ClientError for more queues of a topic that was made for global order.
+        `queues` is the number on each broker, 65,536 at most; `read_queues` and `write_queues`
+        default to it. `perm` is "r", "w" or "rw", or RocketMQ's number. Raises TopicExists when one
+        of these brokers has the topic, and changes nothing; `alter_topic` changes it.
         """
         self._bridge.call(
-            self._inner.create_topic(topic, queues, perm=perm, order=order, brokers=brokers)
+            self._inner.create_topic(
+                topic,
+                queues,
+                read_queues=read_queues,
+                write_queues=write_queues,
+                perm=perm,
+                order=order,
+                brokers=brokers,
+            )
         )
 
-    def create_ordered_topic(self, topic: str, *, perm: int = 6, groups: Sequence[str] = ()) -> str:
+    def alter_topic(
+        self,
+        topic: str,
+        queues: int | None = None,
+        *,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int | str | None = None,
+        order: bool | None = None,
+        brokers: Sequence[str] = (),
+        may_hide_messages: bool = False,
+    ) -> None:
+        """Change what is named of a topic where it lies, or on the brokers named.
+
+        The rest stays, attributes included. `queues` stands for both numbers. A change that takes
+        queues from consumers raises WouldHideMessages, which counts what lies in them, unless
+        `may_hide_messages`. Raises RouteNotFound for an unknown topic.
+        """
+        self._bridge.call(
+            self._inner.alter_topic(
+                topic,
+                queues,
+                read_queues=read_queues,
+                write_queues=write_queues,
+                perm=perm,
+                order=order,
+                brokers=brokers,
+                may_hide_messages=may_hide_messages,
+            )
+        )
+
+    def create_ordered_topic(
+        self, topic: str, *, perm: int | str = "rw", groups: Sequence[str] = ()
+    ) -> str:
         """Create a topic whose messages all have one order: one queue on one broker, whose name
         comes back.
 
         The topic is marked, and refuses to grow from then on; a broker of Apache's keeps the mark
-        only where one of ours wrote it. The groups named are made there and marked as orderly.
-        Raises ClientError when the topic has more queues, or lies on another broker, already.
+        only where one of ours wrote it. One that exists with one queue is marked and keeps its
+        permission. The groups named are made there and marked as orderly. Raises ClientError when
+        the topic has more queues, or lies on another broker, already.
         """
         return self._bridge.call(self._inner.create_ordered_topic(topic, perm=perm, groups=groups))
 

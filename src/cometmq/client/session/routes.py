@@ -81,6 +81,10 @@ class Routes:
         if route := self.cached.get(topic):
             route.is_stale = True
 
+    def forget(self, topic: str) -> None:
+        """Have the next use fetch the topic's route, however young this one is: it has changed."""
+        self.cached.pop(topic, None)
+
     def master_addr(self, broker_name: str) -> str:
         """The address of a broker's master. Raises ConnectFailed when none is known."""
         addr = self.find_master_addr(broker_name)

@@ -6,10 +6,11 @@ themselves. Safe to use from several threads.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cometmq import Admin
-from cometmq.errors import RouteNotFound
+from cometmq.errors import RouteNotFound, TopicExists
 
 if TYPE_CHECKING:
     from typing import Self
@@ -31,8 +32,9 @@ class BrokerQueries:
         self._admin.stop()
 
     def create_topic(self, topic: str, queues: int) -> None:
-        """Create the topic and wait until it can be used."""
-        self._admin.create_topic(topic, queues)
+        """Create the topic where it is missing, and wait until it can be used."""
+        with suppress(TopicExists):
+            self._admin.create_topic(topic, queues)
 
     def stored(self, topic: str) -> dict[int, int]:
         """Messages in each queue of a topic, by queue id; none when there is no such topic."""
