@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cometmq.errors import BrokerError, ConnectFailed, DataLoss, RouteNotFound
+from cometmq.errors import BrokerAway, BrokerError, ConnectFailed, DataLoss, RouteNotFound
 from cometmq.model.queue import MessageQueue
 from cometmq.spark.source.cluster_client import cluster_client_of
 from cometmq.spark.source.offset_planning import OffsetRange
@@ -64,6 +64,18 @@ def test_a_connection_that_breaks_again_and_again_loses_and_repeats_nothing() ->
         found = offsets_of(scripted.options(), OffsetRange(queue(0), 0, 900))
     assert found == [(0, at) for at in range(900)]
     assert script.codes.count(105) >= 3
+
+
+def test_a_broker_that_stays_away_is_an_error_that_names_the_queue_and_the_option() -> None:
+    script = Script().fill(0, 900)
+    with ScriptedBroker(script) as scripted:
+        cluster = cluster_client_of(scripted.options(retryForMs="300"))
+        chunks = pull_range(cluster, OffsetRange(queue(0), 0, 900))
+        next(chunks)
+        script.break_after_pulls, script.registered = 1, False
+        away = r"broker broker-a is away and queue T@broker-a/0 cannot be read .*retryForMs"
+        with pytest.raises(BrokerAway, match=away):
+            list(chunks)
 
 
 def test_a_reader_that_stops_early_leaves_no_response_unread() -> None:

@@ -192,6 +192,19 @@ def test_more_topics_can_be_subscribed_later_and_are_read_from_their_first_messa
         assert read["topics"] == {"T": {"broker-a:0": 10}, "U": {"broker-b:0": 10}}
 
 
+def test_a_topic_that_a_pattern_matches_later_is_read_from_its_first_message() -> None:
+    with two_brokers("U") as (first, second):
+        second.go_away()
+        end = reader_of(first, subscribePattern="[TU]").latestOffset()
+        assert end["topics"] == {"T": {"broker-a:0": 10}}
+        second.script.registered = True
+        forget_clients()
+        reader = reader_of(first, subscribePattern="[TU]")
+        entered = reader.latestOffset(end)
+        assert entered["topics"] == {"T": {"broker-a:0": 10}, "U": {"broker-b:0": 0}}
+        assert reader.latestOffset(entered)["topics"]["U"] == {"broker-b:0": 10}
+
+
 def test_limits_of_a_batch() -> None:
     with ScriptedBroker(Script().fill(0, 100, body=b"x" * 900)) as scripted:
         reader = reader_of(scripted)

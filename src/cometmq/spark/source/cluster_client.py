@@ -172,7 +172,7 @@ class ClusterClient:
             addr = route_queues.read_addr(data.broker_addrs, 0) if data else None
         if addr is None:
             raise BrokerAway(
-                f"broker {broker} is away: no name server knows it; start it, or wait longer than "
+                f"no name server knows broker {broker}; start it, or wait longer than "
                 f"retryForMs={self.options.retry_for_ms}",
                 [broker],
             )

@@ -98,7 +98,7 @@ def _wait_for_broker(retry_deadline: RetryDeadline, error: CometError, queue: Me
     """Wait for the broker; when the time is over raise an error that names broker and queue."""
     try:
         retry_deadline.wait_or_raise(error)
-    except RemotingError as last:
+    except (RemotingError, BrokerAway) as last:
         raise BrokerAway(
             f"broker {queue.broker_name} is away and queue {queue} cannot be read ({last}); start "
             "it, or wait longer with the option retryForMs",
