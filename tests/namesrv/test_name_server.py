@@ -369,6 +369,24 @@ def test_many_texts_at_once_are_all_kept_and_a_full_disk_changes_nothing(tmp_pat
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    "content", [None, "", "[]", '{"configTable": [', '{"configTable": {"n": 3}}']
+)
+def test_the_former_texts_are_used_aloud_or_the_start_refuses(
+    tmp_path: Path, content: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, backup = tmp_path / "kv.json", tmp_path / "kv.json.bak"
+    backup.write_text('{"configTable": {"n": {"k": "v"}}}')
+    if content is not None:
+        path.write_text(content)
+    settings = NamesrvSettings(kv_config_path=str(path))
+    NameServer.open(settings)
+    assert "the copy before it, .bak, is used" in caplog.text
+    backup.write_text("")
+    with pytest.raises(SettingsError, match="bring it back, or, to begin without KV"):
+        NameServer.open(settings)
+
+
 def test_a_damaged_file_of_texts_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "kv.json"
     path.write_text('{"configTable": [')

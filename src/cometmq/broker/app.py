@@ -42,6 +42,7 @@ from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
+from cometmq.store.lost_tables import refuse_lost_tables
 from cometmq.store.message_store import MessageStore
 from cometmq.store.put_result import PutStatus
 from cometmq.wire.bodies.topic import TopicTable
@@ -192,6 +193,7 @@ class Broker:
             files or SystemFiles(),
             admission,
         )
+        refuse_lost_tables(environment.files, root)
         levels = DelayLevels.parse(settings.message_delay_level)
         opened = MessageStore.open(
             root,

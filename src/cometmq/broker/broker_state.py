@@ -87,7 +87,7 @@ class BrokerState:
         end_deletions(store, self.topics)
         self.large_tables = LargeTables(Turns())
         self.offsets = ConsumerOffsets(file("consumerOffset.json"), now_ms, self.large_tables.turns)
-        self.offsets.keep_only(self.topics.table)
+        self.offsets.keep_only(self.topics.table.keys() | store.deletion.topics())
         self.delayed_messages = DelayedMessages(store, levels, file("delayOffset.json"), now_ms)
         self.clients = ClientRegistry(now_ms, settings.channel_expired_timeout_ms)
         self.locks = QueueLocks(environment.clock.monotonic_ms, settings.queue_lock_expire_ms)

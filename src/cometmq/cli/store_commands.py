@@ -1,6 +1,6 @@
-"""The commands for a store that no broker uses: verify, dump, repair.
+"""The commands for a store that no broker uses: verify, dump, repair, rebuild-table.
 
-They read with the store's own checks; only `repair` changes anything. `verify` exits with 1 when
+They read with the store's own checks; only the last two change anything. `verify` exits with 1 when
 data is lost or a start does not mend what it found.
 Java: none.
 """
@@ -18,9 +18,10 @@ import click
 from cometmq.broker.sends.tag_codes import tags_code_of
 from cometmq.model.message import Property
 from cometmq.model.topic import SCHEDULE_TOPIC
-from cometmq.runtime.system_clock_and_files import SystemFiles
+from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles
 from cometmq.store.index.index_check import DEFAULT_INDEX_LAYOUT
 from cometmq.store.index.index_file import IndexFileLayout
+from cometmq.store.lost_tables import TABLES, TableRebuilder
 from cometmq.store.recovery.inspection import Inspection
 from cometmq.store.recovery.store_repair import StoreRepair
 from cometmq.wire.records import log_record as stored
@@ -41,6 +42,15 @@ _commit_log = click.option(
 )
 _LINES_MAX = 20
 _BODY_SHOWN = 60
+_COST = {
+    "topics.json": "Permissions, attributes and queues without a message are not known any more.",
+    "subscriptionGroup.json": "The groups have default settings now.",
+    "consumerOffset.json": "Every group begins where a new one does.",
+    "delayOffset.json": "The next start finds out what was delivered; a few may be repeated.",
+    "consumerFilter.json": "Consumers bring their filters back with their next heartbeat.",
+    "deletedTopics.json": "Messages of topics deleted lately may come back.",
+}
+"""What is lost with each table that is made anew."""
 
 
 @click.group()
@@ -167,6 +177,22 @@ def dump(
         )
         for record in islice(wanted, count):
             click.echo(json.dumps(_facts(record)) if as_json else _line(record))
+
+
+@store.command("rebuild-table")
+@_directory
+@click.argument("name", metavar="FILE", type=click.Choice(tuple(TABLES)))
+def rebuild_table(directory: Path, name: str) -> None:
+    """Make a FILE of config/ anew that was lost or damaged: topics.json and the like.
+
+    Topics come from the queues, groups from the offsets; every other table becomes empty. What
+    FILE and its .bak held is kept beside them as .damaged.
+    """
+    made = TableRebuilder(SystemFiles(), directory).rebuild(name, SystemClock().now_ms())
+    click.echo(f"{name} has {len(made)} entries now{':' if made else ''}")
+    for each in made:
+        click.echo(f"  {each}")
+    click.echo(_COST[name])
 
 
 def _line(record: StoredRecord) -> str:

@@ -148,14 +148,32 @@ def _open_kv(path: str, files: Files) -> KvConfig:
         return KvConfig(None)
     target = expand_user_path("kvConfigPath", path)
 
+    backup = target.with_name(target.name + ".bak")
+
     def save(table: Table) -> None:
         fresh = target.with_name(target.name + ".tmp")
         files.make_dir(target.parent)
         files.write(fresh, encode(table))
+        if files.stat(target) is not None:
+            files.rename(target, backup)
         files.rename(fresh, target)
         files.sync_dir(target.parent)
 
     try:
-        return KvConfig(files.read(target), save)
+        former = files.read(backup)
+        try:
+            form = files.read(target)
+            if form is None and former is not None:
+                raise SettingsError("the file is missing")
+            return KvConfig(form, save)
+        except SettingsError as problem:
+            if former is None:
+                raise
+            found = KvConfig(former, save)
+            log.warning("%s: %s; the copy before it, .bak, is used", target, problem)
+            return found
     except (OSError, SettingsError) as error:
-        raise SettingsError(f"kvConfigPath {target}: {error}") from error
+        raise SettingsError(
+            f"kvConfigPath {target}: {error}; bring it back, or, to begin without KV "
+            "configuration, move it and its .bak away"
+        ) from error

@@ -33,8 +33,8 @@ class KvConfig:
     """The table. A change that cannot be saved is not made."""
 
     def __init__(self, form: bytes | None, save: Callable[[Table], None] | None = None) -> None:
-        """Read the form, if there is one; raises SettingsError when it is none."""
-        self._table = {} if not form else _read(form)
+        """Read the form, None where there was never one; SettingsError when it is none."""
+        self._table = {} if form is None else _read(form)
         self._save = save
         self._changing = asyncio.Lock()
 
@@ -83,6 +83,8 @@ def encode(table: Table) -> bytes:
 
 
 def _read(form: bytes) -> Table:
+    if not form.strip():
+        raise SettingsError("the KV configuration is empty")
     try:
         table = fastjson.loads(form)["configTable"]
         return {

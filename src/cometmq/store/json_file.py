@@ -1,26 +1,32 @@
 """A small table kept as JSON: config/topics.json and the like, with its last good copy beside it.
 
 Saving writes `.tmp`, makes it durable, renames the present file to `.bak` and `.tmp` to the file;
-loading takes the file, or `.bak` when the file is missing, empty or broken. A reader that knows
-only the file and its `.bak`, as Java's does, finds one of the two whole at every instant.
+loading takes the file, or, with a warning, `.bak` when the file is missing, empty, broken or not of
+the table's shape. A reader that knows only the file and its `.bak`, as Java's does, finds one of
+the two whole at every instant.
 Java: ConfigManager.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cometmq.errors import ProtocolError, StoreCorrupt
 from cometmq.wire import fastjson
+from cometmq.wire.bodies.json_fields import object_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+    from typing import Any
 
     from cometmq.runtime.clock_and_file_protocols import Files
 
+log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+_V = TypeVar("_V")
 _ENTRY_AT, _ENTRY_END = len('{\n\t"":{\n'), -len("\n\t}\n}")
 """Where the only entry of a table without a name begins and ends in its text."""
 
@@ -30,26 +36,42 @@ class JsonFile:
 
     def __init__(self, path: Path, files: Files) -> None:
         self.path = path
+        self.backup = path.with_name(path.name + ".bak")
+        """Where the former content is."""
+        self.is_from_backup = False
+        """Whether `load` had to take the former content."""
         self._files = files
-        self._backup = path.with_name(path.name + ".bak")
         self._fresh = path.with_name(path.name + ".tmp")
 
-    def load(self) -> object | None:
-        """What was last saved; None when nothing ever was. StoreCorrupt: both copies are bad."""
-        broken = None
-        for path in (self.path, self._backup):
-            raw = self._files.read(path)
-            if not raw or not raw.strip():
-                continue
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever saved, be it whole or not."""
+        return any(self._files.stat(path) is not None for path in (self.path, self.backup))
+
+    def load(self, table: str, read: Callable[[Mapping[str, Any]], _V]) -> _V | None:
+        """What `read` makes of the object last saved, which has `table`; None: nothing ever was.
+
+        `read` raises ProtocolError for what is not of the right shape. Takes the former content,
+        and warns, where the newest is missing or bad. StoreCorrupt: both copies are bad.
+        """
+        problems: list[str] = []
+        for path in (self.path, self.backup):
             try:
-                value: object = fastjson.loads(raw)
+                found = read(_object_with(table, self._files.read(path)))
             except ProtocolError as problem:
-                broken = problem
+                problems.append(str(problem))
             else:
-                return value
-        if broken is not None:
-            raise StoreCorrupt(f"{self.path} and its .bak hold no JSON: {broken}")
-        return None
+                if problems:
+                    self.is_from_backup = True
+                    log.warning("%s %s; the copy before it, .bak, is used", self.path, problems[0])
+                return found
+        if not self.exists:
+            return None
+        raise StoreCorrupt(
+            f"{self.path} {problems[0]}, and its .bak {problems[1]}; bring one of the two back, or "
+            f"have it made anew: cometmq store rebuild-table {self.path.parent.parent} "
+            f"{self.path.name}"
+        )
 
     @staticmethod
     def encode(value: object) -> bytes:
@@ -62,13 +84,29 @@ class JsonFile:
         self._files.make_dir(self.path.parent)
         self._files.write(self._fresh, data)
         if self._files.stat(self.path) is not None:
-            self._files.rename(self.path, self._backup)
+            self._files.rename(self.path, self.backup)
         self._files.rename(self._fresh, self.path)
         self._files.sync_dir(self.path.parent)
 
     def save(self, value: object) -> None:
         """Make `value` the file's content, durably. OSError: the former content is kept."""
         self.write(self.encode(value))
+
+
+def _object_with(table: str, raw: bytes | None) -> Mapping[str, Any]:
+    """The object that a file holds; ProtocolError says what the file is instead."""
+    if raw is None:
+        raise ProtocolError("is missing")
+    if not raw.strip(b"\0 \t\r\n"):
+        raise ProtocolError("is empty")
+    try:
+        found = object_of(fastjson.loads(raw))
+        if table not in found:
+            raise ProtocolError(f"{table} is not in it")
+        object_of(found[table], table)
+    except ProtocolError as problem:
+        raise ProtocolError(f"cannot be read ({problem})") from problem
+    return found
 
 
 class JsonTable(Generic[_T]):

@@ -39,6 +39,7 @@ def test_attributes_of_a_group_are_refused_and_stored_ones_kept() -> None:
         disk = new_disk()
         table = {"subscriptionGroupTable": {"CG": stored}}
         leave_table(disk, "subscriptionGroup.json", table)
+        leave_table(disk, "consumerOffset.json", {"offsetTable": {}})
         async with running(disk=disk) as harness:
             client, code = await harness.client(), Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
             config = SubscriptionGroupConfig(group_name="CG", retry_max_times=3)

@@ -91,7 +91,7 @@ def test_without_a_settings_file_the_answer_says_how_long_a_change_lasts() -> No
             client = await harness.client()
             answer = await change(client, "longPollingEnable=false\nsendMessageThreadPoolNums=4\n")
             assert answer.code == 0
-            assert "sendMessageThreadPoolNums is a setting of Apache" in (answer.remark or "")
+            assert "sendMessageThreadPoolNums has no effect here" in (answer.remark or "")
             assert "kept until the broker stops" in (answer.remark or "")
 
     run(scenario())

@@ -203,11 +203,11 @@ def test_what_the_disk_refuses_is_taken_back_and_said(tmp_path: Path) -> None:
 
 
 def test_before_a_broker_runs_a_change_is_written_at_once(tmp_path: Path) -> None:
-    files, table = Gated(), {"n": 1}
+    files, table = Gated(), {"t": {"n": 1}}
     file = JsonFile(tmp_path / "topics.json", files)
     writer = TableWriter(file, "numbers", lambda: lambda: JsonFile.encode(table))
     writer.record_change("n", lambda: None)
-    assert file.load() == table
+    assert file.load("t", dict) == table
     files.is_full = True
     undone: list[str] = []
     with pytest.raises(Reject, match="the numbers of this broker cannot be written"):

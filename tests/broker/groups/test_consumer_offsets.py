@@ -17,6 +17,7 @@ from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.json_file import JsonFile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -44,8 +45,8 @@ class NoFile:
     def __init__(self) -> None:
         self.value: Any = None
 
-    def load(self) -> Any:
-        return self.value
+    def load(self, _table: str, read: Callable[[Any], Any]) -> Any:
+        return None if self.value is None else read(self.value)
 
     def save(self, value: Any) -> None:
         self.value = json.loads(json.dumps(value))

@@ -16,7 +16,6 @@ from broker.harness import run, running
 from cometmq.broker.groups.consumer_offsets import NO_OFFSET, ConsumerOffsets
 from cometmq.store.json_file import JsonFile
 from cometmq.testing.sim_files import SimFiles
-from cometmq.testing.sim_loop import LoopClock
 from cometmq.wire import fastjson
 from cometmq.wire.codes import RequestCode, ResponseCode
 
@@ -27,7 +26,7 @@ NAMES = st.sampled_from(["G", "H", 'q"', "ü", "%RETRY%G"])
 
 
 def new_offsets(entries_max: int = 1_000_000) -> ConsumerOffsets:
-    file = JsonFile(Path("/config/consumerOffset.json"), SimFiles(Random(1), LoopClock()))
+    file = JsonFile(Path("/config/consumerOffset.json"), SimFiles(Random(1)))
     return ConsumerOffsets(file, lambda: 1, entries_max=entries_max)
 
 

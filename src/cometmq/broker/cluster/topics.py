@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cometmq.broker.cluster.table_writer import TableWriter
 from cometmq.errors import Reject
@@ -20,7 +20,8 @@ from cometmq.model import topic as names
 from cometmq.model.topic import DataVersion, TopicConfig
 from cometmq.rules import permission
 from cometmq.store.json_file import JsonTable
-from cometmq.wire.bodies.topic import topic_fields, topic_of, version_fields, version_of
+from cometmq.store.lost_tables import topic_of_queues
+from cometmq.wire.bodies.topic import topic_fields, topic_table_of, version_fields
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from cometmq.store.json_file import JsonFile
     from cometmq.store.message_store import MessageStore
+    from cometmq.wire.bodies.topic import TopicTable
 
 log = logging.getLogger(__name__)
 
@@ -59,12 +61,18 @@ class Topics:
         self.table: dict[str, TopicConfig] = {}
         self.version = DataVersion()
         self._entries = JsonTable("topicConfigTable", topic_fields)
+        self._file = file
         self.generation = 0
         """Counts changes since the start; what was derived from a topic is stale when it moved."""
         self.system = frozenset(config.topic_name for config in system) | names.SYSTEM_TOPICS
         self.on_change: list[Callable[[str], None]] = []
         """Called with the topic's name after each change."""
-        self._load(file.load(), system)
+        self._load(file.load("topicConfigTable", topic_table_of), system)
+
+    @property
+    def is_from_backup(self) -> bool:
+        """Whether the newest topics.json was lost: topics made last may be missing."""
+        return self._file.is_from_backup
 
     def get(self, topic: str) -> TopicConfig | None:
         """The topic's shape, or None."""
@@ -173,11 +181,10 @@ class Topics:
         before: dict[str, object] = {"dataVersion": version_fields(self.version)}
         return partial(self._entries.encode, before, dict(self.table))
 
-    def _load(self, value: Any, system: Sequence[TopicConfig]) -> None:
-        stored = value if isinstance(value, dict) else {}
-        self.version = version_of(stored.get("dataVersion"))
-        for name, fields in (stored.get("topicConfigTable") or {}).items():
-            self.table[name] = topic_of(fields, name)
+    def _load(self, stored: TopicTable | None, system: Sequence[TopicConfig]) -> None:
+        if stored is not None:
+            self.version = stored.version
+            self.table.update(stored.topics)
         short = [config for config in system if self._lacks(config)]
         for config in short:
             self.table[config.topic_name] = config
@@ -213,12 +220,26 @@ class Topics:
 
 
 def end_deletions(store: MessageStore, topics: Topics) -> None:
-    """Carry out the deletions that a crash cut short; say which topics only the store knows."""
+    """Carry out the deletions that a crash cut short; say which topics only the store knows.
+
+    Where the newest topics.json was lost, these are made again with the queues that they have.
+    """
     for topic in store.deletion.unfinished():
         topics.delete(topic)
         store.delete_topic(topic)
     lost = {name for name in store.deletion.topics() if topics.get(name) is None}
-    if lost := {name for name in lost if not topics.is_system(name)}:
+    lost = {name for name in lost if not topics.is_system(name)}
+    if lost and topics.is_from_backup:
+        for name in sorted(lost):
+            made = topic_of_queues(name, (id_ for topic, id_ in store.queues() if topic == name))
+            topics.put(made)
+            log.warning(
+                "the topic %s, which topics.json does not name, is made again with the %d queues "
+                "of which the store has messages",
+                name,
+                made.write_queue_nums,
+            )
+    elif lost:
         log.warning(
             "the store has messages of topics that topics.json does not name; they are kept "
             "until cleanUnusedTopic (316): %s",

@@ -30,6 +30,7 @@ from cometmq.model.topic import SCHEDULE_TOPIC, DataVersion
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.message_draft import MessageDraft
 from cometmq.store.put_result import PutStatus
+from cometmq.wire.bodies import json_fields as shape
 from cometmq.wire.bodies.topic import version_fields, version_of
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
@@ -96,7 +97,7 @@ class DelayedMessages:
         self._levels_max = max(levels.max_level, *(queue_id + 1 for queue_id in waiting), 0)
         """Levels served: also those beyond a table that became shorter."""
         self._ranges: dict[int, list[BacklogRange]] = {}
-        self._load(file.load())
+        self._load(file.load("offsetTable", _stored_places))
         self.skipped = skip_delivered(store, self._ranges, now_ms())
         """Messages found delivered at the start, though their offsets had not been saved."""
         self._update_offsets()
@@ -321,19 +322,39 @@ class DelayedMessages:
         self.on_delivered((SCHEDULE_TOPIC, from_queue), topic, placed.size)
         return True
 
-    def _load(self, value: Any) -> None:
-        found = value if isinstance(value, dict) else {}
-        self.version = version_of(found.get("dataVersion"))
-        offsets, several = found.get("offsetTable") or {}, found.get(_RANGES_KEY) or {}
-        self.offsets = {int(level): int(offset) for level, offset in offsets.items()}
-        saved = {
-            int(level): [(int(a), int(b)) for a, b in ranges] for level, ranges in several.items()
-        }
+    def _load(self, found: _StoredPlaces | None) -> None:
+        saved: dict[int, list[tuple[int, int]]] = {}
+        if found is not None:
+            self.version, self.offsets, saved = found
         for level in range(1, self._levels_max + 1):
             delay_ms, offset = self.levels.delay_ms(level), self.offsets.get(level, 0)
             ranges = split_backlog(self._store, level, offset, saved.get(level, ()), delay_ms)
             self._ranges[level] = ranges
         self._saved = self._places()
+
+
+class _StoredPlaces(NamedTuple):
+    """What delayOffset.json holds: offsets by level, and (first, cursor) of their ranges."""
+
+    version: DataVersion
+    offsets: dict[int, int]
+    ranges: dict[int, list[tuple[int, int]]]
+
+
+def _stored_places(obj: shape.Json) -> _StoredPlaces:
+    several = shape.object_of(obj.get(_RANGES_KEY), _RANGES_KEY)
+    ranges = {
+        shape.as_number(level, _RANGES_KEY): shape.items(several, level, _range_of)
+        for level in several
+    }
+    offsets = shape.number_table(obj.get("offsetTable"))
+    return _StoredPlaces(version_of(obj.get("dataVersion")), offsets, ranges)
+
+
+def _range_of(value: object) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ProtocolError(f"a range of {_RANGES_KEY} is no pair")
+    return shape.as_number(value[0], _RANGES_KEY), shape.as_number(value[1], _RANGES_KEY)
 
 
 def _ignore(from_queue: tuple[str, int], topic: str, size: int) -> None:

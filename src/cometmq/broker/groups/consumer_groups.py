@@ -9,7 +9,7 @@ Java: SubscriptionGroupManager.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cometmq.broker.cluster.table_writer import TableWriter
 from cometmq.errors import Reject
@@ -17,14 +17,15 @@ from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import DataVersion
 from cometmq.rules.name_validation import group_name_problem
 from cometmq.store.json_file import JsonTable
-from cometmq.wire.bodies.group import group_fields, group_of
-from cometmq.wire.bodies.topic import version_fields, version_of
+from cometmq.wire.bodies.group import group_fields, group_table_of
+from cometmq.wire.bodies.topic import version_fields
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.store.json_file import JsonFile
+    from cometmq.wire.bodies.group import GroupTable
 
 FORBIDDEN_MAX = 100_000
 """Pairs of a group and a topic that it may not read."""
@@ -52,7 +53,7 @@ class ConsumerGroups:
         self.forbidden: dict[str, dict[str, int]] = {}
         self.version = DataVersion()
         self._entries = JsonTable("subscriptionGroupTable", group_fields)
-        self._load(file.load())
+        self._load(file.load("subscriptionGroupTable", group_table_of))
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """The group's settings, or None."""
@@ -121,15 +122,14 @@ class ConsumerGroups:
         self.put(config)
         return config
 
-    def _load(self, value: Any) -> None:
-        stored = value if isinstance(value, dict) else {}
-        self.version = version_of(stored.get("dataVersion"))
-        for name, fields in (stored.get("subscriptionGroupTable") or {}).items():
-            self.table[name] = group_of(fields, name)
-        for name, topics in (stored.get("forbiddenTable") or {}).items():
-            self.forbidden[name] = {topic: int(bits) for topic, bits in topics.items()}
+    def _load(self, stored: GroupTable | None) -> None:
+        if stored is not None:
+            self.version, groups, self.forbidden = stored
+            self.table.update(groups)
         for name in (*SYSTEM_GROUPS, TRANSACTION_GROUP):
             self.table.setdefault(name, SubscriptionGroupConfig(group_name=name))
+        if stored is None:
+            self.writer.write_now()  # from now on a missing file is a lost one
 
     def _changed(self, group: str, undo: Callable[[], None]) -> None:
         """Have a change written; `undo` reverts it when that fails, at once with a Reject."""

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 from cometmq.broker.groups.table_pieces import table_pieces
 from cometmq.model.topic import DataVersion
 from cometmq.runtime.turns import Turns
-from cometmq.wire.bodies.topic import version_fields, version_of
+from cometmq.wire.bodies.offset import stored_offsets_of
+from cometmq.wire.bodies.topic import version_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
     from cometmq.broker.groups.table_pieces import Table
     from cometmq.store.json_file import JsonFile
+    from cometmq.wire.bodies.offset import StoredOffsets
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ class ConsumerOffsets:
         self._writing: asyncio.Future[None] | None = None
         self._entries = 0
         self.version = DataVersion()
-        self._load(file.load())
+        self._load(file.load("offsetTable", stored_offsets_of))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Remember the next offset to read, unless a reset of the queue is pending."""
@@ -153,7 +155,7 @@ class ConsumerOffsets:
         return dict(self._committed.get(f"{topic}@{group}", {}))
 
     def keep_only(self, topics: Container[str]) -> None:
-        """Drop the offsets of topics that do not exist: deleted just before a crash.
+        """Drop the offsets of topics of which nothing is left: deleted just before a crash.
 
         Topics with a mark of their own in front (%LMQ%), which are in no table, stay.
         """
@@ -314,13 +316,13 @@ class ConsumerOffsets:
                         del table[name]
         self._has_refused = self._has_refused and self._entries >= self._entries_max
 
-    def _load(self, value: Any) -> None:
-        stored = value if isinstance(value, dict) else {}
-        raw_version = stored.get("dataVersion")
-        self.version = (
-            version_of(raw_version) if raw_version else DataVersion(timestamp=self._now_ms())
-        )
-        for key, queues in (stored.get("offsetTable") or {}).items():
-            self._committed[key] = {int(queue): int(offset) for queue, offset in queues.items()}
-            self._entries += len(queues)
-            self._index(key)
+    def _load(self, stored: StoredOffsets | None) -> None:
+        self.version = DataVersion(timestamp=self._now_ms())
+        if stored is not None:
+            self.version = stored.version or self.version
+            self._committed = stored.offsets
+            self._entries = sum(map(len, stored.offsets.values()))
+            for key in self._committed:
+                self._index(key)
+        else:
+            self._file.save(self.to_json())  # from now on a missing file is a lost one

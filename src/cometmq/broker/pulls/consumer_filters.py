@@ -20,6 +20,7 @@ from cometmq.model.subscription import SQL92
 from cometmq.rules.filters import bloom_filter, tag_expressions
 from cometmq.rules.filters.sql92_parser import LENGTH_MAX, Sql92Filter, parse
 from cometmq.store.property_filter import PropertyFilter
+from cometmq.wire.bodies import json_fields as shape
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.records import properties
 
@@ -153,7 +154,7 @@ class ConsumerFilters:
         self._is_dirty = False
         self._writing: asyncio.Future[None] | None = None
         self._cache = FilterCache()
-        self._load(file.load())
+        self._load(file.load("filterDataByTopic", _stored_filters) or [])
 
     def parsed(self, expression: str, expression_type: str | None) -> Sql92Filter | None:
         """The filter of an expression; None when it or its type is invalid.
@@ -332,21 +333,35 @@ class ConsumerFilters:
             "topic": topic,
         }
 
-    def _load(self, value: Any) -> None:
-        """Load the file's entries, all dead until a heartbeat comes."""
-        table = value.get("filterDataByTopic") if isinstance(value, dict) else None
+    def _load(self, stored: Iterable[tuple[str, str, GroupFilter]]) -> None:
+        """Take the file's entries, all dead until a heartbeat comes."""
         dead_ms = self._now_ms() - 30_000
-        for topic, groups in (table or {}).items():
-            for group, fields in (groups.get("groupFilterData") or {}).items():
-                entry = GroupFilter(
-                    str(fields.get("expression") or ""),
-                    str(fields.get("expressionType") or ""),
-                    int(fields.get("clientVersion") or 0),
-                    int(fields.get("bornTime") or 0),
-                )
-                entry.dead_ms = int(fields.get("deadTime") or 0) or max(entry.born_ms, dead_ms)
-                self._put(topic, group, entry)
+        for topic, group, entry in stored:
+            entry.dead_ms = entry.dead_ms or max(entry.born_ms, dead_ms)
+            self._put(topic, group, entry)
         self._is_dirty = False
+
+
+def _stored_filters(obj: shape.Json) -> list[tuple[str, str, GroupFilter]]:
+    """Topic, group and filter of all entries of consumerFilter.json."""
+    topics = shape.table(obj, "filterDataByTopic", shape.object_of)
+    return [
+        (topic, group, entry)
+        for topic, groups in topics.items()
+        for group, entry in shape.table(groups, "groupFilterData", _stored_filter).items()
+    ]
+
+
+def _stored_filter(value: object) -> GroupFilter:
+    fields = shape.object_of(value, "a filter")
+    entry = GroupFilter(
+        shape.text(fields, "expression"),
+        shape.text(fields, "expressionType"),
+        shape.number(fields, "clientVersion"),
+        shape.number(fields, "bornTime"),
+    )
+    entry.dead_ms = shape.number(fields, "deadTime")
+    return entry
 
 
 def filtering_disabled(kind: str | None) -> Reject:

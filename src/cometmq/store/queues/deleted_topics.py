@@ -14,7 +14,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from cometmq.errors import ProtocolError
 from cometmq.store.json_file import JsonFile
+from cometmq.wire.bodies import json_fields as shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,10 +53,8 @@ class DeletedTopics:
 
     def load(self, log_first: int) -> None:
         """Read the marks that still matter; StoreCorrupt when the file cannot be read."""
-        found = self._file.load()
-        table = found.get("deletedTopics") if isinstance(found, dict) else None
-        for topic, fields in (table or {}).items():
-            mark = DeletedTopic(*(int(fields.get(name) or 0) for name in DeletedTopic._fields))
+        found = self._file.load("deletedTopics", _stored_marks) or {}
+        for topic, mark in found.items():
             if mark.end > log_first or mark.is_begun:
                 self._marks[topic] = mark
 
@@ -98,3 +98,15 @@ class DeletedTopics:
                 if (mark.dispatched, mark.counted) == (dispatched, counted)
             ]
         )
+
+
+def _stored_marks(obj: shape.Json) -> dict[str, DeletedTopic]:
+    return shape.table(obj, "deletedTopics", _stored_mark)
+
+
+def _stored_mark(value: object) -> DeletedTopic:
+    fields = shape.object_of(value, "a deleted topic")
+    found = DeletedTopic(*(shape.number(fields, name) for name in DeletedTopic._fields))
+    if min(found.end, found.entries) < 0:
+        raise ProtocolError("a deleted topic has a number below 0")
+    return found

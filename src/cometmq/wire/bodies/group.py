@@ -59,8 +59,12 @@ def encode_group_table(table: GroupTable) -> bytes:
 
 
 def decode_group_table(data: bytes) -> GroupTable:
-    """Read a broker's groups (201); also reads subscriptionGroup.json."""
-    obj = shape.load_object(data)
+    """Read a broker's groups (201)."""
+    return group_table_of(shape.load_object(data))
+
+
+def group_table_of(obj: shape.Json) -> GroupTable:
+    """Read a broker's groups as 201 and subscriptionGroup.json have them."""
     configs = shape.object_of(obj.get("subscriptionGroupTable"), "subscriptionGroupTable")
     return GroupTable(
         version_of(obj.get("dataVersion")),

@@ -136,6 +136,12 @@ def text_table(obj: Json, key: str) -> dict[str, str]:
     return table(obj, key, lambda value: as_text(value, key))
 
 
+def number_table(value: object) -> dict[int, int]:
+    """Return a table of whole numbers, by whole numbers."""
+    entries = object_of(value, "a table of numbers").items()
+    return {as_number(key, key): as_number(each, key) for key, each in entries}
+
+
 def text_lists(obj: Json, key: str) -> dict[str, list[str]]:
     """Return a table of lists of texts."""
     entries = object_of(obj.get(key), key)

@@ -1,19 +1,35 @@
-"""Bodies of offsets: a reset (220, 222), a consumer's own (221).
+"""Bodies of offsets: a reset (220, 222), a consumer's own (221), a broker's (consumerOffset.json).
 
-Java: ResetOffsetBody, GetConsumerStatusBody.
+Java: ResetOffsetBody, GetConsumerStatusBody, ConsumerOffsetManager.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies.topic import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cometmq.model.queue import MessageQueue
+    from cometmq.model.topic import DataVersion
+
+
+class StoredOffsets(NamedTuple):
+    """The committed offsets of a broker: by `topic@group`, then by queue id."""
+
+    version: DataVersion | None
+    offsets: dict[str, dict[int, int]]
+
+
+def stored_offsets_of(obj: shape.Json) -> StoredOffsets:
+    """Read a broker's offsets as consumerOffset.json has them."""
+    raw_version = obj.get("dataVersion")
+    version = version_of(raw_version) if raw_version else None
+    return StoredOffsets(version, shape.table(obj, "offsetTable", shape.number_table))
 
 
 def encode_reset_offset(offsets: Mapping[MessageQueue, int], *, as_list: bool = False) -> bytes:

@@ -65,8 +65,8 @@ def encode_topic_table(table: TopicTable) -> bytes:
 
 
 def decode_topic_table(data: bytes) -> TopicTable:
-    """Read a broker's topics (21); also reads topics.json."""
-    return _table_of(shape.load_object(data))
+    """Read a broker's topics (21)."""
+    return topic_table_of(shape.load_object(data))
 
 
 def encode_registration(registration: Registration) -> bytes:
@@ -96,9 +96,9 @@ def decode_registration(
         return _inflated(data)
     obj = shape.load_object(data)
     if version < _WRAPPED_VERSION:
-        return Registration(_table_of(obj), [])
+        return Registration(topic_table_of(obj), [])
     wrapper = shape.object_of(obj.get("topicConfigSerializeWrapper"), "topicConfigSerializeWrapper")
-    return Registration(_table_of(wrapper), shape.texts(obj, "filterServerList"))
+    return Registration(topic_table_of(wrapper), shape.texts(obj, "filterServerList"))
 
 
 def encode_data_version(version: DataVersion) -> bytes:
@@ -170,7 +170,8 @@ def _table_fields(table: TopicTable) -> dict[str, object]:
     }
 
 
-def _table_of(obj: shape.Json) -> TopicTable:
+def topic_table_of(obj: shape.Json) -> TopicTable:
+    """Read a broker's topics as 21 and topics.json have them."""
     configs = shape.object_of(obj.get("topicConfigTable"), "topicConfigTable")
     topics = {name: topic_of(value, name) for name, value in configs.items()}
     return TopicTable(version_of(obj.get("dataVersion")), topics)

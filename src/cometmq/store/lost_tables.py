@@ -1,0 +1,166 @@
+"""Tables of config/ that are gone while the rest of the store tells of them; and making them anew.
+
+`refuse_lost_tables` keeps a broker from starting as if there had been no topics, groups or offsets.
+`TableRebuilder` makes a table from what is left: topics from the queues and the committed offsets,
+groups from the offsets and the retry topics, and all others empty.
+Invariants: a broker writes topics.json, subscriptionGroup.json and consumerOffset.json at its first
+start, so one that is missing later was lost; a rebuild deletes nothing, for it renames what it
+replaces. Java: none; there a missing table is an empty one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.errors import SettingsError, StoreCorrupt, StoreLocked
+from cometmq.model import topic as names
+from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
+from cometmq.model.topic import DataVersion, TopicConfig
+from cometmq.store.json_file import JsonFile
+from cometmq.wire.bodies.group import group_fields, group_table_of
+from cometmq.wire.bodies.offset import stored_offsets_of
+from cometmq.wire.bodies.topic import topic_fields, version_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from pathlib import Path
+
+    from cometmq.runtime.clock_and_file_protocols import Files
+
+TABLES = {
+    "topics.json": "topicConfigTable",
+    "subscriptionGroup.json": "subscriptionGroupTable",
+    "consumerOffset.json": "offsetTable",
+    "delayOffset.json": "offsetTable",
+    "consumerFilter.json": "filterDataByTopic",
+    "deletedTopics.json": "deletedTopics",
+}
+"""The files of config/ that a broker of ours reads, each with the table that it must have."""
+
+_NAMED_MAX = 5
+
+
+def refuse_lost_tables(files: Files, root: Path) -> None:
+    """Raise StoreCorrupt where a table and its .bak are missing and others tell what it held.
+
+    Reads only. A table that is there and bad is refused by who loads it.
+    """
+    topics, groups, offsets = (
+        JsonFile(root / "config" / name, files)
+        for name in ("topics.json", "subscriptionGroup.json", "consumerOffset.json")
+    )
+    if topics.exists and groups.exists and offsets.exists:
+        return
+    committed = _committed(offsets)
+    if not topics.exists:
+        held = {*files.names(root / "consumequeue"), *(topic for topic, _, _ in committed)}
+        _refuse(topics.path, "messages or offsets of the topics", filter(_is_users_topic, held))
+    if not groups.exists:
+        known = {group for _, group, _ in committed}
+        _refuse(groups.path, "offsets of the groups", filter(_is_users_group, known))
+    if not offsets.exists and groups.exists:
+        table = groups.load("subscriptionGroupTable", group_table_of)
+        known = set(table.groups) if table is not None else set()
+        _refuse(offsets.path, "the groups", filter(_is_users_group, known))
+
+
+def _refuse(path: Path, what: str, found: Iterable[str]) -> None:
+    if not (known := sorted(found)):
+        return
+    more = f" and {len(known) - _NAMED_MAX} more" if len(known) > _NAMED_MAX else ""
+    root = path.parent.parent
+    raise StoreCorrupt(
+        f"{path} and its .bak are missing, but the store has {what} "
+        f"{', '.join(known[:_NAMED_MAX])}{more}; bring the file back, or have it made anew: "
+        f"cometmq store rebuild-table {root} {path.name}"
+    )
+
+
+class TableRebuilder:
+    """Makes one table of a stopped broker anew."""
+
+    def __init__(self, files: Files, root: Path) -> None:
+        self._files = files
+        self._root = root
+        self._offsets = JsonFile(root / "config" / "consumerOffset.json", files)
+
+    def rebuild(self, name: str, now_ms: int) -> list[str]:
+        """Write the table; return what is in it now. The former files get `.damaged` appended.
+
+        Raises SettingsError for a name that is none of `TABLES`, StoreLocked while a broker runs.
+        """
+        if name not in TABLES:
+            raise SettingsError(f"{name} is no table of config/; these are: {', '.join(TABLES)}")
+        held = self._files.lock(self._root / "lock")
+        if held is None:
+            raise StoreLocked(f"the store {self._root} is in use; stop its broker first")
+        try:
+            entries = self._entries(name)
+            file = JsonFile(self._root / "config" / name, self._files)
+            for path in (file.path, file.backup):
+                if self._files.stat(path) is not None:
+                    self._files.rename(path, path.with_name(path.name + ".damaged"))
+            version = version_fields(DataVersion(timestamp=now_ms))
+            file.save({"dataVersion": version, TABLES[name]: entries})
+        finally:
+            held.release()
+        return sorted(entries)
+
+    def _entries(self, name: str) -> dict[str, object]:
+        if name == "topics.json":
+            return {topic: topic_fields(config) for topic, config in self._topics().items()}
+        if name == "subscriptionGroup.json":
+            groups = filter(_is_users_group, self._groups())
+            return {each: group_fields(SubscriptionGroupConfig(group_name=each)) for each in groups}
+        return {}
+
+    def _topics(self) -> dict[str, TopicConfig]:
+        queues: dict[str, list[int]] = {}
+        root = self._files_of_queues
+        for topic in self._files.names(root):
+            queues[topic] = [int(q) for q in self._files.names(root / topic) if q.isdecimal()]
+        for topic, _, ids in self._known_offsets():
+            queues.setdefault(topic, []).extend(ids)
+        return {
+            topic: topic_of_queues(topic, ids)
+            for topic, ids in queues.items()
+            if ids and topic not in names.SYSTEM_TOPICS
+        }
+
+    def _groups(self) -> set[str]:
+        retried = filter(names.is_retry_topic, self._files.names(self._files_of_queues))
+        return {group for _, group, _ in self._known_offsets()} | {
+            topic.removeprefix(names.RETRY_PREFIX) for topic in retried
+        }
+
+    @property
+    def _files_of_queues(self) -> Path:
+        return self._root / "consumequeue"
+
+    def _known_offsets(self) -> list[tuple[str, str, Collection[int]]]:
+        try:
+            return _committed(self._offsets)
+        except StoreCorrupt:
+            return []
+
+
+def topic_of_queues(topic: str, queue_ids: Iterable[int]) -> TopicConfig:
+    """The shape of a topic of which only queues are known."""
+    count = max(queue_ids) + 1
+    return TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
+
+
+def _committed(offsets: JsonFile) -> list[tuple[str, str, Collection[int]]]:
+    """Topic, group and queue ids of all committed offsets; StoreCorrupt: both copies are bad."""
+    stored = offsets.load("offsetTable", stored_offsets_of)
+    table = stored.offsets if stored is not None else {}
+    pairs = ((key.partition("@"), queues) for key, queues in table.items())
+    return [(topic, group, queues) for (topic, _, group), queues in pairs if group]
+
+
+def _is_users_topic(topic: str) -> bool:
+    return not (topic in names.SYSTEM_TOPICS or topic.startswith(names.SYSTEM_PREFIX))
+
+
+def _is_users_group(group: str) -> bool:
+    return not (group in SYSTEM_GROUPS or group.startswith("CID_RMQ_SYS_"))

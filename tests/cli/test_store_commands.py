@@ -1,0 +1,39 @@
+"""A store whose table is lost: the command that serves refuses, and the one it names mends it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.sockets import run, running
+from cli.shell import cometmq, sentence
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_lost_table_is_refused_in_a_sentence_whose_command_makes_it_anew(tmp_path: Path) -> None:
+    async def fill() -> None:
+        async with running(tmp_path / "store") as harness:
+            assert (await (await harness.client()).send("Orders", queue_id=3)).code == 0
+
+    run(fill())
+    config = tmp_path / "store" / "config"
+    (config / "topics.json").write_text("[]")
+    (config / "topics.json.bak").unlink(missing_ok=True)
+    sizes = ("mappedFileSizeCommitLog=16777216", "maxHashSlotNum=5000", "maxIndexNum=20000")
+    options = ["-p0", "--store", str(tmp_path / "store"), *(f"--set={size}" for size in sizes)]
+    said = sentence(cometmq("broker", *options))
+    assert said.startswith(f"{config / 'topics.json'} cannot be read (the body is no JSON object)")
+    command = said.partition("cometmq store ")[2].split()
+    assert command == ["rebuild-table", str(tmp_path / "store"), "topics.json"]
+    mended = cometmq("store", *command)
+    assert mended.returncode == 0, mended.stderr
+    assert mended.stdout.startswith("topics.json has 1 entries now:\n  Orders\n")
+    assert (config / "topics.json.damaged").read_text() == "[]"
+
+    async def look() -> None:
+        async with running(tmp_path / "store") as harness:
+            assert harness.broker.state.topics.table["Orders"].write_queue_nums == 4
+            assert len(await (await harness.client()).drain("Orders", queue_id=3)) == 1
+
+    run(look())
