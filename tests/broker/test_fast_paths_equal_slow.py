@@ -182,7 +182,10 @@ def compare(frames: list[bytes], cuts: list[int], *, sync: bool = False) -> Outc
 texts = st.text("ab1 .:-%/", min_size=1, max_size=12) | st.text('é中\U0001f600"\\\x7f', max_size=3)
 names = st.sampled_from(["KEYS", "TAGS", "WAIT", "city", "x", "__SHARDINGKEY", "TRACE_ON", "b%d"])
 odd_names = st.sampled_from(
-    ["DELAY", "TRAN_MSG", "MSG_REGION", "CLUSTER", "POP_CK", "__RMQ.TRANSIENT.a", "UNIQ_KEY"]
+    [
+        *("DELAY", "TRAN_MSG", "MSG_REGION", "CLUSTER", "POP_CK", "__RMQ.TRANSIENT.a", "UNIQ_KEY"),
+        "_SYS_MSG_PRIORITY_",
+    ]
 )
 odd_items = st.tuples(odd_names, st.sampled_from(["1", "true", "2x", ""]))
 items = st.lists(st.tuples(names, texts), max_size=4) | st.lists(

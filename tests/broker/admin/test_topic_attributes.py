@@ -38,7 +38,7 @@ async def shape_of(client: Client, topic: str) -> TopicConfig:
     ("before", "text", "after"),
     [
         (None, "+message.type=FIFO", {"message.type": "FIFO"}),
-        (None, "+message.type=LITE,", {"message.type": "LITE"}),
+        (None, "+message.type=PRIORITY,", {"message.type": "PRIORITY"}),
         (None, "+queue.type=SimpleCQ,+message.type=NORMAL", None),
         ({"message.type": "FIFO"}, "", {"message.type": "FIFO"}),
         ({"message.type": "FIFO"}, "-message.type", {}),

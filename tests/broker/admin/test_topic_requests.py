@@ -77,6 +77,7 @@ def test_a_topic_is_created_changed_shown_and_deleted() -> None:
         ({"topic": "rmq_sys_mine"}, ResponseCode.INVALID_PARAMETER),
         ({"readQueueNums": "-1"}, ResponseCode.INVALID_PARAMETER),
         ({"writeQueueNums": "70000"}, ResponseCode.INVALID_PARAMETER),
+        ({"attributes": "+message.type=LITE"}, ResponseCode.INVALID_PARAMETER),
         ({"perm": "99"}, ResponseCode.INVALID_PARAMETER),
         ({"attributes": "+message.type=MIXED"}, ResponseCode.INVALID_PARAMETER),
         ({"attributes": "+message.type=ODD"}, ResponseCode.SYSTEM_ERROR),

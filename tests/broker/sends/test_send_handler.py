@@ -290,3 +290,56 @@ def test_a_missing_field_is_named() -> None:
             assert "header field a" in (answer.remark or "")
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("more", "queue_id", "kept"),
+    [
+        ({}, 1, None),
+        ({"_SYS_MSG_PRIORITY_": "0"}, 0, "0"),
+        ({"_SYS_MSG_PRIORITY_": "2"}, 2, "2"),
+        ({"_SYS_MSG_PRIORITY_": "+3"}, 3, "+3"),
+        ({"_SYS_MSG_PRIORITY_": "99"}, 3, "99"),
+        ({"_SYS_MSG_PRIORITY_": "-1"}, 1, "-1"),
+        ({"_SYS_MSG_PRIORITY_": "high"}, 1, "high"),
+        ({"_SYS_MSG_PRIORITY_": "4294967296"}, 1, "4294967296"),
+        ({"_SYS_MSG_PRIORITY_": "2", "__SHARDINGKEY": "k"}, 1, None),
+        ({"_SYS_MSG_PRIORITY_": "2", "TRAN_MSG": "false"}, 2, "2"),
+    ],
+)
+def test_a_priority_chooses_the_queue(
+    more: dict[str, str], queue_id: int, kept: str | None
+) -> None:
+    """As in 5.5.0: min(priority, write queues - 1), but for half, delayed and sharded messages."""
+
+    async def scenario() -> None:
+        async with running(default_topic_queue_nums=4) as harness:
+            client = await harness.client()
+            for number in range(3):  # the fast path comes with the second of a form
+                answer = await client.send(
+                    "T", queue_id=1, properties={"UNIQ_KEY": f"K{number}", **more}
+                )
+                assert answer.ext["queueId"] == str(queue_id)
+                assert answer.ext["queueOffset"] == str(number)
+            stored = await client.drain("T", queue_id=queue_id)
+            assert [properties_of(each).get("_SYS_MSG_PRIORITY_") for each in stored] == [kept] * 3
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("more", [{"DELAY": "1"}, {"TRAN_MSG": "TRUE", "PGROUP": "g"}])
+def test_a_delayed_or_half_message_has_no_priority(more: dict[str, str]) -> None:
+    async def scenario() -> None:
+        async with running(default_topic_queue_nums=4, message_delay_level="1s") as harness:
+            client = await harness.client()
+            fields = {"UNIQ_KEY": "K", "_SYS_MSG_PRIORITY_": "2", **more}
+            answer = await client.send("T", queue_id=1, properties=fields)
+            assert (answer.code, answer.ext["queueId"]) == (0, "1")
+            topic = "SCHEDULE_TOPIC_XXXX" if "DELAY" in more else "RMQ_SYS_TRANS_HALF_TOPIC"
+            at = harness.broker.store.entry(topic, 0, 0)
+            assert at is not None
+            record = harness.broker.store.record_at(at[0])
+            assert record is not None
+            assert b"_SYS_MSG_PRIORITY_" not in record
+
+    run(scenario())

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 MESSAGE_TYPE = "message.type"
 _MIXED = "MIXED"
-_MESSAGE_TYPES = (
-    *("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", _MIXED),
-)
+_MESSAGE_TYPES = (*("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", _MIXED),)
+"""What a topic may say of its messages. Only RocketMQ's proxy checks messages against it."""
+_LITE = "LITE"
 _FIXED = {"queue.type": ("SimpleCQ",), "cleanup.policy": ("DELETE",)}
 """Attributes that are given when the topic is made, with the values that this broker supports."""
 
@@ -55,6 +55,11 @@ def _checked(name: str, value: str, *, may_mix: bool) -> str:
             raise Reject(
                 ResponseCode.INVALID_PARAMETER,
                 "MIXED message type is not supported; enableMixedMessageType switches it on",
+            )
+        if value == _LITE:
+            raise Reject(
+                ResponseCode.INVALID_PARAMETER,
+                "message.type LITE asks for lite topics, which this broker does not support",
             )
         allowed = _MESSAGE_TYPES
     elif name == ORDER_ATTRIBUTE:

@@ -6,6 +6,7 @@ Java: SendMessageProcessor.sendMessage (the part before putMessage), HookUtils.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from cometmq.broker.sends.send_check import illegal_message
@@ -21,9 +22,16 @@ if TYPE_CHECKING:
     from cometmq.settings.store import StoreSettings
     from cometmq.store.message_draft import MessageDraft
 
+PRIORITY = b"_SYS_MSG_PRIORITY_"
+"""The property with a message's priority, a number from 0 on: the queue that it goes to."""
 COPIED_MARKS = (b"MSG_REGION\x01", b"CLUSTER\x01")
 """What a message carries that was taken out of a broker and is sent again."""
 TIMER_MARK = b"TIMER_DEL"
+_BEFORE_PRIORITY = (
+    *(b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"__SHARDINGKEY"),
+)
+"""Properties that make a message delayed or sharded, and not one with a priority."""
+_WHOLE = re.compile(rb"[+-]?[0-9]{1,10}")
 TRANSIENT_MARK = b"__RMQ.TRANSIENT."
 
 
@@ -83,6 +91,23 @@ class MessagePreparer:
             _check_delay(raw)
         if TIMER_MARK in raw and delay_level(raw) <= 0:
             _refuse_timer(raw)
+
+
+def prioritized(raw: bytes, queue_id: int, write_queue_nums: int) -> tuple[bytes, int]:
+    """A message's properties and queue once its priority has chosen.
+
+    A half, delayed or sharded message has none: it loses the property and keeps its queue.
+    Java: SendMessageProcessor.sendMessage, TopicMessageType.parseFromMessageProperty.
+    """
+    if PRIORITY + b"\x01" not in raw:
+        return raw, queue_id
+    text = properties.find(raw, PRIORITY)
+    if text is None or not _WHOLE.fullmatch(text) or not 0 <= int(text) < 1 << 31:
+        return raw, queue_id
+    is_half = (properties.find(raw, b"TRAN_MSG") or b"").lower() == b"true"
+    if is_half or any(properties.find(raw, key) is not None for key in _BEFORE_PRIORITY):
+        return properties.remove(raw, PRIORITY), queue_id
+    return raw, max(0, min(int(text), write_queue_nums - 1))
 
 
 def check_is_whole(draft: MessageDraft) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from cometmq.broker.sends.message_preparation import PRIORITY
 from cometmq.broker.sends.tag_codes import tags_code_of
 from cometmq.errors import Reject
 from cometmq.model import topic as names
@@ -51,6 +52,7 @@ _SLOW_PATH_KEYS = frozenset(
     (
         *(b"DELAY", b"TRAN_MSG", b"INNER_NUM", b"POP_CK", b"MSG_REGION", b"CLUSTER"),
         *(b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC", b"TIMER_DEL_UNIQKEY"),
+        PRIORITY,
     )
 )
 """Properties that ask for more than storing them; so do those that begin with two underscores."""

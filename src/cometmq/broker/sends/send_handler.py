@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from cometmq.broker.sends.message_preparation import prioritized
 from cometmq.errors import Reject
 from cometmq.net.endpoint import Endpoint, RequestEffect, header_resources
 from cometmq.store.message_draft import MessageDraft
@@ -108,6 +109,7 @@ class SendHandler:
     ) -> Reply | Awaitable[Reply]:
         queue_id = self.check.queue_of(header, config)
         raw = self.preparation.complete((header.properties or "").encode())
+        raw, queue_id = prioritized(raw, queue_id, config.write_queue_nums)
         draft = MessageDraft(
             header.topic,
             queue_id,
