@@ -325,10 +325,12 @@ def test_store_times_never_go_back(run_scenario):
     async def scenario(harness):
         harness.open()
         times = []
-        for ms in (1000, 5000, 3000, 6000):
-            harness.clock.ms = ms
-            times.append((await harness.put()).store_ms)
-        assert times == [1000, 5000, 5000, 6000]
+        start_ms = harness.clock.ms
+        for passed_ms, step_ms in ((1000, 0), (4000, -2000), (1000, 5000), (1000, 0)):
+            harness.clock.ms += passed_ms
+            harness.clock.step(step_ms)
+            times.append((await harness.put()).store_ms - start_ms)
+        assert times == [1000, 5000, 6000, 7000]
 
     run_scenario(scenario)
 
@@ -339,6 +341,7 @@ def test_store_times_never_go_back(run_scenario):
 )
 def test_offsets_are_found_by_time(run_scenario, ms, lower, upper):
     async def scenario(harness):
+        harness.clock.ms = 0
         store = harness.open()
         for time in (1000, 2000, 2000, 2000, 3000):
             harness.clock.ms = time

@@ -72,7 +72,8 @@ class BrokerState:
         self, environment: BrokerEnvironment, store: MessageStore, levels: DelayLevels
     ) -> None:
         settings = environment.settings
-        now_ms, file = environment.clock.now_ms, environment.config_file
+        clock, file = environment.clock, environment.config_file
+        now_ms = clock.now_ms
         self.topics = Topics(
             file("topics.json"),
             now_ms,
@@ -89,23 +90,17 @@ class BrokerState:
         self.offsets = ConsumerOffsets(file("consumerOffset.json"), now_ms, self.large_tables.turns)
         self.offsets.keep_only(self.topics.table.keys() | store.deletion.topics())
         self.delayed_messages = DelayedMessages(store, levels, file("delayOffset.json"), now_ms)
-        self.clients = ClientRegistry(now_ms, settings.channel_expired_timeout_ms)
-        self.locks = QueueLocks(environment.clock.monotonic_ms, settings.queue_lock_expire_ms)
-        self.filters = ConsumerFilters(
-            file("consumerFilter.json"),
-            now_ms,
-            keep_ms=settings.filter_data_clean_time_span_ms,
-            bloom_shape=bloom_filter.shape(
-                settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter
-            ),
-        )
+        silence_ms = settings.channel_expired_timeout_ms
+        self.clients = ClientRegistry(now_ms, clock.monotonic_ms, silence_ms)
+        self.locks = QueueLocks(clock.monotonic_ms, settings.queue_lock_expire_ms)
+        self.filters = _filters(environment)
         self.held_requests = HeldRequests(
             settings.parked_pulls_max, settings.held_pulls_per_queue_max
         )
         self.held_pulls = HeldPulls(self.held_requests, settings)
         self.stats = BrokerStats(
-            now_ms,
-            environment.clock.local_hour,
+            clock.monotonic_ms,
+            clock.local_hour,
             self.topics.is_system,
             settings.broker_cluster_name,
         )
@@ -117,7 +112,7 @@ class BrokerState:
         self.dead_letters = DeadLetterQueues(
             store, self.topics, self.stats, deduplicate=settings.dead_letter_deduplicate
         )
-        self.transactions = Transactions(store, self.delayed_messages, self.stats, settings, now_ms)
+        self.transactions = Transactions(store, self.delayed_messages, self.stats, settings)
         self.check_back = CheckBack(
             store,
             self.topics,
@@ -126,8 +121,19 @@ class BrokerState:
             self.transactions,
             settings,
             environment.store_settings,
-            now_ms,
         )
+
+
+def _filters(environment: BrokerEnvironment) -> ConsumerFilters:
+    settings = environment.settings
+    return ConsumerFilters(
+        environment.config_file("consumerFilter.json"),
+        environment.clock.now_ms,
+        keep_ms=settings.filter_data_clean_time_span_ms,
+        bloom_shape=bloom_filter.shape(
+            settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter
+        ),
+    )
 
 
 def _system_topics(settings: BrokerSettings, levels: DelayLevels) -> list[TopicConfig]:

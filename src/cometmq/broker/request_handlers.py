@@ -79,7 +79,7 @@ class BrokerHandlers:
             state.locks,
             state.stats,
             environment.settings,
-            environment.clock.now_ms,
+            environment.clock.monotonic_ms,
         )
         self._send_back = self._make_send_back()
         self._reply = ReplyHandler(
@@ -171,8 +171,10 @@ class BrokerHandlers:
         state, settings = self._state, self._environment.settings
         check = PullCheck(state.topics, state.groups, state.clients, state.filters, settings)
         reader = PullReader(self._store)
-        now_ms = self._environment.clock.now_ms
-        return PullHandler(check, reader, state.offsets, state.held_pulls, state.stats, now_ms)
+        monotonic_ms = self._environment.clock.monotonic_ms
+        return PullHandler(
+            check, reader, state.offsets, state.held_pulls, state.stats, monotonic_ms
+        )
 
     def _make_fast_path(self) -> FastPaths:
         state, admission = self._state, self._environment.admission

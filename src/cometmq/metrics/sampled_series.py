@@ -30,22 +30,22 @@ class SampledSeries:
 
     __slots__ = ("_hour", "_minute", "times", "value")
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, monotonic_ms: int) -> None:
         self.value = 0.0
         self.times = 0
-        self._minute = deque([(now_ms, 0.0, 0)], _SAMPLES)
-        self._hour = deque([(now_ms, 0.0, 0)], _SAMPLES)
+        self._minute = deque([(monotonic_ms, 0.0, 0)], _SAMPLES)
+        self._hour = deque([(monotonic_ms, 0.0, 0)], _SAMPLES)
 
     def add(self, value: float, times: int = 1) -> None:
         """Count something."""
         self.value += value
         self.times += times
 
-    def sample(self, now_ms: int) -> None:
+    def sample(self, monotonic_ms: int) -> None:
         """Take a sample of each window that is due for one."""
         for window, every_ms in ((self._minute, MINUTE_SAMPLE_MS), (self._hour, HOUR_SAMPLE_MS)):
-            if now_ms - window[-1][0] >= every_ms:
-                window.append((now_ms, self.value, self.times))
+            if monotonic_ms - window[-1][0] >= every_ms:
+                window.append((monotonic_ms, self.value, self.times))
 
     def minute(self) -> WindowRate:
         """The last minute, as far as it was sampled."""

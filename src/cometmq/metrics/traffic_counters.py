@@ -115,7 +115,7 @@ class WindowSampler:
         self._times: tuple[deque[int], ...] = tuple(deque(maxlen=n) for _, n in _WINDOWS)
         self._taken = 0
 
-    def sample(self, counters: list[TrafficCounter], now_ms: int) -> Iterator[None]:
+    def sample(self, counters: list[TrafficCounter], monotonic_ms: int) -> Iterator[None]:
         """Sample the windows that are due; yields now and then so that others may run."""
         due = [window for window, (every, _) in enumerate(_WINDOWS) if self._taken % every == 0]
         self._taken += 1
@@ -127,8 +127,8 @@ class WindowSampler:
         for window in due:
             times = self._times[window]
             if not times:
-                times.append(now_ms - _WINDOWS[window][0] * SAMPLE_S * 1000)
-            times.append(now_ms)
+                times.append(monotonic_ms - _WINDOWS[window][0] * SAMPLE_S * 1000)
+            times.append(monotonic_ms)
 
     def figures(self, counter: TrafficCounter, *, in_bytes: bool = False) -> TrafficWindows:
         """What a counter counted within the last minute, hour and day."""

@@ -57,8 +57,10 @@ class NameServer:
     ) -> None:
         self._settings = settings
         self._routes = routes
-        self._registrations = RegistrationRequests(routes, kv, settings, clock, self._send_oneway)
-        route_requests = RouteRequests(routes, kv, settings, clock)
+        self._registrations = RegistrationRequests(
+            routes, kv, settings, clock.monotonic_ms, self._send_oneway
+        )
+        route_requests = RouteRequests(routes, kv, settings, clock.monotonic_ms)
         topic_lists = TopicListRequests(routes, settings)
         live = LiveSettings(settings, net)
         live.subscribe(

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from cometmq.namesrv.kv_config import KvConfig
     from cometmq.namesrv.route_registry import MinBrokerIdChange, RouteRegistry
-    from cometmq.runtime.clock_and_file_protocols import Clock
     from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.wire.command import Command
 
@@ -45,14 +44,14 @@ class RegistrationRequests:
         routes: RouteRegistry,
         kv: KvConfig,
         settings: NamesrvSettings,
-        clock: Clock,
+        monotonic_ms: Callable[[], int],
         send_oneway: Callable[[str, Command], None],
     ) -> None:
         """`send_oneway` sends a command to an address and waits for nothing."""
         self._routes = routes
         self._kv = kv
         self._settings = settings
-        self._clock = clock
+        self._monotonic_ms = monotonic_ms
         self._send_oneway = send_oneway
         self._owners: set[Connection] = set()
         routes.on_min_id = self._tell_min_id
@@ -72,7 +71,7 @@ class RegistrationRequests:
 
     def drop_expired(self) -> None:
         """Let brokers go that gave no sign of life for too long, with their connections."""
-        for live in self._routes.expired(self._clock.now_ms()):
+        for live in self._routes.expired(self._monotonic_ms()):
             log.warning(
                 "broker %s at %s is silent and expired", live.who.broker_name, live.who.addr
             )
@@ -105,7 +104,7 @@ class RegistrationRequests:
             log.info("broker %s at %s registers %d topics", *who[1::2], len(registration.topics))
         found = self._routes.register(
             registration,
-            self._clock.now_ms(),
+            self._monotonic_ms(),
             owner=connection,
             drop_missing=self._settings.delete_topic_with_broker_registration,
         )
@@ -128,7 +127,7 @@ class RegistrationRequests:
     def heartbeat(self, request: Command, _connection: Connection) -> Reply:
         """Note a light sign of life (904)."""
         header = headers.BrokerHeartbeatRequestHeader.decode(request.ext)
-        self._routes.touch(header.cluster_name, header.broker_addr, self._clock.now_ms())
+        self._routes.touch(header.cluster_name, header.broker_addr, self._monotonic_ms())
         return Reply()
 
     def query_version(self, request: Command, _connection: Connection) -> Reply:
@@ -137,7 +136,7 @@ class RegistrationRequests:
         known = self._routes.version_of(header.cluster_name, header.broker_addr)
         changed = known != topic.decode_data_version(request.body)
         if not changed:
-            self._routes.touch(header.cluster_name, header.broker_addr, self._clock.now_ms())
+            self._routes.touch(header.cluster_name, header.broker_addr, self._monotonic_ms())
         body = b"" if known is None else topic.encode_data_version(known)
         return Reply(
             ResponseCode.SUCCESS, headers.QueryDataVersionResponseHeader(changed=changed), body

@@ -1,9 +1,9 @@
 """The route registry: which broker has which queues of which topic, and who is alive.
 
-Pure memory: time comes in as `now_ms`, connections as opaque owners, settings as arguments. Refuses
-to know requests and sockets. Invariant: a broker name is listed exactly as long as one of its
-addresses is registered, and a topic has queues only on listed broker names (save after a topic was
-deleted, when it has none).
+Pure memory: time comes in as `monotonic_ms`, connections as opaque owners, settings as arguments.
+Refuses to know requests and sockets. Invariant: a broker name is listed exactly as long as one of
+its addresses is registered, and a topic has queues only on listed broker names (save after a topic
+was deleted, when it has none).
 Java: RouteInfoManager.
 """
 
@@ -104,7 +104,7 @@ class RouteRegistry:
     def register(
         self,
         registration: BrokerRegistration,
-        now_ms: int,
+        monotonic_ms: int,
         *,
         owner: object = None,
         drop_missing: bool = False,
@@ -145,7 +145,7 @@ class RouteRegistry:
                 self._drop_missing(who.broker_name, registration.topics)
             mask = ~PERM_WRITE if stands_in and registration.has_acting_master else ~0
             self._take_topics(registration, mask, is_first=is_first)
-        self._put_live(registration, now_ms, owner)
+        self._put_live(registration, monotonic_ms, owner)
         if who.broker_id < before:
             others = [addr for number, addr in broker.addrs.items() if number != who.broker_id]
             notified = others or [who.addr]
@@ -182,20 +182,22 @@ class RouteRegistry:
                 MinBrokerIdChange(who.broker_name, first, broker.addrs[first], notified, who.addr)
             )
 
-    def touch(self, cluster: str, addr: str, now_ms: int) -> None:
+    def touch(self, cluster: str, addr: str, monotonic_ms: int) -> None:
         """Note a sign of life."""
         live = self._live.get((cluster, addr))
         if live is not None:
-            live.last_ms = now_ms
+            live.last_ms = monotonic_ms
 
     def version_of(self, cluster: str, addr: str) -> DataVersion | None:
         """Return the version of the topics that the address registered last."""
         live = self._live.get((cluster, addr))
         return None if live is None else live.version
 
-    def expired(self, now_ms: int) -> list[BrokerLiveInfo]:
+    def expired(self, monotonic_ms: int) -> list[BrokerLiveInfo]:
         """Return who gave no sign of life for too long."""
-        return [live for live in self._live.values() if live.last_ms + live.timeout_ms < now_ms]
+        return [
+            live for live in self._live.values() if live.last_ms + live.timeout_ms < monotonic_ms
+        ]
 
     def owned_by(self, owner: object) -> list[BrokerId]:
         """Return who registered over this connection."""
@@ -316,12 +318,12 @@ class RouteRegistry:
                     topic_sys_flag=config.topic_sys_flag,
                 )
 
-    def _put_live(self, registration: BrokerRegistration, now_ms: int, owner: object) -> None:
+    def _put_live(self, registration: BrokerRegistration, monotonic_ms: int, owner: object) -> None:
         key = registration.who.cluster, registration.who.addr
         timeout_ms = registration.timeout_ms or EXPIRY_MS
         self._live[key] = BrokerLiveInfo(
             registration.who,
-            now_ms,
+            monotonic_ms,
             timeout_ms,
             registration.version,
             registration.ha_server_addr,

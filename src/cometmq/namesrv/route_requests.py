@@ -19,11 +19,12 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import namesrv as headers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cometmq.model.route import TopicRouteData
     from cometmq.namesrv.kv_config import KvConfig
     from cometmq.namesrv.route_registry import RouteRegistry
     from cometmq.net.connection import Connection
-    from cometmq.runtime.clock_and_file_protocols import Clock
     from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.wire.command import Command
 
@@ -32,13 +33,17 @@ class RouteRequests:
     """Answers requests about routes."""
 
     def __init__(
-        self, routes: RouteRegistry, kv: KvConfig, settings: NamesrvSettings, clock: Clock
+        self,
+        routes: RouteRegistry,
+        kv: KvConfig,
+        settings: NamesrvSettings,
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self._routes = routes
         self._kv = kv
         self._settings = settings
-        self._clock = clock
-        self._started_ms = clock.now_ms()
+        self._monotonic_ms = monotonic_ms
+        self._started_ms = monotonic_ms()
 
     def adjust(self, settings: NamesrvSettings) -> None:
         """Work with these settings from now on."""
@@ -64,7 +69,7 @@ class RouteRequests:
         settings = self._settings
         if settings.need_wait_for_service:
             ready_ms = self._started_ms + settings.wait_seconds_for_service * 1000
-            if self._clock.now_ms() < ready_ms:
+            if self._monotonic_ms() < ready_ms:
                 raise Reject(ResponseCode.SYSTEM_ERROR, "name server not ready")
         found = self._routes.route(header.topic, may_act=settings.support_acting_master)
         if found is None or not found.broker_datas:

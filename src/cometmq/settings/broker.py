@@ -80,7 +80,9 @@ class BrokerSettings:
     held_pulls_per_queue_max: int = setting(
         10_000, note="pulls that wait for messages of one queue, at most", live=True
     )
-    message_delay_level: str = setting(DELAY_LEVELS, note="times of the delay levels, from 1")
+    message_delay_level: str = setting(
+        DELAY_LEVELS, note="times of the delay levels, from 1; read at the start"
+    )
     flush_delay_offset_interval_ms: int = setting(
         10_000, java="flushDelayOffsetInterval", note="time between writes of delayOffset.json"
     )

@@ -20,11 +20,12 @@ from cometmq.store.log.file_preallocation import FilePreallocator
 from cometmq.store.put_result import PutStatus
 from cometmq.store.queues.deleted_topics import DeletedTopic
 from cometmq.store.recovery.recovery import NO_RECORD, LastRecord
+from cometmq.store.store_clock import FOLLOW_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from cometmq.runtime.clock_and_file_protocols import Clock, Worker
+    from cometmq.runtime.clock_and_file_protocols import Worker
     from cometmq.settings.store import StoreSettings
     from cometmq.store.index.key_index import IndexPosition, KeyIndex
     from cometmq.store.log.commit_log import CommitLog
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from cometmq.store.message_visibility import MessagePublisher
     from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.store.recovery.checkpoint import Checkpoint
+    from cometmq.store.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
 _PAGE = 4096
@@ -48,7 +50,8 @@ class Maintenance:
     def __init__(
         self,
         settings: StoreSettings,
-        clock: Clock,
+        monotonic_ms: Callable[[], int],
+        store_clock: StoreClock,
         commit_log: CommitLog,
         queues: ConsumeQueues,
         checkpoint: Checkpoint,
@@ -59,7 +62,8 @@ class Maintenance:
         worker: Worker,
     ) -> None:
         self._settings = settings
-        self._clock = clock
+        self._monotonic_ms = monotonic_ms
+        self._store_clock = store_clock
         self._log = commit_log
         self._queues = queues
         self._checkpoint = checkpoint
@@ -85,6 +89,7 @@ class Maintenance:
         every(settings.flush_interval_consume_queue_ms / 1000, self.write_queues, name="queues")
         every(_NEXT_FILE_S, self.preallocator.preallocate_if_due, name="next log file")
         every(settings.clean_interval_ms / 1000, self.clean, name="clean")
+        every(FOLLOW_S, self._store_clock.follow, name="store clock")
         if settings.message_index_enable:
             every(_INDEX_S, follow_log, name="key index")
 
@@ -95,7 +100,7 @@ class Maintenance:
 
     def flush_if_due(self) -> None:
         """Start a flush of the log when enough was written, or long ago."""
-        written, now = self._log.written - self._log.flushed, self._clock.now_ms()
+        written, now = self._log.written - self._log.flushed, self._monotonic_ms()
         assert written >= 0, "more is flushed than was written"
         is_due = now >= self._flush_due_ms
         if written >= self._settings.flush_least_pages * _PAGE or (written and is_due):
@@ -111,7 +116,7 @@ class Maintenance:
                 log.warning("queue entries are written again")
             self.is_queue_write_failing = False
             await self._write_deletions()
-            now = self._clock.now_ms()
+            now = self._monotonic_ms()
             if now >= self._checkpoint_due_ms or self._index.is_write_due:
                 self._checkpoint_due_ms = (
                     now + self._settings.flush_consume_queue_thorough_interval_ms
@@ -186,7 +191,7 @@ class Maintenance:
 
     def _due_checksums(self) -> bytes:
         """Those of the queue files as they are now, once a minute and when the log lost files."""
-        checksums, now = self._queues.checksums, self._clock.now_ms()
+        checksums, now = self._queues.checksums, self._monotonic_ms()
         if now < self._checksums_due_ms and checksums.log_first == self._log.first:
             return b""
         self._checksums_due_ms = now + _CHECKSUMS_MS

@@ -21,13 +21,13 @@ from cometmq.wire.records import log_record, properties, sysflag
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.runtime.clock_and_file_protocols import Clock
     from cometmq.settings.store import StoreSettings
     from cometmq.store.durability import DurabilityConditions
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.log_flush import DurableCallback, LogFlusher, QueueEntry
     from cometmq.store.message_visibility import MessagePublisher
     from cometmq.store.queues.consume_queues import ConsumeQueues
+    from cometmq.store.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
 _HOST_BITS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
@@ -46,7 +46,8 @@ class MessageAppender:
         flusher: LogFlusher,
         publisher: MessagePublisher,
         settings: StoreSettings,
-        clock: Clock,
+        clock: StoreClock,
+        monotonic_ms: Callable[[], int],
         tags_code: Callable[[str, bytes, int], int],
         is_refusing: Callable[[], bool],
         conditions: DurabilityConditions,
@@ -58,6 +59,7 @@ class MessageAppender:
         self._publisher = publisher
         self._settings = settings
         self._clock = clock
+        self._monotonic_ms = monotonic_ms
         self.tags_code = tags_code
         self.is_refusing = is_refusing
         """Whether something else than the log forbids puts now."""
@@ -87,6 +89,10 @@ class MessageAppender:
     def adjust(self, settings: StoreSettings) -> None:
         """Work with these limits from now on."""
         self._settings = settings
+
+    def current_store_ms(self) -> int:
+        """The store time of what is put now: the one base of delays and ages."""
+        return self.batch.store_ms or max(self._clock.now_ms(), self.last_store_ms, 1)
 
     # ---- putting
 
@@ -173,6 +179,7 @@ class MessageAppender:
         assert not self._log.pending, "messages and raw bytes in one batch"
         self._batch.entries += entries
         self.last_store_ms = max(self.last_store_ms, store_ms)
+        self._clock.not_before(store_ms)
 
     def _refuse(self, status: PutStatus) -> PutResult:
         self._put_times.failed += 1
@@ -238,7 +245,8 @@ class MessageAppender:
 
     def _take_batch_time(self) -> int:
         """The store time of this batch; never before that of an earlier one."""
-        now_ms = max(self._clock.now_ms(), self.last_store_ms, 1)
+        now_ms = self._monotonic_ms() + self._clock.offset_ms  # its `now_ms`, without a call more
+        now_ms = max(now_ms, self.last_store_ms, 1)
         self._batch.store_ms = self.last_store_ms = now_ms
         return now_ms
 

@@ -59,7 +59,9 @@ class MessageStore:
         """From topic, raw properties and store time to the number a consumer's filter sees."""
         self.put_times = parts.put_times
         self.cold_reader = parts.cold_reader
-        self.lookup = KeyLookup(parts.index, parts.cold_reader, parts.publisher, parts.clock.now_ms)
+        self.lookup = KeyLookup(
+            parts.index, parts.cold_reader, parts.publisher, parts.clock.monotonic_ms
+        )
         self.deletion = TopicDeletion(parts.queues, parts.maintenance, parts.queue_worker)
         self.durability_conditions = DurabilityConditions()
         """What responses wait for beside the local flush; none unless somebody adds one."""
@@ -69,7 +71,8 @@ class MessageStore:
             parts.flusher,
             parts.publisher,
             settings,
-            parts.clock,
+            parts.store_clock,
+            parts.clock.monotonic_ms,
             parts.tags_code,
             self._is_refusing,
             self.durability_conditions,
@@ -80,6 +83,8 @@ class MessageStore:
         self.batch = appender.batch
         self.put = appender.put
         self.put_batch = appender.put_batch
+        self.current_store_ms = appender.current_store_ms
+        self.believed_ms = parts.store_clock.believed_ms
         self.record_template = appender.record_template
         self.on_durable = appender.on_durable
         self.raw_log = RawLog(parts.commit_log, parts.queues, parts.flusher, appender)

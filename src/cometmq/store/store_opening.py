@@ -33,6 +33,7 @@ from cometmq.store.recovery.missing_log import require_log
 from cometmq.store.recovery.recovery import Recovery
 from cometmq.store.recovery.store_directory import StoreDirectory, check_files
 from cometmq.store.recovery.undelivered_timers import refuse_undelivered_timers
+from cometmq.store.store_clock import StoreClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +61,7 @@ class StoreParts:
     ) -> None:
         self.directory = directory
         self.clock = clock
+        self.store_clock = StoreClock(clock)
         self.tags_code = tags_code
         self.flush_worker = worker("store-flush")
         self.queue_worker = worker("store-queues")
@@ -84,6 +86,7 @@ class StoreParts:
         self.retention = Retention(
             settings,
             clock,
+            self.store_clock,
             mapped_files,
             log,
             self.queues,
@@ -94,7 +97,8 @@ class StoreParts:
         )
         self.maintenance = Maintenance(
             settings,
-            clock,
+            clock.monotonic_ms,
+            self.store_clock,
             log,
             self.queues,
             self.checkpoint,
@@ -180,6 +184,7 @@ def _recover(parts: StoreParts, settings: StoreSettings) -> None:
     assert recovered.last.end <= commit_log.tail, "a record reaches beyond the end of the log"
     parts.index.load(checkpoint, commit_log.tail, was_stopped=was_stopped)
     parts.publisher.newest_visible = recovered.last
+    parts.store_clock.not_before(recovered.last.store_ms)
     parts.maintenance.checkpoint_now()
     directory.mark_running(os.getpid())
     if not was_stopped:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from broker.commands import Client, heartbeat, subscription
-from broker.harness import run, running
+from broker.harness import new_disk, run, running
 from cometmq.model.subscription import (
     ConsumeFromWhere,
     ConsumeType,
@@ -218,6 +220,23 @@ def test_a_silent_client_is_forgotten_and_its_connection_closed() -> None:
             assert clients.sweep() == [peer]
             assert clients.consumers == {}
             assert clients.producers == {}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("by_ms", [-3_600_000, 3_600_000])
+def test_a_client_is_silent_as_long_when_the_clock_is_set(by_ms: int) -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(disk=disk, channel_expired_timeout_ms=100_000) as harness:
+            client = await harness.client()
+            await client.beat("CG", "T")
+            clients = harness.broker.state.clients
+            disk.clock.step(by_ms)
+            await asyncio.sleep(90)
+            assert clients.sweep() == []
+            await asyncio.sleep(25)
+            assert "CG" not in clients.consumers
 
     run(scenario())
 

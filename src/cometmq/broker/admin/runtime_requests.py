@@ -95,6 +95,7 @@ class RuntimeRequests:
         self._stats = stats
         self._metrics = metrics
         self._now_ms = now_ms
+        self._boot_ms = now_ms()
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
@@ -118,8 +119,8 @@ class RuntimeRequests:
             "brokerActive": "true",
             "brokerVersionDesc": "V5_3_3",
             "brokerVersion": str(VERSION),
-            "bootTimestamp": str(stats.boot_ms),
-            "runtime": _duration(now_ms - stats.boot_ms),
+            "bootTimestamp": str(self._boot_ms),
+            "runtime": _duration(now_ms - self._boot_ms),
             "putTps": put_rates,
             "getTransferredTps": get_rates,
             "getTransferedTps": get_rates,

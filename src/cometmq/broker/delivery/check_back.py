@@ -33,8 +33,6 @@ from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import message_id, properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.delivery.transactions import Transactions
     from cometmq.broker.groups.client_registry import ClientRegistry
@@ -90,7 +88,6 @@ class CheckBack:
         transactions: Transactions,
         settings: BrokerSettings,
         store_settings: StoreSettings,
-        now_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._topics = topics
@@ -98,7 +95,6 @@ class CheckBack:
         self._clients = clients
         self._transactions = transactions
         self._settings = settings
-        self._now_ms = now_ms
         self.adjust_store(store_settings)
         self.asked = self.discarded = 0
         self._next_producer = 0
@@ -249,7 +245,7 @@ class CheckBack:
         raw, settings = half.properties, self._settings
         asked = _number(properties.find(raw, CHECK_TIMES), 0)
         decision = decide_check(
-            age_ms=self._now_ms() - half.born_ms,
+            age_ms=self._store.believed_ms() - half.born_ms,
             asked=asked,
             immunity=properties.find(raw, IMMUNITY),
             timeout_ms=settings.transaction_timeout_ms,

@@ -98,7 +98,7 @@ class DelayedMessages:
         """Levels served: also those beyond a table that became shorter."""
         self._ranges: dict[int, list[BacklogRange]] = {}
         self._load(file.load("offsetTable", _stored_places))
-        self.skipped = skip_delivered(store, self._ranges, now_ms())
+        self.skipped = skip_delivered(store, self._ranges, store.current_store_ms())
         """Messages found delivered at the start, though their offsets had not been saved."""
         self._update_offsets()
 
@@ -156,7 +156,7 @@ class DelayedMessages:
         ]
         delivered = self.delivered
         wait_s = min([self._try_level(level) for level in range(1, self._levels_max + 1)])
-        self._next_due_ms = self._now_ms() + int(wait_s * 1000)
+        self._next_due_ms = self._store.current_store_ms() + int(wait_s * 1000)
         self._update_offsets()
         if self.delivered != delivered:
             self._store.on_durable(partial(self._on_durable_done, before), local_only=True)
@@ -289,7 +289,7 @@ class DelayedMessages:
             return None
         phy_offset, _, due_ms = entry
         # early neither by the clock nor by the time at which it will be stored
-        wait_ms = due_ms - (self._store.batch.store_ms or self._now_ms())
+        wait_ms = due_ms - self._store.current_store_ms()
         if wait_ms > 0 and not self._is_clock_back(level, offset, wait_ms, context):
             return _Waiting(phy_offset, wait_ms, None)
         return _Waiting(phy_offset, 0, context.record_at(phy_offset))
@@ -298,7 +298,9 @@ class DelayedMessages:
         """Whether a message would wait too long: the clock was set back after it was stored."""
         if wait_ms <= self.levels.delay_ms(level):
             return False
-        return context.store_time(SCHEDULE_TOPIC, level - 1, offset) > self._now_ms()
+        return (
+            context.store_time(SCHEDULE_TOPIC, level - 1, offset) > self._store.current_store_ms()
+        )
 
     def _deliver(self, from_queue: int, phy_offset: int, record: bytes) -> bool:
         """Put one message into its topic; False when the store does not accept it now."""

@@ -31,7 +31,7 @@ from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import message_id, properties, sysflag
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.metrics.broker_stats import BrokerStats
@@ -74,13 +74,11 @@ class Transactions:
         delayed_messages: DelayedMessages,
         stats: BrokerStats,
         settings: BrokerSettings,
-        now_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._delayed_messages = delayed_messages
         self._stats = stats
         self._settings = settings
-        self._now_ms = now_ms
         self._copies: dict[int, int] = {}
         self.ending: set[int] = set()
         """Offsets of half messages whose end is put, but not durable yet."""
@@ -158,7 +156,7 @@ class Transactions:
     def _end(self, header: EndTransactionRequestHeader, half: StoredRecord) -> Reply:
         raw = half.properties
         if not header.from_transaction_check and is_end_too_late(
-            self._now_ms() - half.born_ms,
+            self._store.believed_ms() - half.born_ms,
             properties.find(raw, IMMUNITY),
             self._settings.transaction_timeout_ms,
         ):
@@ -210,7 +208,7 @@ class Transactions:
         offsets = [half.queue_offset]
         while (copy := self._copies.pop(offsets[-1], None)) is not None:
             offsets.append(copy)
-        now_ms = self._now_ms()
+        now_ms = self._store.believed_ms()
         raw = properties.append(b"", b"TAGS", b"d")
         op = MessageDraft(
             OP_HALF_TOPIC,

@@ -32,12 +32,16 @@ GROUPS_PER_PEER_MAX = 1_000
 
 
 class Member(NamedTuple):
-    """One connection of a group, as of its last heartbeat."""
+    """One connection of a group, as of its last heartbeat.
+
+    `seen_ms` is when that came by the wall clock, to be shown; `heard_ms` by the monotonic one.
+    """
 
     client_id: str
     language: int
     version: int
     seen_ms: int
+    heard_ms: int
 
 
 class ConsumerGroupInfo:
@@ -97,8 +101,14 @@ class ConsumerGroupInfo:
 class ClientRegistry:
     """All connected clients. Belongs to the broker's loop."""
 
-    def __init__(self, now_ms: Callable[[], int], silence_ms: int = SILENCE_MS) -> None:
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+        silence_ms: int = SILENCE_MS,
+    ) -> None:
         self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self.silence_ms = silence_ms
         self.consumers: dict[str, ConsumerGroupInfo] = {}
         self.producers: dict[str, dict[Connection, Member]] = {}
@@ -179,12 +189,12 @@ class ClientRegistry:
 
     def sweep(self) -> list[Connection]:
         """Remove clients silent for too long; return their connections, to be closed."""
-        oldest = self._now_ms() - self.silence_ms
+        oldest = self._monotonic_ms() - self.silence_ms
         silent = [
             (kind, name, connection)
             for connection, groups in self._groups_of.items()
             for kind, name in groups
-            if self._members(kind, name)[connection].seen_ms < oldest
+            if self._members(kind, name)[connection].heard_ms < oldest
         ]
         for kind, name, connection in silent:
             self._groups_of[connection].discard((kind, name))
@@ -233,4 +243,5 @@ class ClientRegistry:
         return group.members if group else {}
 
     def _member(self, client_id: str, connection: Connection) -> Member:
-        return Member(client_id, connection.language, connection.version, self._now_ms())
+        now_ms, monotonic_ms = self._now_ms(), self._monotonic_ms()
+        return Member(client_id, connection.language, connection.version, now_ms, monotonic_ms)

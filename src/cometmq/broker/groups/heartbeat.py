@@ -106,7 +106,7 @@ class HeartbeatHandler:
         locks: QueueLocks,
         stats: BrokerStats,
         settings: BrokerSettings,
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self._clients = clients
         self._topics = topics
@@ -115,7 +115,7 @@ class HeartbeatHandler:
         self._locks = locks
         self._stats = stats
         self._settings = settings
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._parsing = asyncio.Lock()
         clients.on_members = self.notify_members
         clients.on_gone = filters.unregister
@@ -183,7 +183,7 @@ class HeartbeatHandler:
         """Register one group a step; yields whether its subscriptions are new."""
         is_light = beat.without_sub
         for consumer in beat.consumers:
-            began = self._now_ms()
+            began = self._monotonic_ms()
             if not self._prepare(consumer):
                 continue
             is_new = self._clients.is_fingerprint_new(
@@ -194,12 +194,12 @@ class HeartbeatHandler:
             )
             if not is_light:
                 self._filters.register(consumer.group_name, consumer.subscriptions)
-            self._stats.count_registration(is_producer=False, spent_ms=self._now_ms() - began)
+            self._stats.count_registration(is_producer=False, spent_ms=self._monotonic_ms() - began)
             yield is_new
         for group in beat.producer_groups:
-            began = self._now_ms()
+            began = self._monotonic_ms()
             self._clients.add_producer(group, beat.client_id, connection)
-            self._stats.count_registration(is_producer=True, spent_ms=self._now_ms() - began)
+            self._stats.count_registration(is_producer=True, spent_ms=self._monotonic_ms() - began)
             yield False
 
     def unregister(self, request: Command, connection: Connection) -> Reply:

@@ -70,15 +70,14 @@ class BrokerStats:
 
     def __init__(
         self,
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
         local_hour: Callable[[], int] = lambda: 0,
         is_system: Callable[[str], bool] = lambda _topic: False,
         cluster: str = "DefaultCluster",
     ) -> None:
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._local_hour = local_hour
         self._is_system = is_system
-        self.boot_ms = now_ms()
         self._puts = _family("topic")
         self._gets = _family(*_READER)
         self._queue_gets = _family(*_QUEUE_READER)
@@ -249,7 +248,7 @@ class BrokerStats:
         counters: list[TrafficCounter] = [self.puts, self.gets, self.user_puts, self.user_gets]
         for family in self._families():
             counters += family.children.values()
-        return self._sampler.sample(counters, self._now_ms())
+        return self._sampler.sample(counters, self._monotonic_ms())
 
     def _mark_midnight(self) -> None:
         before, self._hour = self._hour, self._local_hour()

@@ -56,14 +56,14 @@ class PullHandler:
         offsets: ConsumerOffsets,
         held_pulls: HeldPulls,
         stats: BrokerStats,
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self._check = check
         self._reader = reader
         self._offsets = offsets
         self._held_pulls = held_pulls
         self._stats = stats
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._answer_held = self.answer_held  # one bound method for all held pulls
 
     def adjust(self, settings: BrokerSettings) -> None:
@@ -96,7 +96,7 @@ class PullHandler:
         header, request = held.header, held.request
         try:
             plan = self._check.check(header, request.code)
-            begun_ms = self._now_ms()
+            begun_ms = self._monotonic_ms()
             got = self._reader.read(self._reader.cached, header, plan.message_filter)
         except Reject as refusal:
             return refuse(refusal)
@@ -114,7 +114,7 @@ class PullHandler:
     async def _answer_held_cold(
         self, held: HeldPull, plan: ReadPlan, missing: NotInMemory
     ) -> Answer:
-        begun_ms = self._now_ms()
+        begun_ms = self._monotonic_ms()
         got = await self._read_cold(held.header, plan, held.connection, missing)
         if got is None:
             return Reply()
@@ -131,7 +131,7 @@ class PullHandler:
         offsets, reader = self._offsets, self._reader
         if header.queue_offset >= reader.max_offset(topic, queue_id) or offsets.has_resets:
             return None
-        begun_ms = self._now_ms()
+        begun_ms = self._monotonic_ms()
         try:
             plan = self._check.check(header, code)
             message_filter = plan.message_filter
@@ -145,7 +145,7 @@ class PullHandler:
             return None
         if header.sys_flag & bits.COMMIT_OFFSET:
             offsets.commit(group, topic, queue_id, header.commit_offset)
-        spent_ms = self._now_ms() - begun_ms
+        spent_ms = self._monotonic_ms() - begun_ms
         self._stats.count_get(group, topic, queue_id, count, len(body), spent_ms)
         offsets.note_pull(group, topic, queue_id, next_offset)
         return encode_read(opaque, 0, plan, got)
@@ -172,7 +172,7 @@ class PullHandler:
             self._offsets.commit(
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
-        begun_ms = self._now_ms()
+        begun_ms = self._monotonic_ms()
         try:
             got = self._reader.read(self._reader.cached, header, plan.message_filter)
         except NotInMemory as missing:
@@ -188,7 +188,7 @@ class PullHandler:
         missing: NotInMemory,
     ) -> HandlerResult:
         """Answer after a thread has fetched what is not in memory."""
-        begun_ms = self._now_ms()
+        begun_ms = self._monotonic_ms()
         got = await self._read_cold(header, plan, connection, missing)
         if got is None:
             return Reply()  # to nobody
@@ -249,7 +249,7 @@ class PullHandler:
         if reset is not None:
             return encode_reset(opaque, plan, got, reset)
         if got.status is GetStatus.FOUND:
-            spent_ms = self._now_ms() - begun_ms
+            spent_ms = self._monotonic_ms() - begun_ms
             self._stats.count_get(group, topic, queue_id, got.count, len(got.body), spent_ms)
         else:
             self._stats.empty_pulls.count += 1

@@ -24,16 +24,16 @@ class _Topic:
 
     __slots__ = ("failed", "ok", "pull_ms", "pulled", "run_ms")
 
-    def __init__(self, now_ms: int) -> None:
-        self.pull_ms = SampledSeries(now_ms)
-        self.pulled = SampledSeries(now_ms)
-        self.run_ms = SampledSeries(now_ms)
-        self.ok = SampledSeries(now_ms)
-        self.failed = SampledSeries(now_ms)
+    def __init__(self, monotonic_ms: int) -> None:
+        self.pull_ms = SampledSeries(monotonic_ms)
+        self.pulled = SampledSeries(monotonic_ms)
+        self.run_ms = SampledSeries(monotonic_ms)
+        self.ok = SampledSeries(monotonic_ms)
+        self.failed = SampledSeries(monotonic_ms)
 
-    def sample(self, now_ms: int) -> None:
+    def sample(self, monotonic_ms: int) -> None:
         for series in (self.pull_ms, self.pulled, self.run_ms, self.ok, self.failed):
-            series.sample(now_ms)
+            series.sample(monotonic_ms)
 
 
 class ConsumerStatistics(Middleware):
@@ -61,9 +61,9 @@ class ConsumerStatistics(Middleware):
 
     def sample(self) -> None:
         """Take the samples that are due; call it every `SAMPLE_S`."""
-        now_ms = self._clock.now_ms()
+        monotonic_ms = self._clock.monotonic_ms()
         for series in self._topics.values():
-            series.sample(now_ms)
+            series.sample(monotonic_ms)
 
     def table(self) -> dict[str, TopicConsumeRates]:
         """The rates of every topic, as the running info has them."""
@@ -72,7 +72,7 @@ class ConsumerStatistics(Middleware):
     def _of(self, topic: str) -> _Topic:
         series = self._topics.get(topic)
         if series is None:
-            series = self._topics[topic] = _Topic(self._clock.now_ms())
+            series = self._topics[topic] = _Topic(self._clock.monotonic_ms())
         return series
 
 

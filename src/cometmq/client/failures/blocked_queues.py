@@ -28,32 +28,35 @@ class BlockedQueues:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._table: dict[MessageQueue, BlockedQueue] = {}
+        self._since: dict[MessageQueue, int] = {}
+        """Since when each queue is blocked, by the monotonic clock."""
         self._next_log_ms: dict[MessageQueue, int] = {}
 
     def record_failure(self, queue: MessageQueue, message: MessageExt, reason: str) -> None:
         """Note one more failure of a queue's first message; logged from time to time."""
-        now_ms, known = self._clock.now_ms(), self._table.get(queue)
+        now_ms, known = self._clock.monotonic_ms(), self._table.get(queue)
         if known is None or known.queue_offset != message.queue_offset:
-            known = BlockedQueue(
-                queue, message.queue_offset, message.msg_id, message.reconsume_times, now_ms, ""
-            )
+            wall_ms, attempts = self._clock.now_ms(), message.reconsume_times
+            known = BlockedQueue(queue, message.queue_offset, message.msg_id, attempts, wall_ms, "")
+            self._since[queue] = now_ms
             self._next_log_ms[queue] = now_ms + _LOG_AFTER_MS
         one = self._table[queue] = known._replace(attempts=known.attempts + 1, reason=reason)
         if now_ms >= self._next_log_ms[queue]:
-            age_ms = now_ms - one.since_ms
+            age_ms = now_ms - self._since[queue]
             self._next_log_ms[queue] = now_ms + min(age_ms, _LOG_EVERY_MS)
-            log.warning("%s is blocked: %s", queue, describe(one, now_ms))
+            log.warning("%s is blocked: %s", queue, describe(one, age_ms))
 
     def unblock(self, queue: MessageQueue) -> None:
         """Note that the queue goes on."""
         one = self._table.pop(queue, None)
-        if one is not None and self._clock.now_ms() >= one.since_ms + _LOG_AFTER_MS:
-            log.warning("%s goes on after: %s", queue, describe(one, self._clock.now_ms()))
-        self._next_log_ms.pop(queue, None)
+        if one is not None and (age_ms := self._age_ms(queue)) >= _LOG_AFTER_MS:
+            log.warning("%s goes on after: %s", queue, describe(one, age_ms))
+        self.forget(queue)
 
     def forget(self, queue: MessageQueue) -> None:
         """Remove a queue that is no longer ours, and log nothing."""
         self._table.pop(queue, None)
+        self._since.pop(queue, None)
         self._next_log_ms.pop(queue, None)
 
     def all(self) -> list[BlockedQueue]:
@@ -62,19 +65,20 @@ class BlockedQueues:
 
     def running_info(self) -> dict[str, str]:
         """The same as texts for the running info, by the queue's name."""
-        now_ms = self._clock.now_ms()
         return {
             f"BLOCKED_{one.queue.topic}@{one.queue.broker_name}@{one.queue.queue_id}": describe(
-                one, now_ms
+                one, self._age_ms(one.queue)
             )
             for one in self.all()
         }
 
+    def _age_ms(self, queue: MessageQueue) -> int:
+        return self._clock.monotonic_ms() - self._since[queue]
 
-def describe(one: BlockedQueue, now_ms: int) -> str:
-    """One line about a blocked queue."""
-    age_s = (now_ms - one.since_ms) / 1000
+
+def describe(one: BlockedQueue, age_ms: int) -> str:
+    """One line about a queue that is blocked for so long."""
     return (
         f"message {one.msg_id} at offset {one.queue_offset} has failed {one.attempts} time(s) in "
-        f"{age_s:.0f} s, at last with {one.reason}"
+        f"{age_ms / 1000:.0f} s, at last with {one.reason}"
     )

@@ -41,19 +41,19 @@ class LatencyTracker:
 
     def choose(self, queues: Sequence[MessageQueue], turn: int, avoid: str | None) -> MessageQueue:
         """The next queue on a healthy broker, else the best there is."""
-        return self._faults.choose(queues, turn, avoid, self._now_ms())
+        return self._faults.choose(queues, turn, avoid, self._loop_ms())
 
     def record_success(self, broker_name: str, begun: float) -> None:
         """Note the latency of a send that succeeded; `begun` is the loop's time."""
-        now_ms = self._now_ms()
+        now_ms = self._loop_ms()
         self._faults.record_latency(broker_name, now_ms - begun * 1000, now_ms)
 
     def record_failure(self, broker_name: str, error: CometError) -> None:
         """Note a send that failed; a broker that answered with an error was reached."""
         was_reached = isinstance(error, BrokerError)
-        self._faults.record_failure(broker_name, self._now_ms(), was_reached=was_reached)
+        self._faults.record_failure(broker_name, self._loop_ms(), was_reached=was_reached)
 
-    def _now_ms(self) -> float:
+    def _loop_ms(self) -> float:
         return self._loop.time() * 1000
 
     async def _probe_all(self) -> None:

@@ -59,12 +59,12 @@ class KeyLookup:
         index: KeyIndex,
         cold_reader: ColdReader,
         publisher: MessagePublisher,
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self._index = index
         self._cold_reader = cold_reader
         self._publisher = publisher
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._is_warm = False
 
     @property
@@ -97,8 +97,10 @@ class KeyLookup:
 
     async def catch_up(self, within_ms: int = _CATCH_UP_MS) -> None:
         """Wait until all that is visible now is indexed, or the time is over."""
-        end, until = self._publisher.newest_visible.end, self._now_ms() + within_ms
-        while self._index.is_enabled and self._index.position < end and self._now_ms() < until:
+        end, until = self._publisher.newest_visible.end, self._monotonic_ms() + within_ms
+        while (
+            self._index.is_enabled and self._index.position < end and self._monotonic_ms() < until
+        ):
             try:
                 is_going = self._index.advance(end)
             except NotInMemory as missing:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cometmq.store.log.mapped_file_queue import MappedFileQueue
     from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
+    from cometmq.store.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000
@@ -43,6 +44,7 @@ class Retention:
         self,
         settings: StoreSettings,
         clock: Clock,
+        store_clock: StoreClock,
         mapped_files: MappedFileQueue,
         commit_log: CommitLog,
         queues: ConsumeQueues,
@@ -58,6 +60,7 @@ class Retention:
         self._worker = worker
         self._settings = settings
         self._clock = clock
+        self._store_clock = store_clock
         self._files = mapped_files.files
         self._mapped_files = mapped_files
         self._log = commit_log
@@ -92,7 +95,8 @@ class Retention:
 
     def _old_files(self, *, at_once: bool) -> list[Path]:
         """Remove the files that may be deleted from the log; their paths, the oldest first."""
-        before = self._clock.now_ms() - self._settings.file_reserved_hours * _HOUR_MS
+        now_ms = self._store_clock.believed_ms()
+        before = now_ms - self._settings.file_reserved_hours * _HOUR_MS
         gone = []
         for base in self._mapped_files.bases[:-1][: self._settings.delete_file_batch_max]:
             if base + self._mapped_files.file_bytes > self._log.flushed:
