@@ -88,7 +88,7 @@ def test_a_stream_over_several_topics_goes_on_from_a_checkpoint_of_one_and_commi
 
 def test_a_limit_on_bytes_makes_several_batches(live: Live, topic: str, stream: Stream) -> None:
     live.send(topic, 0, [b"%d" % at + b" " * 2000 for at in range(40)])
-    stream.run(maxBytesPerTrigger="22000")
+    stream.run(maxBytesPerTrigger="22000", maxOffsetsPerTrigger="0")
     sizes = [len(bodies) for _, bodies in stream.batches]
     assert sum(sizes) == 40
     assert max(sizes) <= 22_000 // 2000

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -115,3 +117,10 @@ def test_an_error_is_one_sentence(more: dict[str, str], sentence: str) -> None:
 def test_a_missing_name_server_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     assert "needs the option namesrv" in error_of(lambda: options.parse({"topic": "T"}))
+
+
+def test_the_guide_names_every_option() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "spark.md").read_text(encoding="utf-8")
+    table = guide[guide.index("## Options") : guide.index("## What to know")]
+    named = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row[:110])}
+    assert set(options.OPTIONS) <= named
