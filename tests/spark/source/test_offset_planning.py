@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.errors import QueueShrank
 from cometmq.model.admin_stats import TopicOffset
 from cometmq.model.queue import MessageQueue
 from cometmq.spark.source.offset_planning import (
@@ -15,7 +13,7 @@ from cometmq.spark.source.offset_planning import (
     fair_shares,
     plan_end,
     plan_ranges,
-    require_no_loss,
+    shrunk_queues,
 )
 from cometmq.spark.source.planned_offsets import PlannedOffsets, QueueOffsets
 
@@ -104,9 +102,10 @@ def test_small_queues_are_read_whole_and_none_starves_under_a_tiny_limit() -> No
         backlog = {queue: left - shares.get(queue, 0) for queue, left in backlog.items()}
 
 
-def test_a_queue_that_ends_before_its_place_is_an_error_that_names_it() -> None:
-    require_no_loss({Q0: 5, Q2: 0}, positions({Q0: 5, Q1: 0}))
-    with pytest.raises(QueueShrank, match=r"queue T@b0/0 ends at 4.*up to 5.*failOnDataLo"):
-        require_no_loss({Q0: 5}, positions({Q0: 4}))
-    with pytest.raises(QueueShrank, match=r"queue T@b0/1 ends at 0.*up to 3"):
-        require_no_loss({Q0: 5, Q1: 3}, positions({Q0: 5}))
+def test_a_queue_that_ends_before_its_place_is_named() -> None:
+    assert shrunk_queues({Q0: 5, Q2: 0}, positions({Q0: 5, Q1: 0})) == {}
+    found = shrunk_queues({Q0: 5, Q1: 3}, positions({Q0: 4}))
+    assert found.keys() == {Q0, Q1}
+    assert "queue T@b0/0 ends at 4, but was read up to 5" in found[Q0]
+    assert "queue T@b0/1 is no longer there, but was read up to 3" in found[Q1]
+    assert "failOnDataLoss=false" in found[Q0]

@@ -34,7 +34,9 @@ def ranges(partitions: list[InputPartition]) -> list[tuple[str, int, int]]:
     return [(str(one.queue), one.begin, one.end) for part in partitions for one in part.value]
 
 
-def test_a_stream_waits_a_moment_for_messages_and_says_when_a_queue_shrank() -> None:
+def test_a_stream_waits_a_moment_for_messages_and_says_when_a_queue_shrank(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     script = Script().fill(0, 10)
     with ScriptedBroker(script) as scripted:
         reader = StreamReader(scripted.options(idleWaitMs="200", startingOffsets="latest"))
@@ -49,7 +51,10 @@ def test_a_stream_waits_a_moment_for_messages_and_says_when_a_queue_shrank() -> 
         strict = StreamReader(scripted.options(retryForMs="100"))
         assert "ends at 8, but was read up to 10" in error_of(lambda: strict.latestOffset(first))
         lenient = StreamReader(scripted.options(failOnDataLoss="false", idleWaitMs="0"))
-        assert lenient.latestOffset(first) == first
+        with caplog.at_level(logging.WARNING, "cometmq.spark"):
+            assert lenient.latestOffset(first) == first
+            assert lenient.latestOffset(first) == first
+        assert caplog.text.count("ends at 8, but was read up to 10") == 1
 
 
 def test_a_run_does_not_end_well_while_a_queue_of_the_checkpoint_could_not_be_asked() -> None:
@@ -96,7 +101,9 @@ def test_a_topic_with_fewer_queues_goes_on_when_the_others_were_read() -> None:
         reader = reader_of(scripted)
         end = reader.latestOffset(reader.initialOffset())
         kept = script.queues.pop(1)
-        with pytest.raises(QueueShrank, match="T@broker-a/1 ends at 0, but was read up to 5"):
+        with pytest.raises(
+            QueueShrank, match="T@broker-a/1 is no longer there, but was read up to 5"
+        ):
             reader_of(scripted).latestOffset(end)
         script.beyond = {1: kept}
         assert reader_of(scripted).latestOffset(end) == end
@@ -150,6 +157,25 @@ def test_without_fail_on_data_loss_a_topic_made_anew_is_read_from_its_first_mess
             planned = reader.partitions(done, reader.latestOffset(done))
         assert ranges(planned) == [("T@broker-a/0", 0, 30)]
     assert "it is read from 0 on" in caplog.text
+
+
+def test_without_fail_on_data_loss_a_topic_made_anew_is_read_whole_while_it_is_short(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = Script().fill(0, 10).fill(1, 10)
+    with ScriptedBroker(script) as scripted:
+        reader = reader_of(scripted, failOnDataLoss="false")
+        done = reader.latestOffset(reader.initialOffset())
+        remake(script, 4)
+        script.fill(1, 12)
+        with caplog.at_level(logging.WARNING, "cometmq.spark"):
+            entered = reader.latestOffset(done)
+        assert queues(entered) == {"broker-a:0": 0, "broker-a:1": 12}
+        assert ranges(reader.partitions(done, entered)) == [("T@broker-a/1", 0, 12)]
+        script.fill(0, 20)
+        end = reader.latestOffset(entered)
+        assert ranges(reader.partitions(entered, end)) == [("T@broker-a/0", 0, 24)]
+        assert caplog.text.count("queue T@broker-a/0 is not the one that was read") == 1
 
 
 def test_retention_and_clocks_that_were_set_back_are_no_topic_made_anew() -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.errors import QueueShrank
 from cometmq.spark.source.planned_offsets import PlannedOffsets
 
 if TYPE_CHECKING:
@@ -40,16 +39,21 @@ class BatchLimits:
     bytes: int | None = None
 
 
-def require_no_loss(start: QueueOffsets, positions: Mapping[MessageQueue, TopicOffset]) -> None:
-    """Raise QueueShrank when a queue now ends before the offset up to which it was read."""
+def shrunk_queues(
+    start: QueueOffsets, positions: Mapping[MessageQueue, TopicOffset]
+) -> dict[MessageQueue, str]:
+    """Queues that now end before the offset up to which they were read, each with a sentence."""
+    found = {}
     for queue, offset in start.items():
-        latest = positions[queue].max_offset if queue in positions else 0
-        if latest < offset:
-            raise QueueShrank(
-                f"queue {queue} ends at {latest}, but was read up to {offset}: "
+        end = positions[queue].max_offset if queue in positions else 0
+        if end < offset:
+            has = f"ends at {end}" if queue in positions else "is no longer there"
+            found[queue] = (
+                f"queue {queue} {has}, but was read up to {offset}: "
                 "the topic was recreated or its broker lost messages; start with a new checkpoint, "
                 "or set failOnDataLoss=false to wait there until the queue has grown again"
             )
+    return found
 
 
 def plan_end(

@@ -50,25 +50,26 @@ def checked_ranges(
     ]
 
 
-def require_same_queues(
+def recreated_queues(
     cluster: ClusterClient, start: PlannedOffsets, positions: Positions
-) -> None:
-    """Raise DataLoss for a queue that was made anew and has grown to exactly its old offset.
+) -> dict[MessageQueue, str]:
+    """Queues that were made anew and have not outgrown their old offset yet, each with a sentence.
 
-    A longer one is found once its messages are planned, a shorter one by its length.
+    Longer ones are found by `checked_ranges`, once their messages are planned.
     """
     if not start.last_store_ms:
-        return
+        return {}
     suspects = [
         queue
         for queue, at in positions.items()
-        if 0 < at.max_offset == start.queues.get(queue)
-        and at.min_offset < at.max_offset
+        if at.min_offset < at.max_offset <= start.queues.get(queue, 0)
         and at.last_update_timestamp > start.last_store_ms
     ]
-    for queue, stored_ms in cluster.earliest_store_times(suspects).items():
-        if stored_ms > start.last_store_ms:
-            raise DataLoss(_sentence(queue, start.queues[queue], start.last_store_ms))
+    return {
+        queue: _sentence(queue, start.queues[queue], start.last_store_ms)
+        for queue, stored_ms in cluster.earliest_store_times(suspects).items()
+        if stored_ms > start.last_store_ms
+    }
 
 
 def _from_its_first_message(

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from cometmq.errors import CometError, QueueShrank, SettingsError
+from cometmq.errors import CometError, DataLoss, QueueShrank, SettingsError
 from cometmq.spark.source import planned_offsets
 from cometmq.spark.source.bound_resolution import known_queues, resolve
 from cometmq.spark.source.cluster_client import cluster_client_of
@@ -31,19 +31,20 @@ from cometmq.spark.source.offset_planning import (
     BatchLimits,
     newest_store_ms,
     plan_end,
-    require_no_loss,
+    shrunk_queues,
     waiting_messages,
 )
 from cometmq.spark.source.partition_packing import partitions_of
 from cometmq.spark.source.planned_offsets import PlannedOffsets
 from cometmq.spark.source.pull import read_batches
-from cometmq.spark.source.recreated_queues import checked_ranges, require_same_queues
+from cometmq.spark.source.recreated_queues import checked_ranges, recreated_queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
+    from cometmq.model.queue import MessageQueue
     from cometmq.spark.source.cluster_client import ClusterClient
     from cometmq.spark.source.planned_offsets import QueueOffsets
     from cometmq.spark.source.queue_positions import Positions
@@ -64,6 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._latest: PlannedOffsets | None = None
         self._planned_at_s: float | None = None
         self._committed: QueueOffsets = {}
+        self._reported: set[MessageQueue] = set()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query starts; Spark asks twice, so it is resolved once."""
@@ -101,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if limits.bytes is not None:
             waiting = waiting_messages(at.queues, positions)
             sizes = message_bytes(self._cluster(), at.queues, waiting)
-        end = plan_end(at, positions, limits, sizes)
+        end = plan_end(self._checked_start(at, positions), positions, limits, sizes)
         if end is not at:
             self._planned_at_s = time.monotonic()
         return planned_offsets.encode(end)
@@ -158,7 +160,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             if _is_behind(self._target, at.queues):  # it was fixed without knowing the start
                 now = self._checked_positions(at)
                 self._target |= {queue: now[queue] for queue in at.queues if queue in now}
-            self._require_no_loss(at, self._target)
+            self._checked_start(at, self._target)
             return self._target
         deadline = time.monotonic() + self._options.idle_wait_ms / 1000
         pause_s = _POLL_MIN_S
@@ -179,17 +181,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         while True:
             positions = self._cluster().positions(at.queues)
             try:
-                self._require_no_loss(at, positions)
+                self._checked_start(at, positions)
             except QueueShrank as error:
                 self._cluster().reset()
                 retry_deadline.wait_or_raise(error)
             else:
                 return positions
 
-    def _require_no_loss(self, at: PlannedOffsets, positions: Positions) -> None:
+    def _checked_start(self, at: PlannedOffsets, positions: Positions) -> PlannedOffsets:
+        """Where the next batch starts; raises DataLoss when a queue isn't what was read.
+
+        With failOnDataLoss=false that is reported once. A queue that was made anew is left out of
+        the result, so that it is planned as any new one: from its first message on.
+        """
+        anew = recreated_queues(self._cluster(), at, positions)
+        lost = shrunk_queues(at.queues, positions) | anew
         if self._options.fail_on_data_loss:
-            require_no_loss(at.queues, positions)
-            require_same_queues(self._cluster(), at, positions)
+            if anew:
+                raise DataLoss(next(iter(anew.values())))
+            if lost:
+                raise QueueShrank(next(iter(lost.values())))
+        for queue, sentence in lost.items():
+            if queue not in self._reported:
+                _log.warning("%s; failOnDataLoss=false, the query goes on", sentence)
+        self._reported = set(lost)
+        if not anew:
+            return at
+        kept = {queue: offset for queue, offset in at.queues.items() if queue not in anew}
+        return PlannedOffsets(kept, at.last_store_ms)
 
     def _waits_for_more(self, at: PlannedOffsets, positions: Positions) -> bool:
         """Whether `minOffsetsPerTrigger` delays a batch; never the first of a run."""
