@@ -58,6 +58,7 @@ BODY = [None, "text", 5, b""]
 NUMBER = [None, "x", -1, 1.5, True]
 SECONDS = [None, "x", -1, float("nan"), True]
 FLAG = ["x", 5]
+QUEUE_NUMBER = ["x", -1, 0, 1.5, 65_537]
 QUEUE = [None, 5, "q", ("t", "b"), MessageQueue(TOPIC, BROKER, "x"), MessageQueue(5, BROKER, 0)]
 QUEUES = [None, 5, "x", [5], MessageQueue(TOPIC, BROKER, 0)]
 MESSAGE = [None, 5, "x", b"x", [1]]
@@ -148,9 +149,24 @@ ADMIN = {
         {
             "topic": NAME,
             "queues": [*NUMBER, 0],
+            "read_queues": QUEUE_NUMBER,
+            "write_queues": QUEUE_NUMBER,
             "perm": [*NUMBER, 8],
             "order": FLAG,
             "brokers": [5, "x", [5]],
+        },
+    ),
+    "alter_topic": (
+        (TOPIC,),
+        {
+            "topic": NAME,
+            "queues": QUEUE_NUMBER,
+            "read_queues": QUEUE_NUMBER,
+            "write_queues": QUEUE_NUMBER,
+            "perm": ["x", -1, 1.5, 8],
+            "order": FLAG,
+            "brokers": [5, "x", [5]],
+            "may_hide_messages": FLAG,
         },
     ),
     "create_ordered_topic": (
@@ -221,7 +237,12 @@ FREE = {
 """What needs no client."""
 COLOURS = [
     (Producer, AsyncProducer, PRODUCER, {"transaction", "start", "stop"}),
-    (PushConsumer, AsyncPushConsumer, PUSH, {"start", "stop", "pause", "resume"}),
+    (
+        PushConsumer,
+        AsyncPushConsumer,
+        PUSH,
+        {"start", "run", "stop", "stop_soon", "pause", "resume"},
+    ),
     (LitePullConsumer, AsyncLitePullConsumer, {**LITE, **LITE_UNSTARTED}, {"start", "stop"}),
     (Admin, AsyncAdmin, ADMIN, {"start", "stop", "clusters"}),
 ]
