@@ -12,7 +12,7 @@ from client.short_delay_cluster import until
 from cometmq import Admin
 from cometmq.testing.cluster import ServerProcess
 from spark.live import Live
-from spark.streams import Stream, said, texts
+from spark.streams import WAIT_S, Stream, said, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,6 +80,39 @@ def test_half_of_a_topic_is_not_taken_for_the_whole_while_a_broker_is_away(
     assert count(brokers="broker-b") == 100
     stream.run()
     assert sorted(map(int, stream.bodies)) == list(range(100))
+
+
+@pytest.mark.slow
+def test_a_running_stream_waits_for_one_broker_of_two_and_reads_every_message_once(
+    spark: SparkSession, two: TwoBrokers, tmp_path: Path
+) -> None:
+    topic = two.make_topic("Waits", 2)
+    first = two.broker
+
+    def send(broker: str, *numbers: int) -> None:
+        two.broker = broker
+        for queue_id in (0, 1):
+            two.send(topic, queue_id, texts(*numbers)[queue_id::2])
+        two.broker = first
+
+    options = {"namesrv": two.namesrv, "topic": topic, "startingOffsets": "earliest"}
+    stream = Stream(spark, options, tmp_path)
+    query = stream.run(once=False)
+    try:
+        count = 0
+        for _ in range(3):
+            send(first, count, count + 400)
+            send(two.second.facts["broker"], count + 400, count + 800)
+            two.kill_second()
+            send(first, count + 800, count + 1000)
+            two.start_second()
+            send(two.second.facts["broker"], count + 1000, count + 1200)
+            count += 1200
+        until(lambda: len(stream.bodies) >= count, WAIT_S)
+        assert query.isActive
+    finally:
+        query.stop()
+    assert sorted(map(int, stream.bodies)) == list(range(count))
 
 
 def test_a_topic_deleted_and_made_anew_that_outgrew_the_checkpoint_is_an_error(
