@@ -51,6 +51,7 @@ WALL = {
     "store/index/key_index.py": "the name of a new index file",
     "store/log/retention.py": "the hour of the day at which old files are deleted",
     "store/message_appender.py": "the store's clock, not the wall clock",
+    "store/recovery/full_disk.py": "compared with the times of files",
     "store/store_clock.py": "the one place that keeps store times near the wall clock",
 }
 """Files that read the wall clock, and what for."""

@@ -6,10 +6,18 @@ import shutil
 import subprocess
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cometmq.errors import StoreError
 from cometmq.runtime import system_clock_and_files
-from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles, ThreadWorker, ram_bytes
+from cometmq.runtime.system_clock_and_files import (
+    MappedFile,
+    SystemClock,
+    SystemFiles,
+    ThreadWorker,
+    ram_bytes,
+)
 
 
 @pytest.fixture
@@ -117,3 +125,37 @@ def test_the_clock_and_the_memory_are_plausible():
     assert SystemClock().now_ms() > 1_700_000_000_000
     assert 0 <= SystemClock().local_hour() < 24
     assert ram_bytes() > 1 << 28
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["write", "read", "cut", "gather", "open again"]),
+            st.integers(0, 30_000),
+            st.integers(1, 9_000),
+        ),
+        max_size=20,
+    )
+)
+def test_a_mapped_file_reads_what_was_written_and_zeros_in_its_holes(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
+) -> None:
+    size = 40_000
+    path = tmp_path_factory.mktemp("mapped") / "file"
+    file, want = MappedFile(path, size), bytearray(size)
+    for step, at, length in steps:
+        if step == "write":
+            file.write(at, b"x" * length)
+            want[at : at + length] = b"x" * length
+        elif step == "cut":
+            file.cut(at)
+            want[at:] = bytes(size - at)
+        elif step == "open again":
+            file.close()
+            file = MappedFile(path, size)
+        elif step == "read":
+            assert file.read(at, length) == want[at : at + length]
+        else:
+            assert file.gather(7, [7, at + 7], [3, 3]) == want[:3] + want[at : at + 3]
+    assert file.read(0, size) == want
+    file.close()

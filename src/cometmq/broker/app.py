@@ -45,6 +45,7 @@ from cometmq.settings.store import StoreSettings
 from cometmq.store.lost_tables import refuse_lost_tables
 from cometmq.store.message_store import MessageStore
 from cometmq.store.put_result import PutStatus
+from cometmq.store.recovery.full_disk import open_failure
 from cometmq.wire.bodies.topic import TopicTable
 
 if TYPE_CHECKING:
@@ -206,7 +207,10 @@ class Broker:
         )
         with ExitStack() as undo:
             undo.callback(opened.abandon)
-            state = BrokerState(environment, opened, levels)
+            try:
+                state = BrokerState(environment, opened, levels)
+            except OSError as problem:
+                raise open_failure(root, problem) from problem
             file = TextFile(conf, environment.files) if conf else None
             broker = cls(environment, opened, state, net or NetSettings(), file)
             undo.pop_all()

@@ -7,6 +7,7 @@ order of their start; a second signal ends the process at once.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import importlib.util
 import logging
@@ -59,7 +60,12 @@ class RunningRoles:
 def serve(
     begin: Callable[[RunningRoles], Awaitable[None]], *, until_stdin_closes: bool = False
 ) -> None:
-    """Call `begin`, which starts roles; return after SIGINT or SIGTERM, when all have stopped."""
+    """Call `begin`, which starts roles; return after SIGINT or SIGTERM, when all have stopped.
+
+    A fatal signal, such as SIGBUS of a disk that fails under a mapping, prints where it happened.
+    """
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(begin, until_stdin_closes))
 

@@ -36,6 +36,7 @@ _READ_WRITE = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os,
 _DIRECTORY: int | None = getattr(os, "O_DIRECTORY", None)
 _HAS_PREAD = hasattr(os, "pread")
 _fdatasync = getattr(os, "fdatasync", os.fsync)
+_SEEK_HOLE = getattr(os, "SEEK_HOLE", None)
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _RANDOM = getattr(os, "POSIX_FADV_RANDOM", None)
 _NO_DIRECTORY_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)
@@ -138,14 +139,19 @@ class PlainFile:
 
 
 class MappedFile(PlainFile):
-    """A file read through a mapping: a slice costs no system call."""
+    """A file read through a mapping: a slice costs no system call.
 
-    __slots__ = ("_map",)
+    Only up to the end of what was written: to look at a hole through a mapping takes a page, and
+    where a full tmpfs has none the process is killed by SIGBUS.
+    """
+
+    __slots__ = ("_end", "_map")
 
     def __init__(self, path: Path, size: int) -> None:
         super().__init__(path, size)
         try:
             self._map = mmap.mmap(self._fd, size, access=mmap.ACCESS_READ)
+            self._end = size if _SEEK_HOLE is None else os.lseek(self._fd, 0, _SEEK_HOLE)
         except OSError:
             os.close(self._fd)
             raise
@@ -155,10 +161,13 @@ class MappedFile(PlainFile):
 
     def read(self, at: int, length: int) -> bytes:
         """Copy bytes out; fewer come back past the end."""
-        return self._map[at : at + length]
+        end = at + length
+        return self._map[at:end] if end <= self._end else super().read(at, length)
 
     def gather(self, base: int, places: Sequence[int], sizes: Sequence[int]) -> bytes:
         """Copy pieces out, side by side; `places` count from `base` bytes before the file."""
+        if places[-1] + sizes[-1] - base > self._end:
+            return super().gather(base, places, sizes)
         mapped = self._map
         return b"".join(
             [
@@ -166,6 +175,18 @@ class MappedFile(PlainFile):
                 for place, size in zip(places, sizes, strict=True)
             ]
         )
+
+    def write(self, at: int, data: bytes) -> None:
+        """Write all bytes, or raise OSError: then any part of them may have been written."""
+        super().write(at, data)
+        end = at + len(data)
+        if at <= self._end < end:  # else a hole stays before it
+            self._end = end
+
+    def cut(self, at: int) -> None:
+        """Make every byte from `at` on zero and give its room back; the size stays."""
+        self._end = min(self._end, at)
+        super().cut(at)
 
     def close(self) -> None:
         """Give the file back; its bytes stay as they are."""

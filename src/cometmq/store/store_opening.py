@@ -7,14 +7,12 @@ released.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cometmq.errors import StoreError, StoreFull
 from cometmq.runtime.system_clock_and_files import expand_user_path, ram_bytes
 from cometmq.store.cold_read_context import ReadContext
 from cometmq.store.cold_reads import ColdReader
@@ -29,6 +27,7 @@ from cometmq.store.message_visibility import MessagePublisher
 from cometmq.store.queues.consume_queues import ConsumeQueues
 from cometmq.store.queues.queue_reader import QueueReader
 from cometmq.store.recovery.checkpoint import Checkpoint
+from cometmq.store.recovery.full_disk import make_room, open_failure
 from cometmq.store.recovery.missing_log import require_log
 from cometmq.store.recovery.recovery import Recovery
 from cometmq.store.recovery.store_directory import StoreDirectory, check_files
@@ -143,6 +142,7 @@ def open_parts(
             refuse_undelivered_timers(files, directory)
             undo.callback(directory.release)
             directory.take()
+            make_room(files, directory, log_files, settings, clock)
             memory = ram_bytes() if ram is None else ram
             parts = StoreParts(
                 directory, settings, clock, files, tags_code, store_host, worker, memory
@@ -150,8 +150,7 @@ def open_parts(
             _recover(parts, settings)
             undo.pop_all()
     except OSError as problem:
-        kind = StoreFull if problem.errno == errno.ENOSPC else StoreError
-        raise kind(f"the store {root} cannot be opened: {problem}") from problem
+        raise open_failure(root, problem) from problem
     return parts
 
 
