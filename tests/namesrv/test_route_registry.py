@@ -11,13 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from cometmq.errors import Reject
 from cometmq.model.topic import DataVersion, TopicConfig
-from cometmq.namesrv.route_registry import (
-    EXPIRY_MS,
+from cometmq.namesrv.registered_brokers import (
     BrokerId,
     BrokerRegistration,
     RegisterBrokerResult,
-    RouteRegistry,
 )
+from cometmq.namesrv.route_registry import EXPIRY_MS, RouteRegistry
 
 A = BrokerId("C", "a", 0, "1.1.1.1:1")
 SLAVE = BrokerId("C", "a", 1, "2.2.2.2:1")

@@ -24,6 +24,7 @@ from cometmq.net.server import RemotingServer
 from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles, expand_user_path
 from cometmq.runtime.text_file import TextFile
+from cometmq.runtime.turns import Turns
 from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+FORGET_S = 1.0
+"""Time between looks for topics of brokers that are gone, seconds."""
 
 CONNECT_S = 3.0
 """How long it may take to connect to a broker that gets a one-way command, seconds."""
@@ -55,13 +59,14 @@ class NameServer:
         conf: TextFile | None = None,
         admission: Admission | None = None,
     ) -> None:
+        turns = Turns()
         self._settings = settings
         self._routes = routes
         self._registrations = RegistrationRequests(
-            routes, kv, settings, clock.monotonic_ms, self._send_oneway
+            routes, kv, settings, clock.monotonic_ms, self._send_oneway, turns
         )
         route_requests = RouteRequests(routes, kv, settings, clock.monotonic_ms)
-        topic_lists = TopicListRequests(routes, settings)
+        topic_lists = TopicListRequests(routes, settings, turns)
         live = LiveSettings(settings, net)
         live.subscribe(
             NamesrvSettings,
@@ -107,7 +112,8 @@ class NameServer:
         kv = _open_kv(settings.kv_config_path, files)
         net = net or NetSettings()
         file = TextFile(conf, files) if conf else None
-        return cls(RouteRegistry(), kv, settings, clock, net, file, admission)
+        routes = RouteRegistry(settings.registered_topics_max)
+        return cls(routes, kv, settings, clock, net, file, admission)
 
     @property
     def address(self) -> str:
@@ -126,6 +132,7 @@ class NameServer:
         )
         interval_s = self._settings.scan_not_active_broker_interval_ms / 1000
         self._background.every(interval_s, self._registrations.drop_expired, name="liveness scan")
+        self._background.every(FORGET_S, self._registrations.forget_gone, name="gone topics")
 
     async def stop(self) -> None:
         """Stop listening and close all connections."""

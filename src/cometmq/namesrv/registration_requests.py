@@ -13,25 +13,31 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
 from cometmq.model.topic import ORDER_TOPIC_CONFIG
-from cometmq.namesrv.route_registry import BrokerId, BrokerRegistration
+from cometmq.namesrv.registered_brokers import BrokerId, BrokerRegistration
 from cometmq.net.connection import Connection
 from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies import name_lists, topic
+from cometmq.wire.bodies.registration_reader import RegistrationReader
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request as new_request
 from cometmq.wire.headers import namesrv as headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from cometmq.namesrv.kv_config import KvConfig
-    from cometmq.namesrv.route_registry import MinBrokerIdChange, RouteRegistry
+    from cometmq.namesrv.registered_brokers import MinBrokerIdChange, RegisterBrokerResult
+    from cometmq.namesrv.route_registry import RouteRegistry
+    from cometmq.runtime.turns import Turns
     from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.wire.command import Command
 
 
 log = logging.getLogger(__name__)
+
+SMALL_BYTES_MAX = 16 * 1024
+"""Largest registration that is read at once: about a hundred topics, 1 ms."""
 
 _CRC_MASK = 0x7FFFFFFF
 
@@ -46,6 +52,7 @@ class RegistrationRequests:
         settings: NamesrvSettings,
         monotonic_ms: Callable[[], int],
         send_oneway: Callable[[str, Command], None],
+        turns: Turns,
     ) -> None:
         """`send_oneway` sends a command to an address and waits for nothing."""
         self._routes = routes
@@ -53,6 +60,7 @@ class RegistrationRequests:
         self._settings = settings
         self._monotonic_ms = monotonic_ms
         self._send_oneway = send_oneway
+        self._turns = turns
         self._owners: set[Connection] = set()
         routes.on_min_id = self._tell_min_id
 
@@ -79,17 +87,53 @@ class RegistrationRequests:
             if isinstance(live.owner, Connection):
                 live.owner.close()
 
-    def register(self, request: Command, connection: Connection) -> Reply:
-        """Take a broker's registration (103)."""
+    def register(self, request: Command, connection: Connection) -> Reply | Awaitable[Reply]:
+        """Take a broker's registration (103); one that it has sent before is not read again."""
         header = headers.RegisterBrokerRequestHeader.decode(request.ext)
-        if header.body_crc32 and zlib.crc32(request.body) & _CRC_MASK != header.body_crc32:
+        body = request.body
+        if header.body_crc32 and zlib.crc32(body) & _CRC_MASK != header.body_crc32:
             raise Reject(ResponseCode.SYSTEM_ERROR, "crc32 of the body does not match")
-        body = topic.decode_registration(
-            request.body, is_compressed=header.compressed, version=request.version
-        )
         who = BrokerId(
             header.cluster_name, header.broker_name, header.broker_id, header.broker_addr
         )
+        sums = zlib.crc32(body), zlib.adler32(body), len(body)
+        fingerprint = sums, request.version, frozenset(request.ext.items())
+        known = self._routes.refresh(who, fingerprint, self._monotonic_ms(), connection)
+        if known is not None:
+            return self._registered(known, connection)
+        work = self._registering(request, header, who, fingerprint, connection)
+        if len(body) > SMALL_BYTES_MAX:
+            return self._register_in_turns(work, connection)
+        *_, found = work
+        return self._registered(found, connection)
+
+    async def _register_in_turns(
+        self, work: Iterator[RegisterBrokerResult | None], connection: Connection
+    ) -> Reply:
+        async with self._turns.lock:
+            if connection.is_closed:
+                return Reply()  # to nobody: its brokers would never be let go
+            found = await self._turns.collect(work)
+        return self._registered(found[-1], connection)
+
+    def _registering(
+        self,
+        request: Command,
+        header: headers.RegisterBrokerRequestHeader,
+        who: BrokerId,
+        fingerprint: object,
+        connection: Connection,
+    ) -> Iterator[RegisterBrokerResult | None]:
+        """Read the body and take it, in steps; the last one brings what the broker learns."""
+        reader = RegistrationReader(
+            request.body,
+            is_compressed=header.compressed,
+            version=request.version,
+            topics_max=self._settings.registered_topics_per_broker_max,
+        )
+        yield from reader.steps()
+        body = reader.result
+        assert body is not None, "the reader has come to its end"
         registration = BrokerRegistration(
             who=who,
             topics=body.table.topics,
@@ -102,12 +146,20 @@ class RegistrationRequests:
         )
         if self._routes.version_of(who.cluster, who.addr) is None:
             log.info("broker %s at %s registers %d topics", *who[1::2], len(registration.topics))
-        found = self._routes.register(
+        if connection not in self._owners:
+            self._owners.add(connection)
+            connection.on_close(self._lost)
+        found = yield from self._routes.registering(
             registration,
             self._monotonic_ms(),
             owner=connection,
             drop_missing=self._settings.delete_topic_with_broker_registration,
+            fingerprint=fingerprint,
         )
+        yield found
+
+    def _registered(self, found: RegisterBrokerResult | None, connection: Connection) -> Reply:
+        assert found is not None, "a registration ends with what the broker learns"
         if connection not in self._owners:
             self._owners.add(connection)
             connection.on_close(self._lost)
@@ -115,6 +167,12 @@ class RegistrationRequests:
             ha_server_addr=found.ha_server_addr, master_addr=found.master_addr
         )
         return Reply(ResponseCode.SUCCESS, answer, self._order_topics())
+
+    async def forget_gone(self) -> None:
+        """Forget, in turns, what is left of brokers that are gone; called now and then."""
+        if self._routes.has_gone:
+            async with self._turns.lock:
+                await self._turns.collect(self._routes.forget_gone())
 
     def unregister(self, request: Command, _connection: Connection) -> Reply:
         """Let a broker go that says so (104)."""

@@ -9,77 +9,39 @@ Java: RouteInfoManager.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, cast
 
 from cometmq.errors import Reject
 from cometmq.model.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicRouteData
 from cometmq.model.topic import PERM_READ, PERM_WRITE, DataVersion
+from cometmq.namesrv.registered_brokers import (
+    BrokerId,
+    BrokerLiveInfo,
+    BrokerRegistration,
+    MinBrokerIdChange,
+    RegisterBrokerResult,
+)
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from cometmq.model.topic import TopicConfig
 
-BROKERS_MAX = 10_000
+BROKERS_MAX = 1_000
 """Addresses registered at once; further ones are refused."""
+
+TOPICS_MAX = 500_000
+"""Topics of all brokers, each counted once a broker; a registration that brings more is refused."""
+
+FORGOTTEN_AT_ONCE = 1_000
+"""Topics of a broker that goes which are forgotten at once; of more, `forget_gone` does it."""
 
 EXPIRY_MS = 120_000
 """How long a broker lives after its last sign of life, when it did not say how long."""
-
-
-class BrokerId(NamedTuple):
-    """Which registration is meant."""
-
-    cluster: str
-    broker_name: str
-    broker_id: int
-    addr: str
-
-
-class RegisterBrokerResult(NamedTuple):
-    """What a slave learns from its registration; both None for a master."""
-
-    master_addr: str | None = None
-    ha_server_addr: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRegistration:
-    """What a broker registers. `has_acting_master` None: it is too old to know what that is."""
-
-    who: BrokerId
-    topics: Mapping[str, TopicConfig]
-    version: DataVersion
-    timeout_ms: int | None = None
-    ha_server_addr: str | None = None
-    has_acting_master: bool | None = None
-    zone: str | None = None
-    filter_servers: list[str] = field(default_factory=list)
-
-
-class MinBrokerIdChange(NamedTuple):
-    """The least id of a broker name is another one now, and who is to hear of it."""
-
-    broker_name: str
-    min_id: int
-    min_addr: str
-    notified: list[str]
-    offline_addr: str | None = None
-    ha_addr: str | None = None
-
-
-@dataclass(slots=True)
-class BrokerLiveInfo:
-    """A registered address and its last sign of life."""
-
-    who: BrokerId
-    last_ms: int
-    timeout_ms: int
-    version: DataVersion
-    ha_server_addr: str | None
-    owner: object
 
 
 @dataclass(slots=True)
@@ -93,11 +55,22 @@ class _Broker:
 class RouteRegistry:
     """All of it. Methods are synchronous and belong to one loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, topics_max: int = TOPICS_MAX) -> None:
+        self._topics_max = topics_max
         self._topics: dict[str, dict[str, QueueData]] = {}
+        self._topics_of: dict[str, dict[str, None]] = {}
+        """The topics of each broker name: `_topics` the other way round."""
+        self._count = 0
+        """Pairs of a topic and a broker name."""
+        self.generation = 0
+        """Moves when a topic or a broker comes or goes."""
+        self.removals = 0
+        """Moves when topics go that registrations may bring again."""
         self._brokers: dict[str, _Broker] = {}
         self._live: dict[tuple[str, str], BrokerLiveInfo] = {}
         self._filter_servers: dict[tuple[str, str], list[str]] = {}
+        self._gone: deque[tuple[str, Iterator[str]]] = deque()
+        """Brokers that are gone, with their topics; routes do not show them any more."""
         self.on_min_id: Callable[[MinBrokerIdChange], None] = lambda _change: None
         """Called when brokers that stand in for each other should know who is the first of them."""
 
@@ -109,12 +82,30 @@ class RouteRegistry:
         owner: object = None,
         drop_missing: bool = False,
     ) -> RegisterBrokerResult:
-        """Take a broker in, or note that it is still there.
+        """Do as `registering` does, at once."""
+        steps = self.registering(registration, monotonic_ms, owner=owner, drop_missing=drop_missing)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast("RegisterBrokerResult", end.value)
+
+    def registering(
+        self,
+        registration: BrokerRegistration,
+        monotonic_ms: int,
+        *,
+        owner: object = None,
+        drop_missing: bool = False,
+        fingerprint: object = None,
+    ) -> Generator[None, None, RegisterBrokerResult]:
+        """Take a broker in, or note that it is still there; many topics in steps.
 
         Topics are taken from the master (and from the lowest slave of a set with acting masters)
         when its data version moved. `owner` is what `owned_by` finds it by; `drop_missing` forgets
-        topics that it no longer lists. Raises Reject for an unknown broker that brings a single
-        topic: a full table must come first.
+        topics that it no longer lists; by `fingerprint` `refresh` knows the registration again. A
+        broker that goes between two steps is gone. Raises Reject for an unknown broker that brings
+        a single topic (a full table must come first), and at a bound.
         """
         who = registration.who
         if self._is_outdated(registration):
@@ -122,15 +113,10 @@ class RouteRegistry:
         broker = self._brokers.get(who.broker_name)
         is_first = broker is None or who.broker_id not in broker.addrs
         before = min(broker.addrs) if broker else 0
-        if len(registration.topics) == 1 and (broker is None or who.broker_id not in broker.addrs):
-            raise Reject(
-                ResponseCode.SYSTEM_ERROR,
-                f"{who.broker_name} must register all its topics before a single one",
-            )
-        if (who.cluster, who.addr) not in self._live and len(self._live) >= BROKERS_MAX:
-            raise Reject(ResponseCode.SYSTEM_ERROR, f"{BROKERS_MAX} brokers are registered already")
+        self._check_bounds(registration, is_first=is_first)
         if broker is None:
             broker = self._brokers[who.broker_name] = _Broker(who.cluster)
+            self.generation += 1
         broker.cluster = who.cluster
         broker.zone = registration.zone
         broker.has_acting_master = bool(registration.has_acting_master)
@@ -140,25 +126,66 @@ class RouteRegistry:
             and who.broker_id != MASTER_ID
             and who.broker_id == min(broker.addrs)
         )
+        known = self.version_of(who.cluster, who.addr)
+        self._put_live(registration, monotonic_ms, owner)
         if who.broker_id == MASTER_ID or stands_in:
             if drop_missing:
                 self._drop_missing(who.broker_name, registration.topics)
             mask = ~PERM_WRITE if stands_in and registration.has_acting_master else ~0
-            self._take_topics(registration, mask, is_first=is_first)
-        self._put_live(registration, monotonic_ms, owner)
+            has_moved = is_first or known != registration.version
+            yield from self._take_topics(registration, mask, has_moved=has_moved)
+        live = self._live.get((who.cluster, who.addr))
+        if live is not None and broker.addrs.get(who.broker_id) == who.addr:
+            live.fingerprint = fingerprint and (fingerprint, self.removals)
+        self._tell_first(registration, broker, before)
+        return self._master_of(who, broker)
+
+    def refresh(
+        self, who: BrokerId, fingerprint: object, monotonic_ms: int, owner: object
+    ) -> RegisterBrokerResult | None:
+        """Note that a broker is still there which registers just what it has registered before.
+
+        None: it is not so, or a topic went meanwhile; the whole registration must be read.
+        """
+        live = self._live.get((who.cluster, who.addr))
+        broker = self._brokers.get(who.broker_name)
+        if live is None or broker is None or broker.addrs.get(who.broker_id) != who.addr:
+            return None
+        if live.who != who or live.fingerprint != (fingerprint, self.removals):
+            return None
+        live.last_ms, live.owner = monotonic_ms, owner
+        return self._master_of(who, broker)
+
+    def _check_bounds(self, registration: BrokerRegistration, *, is_first: bool) -> None:
+        who, topics = registration.who, registration.topics
+        if len(topics) == 1 and is_first:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                f"{who.broker_name} must register all its topics before a single one",
+            )
+        if (who.cluster, who.addr) not in self._live and len(self._live) >= BROKERS_MAX:
+            raise Reject(ResponseCode.SYSTEM_ERROR, f"{BROKERS_MAX} brokers are registered already")
+        known = self._topics_of.get(who.broker_name, {})
+        if self._count - len(known) + len(topics.keys() | known.keys()) > self._topics_max:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                f"with the {len(topics)} topics of {who.broker_name} this name server would have "
+                f"more than {self._topics_max} (registeredTopicsMax)",
+            )
+
+    def _tell_first(self, registration: BrokerRegistration, broker: _Broker, before: int) -> None:
+        """Tell the others when a broker is the first of its name now."""
+        who = registration.who
         if who.broker_id < before:
             others = [addr for number, addr in broker.addrs.items() if number != who.broker_id]
-            notified = others or [who.addr]
-            self.on_min_id(
-                MinBrokerIdChange(
-                    who.broker_name,
-                    who.broker_id,
-                    who.addr,
-                    notified,
-                    ha_addr=registration.ha_server_addr,
-                )
+            change = MinBrokerIdChange(
+                who.broker_name,
+                who.broker_id,
+                who.addr,
+                others or [who.addr],
+                ha_addr=registration.ha_server_addr,
             )
-        return self._master_of(who, broker)
+            self.on_min_id(change)
 
     def unregister(self, who: BrokerId) -> None:
         """Let an address go; with its last address a broker's queues go too."""
@@ -171,8 +198,10 @@ class RouteRegistry:
         broker.addrs = {i: addr for i, addr in broker.addrs.items() if addr != who.addr}
         if not broker.addrs:
             del self._brokers[who.broker_name]
-            for topic in list(self._topics):
-                self._forget(topic, who.broker_name)
+            self._gone.append((who.broker_name, iter(self._topics_of.pop(who.broker_name, {}))))
+            self.generation += 1
+            for _ in islice(self.forget_gone(), FORGOTTEN_AT_ONCE):
+                pass
         elif broker.has_acting_master and MASTER_ID not in broker.addrs:
             self._change_perm(who.broker_name, lambda perm: perm & ~PERM_WRITE)
         if was_first and broker.addrs and broker.has_acting_master:
@@ -181,6 +210,22 @@ class RouteRegistry:
             self.on_min_id(
                 MinBrokerIdChange(who.broker_name, first, broker.addrs[first], notified, who.addr)
             )
+
+    @property
+    def has_gone(self) -> bool:
+        """Whether topics of brokers that are gone are still to be forgotten: `forget_gone`."""
+        return bool(self._gone)
+
+    def forget_gone(self) -> Iterator[None]:
+        """Forget topics of brokers that are gone, one with each step."""
+        while self._gone:
+            name, topics = self._gone[0]
+            topic = next(topics, None)
+            if topic is None:
+                self._gone.popleft()
+            elif topic not in self._topics_of.get(name, ()):  # else it has registered anew
+                self._drop_pair(topic, name)
+                yield
 
     def touch(self, cluster: str, addr: str, monotonic_ms: int) -> None:
         """Note a sign of life."""
@@ -214,16 +259,20 @@ class RouteRegistry:
         brokers: list[BrokerData] = []
         filter_servers: dict[str, list[str]] = {}
         for name, queue in queues.items():
-            broker = self._brokers[name]
+            broker = self._brokers.get(name)
+            if broker is None:
+                continue  # it is gone, and this topic of it soon
             addrs = dict(broker.addrs)
             filter_servers.update(self._servers_of(broker))
             lost_master = broker.has_acting_master and MASTER_ID not in addrs
             if may_act and lost_master and not queue.perm & PERM_WRITE:
                 addrs[MASTER_ID] = addrs.pop(min(addrs))
             brokers.append(self._broker_data(name, addrs))
+        if not brokers:
+            return None
         return TopicRouteData(
             broker_datas=tuple(brokers),
-            queue_datas=tuple(queues.values()),
+            queue_datas=tuple(queue for name, queue in queues.items() if name in self._brokers),
             filter_server_table=filter_servers,
         )
 
@@ -246,27 +295,42 @@ class RouteRegistry:
 
     def topics(self) -> list[str]:
         """Return all topics that have queues somewhere."""
-        return list(self._topics)
+        if not self._gone:
+            return list(self._topics)
+        known = self._brokers.keys()
+        return [topic for topic, queues in self._topics.items() if not known.isdisjoint(queues)]
 
     def topics_of(self, cluster: str) -> list[str]:
         """Return the topics with queues on any broker of the cluster."""
+        return list(filter(None, self.each_topic_of(cluster)))
+
+    def each_topic_of(self, cluster: str) -> Iterator[str]:
+        """Each topic with queues on any broker of the cluster; empty names for the others."""
         names = {name for name, broker in self._brokers.items() if broker.cluster == cluster}
-        return [topic for topic, queues in self._topics.items() if not names.isdisjoint(queues)]
+        for topic, queues in list(self._topics.items()):
+            yield topic if not names.isdisjoint(queues) else ""
 
     def topics_with(self, flags: int, *, without: int = 0) -> list[str]:
         """Return the topics whose first queue has all of these sysFlag bits, and none of others."""
-        found = []
-        for topic, queues in self._topics.items():
-            bits = next(iter(queues.values())).topic_sys_flag
-            if bits & flags == flags and not bits & without:
-                found.append(topic)
-        return found
+        return list(filter(None, self.each_topic_with(flags, without=without)))
+
+    def each_topic_with(self, flags: int, *, without: int = 0) -> Iterator[str]:
+        """Each topic as `topics_with` has it; empty names for the others."""
+        for topic, queues in list(self._topics.items()):
+            first = next(iter(queues.values()), None)
+            bits = first.topic_sys_flag if first is not None else ~flags
+            yield topic if bits & flags == flags and not bits & without else ""
 
     def add_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
         """Give a topic queues that no registration brought; none when a broker is unknown."""
         given = {queue.broker_name: queue for queue in queues}
         if given and given.keys() <= self._brokers.keys():
-            self._topics.setdefault(topic, {}).update(given)
+            if self._count + len(given) > self._topics_max:
+                raise Reject(
+                    ResponseCode.SYSTEM_ERROR, f"{self._count} topics are registered already"
+                )
+            for name, queue in given.items():
+                self._put_pair(topic, name, queue)
 
     def system_topics(self) -> tuple[list[str], str | None]:
         """Return the names of clusters and brokers, each a topic, and one broker's address."""
@@ -278,8 +342,10 @@ class RouteRegistry:
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, in one cluster or everywhere, until a broker registers it again."""
+        self.removals += 1
         for name in list(self._topics.get(topic, ())):
-            if not cluster or self._brokers[name].cluster == cluster:
+            broker = self._brokers.get(name)
+            if broker is not None and (not cluster or broker.cluster == cluster):
                 self._forget(topic, name)
 
     def wipe_write_perm(self, broker_name: str) -> int:
@@ -303,20 +369,33 @@ class RouteRegistry:
         self._live.pop((who.cluster, who.addr), None)
         return True
 
-    def _take_topics(self, registration: BrokerRegistration, mask: int, *, is_first: bool) -> None:
-        name = registration.who.broker_name
-        known = self.version_of(registration.who.cluster, registration.who.addr)
-        has_moved = is_first or known != registration.version
+    def _take_topics(
+        self, registration: BrokerRegistration, mask: int, *, has_moved: bool
+    ) -> Iterator[None]:
+        name, who = registration.who.broker_name, registration.who
+        broker = self._brokers[name]
         for topic, config in registration.topics.items():
-            queues = self._topics.setdefault(topic, {})
-            if has_moved or name not in queues:
-                queues[name] = QueueData(
+            if self._brokers.get(name) is not broker or broker.addrs.get(who.broker_id) != who.addr:
+                return  # it went away between two steps
+            if has_moved or topic not in self._topics_of.get(name, ()):
+                queue = QueueData(
                     broker_name=name,
                     read_queue_nums=config.read_queue_nums,
                     write_queue_nums=config.write_queue_nums,
                     perm=config.perm & mask,
                     topic_sys_flag=config.topic_sys_flag,
                 )
+                self._put_pair(topic, name, queue)
+            yield
+
+    def _put_pair(self, topic: str, name: str, queue: QueueData) -> None:
+        queues = self._topics.get(topic)
+        if queues is None:
+            queues = self._topics[topic] = {}
+            self.generation += 1
+        self._count += name not in queues
+        queues[name] = queue
+        self._topics_of.setdefault(name, {})[topic] = None
 
     def _put_live(self, registration: BrokerRegistration, monotonic_ms: int, owner: object) -> None:
         key = registration.who.cluster, registration.who.addr
@@ -335,23 +414,34 @@ class RouteRegistry:
             self._filter_servers.pop(key, None)
 
     def _drop_missing(self, name: str, topics: Mapping[str, TopicConfig]) -> None:
-        for topic in [topic for topic, queues in self._topics.items() if name in queues]:
+        for topic in list(self._topics_of.get(name, ())):
             if topic not in topics:
                 self._forget(topic, name)
 
     def _forget(self, topic: str, name: str) -> None:
-        queues = self._topics[topic]
-        queues.pop(name, None)
+        of_broker = self._topics_of.get(name, {})
+        of_broker.pop(topic, None)
+        if not of_broker:
+            self._topics_of.pop(name, None)
+        self._drop_pair(topic, name)
+
+    def _drop_pair(self, topic: str, name: str) -> None:
+        queues = self._topics.get(topic)
+        if queues is None:
+            return
+        self._count -= queues.pop(name, None) is not None
         if not queues:
             del self._topics[topic]
+            self.generation += 1
 
     def _change_perm(self, name: str, change: Callable[[int], int]) -> int:
         count = 0
-        for queues in self._topics.values():
-            queue = queues.get(name)
-            if queue is not None:
-                queues[name] = replace(queue, perm=change(queue.perm))
-                count += 1
+        for topic in self._topics_of.get(name, ()):
+            queues = self._topics[topic]
+            queue = queues[name]
+            if (perm := change(queue.perm)) != queue.perm:
+                queues[name] = replace(queue, perm=perm)
+            count += 1
         return count
 
     def _master_of(self, who: BrokerId, broker: _Broker) -> RegisterBrokerResult:

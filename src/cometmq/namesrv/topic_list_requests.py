@@ -16,8 +16,11 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import namesrv as headers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cometmq.namesrv.route_registry import RouteRegistry
     from cometmq.net.connection import Connection
+    from cometmq.runtime.turns import Turns
     from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.wire.command import Command
 
@@ -28,9 +31,12 @@ _UNIT, _UNIT_SUBSCRIBED = 1, 2
 class TopicListRequests:
     """Answers requests about the topics of registered brokers."""
 
-    def __init__(self, routes: RouteRegistry, settings: NamesrvSettings) -> None:
+    def __init__(self, routes: RouteRegistry, settings: NamesrvSettings, turns: Turns) -> None:
         self._routes = routes
         self._settings = settings
+        self._turns = turns
+        self._kept = -1, b""
+        """The list of all topics, and at which generation of the routes it was made."""
 
     def adjust(self, settings: NamesrvSettings) -> None:
         """Work with these settings from now on."""
@@ -53,40 +59,55 @@ class TopicListRequests:
             ),
         )
 
-    def all_topics(self, _request: Command, _connection: Connection) -> Reply:
+    async def all_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List all topics (206)."""
         if not self._settings.enable_all_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
-        return Reply(body=name_lists.encode_topic_list(self._routes.topics()))
+        async with self._turns.lock:
+            generation, body = self._kept
+            if generation != self._routes.generation:
+                generation = self._routes.generation
+                body = await self._encode(self._routes.topics())
+                self._kept = generation, body
+        return Reply(body=body)
 
-    def topics_of_cluster(self, request: Command, _connection: Connection) -> Reply:
+    async def _encode(self, topics: Iterable[str]) -> bytes:
+        """The list of these topics, sorted; an empty name only takes its turn."""
+        names = await self._turns.collect(topics)
+        texts = await self._turns.collect(name_lists.topic_list_pieces(list(filter(None, names))))
+        return b"".join(texts)
+
+    async def _answer(self, topics: Iterable[str]) -> Reply:
+        async with self._turns.lock:
+            return Reply(body=await self._encode(topics))
+
+    async def topics_of_cluster(self, request: Command, _connection: Connection) -> Reply:
         """List the topics of a cluster (224)."""
         if not self._settings.enable_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
         header = headers.GetTopicsByClusterRequestHeader.decode(request.ext)
-        return Reply(body=name_lists.encode_topic_list(self._routes.topics_of(header.cluster)))
+        return await self._answer(self._routes.each_topic_of(header.cluster))
 
     def system_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the names of clusters and brokers (304)."""
         return Reply(body=name_lists.encode_topic_list(*self._routes.system_topics()))
 
-    def unit_topics(self, _request: Command, _connection: Connection) -> Reply:
+    async def unit_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the topics of units (311)."""
-        return self._topics_with(_UNIT)
+        return await self._topics_with(_UNIT)
 
-    def unit_sub_topics(self, _request: Command, _connection: Connection) -> Reply:
+    async def unit_sub_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the topics that units subscribe (312)."""
-        return self._topics_with(_UNIT_SUBSCRIBED)
+        return await self._topics_with(_UNIT_SUBSCRIBED)
 
-    def unit_sub_plain_topics(self, _request: Command, _connection: Connection) -> Reply:
+    async def unit_sub_plain_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the topics that units subscribe and that are of no unit (313)."""
-        return self._topics_with(_UNIT_SUBSCRIBED, without=_UNIT)
+        return await self._topics_with(_UNIT_SUBSCRIBED, without=_UNIT)
 
-    def _topics_with(self, flags: int, *, without: int = 0) -> Reply:
+    async def _topics_with(self, flags: int, *, without: int = 0) -> Reply:
         if not self._settings.enable_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
-        found = self._routes.topics_with(flags, without=without)
-        return Reply(body=name_lists.encode_topic_list(found))
+        return await self._answer(self._routes.each_topic_with(flags, without=without))
 
     def register_topic(self, request: Command, _connection: Connection) -> Reply:
         """Take a topic's queues on brokers that are registered (217)."""

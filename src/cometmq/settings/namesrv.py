@@ -49,6 +49,13 @@ class NamesrvSettings:
         default=False, note="the lowest slave stands in for a lost master in routes", live=True
     )
 
+    registered_topics_per_broker_max: int = setting(
+        200_000, note="topics of one registration; then it is refused"
+    )
+    registered_topics_max: int = setting(
+        500_000,
+        note="topics of all brokers, each counted once a broker; a registration beyond is refused",
+    )
     notify_min_broker_id_changed: bool = setting(
         default=False,
         note="notify the brokers of one name when the lowest broker id changes",
@@ -59,5 +66,6 @@ class NamesrvSettings:
         """Check every value."""
         check(self, "bind_address", bool(self.bind_address.strip()), "an address, not empty")
         between(self, 0, 65_535, "listen_port")
+        at_least(self, 1, "registered_topics_per_broker_max", "registered_topics_max")
         at_least(self, 10, "scan_not_active_broker_interval_ms")
         at_least(self, 0, "wait_seconds_for_service")

@@ -7,18 +7,35 @@ Java: TopicList, GroupList, GetConsumerListByGroupResponseBody, KVTable.
 
 from __future__ import annotations
 
+from heapq import merge
 from typing import TYPE_CHECKING
 
 from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
+
+_RUN = 1_000
 
 
 def encode_topic_list(topics: Collection[str], broker_addr: str | None = None) -> bytes:
     """Write topic names, sorted."""
     return fastjson.dumps({"brokerAddr": broker_addr, "topicList": sorted(topics)})
+
+
+def topic_list_pieces(topics: list[str]) -> Iterator[bytes]:
+    """Write topic names, sorted, piece by piece: for very many. As `encode_topic_list` does."""
+    runs = []
+    for at in range(0, len(topics), _RUN):
+        runs.append(sorted(topics[at : at + _RUN]))
+        yield b""
+    yield b'{"topicList":['
+    mark = b""
+    for name in merge(*runs):
+        yield mark + fastjson.dumps(name)
+        mark = b","
+    yield b"]}"
 
 
 def decode_topic_list(data: bytes) -> list[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REGISTER_BYTES_MAX = 64 * 1024 * 1024
 """Largest registration once it is inflated."""
 
-_WRAPPED_VERSION = 37
+WRAPPED_VERSION = 37
 """From this version on a registration wraps the topic table; before, the table is the body."""
 _I32 = Struct(">i")
 
@@ -89,13 +89,13 @@ def deflate_registration(registration: Registration) -> bytes:
 
 
 def decode_registration(
-    data: bytes, *, is_compressed: bool = False, version: int = _WRAPPED_VERSION
+    data: bytes, *, is_compressed: bool = False, version: int = WRAPPED_VERSION
 ) -> Registration:
     """Read the body of 103 from a broker of this version; an empty body registers no topics."""
     if is_compressed:
         return _inflated(data)
     obj = shape.load_object(data)
-    if version < _WRAPPED_VERSION:
+    if version < WRAPPED_VERSION:
         return Registration(topic_table_of(obj), [])
     wrapper = shape.object_of(obj.get("topicConfigSerializeWrapper"), "topicConfigSerializeWrapper")
     return Registration(topic_table_of(wrapper), shape.texts(obj, "filterServerList"))
@@ -181,22 +181,23 @@ def _inflated(data: bytes) -> Registration:
     """Read the compressed form: version, count, one text a topic, filter servers; all prefixed."""
     try:
         plain = zlib.decompressobj().decompress(data, REGISTER_BYTES_MAX)
-        version, at = _piece(plain, 0)
+        version, at = read_piece(plain, 0)
         (count,) = _I32.unpack_from(plain, at)
         at += 4
         topics: dict[str, TopicConfig] = {}
         for _ in range(count):
-            line, at = _piece(plain, at)
-            config = _topic_of_line(line.decode())
+            line, at = read_piece(plain, at)
+            config = topic_of_line(line.decode())
             topics[config.topic_name] = config
-        servers, at = _piece(plain, at)
+        servers, at = read_piece(plain, at)
     except (error, zlib.error, UnicodeDecodeError) as problem:
         raise ProtocolError(f"the compressed registration is damaged: {problem}") from problem
     filter_servers = shape.texts({"filterServerList": fastjson.loads(servers)}, "filterServerList")
     return Registration(TopicTable(decode_data_version(version), topics), filter_servers)
 
 
-def _piece(plain: bytes, at: int) -> tuple[bytes, int]:
+def read_piece(plain: bytes, at: int) -> tuple[bytes, int]:
+    """Return the piece with its length before it at `at`, and where it ends."""
     (size,) = _I32.unpack_from(plain, at)
     end = at + 4 + size
     if size < 0 or end > len(plain):
@@ -214,7 +215,7 @@ def _line_of_topic(config: TopicConfig) -> str:
     return f"{config.topic_name} {queues} {config.perm} {config.topic_filter_type} {attributes}"
 
 
-def _topic_of_line(line: str) -> TopicConfig:
+def topic_of_line(line: str) -> TopicConfig:
     """Read "name read write perm filterType attributesJson"; the last two may be missing."""
     parts = [*line.split(" ", 5), "", ""]
     if len(parts) < 6:

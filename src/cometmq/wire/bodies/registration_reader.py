@@ -1,0 +1,170 @@
+"""Reads the body of a registration (103) topic by topic, for those that are very large.
+
+Owns the walk to the topic table and through it; each topic is read as `decode_registration` reads
+it. A body that is not standard JSON is read at once while it is small, and refused else.
+Invariant: what comes out is what `decode_registration` gives.
+Java: RegisterBrokerBody, decoded at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from struct import Struct, error
+from typing import TYPE_CHECKING
+
+from cometmq.errors import ProtocolError
+from cometmq.wire import fastjson
+from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies.topic import (
+    REGISTER_BYTES_MAX,
+    WRAPPED_VERSION,
+    Registration,
+    TopicTable,
+    decode_data_version,
+    decode_registration,
+    read_piece,
+    topic_of,
+    topic_of_line,
+    version_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from typing import Any
+
+    from cometmq.model.topic import TopicConfig
+
+LENIENT_BYTES_MAX = 64 * 1024
+"""Largest body in Java's own JSON; Java's brokers write registrations in standard JSON."""
+
+_I32 = Struct(">i")
+_space = re.compile(r"[ \t\r\n]*").match
+_decode = json.JSONDecoder(strict=False).raw_decode
+
+
+class RegistrationReader:
+    """Reads one body: `topics` grows with each step of `steps`, then `result` is there."""
+
+    def __init__(self, data: bytes, *, is_compressed: bool, version: int, topics_max: int) -> None:
+        self._data = data
+        self._is_compressed = is_compressed
+        self._version = version
+        self._topics_max = topics_max
+        self._fields: dict[str, Any] = {}
+        self.topics: dict[str, TopicConfig] = {}
+        self.result: Registration | None = None
+
+    def steps(self) -> Iterator[None]:
+        """Read a topic at a time. Raises ProtocolError, also for too many topics."""
+        if self._is_compressed:
+            yield from self._inflated_steps()
+            return
+        if len(self._data) <= LENIENT_BYTES_MAX:
+            self.result = decode_registration(self._data, version=self._version)
+            self.topics = self.result.table.topics
+            self._check_count()
+            return
+        yield from self._json_steps()
+
+    def _json_steps(self) -> Iterator[None]:
+        try:
+            text = self._data.decode()
+            if '$ref"' in text:
+                raise ProtocolError("a large registration may not hold back references")
+            wrapper = self._fields
+            is_wrapped = self._version >= WRAPPED_VERSION
+            outer: dict[str, Any] = {}
+            at = yield from self._object(
+                text, 0, outer, "topicConfigSerializeWrapper" if is_wrapped else "topicConfigTable"
+            )
+            if _skip(text, at) != len(text):
+                raise ProtocolError(f"the registration goes on behind its end, at {at}")
+        except (ValueError, IndexError, RecursionError) as problem:
+            raise ProtocolError(f"the large registration is no JSON: {problem}") from problem
+        version = version_of((wrapper if is_wrapped else outer).get("dataVersion"))
+        servers = shape.texts(outer, "filterServerList") if is_wrapped else []
+        self.result = Registration(TopicTable(version, self.topics), servers)
+
+    def _object(
+        self, text: str, at: int, fields: dict[str, Any], descend: str
+    ) -> Generator[None, None, int]:
+        """Read an object into `fields`, and into its field `descend`; returns where it ends."""
+        at = _sign(text, at, "{")
+        while text[at] != "}":
+            name, at = _decode(text, at)
+            at = _sign(text, at, ":")
+            if name == descend and text[at] == "{":
+                if name == "topicConfigTable":
+                    at = yield from self._topics(text, at)
+                else:
+                    at = yield from self._object(text, at, self._fields, "topicConfigTable")
+            else:
+                fields[name], at = _decode(text, at)
+            at = _next(text, at)
+        return at + 1
+
+    def _topics(self, text: str, at: int) -> Generator[None, None, int]:
+        """Read the topic table; returns where it ends."""
+        at = _sign(text, at, "{")
+        while text[at] != "}":
+            name, at = _decode(text, at)
+            if not isinstance(name, str):
+                raise ProtocolError(f"the large registration has a topic of the name {name!r}")
+            value, at = _decode(text, _sign(text, at, ":"))
+            self.topics[name] = topic_of(value, name)
+            self._check_count()
+            at = _next(text, at)
+            yield
+        return at + 1
+
+    def _inflated_steps(self) -> Iterator[None]:
+        try:
+            plain = zlib.decompressobj().decompress(self._data, REGISTER_BYTES_MAX)
+            version, at = read_piece(plain, 0)
+            (count,) = _I32.unpack_from(plain, at)
+            at += 4
+            for _ in range(count):
+                line, at = read_piece(plain, at)
+                config = topic_of_line(line.decode())
+                self.topics[config.topic_name] = config
+                self._check_count()
+                yield
+            servers, at = read_piece(plain, at)
+        except (error, zlib.error, UnicodeDecodeError) as problem:
+            raise ProtocolError(f"the compressed registration is damaged: {problem}") from problem
+        table = TopicTable(decode_data_version(version), self.topics)
+        found = {"filterServerList": fastjson.loads(servers)}
+        self.result = Registration(table, shape.texts(found, "filterServerList"))
+
+    def _check_count(self) -> None:
+        if len(self.topics) > self._topics_max:
+            raise ProtocolError(
+                f"the registration has more than {self._topics_max} topics "
+                "(registeredTopicsPerBrokerMax of the name server)"
+            )
+
+
+def _skip(text: str, at: int) -> int:
+    found = _space(text, at)
+    assert found is not None, "no white space at all is found as well"
+    return found.end()
+
+
+def _next(text: str, at: int) -> int:
+    """Where the next field of an object begins, or its end is."""
+    at = _skip(text, at)
+    if text[at] == ",":
+        return _skip(text, at + 1)
+    if text[at] != "}":
+        raise ProtocolError(f"the large registration has {text[at]!r} at {at}, not ',' or '}}'")
+    return at
+
+
+def _sign(text: str, at: int, wanted: str) -> int:
+    """Where the value behind a sign begins."""
+    at = _skip(text, at)
+    if text[at] != wanted:
+        raise ProtocolError(f"the large registration has {text[at]!r} at {at}, not {wanted!r}")
+    return _skip(text, at + 1)

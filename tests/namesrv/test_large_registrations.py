@@ -1,0 +1,221 @@
+"""Registrations of very many topics: bounded, read in turns, and not read twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cometmq.errors import ProtocolError, SendFailed
+from cometmq.model.topic import DataVersion, TopicConfig
+from cometmq.namesrv import registration_requests
+from cometmq.net.channel import connect
+from cometmq.wire.bodies import name_lists, registration_reader
+from cometmq.wire.bodies.registration_reader import RegistrationReader
+from cometmq.wire.bodies.topic import (
+    Registration,
+    TopicTable,
+    decode_registration,
+    deflate_registration,
+    encode_registration,
+    encode_topic_table,
+)
+from cometmq.wire.codes import RequestCode, ResponseCode
+from namesrv.test_name_server import (
+    WHO,
+    ask,
+    register,
+    registration,
+    route_code,
+    run,
+    serving,
+)
+
+if TYPE_CHECKING:
+    from cometmq.net.channel import Channel
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9)
+tables = st.dictionaries(
+    names,
+    st.builds(
+        TopicConfig,
+        topic_name=st.just("x"),
+        read_queue_nums=st.integers(0, 9),
+        attributes=st.dictionaries(names, names, max_size=2),
+    ),
+    max_size=5,
+)
+
+
+def read(body: bytes, *, is_compressed: bool = False, version: int = 479) -> Registration | None:
+    reader = RegistrationReader(
+        body, is_compressed=is_compressed, version=version, topics_max=1_000
+    )
+    for _ in reader.steps():
+        pass
+    return reader.result
+
+
+@given(table=tables, servers=st.lists(names, max_size=2), spaces=st.booleans())
+def test_what_is_read_topic_by_topic_is_what_is_read_at_once(
+    table: dict[str, TopicConfig], servers: list[str], spaces: bool
+) -> None:
+    made = Registration(TopicTable(DataVersion(counter=7), table), servers)
+    body = encode_registration(made)
+    old = encode_topic_table(made.table)
+    if spaces:
+        body, old = (json.dumps(json.loads(each), indent=2).encode() for each in (body, old))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registration_reader, "LENIENT_BYTES_MAX", 0)
+        assert read(body) == decode_registration(body)
+        assert read(old, version=30) == decode_registration(old, version=30)
+        packed = deflate_registration(
+            Registration(
+                TopicTable(DataVersion(counter=7), {"T": TopicConfig(topic_name="T")}), servers
+            )
+        )
+        assert read(packed, is_compressed=True) == decode_registration(packed, is_compressed=True)
+
+
+@given(st.binary(max_size=60), st.integers(0, 200), st.binary(max_size=3))
+def test_a_damaged_registration_is_refused_and_never_breaks_the_reader(
+    noise: bytes, at: int, change: bytes
+) -> None:
+    body = registration("t", "u")
+    bad = body[:at] + change + body[at + 1 :]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registration_reader, "LENIENT_BYTES_MAX", 0)
+        for each in (noise, bad, body[:at]):
+            for is_compressed in (False, True):
+                with suppress(ProtocolError):
+                    read(each, is_compressed=is_compressed)
+
+
+def many(count: int, begin: int = 0) -> list[str]:
+    return [f"t{number:06}" for number in range(begin, begin + count)]
+
+
+def test_a_name_server_takes_a_bounded_number_of_topics() -> None:
+    settings = {"registered_topics_per_broker_max": 300, "registered_topics_max": 500}
+
+    async def scenario() -> None:
+        async with serving(**settings) as server:
+            channel = await connect(server.address)
+            answer = await register(channel, *many(301))
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "more than 300 topics (registeredTopicsPerBrokerMax" in str(answer.remark)
+            assert (await register(channel, *many(300))).code == 0
+            other = {"brokerName": "b", "brokerAddr": "10.0.0.2:1"}
+            answer = await register(channel, *many(201), **other)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "more than 500 (registeredTopicsMax)" in str(answer.remark)
+            assert (await register(channel, *many(200), **other)).code == 0
+            assert (await register(channel, *many(300, 5), counter=2)).code != 0
+            assert (await register(channel, *many(300), counter=2)).code == 0
+            channel.close()
+
+    run(scenario())
+
+
+def test_a_registration_that_brings_nothing_new_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[int] = []
+
+    class Counted(RegistrationReader):
+        def __init__(self, data: bytes, **more: object) -> None:
+            begun.append(len(data))
+            super().__init__(data, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(registration_requests, "RegistrationReader", Counted)
+
+    async def scenario() -> None:
+        async with serving() as server:
+            first, second = await connect(server.address), await connect(server.address)
+            for channel in (first, first, second, first):
+                assert (await register(channel, "t", "u")).code == 0
+            assert len(begun) == 1
+            second.close()  # it is not the owner any more
+            await asyncio.sleep(0.05)
+            assert await route_code(first, "t") == 0
+            await ask(first, RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="t")
+            assert await route_code(first, "t") != 0
+            await register(first, "t", "u")
+            assert await route_code(first, "t") == 0
+            await register(first, "t", "u", "v", counter=2)
+            assert await route_code(first, "v") == 0
+            assert len(begun) == 3
+            first.close()
+
+    run(scenario())
+
+
+async def longest_wait(channel: Channel, work: asyncio.Future[object]) -> float:
+    """The longest answer to somebody else meanwhile, seconds."""
+    time, longest = asyncio.get_running_loop().time, 0.0
+    while not work.done():
+        began = time()
+        await route_code(channel, "good")
+        longest = max(longest, time() - began)
+    return longest
+
+
+def test_others_are_served_while_thousands_of_topics_come_and_go() -> None:
+    async def scenario() -> None:
+        async with serving() as server:
+            good, bad = await connect(server.address), await connect(server.address)
+            await register(good, "good", "fine", brokerName="g", brokerAddr="10.0.0.9:1")
+            fields = {**WHO, "brokerName": "bad"}
+            waits = []
+            for counter in range(3):
+                body = registration(*many(20_000), counter=counter)
+                code = RequestCode.REGISTER_BROKER
+                work = asyncio.ensure_future(ask(bad, code, body, **fields))
+                waits.append(await longest_wait(good, work))
+                assert work.result().code == 0
+            assert min(waits) < 0.1
+            code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+            asked = await asyncio.gather(*(ask(good, code) for _ in range(3)))
+            assert len({each.body for each in asked}) == 1
+            assert asked[0].body == name_lists.encode_topic_list(["good", "fine", *many(20_000)])
+            bad.close()
+            for _ in range(100):
+                found = name_lists.decode_topic_list((await ask(good, code)).body)
+                if len(found) == 2:
+                    break
+                await asyncio.sleep(0.02)
+            assert found == ["fine", "good"]
+            assert await route_code(good, "t000001") != 0
+            good.close()
+
+    run(scenario())
+
+
+def test_a_broker_that_goes_while_its_registration_is_read_leaves_nothing() -> None:
+    async def scenario() -> None:
+        async with serving() as server:
+            good, bad = await connect(server.address), await connect(server.address)
+            fields = {**WHO, "brokerName": "bad"}
+            code = RequestCode.REGISTER_BROKER
+            work = asyncio.ensure_future(ask(bad, code, registration(*many(5_000)), **fields))
+            while await route_code(good, "t000001") != 0:
+                await asyncio.sleep(0)
+            bad.close()
+            with suppress(SendFailed):
+                await work
+            await asyncio.sleep(1.5)
+            code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+            assert name_lists.decode_topic_list((await ask(good, code)).body) == []
+            good.close()
+
+    run(scenario())
+
+
+def test_the_pieces_of_a_list_are_those_of_the_list() -> None:
+    found = [f"t{number * 7919 % 5000}" for number in range(5_000)]
+    assert b"".join(name_lists.topic_list_pieces(found)) == name_lists.encode_topic_list(found)
