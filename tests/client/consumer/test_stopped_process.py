@@ -1,7 +1,7 @@
 """A member whose process stands still: its queues, its locks, and what its handler did.
 
-Each scenario runs twice: with short locks, and with real ones, 30 s at a member and 60 s at the
-broker (`-k real`, some minutes).
+The first test is the shortest such course. Each of the others runs twice: with short locks, and
+with real ones, 30 s at a member and 60 s at the broker (`-k real`, some minutes).
 """
 
 import signal
@@ -14,6 +14,7 @@ import pytest
 
 from client.consumer_group import Source, audit, queues_of
 from client.short_delay_cluster import until
+from cometmq import Message, Producer
 from cometmq.testing.cluster import LocalCluster
 
 
@@ -46,10 +47,12 @@ REAL = Times(
 PAUSE_S = 0.02
 WAIT_S = 120
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+LONG = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
-@pytest.fixture(params=[SHORT, REAL], ids=["short", "real"])
+@pytest.fixture(
+    params=[pytest.param(SHORT, id="short", marks=LONG), pytest.param(REAL, id="real", marks=LONG)]
+)
 def times(request):
     return request.param
 
@@ -109,6 +112,27 @@ def joined_while_one_stands_still(members, settings):
     stopped.process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     return first, stopped, members(instance_name="c", **settings), began
+
+
+def test_a_member_that_stood_still_beyond_its_locks_begins_nothing_more(
+    served, make_topic, group, members
+):
+    topic = make_topic(served, 1)
+    with Producer("producers", namesrv=served.namesrv) as producer:
+        for number in range(40):
+            producer.send(Message(topic, b"%d" % number))
+    settings = SHORT.settings(served, topic, group, 0.1)
+    stopped = members(instance_name="z", **settings)
+    until(lambda: len(stopped.seen) >= 2)
+    stopped.process.send_signal(signal.SIGSTOP)
+    before = len(stopped.seen)
+    other = members(instance_name="a", **settings)  # the only queue is for the first of the names
+    until(lambda: len(other.seen) >= 2)
+    stopped.process.send_signal(signal.SIGCONT)
+    count = len(other.seen)
+    until(lambda: len(other.seen) >= count + 5)
+    assert len(stopped.seen) == before
+    assert (stopped.stop(), other.stop()) == (1, 0)
 
 
 def test_after_short_pauses_no_queue_was_in_two_places(
