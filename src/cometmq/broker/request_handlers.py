@@ -21,6 +21,7 @@ from cometmq.broker.delivery.send_back import SendBackHandler
 from cometmq.broker.groups.heartbeat import HeartbeatHandler
 from cometmq.broker.groups.lock_requests import QueueLockHandler
 from cometmq.broker.groups.offset_requests import OffsetRequestHandler
+from cometmq.broker.groups.unequal_members import UnequalMembers
 from cometmq.broker.pulls.message_lookup import MessageLookupHandler
 from cometmq.broker.pulls.pull_check import PullCheck
 from cometmq.broker.pulls.pull_handler import PullHandler
@@ -71,12 +72,16 @@ class BrokerHandlers:
         self.send = self._make_send(store_host)
         self.pull = self._make_pull()
         self.fast_path = self._make_fast_path()
+        self._unequal = UnequalMembers(
+            state.clients, state.held_pulls, environment.clock.monotonic_ms
+        )
         self._heartbeat = HeartbeatHandler(
             state.clients,
             state.topics,
             state.groups,
             state.filters,
             state.locks,
+            self._unequal,
             state.stats,
             environment.settings,
             environment.clock.monotonic_ms,
@@ -128,7 +133,7 @@ class BrokerHandlers:
             *self.pull.endpoints(),
             *offset_requests.endpoints(),
             *self._heartbeat.endpoints(),
-            *QueueLockHandler(state.locks).endpoints(),
+            *QueueLockHandler(state.locks, self._unequal).endpoints(),
             *self._send_back.endpoints(),
             *self._reply.endpoints(),
             *state.transactions.endpoints(),

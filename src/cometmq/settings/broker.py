@@ -148,6 +148,11 @@ class BrokerSettings:
     notify_consumer_ids_changed_enable: bool = setting(
         default=True, note="tell a group's members when it grows or shrinks", live=True
     )
+    reject_unequal_subscriptions: bool = setting(
+        default=False,
+        note="refuse a member that wants other things than its group's members; else only warn",
+        live=True,
+    )
 
     def __post_init__(self) -> None:
         """Check every value."""

@@ -18,11 +18,13 @@ from cometmq.model.subscription import (
     MessageModel,
     SubscriptionData,
 )
+from cometmq.rules.group_members import wants_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.net.connection import Connection
+    from cometmq.rules.group_members import MemberWants
 
 SILENCE_MS = 120_000
 """A client that sends no heartbeat for so long is removed and its connection closed."""
@@ -42,6 +44,8 @@ class Member(NamedTuple):
     version: int
     seen_ms: int
     heard_ms: int
+    wants: MemberWants | None = None
+    """What a consumer's last whole heartbeat said."""
 
 
 class ConsumerGroupInfo:
@@ -145,7 +149,10 @@ class ClientRegistry:
         if group is None:
             group = self.consumers[data.group_name] = ConsumerGroupInfo(data.group_name)
         changed = connection not in group.members
-        group.members[connection] = self._member(client_id, connection)
+        before = group.members.get(connection)
+        known = before.wants if before else None
+        wants = known if keep_subscriptions else wants_of(data)
+        group.members[connection] = self._member(client_id, connection, wants)
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
@@ -171,7 +178,7 @@ class ClientRegistry:
             return False
         for kind, name in groups:
             members = self._members(kind, name)
-            members[connection] = self._member(client_id, connection)
+            members[connection] = self._member(client_id, connection, members[connection].wants)
         return True
 
     def remove(self, kind: str, name: str, connection: Connection) -> None:
@@ -242,6 +249,9 @@ class ClientRegistry:
         group = self.consumers.get(name)
         return group.members if group else {}
 
-    def _member(self, client_id: str, connection: Connection) -> Member:
+    def _member(
+        self, client_id: str, connection: Connection, wants: MemberWants | None = None
+    ) -> Member:
         now_ms, monotonic_ms = self._now_ms(), self._monotonic_ms()
-        return Member(client_id, connection.language, connection.version, now_ms, monotonic_ms)
+        language, version = connection.language, connection.version
+        return Member(client_id, language, version, now_ms, monotonic_ms, wants)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.queue_locks import QueueLocks
+    from cometmq.broker.groups.unequal_members import UnequalMembers
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.broker.pulls.consumer_filters import ConsumerFilters
     from cometmq.model.subscription import ConsumerData, HeartbeatData
@@ -87,7 +88,13 @@ def _check_filter(kind: str, expression: str) -> None:
         raise Reject(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
 
 
-def _answer(beat: HeartbeatData, *, is_new: bool) -> Reply:
+def _answer(beat: HeartbeatData, refused: list[str], *, is_new: bool) -> Reply:
+    if refused:
+        raise Reject(
+            ResponseCode.INVALID_PARAMETER,
+            f"members of a group must want the same (rejectUnequalSubscriptions); not admitted "
+            f"to {'; '.join(refused)}",
+        )
     is_new |= not beat.heartbeat_fingerprint
     return Reply(
         header=HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=is_new)
@@ -104,6 +111,7 @@ class HeartbeatHandler:
         groups: ConsumerGroups,
         filters: ConsumerFilters,
         locks: QueueLocks,
+        unequal: UnequalMembers,
         stats: BrokerStats,
         settings: BrokerSettings,
         monotonic_ms: Callable[[], int],
@@ -113,6 +121,7 @@ class HeartbeatHandler:
         self._groups = groups
         self._filters = filters
         self._locks = locks
+        self._unequal = unequal
         self._stats = stats
         self._settings = settings
         self._monotonic_ms = monotonic_ms
@@ -166,25 +175,37 @@ class HeartbeatHandler:
     async def _register_long(self, body: bytes, connection: Connection) -> Reply:
         async with self._parsing:
             beat = await asyncio.to_thread(_decoded, body)
-            is_new = False
-            for index, is_group_new in enumerate(self._register_each(beat, connection)):
+            is_new, refused = False, list[str]()
+            for index, is_group_new in enumerate(self._register_each(beat, connection, refused)):
                 is_new |= is_group_new
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
                 if connection.is_closed:
                     return Reply()
-        return _answer(beat, is_new=is_new)
+        return _answer(beat, refused, is_new=is_new)
 
     def _register(self, beat: HeartbeatData, connection: Connection) -> Reply:
-        news = list(self._register_each(beat, connection))
-        return _answer(beat, is_new=any(news))
+        refused = list[str]()
+        news = list(self._register_each(beat, connection, refused))
+        return _answer(beat, refused, is_new=any(news))
 
-    def _register_each(self, beat: HeartbeatData, connection: Connection) -> Iterator[bool]:
-        """Register one group a step; yields whether its subscriptions are new."""
+    def _register_each(
+        self, beat: HeartbeatData, connection: Connection, refused: list[str]
+    ) -> Iterator[bool]:
+        """Register one group a step; yields whether its subscriptions are new.
+
+        What a refused group's members differ in is added to `refused`.
+        """
         is_light = beat.without_sub
         for consumer in beat.consumers:
             began = self._monotonic_ms()
             if not self._prepare(consumer):
+                continue
+            problem = (
+                "" if is_light else self._unequal.compare(consumer, beat.client_id, connection)
+            )
+            if problem and self._settings.reject_unequal_subscriptions:
+                refused.append(f"{consumer.group_name}: {problem}")
                 continue
             is_new = self._clients.is_fingerprint_new(
                 consumer.group_name, beat.heartbeat_fingerprint, is_light=is_light

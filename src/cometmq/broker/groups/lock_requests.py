@@ -15,6 +15,7 @@ from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
     from cometmq.broker.groups.queue_locks import QueueLocks
+    from cometmq.broker.groups.unequal_members import UnequalMembers
     from cometmq.net.connection import Connection
     from cometmq.wire.command import Command
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 class QueueLockHandler:
     """Answers 41 and 42."""
 
-    def __init__(self, locks: QueueLocks) -> None:
+    def __init__(self, locks: QueueLocks, unequal: UnequalMembers) -> None:
         self._locks = locks
+        self._unequal = unequal
         self._connections: set[Connection] = set()
         """Those whose end is awaited."""
 
@@ -56,6 +58,8 @@ class QueueLockHandler:
         if connection not in self._connections:
             self._connections.add(connection)
             connection.on_close(self._end_connection)
+        topics = {queue.topic for queue in wanted.queues}
+        self._unequal.note_lock(group, wanted.client_id, topics, connection)
         held = self._locks.lock(group, wanted.client_id, wanted.queues, connection, end)
         if end is LockEnd.LEAVING or len(held) == len(wanted.queues):
             return Reply(body=encode_locked(held))

@@ -27,7 +27,7 @@ from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Hashable, Iterable
+    from collections.abc import Awaitable, Collection, Hashable, Iterable
 
     from cometmq.net.connection import Connection
     from cometmq.net.handler import Answer
@@ -177,6 +177,10 @@ class HeldRequests:
     def has_key(self, key: Hashable) -> bool:
         """Whether any request waits on the key."""
         return key in self._by_key
+
+    def waiting(self, key: Hashable) -> Collection[HeldRequest]:
+        """The requests that wait on the key; do not keep it."""
+        return self._by_key.get(key, ())
 
     def notify(self, key: Hashable, event: object, kind: Hashable = None) -> None:
         """Show an event to all requests that wait on the key; those it wakes are answered soon.

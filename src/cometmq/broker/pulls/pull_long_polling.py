@@ -7,6 +7,7 @@ Java: PullRequest (of longpolling), PullRequestHoldService.notifyMessageArriving
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.broker.pulls.held_requests import HeldRequest, WakeDecision
@@ -29,6 +30,8 @@ SUSPEND_MS_MAX = 5 * 60_000
 """Longest that a pull is held, whatever it asks for."""
 
 
+LOOKED_AT_MAX = 4_096
+"""Held pulls that one question for a group's readers looks at."""
 _FILTER_BYTES = 32
 """What a held pull keeps for each character of its filter, where each tag is one letter."""
 
@@ -117,6 +120,22 @@ class HeldPulls:
         )
         self._held_requests.hold(held, timeout_ms)
         self._queue_ids.setdefault(held.header.topic, set()).add(held.header.queue_id)
+
+    def readers(self, group: str, topic: str) -> set[Connection]:
+        """The connections on which pulls of the group are held now, on any queue of the topic.
+
+        Looks at `LOOKED_AT_MAX` pulls.
+        """
+        waiting = (
+            held
+            for queue_id in self._queue_ids.get(topic, ())
+            for held in self._held_requests.waiting((topic, queue_id))
+        )
+        return {
+            held.connection
+            for held in islice(waiting, LOOKED_AT_MAX)
+            if isinstance(held, HeldPull) and held.header.consumer_group == group
+        }
 
     def notify_arrival(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
         """Wake the pulls that want what arrived."""

@@ -1,0 +1,44 @@
+"""Two members of a group that differ: what the log says."""
+
+from __future__ import annotations
+
+from cometmq.model.subscription import ConsumerData, MessageModel, SubscriptionData
+from cometmq.rules.group_members import MemberWants, difference, wants_of
+
+
+def member(*subscriptions: tuple[str, str], **more: object) -> MemberWants:
+    wanted = tuple(
+        SubscriptionData(
+            topic=topic,
+            sub_string=text,
+            tags_set=frozenset(t.strip() for t in text.split("||") if text != "*"),
+        )
+        for topic, text in subscriptions
+    )
+    return wants_of(ConsumerData(group_name="g", subscriptions=wanted, **more))
+
+
+def test_members_that_want_the_same_do_not_differ() -> None:
+    one = member(("T", "X || Y"), ("%RETRY%g", "*"))
+    other = member(("T", "Y||X"), ("%RETRY%g", "X"))
+    assert difference("a", one, "b", other) == ""
+
+
+def test_what_differs_is_named_with_both_members() -> None:
+    said = difference("a", member(("T", "X"), ("U", "*")), "b", member(("T", "Y")))
+    assert said == "of topic T a wants 'X', b 'Y'; of topic U a wants '*', b nothing"
+    said = difference(
+        "a", member(("T", "*")), "b", member(("T", "*"), message_model=MessageModel.BROADCASTING)
+    )
+    assert said == "a is CLUSTERING, b BROADCASTING"
+    one, other = MemberWants(frozenset(), is_orderly=True), MemberWants(frozenset())
+    assert difference("a", one, "b", other) == "", "it is not known of b"
+    said = difference("a", one, "b", other._replace(is_orderly=False))
+    assert said == "a consumes in order, b concurrently"
+
+
+def test_many_topics_are_counted() -> None:
+    many = member(*((f"T{number}", "*") for number in range(7)))
+    said = difference("a", many, "b", member())
+    assert said.count("wants '*'") == 4
+    assert said.endswith("and 3 topics more")
