@@ -1,6 +1,7 @@
 """The real files, lock, clock and worker thread."""
 
 import asyncio
+import errno
 import os
 import shutil
 import subprocess
@@ -158,4 +159,17 @@ def test_a_mapped_file_reads_what_was_written_and_zeros_in_its_holes(
         else:
             assert file.gather(7, [7, at + 7], [3, 3]) == want[:3] + want[at : at + 3]
     assert file.read(0, size) == want
+    file.close()
+
+
+def test_a_file_system_that_cannot_tell_what_is_in_memory_reads_at_once(
+    tmp_path, files, monkeypatch
+):
+    def refuse(*_args):
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    file = files.open(tmp_path / "f", 10_000)
+    file.write(0, b"here")
+    monkeypatch.setattr(os, "preadv", refuse)
+    assert file.read_cached(0, 4) == b"here"
     file.close()

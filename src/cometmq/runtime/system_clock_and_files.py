@@ -103,8 +103,10 @@ class PlainFile:
             try:
                 more = os.preadv(self._fd, [memoryview(found)[done:]], at + done, _NOWAIT)
             except OSError as problem:
-                if problem.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                if problem.errno == errno.EAGAIN:
                     return None
+                if problem.errno == errno.EOPNOTSUPP:  # a tmpfs, for one, cannot tell
+                    return self.fetch(at, length)
                 raise
             if not more:
                 break
