@@ -129,6 +129,23 @@ def test_the_automatic_commit_leaves_out_the_last_batch(queue, lite):
         assert third.committed(queue) == 30
 
 
+@pytest.mark.parametrize("error", [KeyError, SystemExit, KeyboardInterrupt])
+def test_an_end_by_an_error_commits_all_but_what_was_handed_out_last(queue, lite, error):
+    consumer = lite()
+    consumer.assign([queue])
+
+    def fail_on_the_third_batch():
+        with consumer:
+            for _ in range(3):
+                consumer.poll(5.0)
+            raise error
+
+    with pytest.raises(error):
+        fail_on_the_third_batch()
+    with lite() as again:
+        assert again.committed(queue) == 20
+
+
 def test_seeking_goes_back_and_forth_and_forgets_what_was_pulled(queue, lite):
     consumer = lite()
     consumer.assign([queue])

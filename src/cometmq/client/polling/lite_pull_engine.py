@@ -112,8 +112,12 @@ class LitePullEngine:
     async def stop(self, *, is_clean: bool) -> None:
         """Commit and leave; after a failure the messages handed out last are not committed."""
         self.is_stopped = True
-        if is_clean and self._lite.auto_commit:
+        if self._lite.auto_commit:
             self.mark_all_consumed()
+            if not is_clean and self.buffer.last_taken is not None:
+                assigned, offset = self.buffer.last_taken
+                if not assigned.is_dropped:
+                    self.offsets.set_consumed(assigned.queue, offset)
         self.buffer.close()
         try:
             await self._rounds.stop()

@@ -29,6 +29,8 @@ class PollBuffer:
         self.paused: set[MessageQueue] = set()
         self.message_count = 0
         """Messages in it."""
+        self.last_taken: tuple[AssignedQueue, int] | None = None
+        """Where the messages begin that were handed out last: a program may be at work on them."""
         self._batches: deque[tuple[AssignedQueue, deque[MessageExt]]] = deque()
 
     def start_queue(self, assigned: AssignedQueue) -> None:
@@ -45,6 +47,7 @@ class PollBuffer:
 
     def take(self, count: int) -> list[MessageExt]:
         """Hand out up to `count` messages of one queue, the oldest batch first."""
+        self.last_taken = None
         for _ in range(len(self._batches)):
             assigned, waiting = self._batches[0]
             if assigned.is_dropped:
@@ -62,6 +65,7 @@ class PollBuffer:
             self.message_count -= len(found)
             assert self.message_count >= 0, "more was handed out than was pulled"
             assigned.window.finish(found)
+            self.last_taken = (assigned, found[0].queue_offset)
             return found
         return []
 
