@@ -153,3 +153,19 @@ def test_a_deleted_topic_answers_who_waits_on_it() -> None:
             assert (await waiting).code == ResponseCode.TOPIC_NOT_EXIST
 
     run(scenario())
+
+
+def test_one_request_creates_a_bounded_number_of_topics() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            many = [TopicConfig(topic_name=f"T{number}") for number in range(501)]
+            code = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
+            refused = await client.call(code, None, encode_topic_config_list(many))
+            assert refused.code == ResponseCode.INVALID_PARAMETER
+            assert "501 topics in one request, where 500 may be" in str(refused.remark)
+            assert await config_of(client, "T0") is None
+            taken = await client.call(code, None, encode_topic_config_list(many[1:]))
+            assert taken.code == 0
+
+    run(scenario())

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LIST_MAX = 500
+"""Topics that one request may create: so many hold up the loop for some milliseconds."""
+
 _PERM_MAX = 15
 _CHECKS_MAX = 5
 """How often other brokers are asked whether they withdraw a topic in global order ..."""
@@ -120,6 +123,11 @@ class TopicRequests:
     async def create_or_update_list(self, request: Command, _connection: Connection) -> Reply:
         """Create or change several topics (18): all of them, or none when one is wrong."""
         configs = decode_topic_config_list(request.body)
+        if len(configs) > LIST_MAX:
+            raise Reject(
+                ResponseCode.INVALID_PARAMETER,
+                f"{len(configs)} topics in one request, where {LIST_MAX} may be; send several",
+            )
 
         def shaped() -> list[TopicConfig]:
             for config in configs:
