@@ -76,6 +76,7 @@ class ScriptedBroker:
             RequestCode.UNREGISTER_CLIENT: self.fine,
             RequestCode.UPDATE_CONSUMER_OFFSET: self.fine,
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.group,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self.not_online,
             RequestCode.LOCK_BATCH_MQ: self.lock,
             RequestCode.UNLOCK_BATCH_MQ: self.fine,
             RequestCode.QUERY_CONSUMER_OFFSET: self.offset,
@@ -145,6 +146,9 @@ class ScriptedBroker:
 
     def group(self, command: Command) -> Command:
         return response(command.opaque, 0, body=encode_consumer_list(self.members))
+
+    def not_online(self, command: Command) -> Command:
+        return response(command.opaque, ResponseCode.SYSTEM_ERROR)
 
     def lock(self, command: Command) -> Command:
         wanted = set(decode_lock_request(command.body).queues) - self.refused_locks

@@ -64,6 +64,7 @@ class ClientSession:
         self.connection_made_listeners: list[Callable[[str], None]] = []
         self._producer_group: str | None = None
         self._consumer: Callable[[], ConsumerData] | None = None
+        self._refused: dict[str, str] = {}
         self.background = BackgroundTasks(self.client_id)
 
     def start(self) -> None:
@@ -158,8 +159,14 @@ class ClientSession:
     async def _heartbeat_to(self, addr: str) -> None:
         try:
             await self.call_checked(addr, self._connections.heartbeat())
-        except (RemotingError, BrokerError) as error:
+        except BrokerError as error:  # it refuses us, and will until somebody changes something
+            if self._refused.get(addr) != str(error):
+                self._refused[addr] = str(error)
+                log.warning("no heartbeat to %s: %s", addr, error)
+        except RemotingError as error:
             log.warning("no heartbeat to %s: %s", addr, error)
+        else:
+            self._refused.pop(addr, None)
 
     async def _unregister(self, channel: Channel) -> None:
         header = UnregisterClientRequestHeader(

@@ -1,0 +1,67 @@
+"""Members that want different things say so, each of its neighbour, once."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from client.short_delay_cluster import until
+from cometmq import PushConsumer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.testing.cluster import LocalCluster
+
+LOG = "cometmq.client.consumer.equal_members"
+
+
+def member(
+    served: LocalCluster, group: str, topic: str, expression: str = "*", *, orderly: bool = False
+) -> PushConsumer:
+    consumer = PushConsumer(group, namesrv=served.namesrv, orderly=orderly, rebalance_s=0.2)
+    consumer.subscribe(topic, expression, lambda _messages: None)
+    return consumer
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "do_differ"),
+    [
+        ({"expression": "X"}, {"expression": "Y || Z"}, True),
+        ({"orderly": True}, {}, True),
+        ({"expression": "X || Y"}, {"expression": "Y || X"}, False),
+    ],
+)
+def test_members_that_differ_name_each_other(
+    served: LocalCluster,
+    make_topic: Callable[[LocalCluster, int], str],
+    group: str,
+    caplog: pytest.LogCaptureFixture,
+    mine: dict[str, object],
+    theirs: dict[str, object],
+    do_differ: bool,
+) -> None:
+    topic = make_topic(served, 4)
+    caplog.set_level(logging.DEBUG, LOG)
+    one, other = member(served, group, topic, **mine), member(served, group, topic, **theirs)
+    with one, other:
+        until(lambda: len(one.assigned) + len(other.assigned) >= 4 and one.assigned)
+        ids = [each._inner._engine.client_id for each in (one, other)]
+
+        def heard() -> list[str]:
+            found = [r.getMessage() for r in caplog.records if r.name == LOG]
+            return [text for text in found if f"the group {group} differ" in text]
+
+        if not do_differ:
+            assert heard() == []
+            return
+        until(lambda: len(heard()) >= 2)
+        for text in heard():
+            assert all(each in text for each in ids)
+    assert len(heard()) == 2, "each member says it once"
+    if "orderly" in mine:
+        assert all(" in order" in text and " concurrently" in text for text in heard())
+    else:
+        assert all("'X'" in text and "'Y || Z'" in text for text in heard())
