@@ -621,3 +621,18 @@ def test_what_a_name_server_keeps_for_others_is_bounded(monkeypatch: pytest.Monk
             channel.close()
 
     run(scenario())
+
+
+@pytest.mark.parametrize("addr", ["127.0.0.1:0", "0.0.0.0:10911"])
+def test_an_address_that_no_client_can_connect_to_is_warned_of(
+    addr: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with serving() as server:
+            broker = await connect(server.address)
+            for _ in range(2):
+                await register(broker, "t", "u", brokerAddr=addr)
+            broker.close()
+
+    run(scenario())
+    assert caplog.text.count(f"registers the address {addr}, to which no client can connect") == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cometmq.namesrv.app import NameServer
 from cometmq.net.channel import connect
 from cometmq.settings.namesrv import NamesrvSettings
@@ -18,6 +20,7 @@ def test_nobody_works_with_settings_that_were_changed() -> None:
         after = with_odd_numbers(before, {}, 1_200_347)
         server = NameServer.open(before)
         await server.start()
+        after = replace(after, listen_port=server.port)  # the one that the system chose
         channel = await connect(server.address)
         command = request(RequestCode.UPDATE_NAMESRV_CONFIG, 0, None, as_request(after).encode())
         answer = await channel.call(command, 5)

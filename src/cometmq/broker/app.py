@@ -7,6 +7,7 @@ goes through it backwards. Java: BrokerController, BrokerStartup.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ from cometmq.broker.advertised_address import advertised_host, packed_address
 from cometmq.broker.broker_state import BrokerEnvironment, BrokerState
 from cometmq.broker.cluster.config_requests import BrokerConfigRequests
 from cometmq.broker.cluster.global_order_check import GlobalOrderCheck
+from cometmq.broker.cluster.own_address_check import wrong_address
 from cometmq.broker.cluster.registration import NamesrvRegistration
 from cometmq.broker.request_handlers import BrokerHandlers
 from cometmq.broker.requests.durable_handler import DurableHandler
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from cometmq.runtime.clock_and_file_protocols import Clock, Files, Worker
 
     Step = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
+
+log = logging.getLogger(__name__)
 
 FILTERS_S = 10
 """Time between writes of consumerFilter.json, seconds."""
@@ -101,7 +105,7 @@ class Broker:
             lambda: self.address,
             packed_address(advertised_host(settings), settings.listen_port),
         )
-        live = LiveSettings(settings, environment.store_settings, net)
+        self._live = live = LiveSettings(settings, environment.store_settings, net)
         self._subscribe(live)
         config = BrokerConfigRequests(live, conf, environment.clock.now_ms)
         self._dispatcher = self._make_dispatcher(
@@ -253,6 +257,7 @@ class Broker:
         self.port = await self._server.start(settings.bind_address, settings.listen_port)
         if settings.listen_port > VIP_BELOW:  # a port that the system chose has no neighbours
             await self._server.start_second(settings.bind_address, self.port - VIP_BELOW)
+        self._live.note_chosen(replace(self._live.of(BrokerSettings), listen_port=self.port))
         host = packed_address(advertised_host(settings), self.port)
         self.store.set_store_host(host)
         self._handlers.send.responses.store_host = host
@@ -298,7 +303,13 @@ class Broker:
     async def _register(self) -> None:
         if self.settings.namesrv_addrs:
             await self._registration.register()
+        if advertised_host(self.settings) != self.settings.bind_address:
+            self._background.spawn(self._check_own_address(), name="check of the own address")
         self._background.every(1.0, self._registration.run, name="registration", first_s=0)
+
+    async def _check_own_address(self) -> None:
+        if (problem := await wrong_address(self.address, self.settings)) is not None:
+            log.warning("%s", problem)
 
     async def _unregister(self) -> None:
         await self._registration.unregister()

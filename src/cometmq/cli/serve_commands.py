@@ -240,6 +240,12 @@ async def _start_broker(
     settings = replace(settings, store_path_root_dir=str(store))
     served = Broker.open(settings, loaded.of(StoreSettings), loaded.of(NetSettings), conf=conf)
     await running.start(served)
+    if not settings.namesrv_addr:
+        click.echo(
+            "cometmq: no name server is given (-n, namesrvAddr or NAMESRV_ADDR), so clients do not "
+            "find this broker",
+            err=True,
+        )
     name = f"{settings.broker_name} in {settings.broker_cluster_name}"
     _announce(
         running, ready, {**facts, "broker": served.address, "name": name, "store": str(store)}

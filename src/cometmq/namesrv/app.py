@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cometmq.errors import CometError, SettingsError
@@ -67,7 +68,7 @@ class NameServer:
         )
         route_requests = RouteRequests(routes, kv, settings, clock.monotonic_ms)
         topic_lists = TopicListRequests(routes, settings, turns)
-        live = LiveSettings(settings, net)
+        self._live = live = LiveSettings(settings, net)
         live.subscribe(
             NamesrvSettings,
             self._registrations.adjust,
@@ -130,6 +131,7 @@ class NameServer:
         self.port = await self._server.start(
             self._settings.bind_address, self._settings.listen_port
         )
+        self._live.note_chosen(replace(self._live.of(NamesrvSettings), listen_port=self.port))
         interval_s = self._settings.scan_not_active_broker_interval_ms / 1000
         self._background.every(interval_s, self._registrations.drop_expired, name="liveness scan")
         self._background.every(FORGET_S, self._registrations.forget_gone, name="gone topics")

@@ -40,6 +40,7 @@ SMALL_BYTES_MAX = 16 * 1024
 """Largest registration that is read at once: about a hundred topics, 1 ms."""
 
 _CRC_MASK = 0x7FFFFFFF
+_NOWHERE = ("0.0.0.0", "::", "")
 
 
 class RegistrationRequests:
@@ -146,6 +147,7 @@ class RegistrationRequests:
         )
         if self._routes.version_of(who.cluster, who.addr) is None:
             log.info("broker %s at %s registers %d topics", *who[1::2], len(registration.topics))
+            _warn_of_address(who)
         if connection not in self._owners:
             self._owners.add(connection)
             connection.on_close(self._lost)
@@ -226,3 +228,14 @@ class RegistrationRequests:
         for who in self._routes.owned_by(connection):
             log.warning("broker %s at %s is gone: its connection closed", who.broker_name, who.addr)
             self._routes.unregister(who)
+
+
+def _warn_of_address(who: BrokerId) -> None:
+    host, _, port = who.addr.rpartition(":")
+    if host.strip("[]") in _NOWHERE or port in ("", "0"):
+        log.warning(
+            "broker %s registers the address %s, to which no client can connect: set its brokerIP1 "
+            "and listenPort",
+            who.broker_name,
+            who.addr,
+        )

@@ -38,6 +38,11 @@ class LiveSettings:
         """Have these called with the new settings of this kind whenever one of them changes."""
         self._subscribers[kind] += callbacks
 
+    def note_chosen(self, settings: object) -> None:
+        """Show what the system chose at the start, a port, say; nobody is called."""
+        assert type(settings) in self._current
+        self._current[type(settings)] = settings
+
     def text(self) -> str:
         """Return all settings as a properties file has them, sorted by key."""
         found = table_of(tuple(self._current.values()))

@@ -23,7 +23,7 @@ from cometmq.wire.bodies.topic import (
     encode_data_version,
     encode_registration,
 )
-from cometmq.wire.codes import RequestCode
+from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.namesrv import (
     QueryDataVersionRequestHeader,
@@ -218,6 +218,9 @@ class NamesrvRegistration:
             answer = await channel.call(again, timeout_s)
         except CometError as error:
             return self._note_failure(addr, str(error))
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            why = "it is no name server but perhaps a broker; a name server's usual port is 9876"
+            return self._note_failure(addr, f"{why} ({answer.remark})")
         if answer.code != 0:
             return self._note_failure(addr, f"it answered {answer.code}: {answer.remark}")
         if answer.body and command.code == RequestCode.REGISTER_BROKER:

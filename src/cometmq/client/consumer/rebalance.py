@@ -97,7 +97,8 @@ class Rebalance:
         queues = await self._session.routes.subscribe_queues(topic)
         if not queues:
             self._session.routes.mark_stale(topic)
-            self._problems.report(f"no name server knows the topic {topic} yet")
+            unknown = f"no name server knows the topic {topic} yet"
+            self._problems.report(await self._session.name_servers.why_unknown(unknown))
             return False
         if self._options.broadcasting:
             return await self._assignment.assign(topic, queues)

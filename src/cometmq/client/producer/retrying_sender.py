@@ -102,7 +102,7 @@ class RetryingSender:
     async def send_oneway(self, message: PreparedMessage, queue: MessageQueue) -> None:
         """Write one message to the queue's broker, which sends no response."""
         addr = self._session.routes.master_addr(queue.broker_name)
-        channel = await self._session.pool.channel(addr)
+        channel = await self._session.open_channel(addr)
         channel.oneway(
             frames.send_request(
                 message,

@@ -17,7 +17,7 @@ from cometmq.client.session import client_identity as identity
 from cometmq.client.session.connections import Connections
 from cometmq.client.session.name_servers import NameServers
 from cometmq.client.session.routes import Routes
-from cometmq.errors import BrokerError, NotStarted, RemotingError, RemotingTimeout
+from cometmq.errors import BrokerError, ConnectFailed, NotStarted, RemotingError, RemotingTimeout
 from cometmq.net.channel import split_addr
 from cometmq.runtime.background import BackgroundTasks
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -107,6 +107,22 @@ class ClientSession:
             channel, left_s = await self._connect(addr, left_s)
         return await channel.call(command, left_s)
 
+    async def open_channel(self, addr: str) -> Channel:
+        """The connection to a broker, made now if need be.
+
+        Raises ConnectFailed, which names the broker that gave out the address.
+        """
+        try:
+            return await self.pool.channel(addr)
+        except ConnectFailed as error:
+            names = ", ".join(sorted(self.routes.broker_names_at(addr)))
+            if not names:
+                raise
+            raise ConnectFailed(
+                f"{error}; it is the address that the broker {names} gives to clients, by its "
+                "brokerIP1 and listenPort"
+            ) from error
+
     async def fetch(
         self,
         addr: str,
@@ -153,7 +169,7 @@ class ClientSession:
     async def _connect(self, addr: str, timeout_s: float) -> tuple[Channel, float]:
         """A new connection, and the seconds that are left."""
         begun = asyncio.get_running_loop().time()
-        channel = await before_deadline(begun + timeout_s, self.pool.channel(addr), addr)
+        channel = await before_deadline(begun + timeout_s, self.open_channel(addr), addr)
         return channel, timeout_s - (asyncio.get_running_loop().time() - begun)
 
     async def _heartbeat_to(self, addr: str) -> None:

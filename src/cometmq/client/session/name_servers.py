@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.errors import BrokerError, ConnectFailed, RemotingError
+from cometmq.errors import BrokerError, CometError, ConnectFailed, RemotingError
 from cometmq.rules.namespace import with_namespace
 from cometmq.wire.bodies.name_lists import decode_topic_list
 from cometmq.wire.bodies.route import decode_cluster_info, decode_route
@@ -65,16 +65,36 @@ class NameServers:
         code = RequestCode.GET_BROKER_CLUSTER_INFO
         return decode_cluster_info(self._checked(await self._call(lambda: request(code, 0))).body)
 
+    async def why_unknown(self, otherwise: str) -> str:
+        """Why a name server knows no route: `otherwise`, unless it knows no broker at all."""
+        try:
+            known = await self.clusters()
+        except CometError:
+            known = None
+        if known is not None and not known.broker_addr_table:
+            return (
+                f"no broker is registered with the name server {';'.join(self._addrs)}: start one "
+                "with it as namesrvAddr, or give the name server of your brokers"
+            )
+        return otherwise
+
     async def _call(self, make: Callable[[], Command]) -> Command:
         problems = []
         for _ in self._addrs:
             addr = self._addrs[self._current]
             try:
                 channel = await self._pool.channel(addr)
-                return await channel.call(make(), self._timeout_s)
+                answer = await channel.call(make(), self._timeout_s)
             except RemotingError as error:
                 problems.append(str(error))
-                self._current = (self._current + 1) % len(self._addrs)
+            else:
+                if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    return answer
+                problems.append(
+                    f"{addr} is no name server but perhaps a broker; a name server's usual port is "
+                    f"9876 ({answer.remark})"
+                )
+            self._current = (self._current + 1) % len(self._addrs)
         raise ConnectFailed(f"no name server answers: {'; '.join(problems)}")
 
     def _checked(self, answer: Command) -> Command:

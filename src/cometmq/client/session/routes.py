@@ -112,6 +112,10 @@ class Routes:
             if broker_id == MASTER_ID or not masters_only
         }
 
+    def broker_names_at(self, addr: str) -> set[str]:
+        """The names of the brokers that routes in use say are at an address."""
+        return {name for name, addrs in self._addrs.items() if addr in addrs.values()}
+
     async def refresh(self) -> None:
         """Fetch all routes in use again; what cannot be fetched stays as it is."""
         for topic in list(self._wanted):
@@ -167,10 +171,11 @@ class Routes:
     async def _borrow(self, topic: str, default_queues: int) -> CachedRoute:
         route = await self._servers.route(DEFAULT_TOPIC)
         if route is None:
-            raise RouteNotFound(
+            why = await self._servers.why_unknown(
                 f"the topic {topic} does not exist, and the brokers do not create topics by "
                 f"themselves; create it with: cometmq topic create {topic}"
             )
+            raise RouteNotFound(why)
         now = asyncio.get_running_loop().time()
         borrowed = CachedRoute(topic, route_queues.default_topic_route(route, default_queues), now)
         borrowed.is_stale = True  # the first send creates the topic: fetch its own route soon
