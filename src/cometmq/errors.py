@@ -175,6 +175,10 @@ class DataLoss(ClientError):
     """Messages that a reader had planned to read are no longer at the broker."""
 
 
+class DamagedMessage(DataLoss):
+    """The body of a message is not what its checksum says: damaged at its broker or on its way."""
+
+
 class QueueShrank(DataLoss):
     """A queue is shorter than it was; it may grow again once its broker is back."""
 

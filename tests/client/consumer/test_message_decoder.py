@@ -49,6 +49,20 @@ def test_a_body_that_cannot_be_inflated_is_left_as_stored_and_says_so(body, meth
     assert found.unreadable
 
 
+@pytest.mark.parametrize("sys_flag", [0, 0x1 | 0x300])
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_body_whose_checksum_is_wrong_is_unreadable_and_the_others_are_not(position, sys_flag):
+    body = zlib.compress(b"hello") if sys_flag else b"hello"
+    whole = [record(body, sys_flag=sys_flag, offset=n) for n in range(3)]
+    raw = bytearray(b"".join(whole))
+    raw[position * len(whole[0]) + 88 + 2] ^= 4
+    messages, is_whole, has_unreadable = decode.decode_messages(bytes(raw), "b0")
+    assert is_whole
+    assert has_unreadable
+    assert ["checksum" in m.unreadable for m in messages] == [n == position for n in range(3)]
+    assert [m.body for m in messages if not m.unreadable] == [b"hello", b"hello"]
+
+
 @given(st.integers(0, 400))
 def test_a_cut_answer_yields_the_whole_records_before_the_cut(size):
     whole = b"".join(record(offset=n) for n in range(3))

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from cometmq.errors import InvalidMessage, ProtocolError, SettingsError
+from cometmq.errors import DamagedMessage, InvalidMessage, ProtocolError, SettingsError
 from cometmq.model.queue import MessageQueue
 from cometmq.spark.source import columns
 from cometmq.spark.source.arrow_batches import ROWS_MAX, BatchBuilder, PulledRecords, record_starts
@@ -258,6 +258,22 @@ def test_columns_equal_the_messages_decoded_one_by_one(
         assert row["born_ts"].timestamp() * 1000 == one.born_ms
 
 
+def test_a_body_whose_checksum_is_wrong_is_an_error_or_null() -> None:
+    data = bytearray(b"".join(record(0, n, pairs={"TAGS": "A"}) for n in range(3)))
+    size = len(data) // 3
+    data[size + 88] ^= 1
+    pulled = PulledRecords(A, 1 << 62, bytes(data))
+    builder = BatchBuilder(("body",))
+    builder.add(pulled)
+    with pytest.raises(DamagedMessage, match="first is 1 of T@broker-a/0"):
+        builder.finish()
+    lenient = BatchBuilder(("body",), fail_on_damage=False)
+    lenient.add(pulled)
+    batch = lenient.finish()
+    assert batch is not None
+    assert [body is None for body in batch.column("body").to_pylist()] == [False, True, False]
+
+
 @given(st.binary(max_size=300), st.integers(0, 400), st.integers(0, 255))
 @settings(max_examples=300)
 def test_a_damaged_body_gives_rows_or_a_protocol_error(noise: bytes, at: int, value: int) -> None:
@@ -268,6 +284,6 @@ def test_a_damaged_body_gives_rows_or_a_protocol_error(noise: bytes, at: int, va
             count = len(record_starts(damaged))
             builder = BatchBuilder(EVERY)
             batch = builder.add(PulledRecords(A, 1 << 62, damaged)) or builder.finish()
-        except ProtocolError:
+        except (ProtocolError, DamagedMessage):
             continue
         assert (batch.num_rows if batch else 0) <= count

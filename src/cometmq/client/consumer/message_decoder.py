@@ -2,13 +2,15 @@
 
 Inflates bodies and hides the broker's checksum property; knows nothing of queues and offsets.
 Invariant: decoding stops at the first record that cannot be read and keeps those before it; a body
-that cannot be inflated, or would be too large, is left as stored, and its message is unreadable.
+whose checksum is wrong, that cannot be inflated, or would be too large, is left as stored, and its
+message is unreadable.
 Java: MessageDecoder.decodesBatch
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 from cometmq.errors import InvalidMessage, ProtocolError, SettingsError
 from cometmq.model.message import MessageExt, Property, UnreadableMessage
@@ -72,6 +74,7 @@ def decode_messages(
                 has_unreadable = has_unreadable or bool(message.unreadable)
             else:
                 message = decode_message(record, broker_name)
+                has_unreadable = has_unreadable or bool(message.unreadable)
             found.append(message)
             read += record.size
     return DecodedMessages(found, is_whole=True, has_unreadable=has_unreadable)
@@ -82,10 +85,13 @@ def decode_message(
 ) -> MessageExt:
     """Convert a record into a message, with its body inflated.
 
-    An `UnreadableMessage` where that cannot be done, or makes more than `inflated_bytes_max`.
+    An `UnreadableMessage` where that cannot be done, or makes more than `inflated_bytes_max`, or
+    where the body is not what its checksum says.
     """
     body, flags, unreadable = record.body, record.sys_flag, ""
-    if flags & sysflag.COMPRESSED:
+    if crc32(body) & stored.CRC_MASK != record.body_crc:
+        unreadable = "the checksum of its body is wrong: it was damaged at its broker or on its way"
+    elif flags & sysflag.COMPRESSED:
         try:
             body = inflate(body, flags, inflated_bytes_max)
             flags &= ~sysflag.COMPRESSED

@@ -11,18 +11,21 @@ topic propsLen:2 props, where props = (key 0x01 value 0x02)*.    Java: MessageDe
 
 from __future__ import annotations
 
+import logging
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cometmq.errors import InvalidMessage, ProtocolError
+from cometmq.errors import DamagedMessage, InvalidMessage, ProtocolError
 from cometmq.rules.filters.tag_expressions import split_expression
 from cometmq.spark.source.columns import arrow_schema
 from cometmq.wire.compression import inflate
 from cometmq.wire.records import properties
+from cometmq.wire.records.log_record import CRC_MASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
 
     Ints = NDArray[np.int64]
+
+_log = logging.getLogger(__name__)
 
 ROWS_MAX = 4096
 """A batch is returned once it has this many rows ..."""
@@ -76,7 +81,11 @@ class BatchBuilder:
     pull; a message larger than `BYTES_MAX` gets a batch of its own.
     """
 
-    def __init__(self, columns: Sequence[str], tags: str = "*") -> None:
+    def __init__(
+        self, columns: Sequence[str], tags: str = "*", *, fail_on_damage: bool = True
+    ) -> None:
+        """`fail_on_damage`: a body whose checksum is wrong is a DamagedMessage, else null."""
+        self._fail_on_damage = fail_on_damage
         self._tags = split_expression(tags)
         self._columns = tuple(columns)
         self._schema = arrow_schema(columns)
@@ -99,7 +108,7 @@ class BatchBuilder:
         """Return what is left as a batch, or None when nothing is."""
         if not self._rows:
             return None
-        records = _Records(self._chunks, self._starts)
+        records = _Records(self._chunks, self._starts, fail_on_damage=self._fail_on_damage)
         self._chunks = []
         self._starts = []
         self._rows = 0
@@ -134,7 +143,14 @@ def record_starts(data: bytes) -> list[int]:
 class _Records:
     """Some chunks, joined and measured: where every field of every record lies."""
 
-    def __init__(self, chunks: Sequence[PulledRecords], starts: Sequence[list[int]]) -> None:
+    def __init__(
+        self,
+        chunks: Sequence[PulledRecords],
+        starts: Sequence[list[int]],
+        *,
+        fail_on_damage: bool,
+    ) -> None:
+        self._fail_on_damage = fail_on_damage
         self._data = b"".join([chunk.data for chunk in chunks])
         at = _joined(chunks, starts)
         chunk_of = np.repeat(np.arange(len(chunks)), [len(one) for one in starts])
@@ -187,11 +203,15 @@ class _Records:
     def bodies(self) -> pa.Array:
         """What was sent, inflated where the producer had compressed it; null where that fails.
 
-        One damaged message must not stop a stream for good.
+        A message that nobody can inflate must not stop a stream for good. DamagedMessage: a
+        checksum is wrong, and a loss is an error.
         """
         bodies = _slices(pa.binary(), self._data, self._body_at, self._body_end)
+        damaged = self._damaged()
+        if damaged.any():
+            bodies = pc.if_else(pa.array(damaged), pa.scalar(None, pa.binary()), bodies)
         flags = self.first["sys_flag"]
-        compressed = (flags & _COMPRESSED) != 0
+        compressed = ((flags & _COMPRESSED) != 0) & ~damaged
         if not compressed.any():
             return bodies
         spans = zip(
@@ -202,6 +222,24 @@ class _Records:
         )
         whole = [_inflated(self._data[begin:end], flag) for flag, begin, end in spans]
         return pc.replace_with_mask(bodies, pa.array(compressed), pa.array(whole, pa.binary()))
+
+    def _damaged(self) -> NDArray[np.bool_]:
+        """Which bodies are not what their checksums say; DamagedMessage where that is an error."""
+        view = memoryview(self._data)
+        spans = zip(self._body_at.tolist(), self._body_end.tolist(), strict=True)
+        sums = np.array([crc32(view[begin:end]) for begin, end in spans], np.int64)
+        damaged: NDArray[np.bool_] = (sums & CRC_MASK) != self.first["crc"]
+        rows = np.flatnonzero(damaged).tolist()
+        if rows:
+            offset = int(self.first["queue_offset"][rows[0]])
+            sentence = (
+                f"the checksum of {len(rows)} bodies is wrong, the first is {offset} of "
+                f"{self.queues[int(self.chunk_of[rows[0]])]}: damaged at the broker or on the way"
+            )
+            if self._fail_on_damage:
+                raise DamagedMessage(f"{sentence}; failOnDataLoss=false reads them as null")
+            _log.warning("%s; failOnDataLoss=false, they are null", sentence)
+        return damaged
 
     def ids(self) -> pa.Array:
         """The client's own id, else the one made of store host and place in the log."""

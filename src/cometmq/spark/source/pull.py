@@ -58,7 +58,7 @@ _log = logging.getLogger("cometmq.spark")
 def read_batches(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
     """The messages of the ranges, one range after the other, as Arrow batches."""
     cluster = cluster_client_of(options)
-    builder = BatchBuilder(options.columns, options.tags)
+    builder = BatchBuilder(options.columns, options.tags, fail_on_damage=options.fail_on_data_loss)
     for one in ranges:
         for chunk in pull_range(cluster, one):
             batch = builder.add(chunk)

@@ -3,8 +3,8 @@
 Plain is a v1 record between IPv4 hosts, not compressed, that ends with the whole-record checksum.
 Records of one topic, size and body length share a layout: all fields come out in one step, and what
 cannot differ is compared as it stands. Two of a layout in a row begin a run, walked in one go.
-Refuses to judge others: it stops before the first record that is not plain, or not whole, and
-`stored.decode` says what that is.
+Refuses to judge others: it stops before the first record that is not plain, not whole, or whose
+body's checksum is wrong, and `stored.decode` says what that is.
 Java: MessageDecoder.decodesBatch
 """
 
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from struct import Struct, error
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
 from cometmq.model.message import MessageExt
 from cometmq.wire.records import sysflag
-from cometmq.wire.records.log_record import CRC_BYTES, CRC_MARK, FIXED_BYTES, MAGIC_V1
+from cometmq.wire.records.log_record import CRC_BYTES, CRC_MARK, CRC_MASK, FIXED_BYTES, MAGIC_V1
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,10 +83,11 @@ def _collect(
         else:
             run, last = (cut.unpack_from(body, at),), layout
         # fmt: off
-        for (start, queue_id, flag, queue_offset, where, times, prepared, body_bytes, content,
+        for (start, crc, queue_id, flag, queue_offset, where, times, prepared, body_bytes, content,
              named, raw, mark) in run:
             if (start != its_start or body_bytes != its_bytes or where[_FLAGS_AT] & _NOT_PLAIN
-                    or named != its_name or mark != its_mark):
+                    or named != its_name or mark != its_mark
+                    or crc32(content) & CRC_MASK != crc):
                 break
             # fmt: on
             message = new(kind)  # measured: 90 ns with its fields, where a call of it takes 430
@@ -125,7 +127,7 @@ def _layout(layouts: _Layouts, raw_topic: bytes, head: tuple[bytes, int]) -> _La
     if len(layouts) >= _LAYOUTS_MAX:
         layouts.clear()
     named = bytes((width,)) + raw_topic + _ROOM.pack(room)
-    text = ">8s4xiiq44siqi%ds%ds%ds9s11x"
+    text = ">8siiiq44siqi%ds%ds%ds9s11x"
     cut = Struct(text % (body_bytes, len(named), room - CRC_BYTES))
     layout = layouts[head] = _Layout(cut, size, start, body_bytes, named)
     return layout
