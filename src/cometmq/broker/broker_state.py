@@ -89,6 +89,7 @@ class BrokerState:
         self.large_tables = LargeTables(Turns())
         self.offsets = ConsumerOffsets(file("consumerOffset.json"), now_ms, self.large_tables.turns)
         self.offsets.keep_only(self.topics.table.keys() | store.deletion.topics())
+        self.offsets.keep_within(store.max_offset)
         self.delayed_messages = DelayedMessages(store, levels, file("delayOffset.json"), now_ms)
         silence_ms = settings.channel_expired_timeout_ms
         self.clients = ClientRegistry(now_ms, clock.monotonic_ms, silence_ms)

@@ -139,3 +139,19 @@ def test_the_file_is_written_by_one_thread_at_a_time_and_ends_with_the_newest(
         assert found.committed("G", "T", 0) == 4
 
     run(scenario())
+
+
+def test_offsets_behind_the_end_of_a_queue_that_lost_messages_go_back_to_it(caplog):
+    file: Any = NoFile()
+    offsets = ConsumerOffsets(file, lambda: 1)
+    for group, queue_id, offset in (("G", 0, 9), ("G", 1, 4), ("H", 0, 3)):
+        offsets.commit(group, "T", queue_id, offset)
+    offsets.commit("G", "%LMQ%x", 0, 7)
+    offsets.keep_within(
+        lambda topic, queue_id: {("T", 0): 5, ("T", 1): 4}.get((topic, queue_id), 0)
+    )
+    assert offsets.queues_of("G", "T") == {0: 5, 1: 4}
+    assert offsets.queues_of("H", "T") == {0: 3}
+    assert offsets.queues_of("G", "%LMQ%x") == {0: 7}
+    assert "T queue 0 ends at 5, and group G had come to 9" in caplog.text
+    assert len(caplog.records) == 1

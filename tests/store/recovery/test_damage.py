@@ -338,3 +338,58 @@ def test_damage_to_the_key_index_is_said_and_mended(
         assert await judge(harness, caplog, capsys) in outcomes
 
     run_scenario(scenario)
+
+
+def _random_harm(root: Path, rng: Random) -> str:
+    """Damage one file anywhere; what was done."""
+    directory = root / rng.choice(("consumequeue", "commitlog", "index", "commitlog"))
+    path = rng.choice(sorted(p for p in directory.rglob("*") if p.is_file()))
+    raw = bytearray(path.read_bytes())
+    used = max(len(raw.rstrip(b"\0")), 1)
+    at = rng.randrange(used)
+    length = rng.choice((1, 1, 7, 20, 300))
+    how = rng.choice(("flip", "zero", "noise", "cut", "gone", "moved"))
+    if how == "flip":
+        raw[at] ^= 1 << rng.randrange(8)
+    elif how == "zero":
+        raw[at : at + length] = bytes(len(raw[at : at + length]))
+    elif how == "noise":
+        raw[at : at + length] = rng.randbytes(len(raw[at : at + length]))
+    elif how == "moved":
+        raw[at : at + length] = raw[:length][: len(raw[at : at + length])]
+    path.write_bytes(raw[:at] if how == "cut" else raw)
+    if how == "gone":
+        path.unlink()
+    return f"{how} {length} at {at} of {path.relative_to(root)}"
+
+
+def _random_rounds(templates, tmp_path, caplog, capsys, seeds: range) -> None:
+    async def one(harness: StoreHarness) -> None:
+        try:
+            await judge(harness, caplog, capsys)
+        finally:
+            if hasattr(harness, "store"):
+                await harness.store.stop()
+
+    for seed in seeds:
+        rng = Random(seed)
+        harness = StoreHarness(tmp_path / str(seed))
+        shutil.copytree(templates[rng.choice(("stop", "kill"))], harness.root)
+        harness.settings = small(commit_log_file_bytes=4096)
+        done = [_random_harm(harness.root, rng) for _ in range(rng.choice((1, 1, 2)))]
+        caplog.clear()
+        try:
+            asyncio.run(one(harness))
+        except Exception as failure:
+            raise AssertionError(f"seed {seed}: {done}: {failure}") from failure
+        shutil.rmtree(harness.root)
+
+
+def test_random_damage_is_mended_or_named(templates, tmp_path, caplog, capsys):
+    _random_rounds(templates, tmp_path, caplog, capsys, range(12))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_much_random_damage_is_mended_or_named(templates, tmp_path, caplog, capsys):
+    _random_rounds(templates, tmp_path, caplog, capsys, range(1_000, 2_500))

@@ -35,6 +35,8 @@ VERSION_STEP = 500
 """The data version moves once in so many commits."""
 
 _LIGHT_QUEUE_PREFIX = "%LMQ%"
+_NAMED_MAX = 20
+"""Groups and queues that one warning each names at a start."""
 
 ENTRIES_MAX = 1_000_000
 """Most pairs of a group and a queue, and most that pulls are noted of; commits of further ones are
@@ -169,6 +171,35 @@ class ConsumerOffsets:
                 "dropped the offsets of %d groups in topics that no longer exist", len(lost)
             )
         self._forget(lost)
+
+    def keep_within(self, end_of: Callable[[str, int], int]) -> None:
+        """Take offsets behind the end of their queue back to it: the queue lost messages.
+
+        Else the group would never get the messages that take the lost ones' numbers.
+        """
+        count = 0
+        for topic, group, queues in self._items():
+            if topic.startswith(_LIGHT_QUEUE_PREFIX):
+                continue
+            for queue_id, offset in queues.items():
+                end = end_of(topic, queue_id)
+                if offset <= end:
+                    continue
+                queues[queue_id] = end
+                count += 1
+                if count <= _NAMED_MAX:
+                    log.warning(
+                        "%s queue %d ends at %d, and group %s had come to %d: it goes on at the "
+                        "end, because the queue has lost messages",
+                        topic,
+                        queue_id,
+                        end,
+                        group,
+                        offset,
+                    )
+        if count > _NAMED_MAX:
+            log.warning("so do groups in %d more queues", count - _NAMED_MAX)
+        self._is_dirty = self._is_dirty or count > 0
 
     def forget_topic(self, topic: str) -> None:
         """Drop every group's offsets of a deleted topic."""
