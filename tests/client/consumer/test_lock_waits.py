@@ -62,3 +62,12 @@ def test_what_is_not_wanted_any_more_is_forgotten(said):
     refuse_for(waits, 5, QUEUES[:1])
     refuse_for(waits, 5, QUEUES[1:2], since=6 + FORGET_S)
     assert "T1@b0/0" not in said()[-1]
+
+
+def test_a_lock_that_nobody_asks_for_any_more_is_not_reported(said):
+    waits = LockWaits("G")
+    refuse_for(waits, 3, QUEUES[:1])
+    count = len(said())
+    for now in range(3, 60):
+        waits.report(3 + FORGET_S + now)
+    assert len(said()) == count

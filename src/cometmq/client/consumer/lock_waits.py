@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 LOG_AFTER_S = 2.0
 """A queue that another member gives away waits no longer than its handler takes."""
 LOG_EVERY_MAX_S = 300.0
-FORGET_S = 30.0
-"""A lock that was not asked for in so long is not wanted any more."""
+FORGET_S = 5.0
+"""A lock that was not asked for in so long is not wanted any more; it is asked for every 0.5 s."""
 _QUEUES_MAX = 8
 
 
@@ -63,6 +63,7 @@ class LockWaits:
 
     def report(self, now: float) -> None:
         """Log what waits, if it is time."""
+        self._forget_old(now)
         if not self._table or now < self._next_log_at:
             return
         self._next_log_at = now + self._pause_s
