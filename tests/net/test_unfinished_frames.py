@@ -76,7 +76,9 @@ def test_a_frame_that_hardly_grows_does_not_keep_its_connection(
         async with serving({ECHO: echo}, net=NetSettings(idle_s=0.6)) as served:
             slow, _ = await begin(served, 100)
             busy = await served.connect()
-            while served.server.protocols and not slow.reader.at_eof():
+            while not (
+                slow.reader.at_eof() or slow.reader.exception()
+            ):  # a reset, where it had more
                 slow.writer.write(b"x")
                 busy.ask(ECHO, 1)
                 await asyncio.sleep(0.02)
@@ -93,6 +95,22 @@ def test_a_frame_may_take_its_time_while_it_grows() -> None:
             for at in range(0, len(rest), COUNTED_BYTES):
                 raw.writer.write(rest[at : at + COUNTED_BYTES])
                 await asyncio.sleep(0.04)
+            assert len((await raw.next()).body) == BODY
+
+    run(scenario())
+
+
+def test_a_frame_may_take_all_of_half_the_idle_time_to_grow_by_what_it_must() -> None:
+    async def scenario() -> None:
+        async with serving({ECHO: echo}, net=NetSettings(idle_s=3600)) as served:
+            raw, rest = await begin(served, 10)
+            (protocol,) = served.server.protocols
+            for at in range(0, len(rest), 30 * KIB):  # three of these are more than 64 KiB
+                raw.writer.write(rest[at : at + 30 * KIB])
+                have = 10 + at + 30 * KIB
+                if have < 10 + len(rest):
+                    await until(lambda have=have: protocol._decoder.have == have)  # type: ignore[misc]
+                    protocol.sweep(6)
             assert len((await raw.next()).body) == BODY
 
     run(scenario())

@@ -40,7 +40,7 @@ _SWEEPS = 6
 """How often within the idle time silent connections are looked for."""
 
 _SLOW_SWEEPS = 3
-"""How many sweeps a frame may last that gains less than `COUNTED_BYTES` in each."""
+"""How many sweeps a frame may last that gains less than `COUNTED_BYTES` in all of them."""
 
 
 class FastPath(Protocol):
@@ -70,7 +70,7 @@ class ServerProtocol(asyncio.Protocol):
         self._is_quiet = False
         self._quiet_sweeps = 0
         self._slow_sweeps = 0
-        self._swept = (0, 0)  # which frame was unfinished at the last sweep, and what it had
+        self._swept = (0, 0)  # which frame was unfinished when it last grew enough, and what it had
         self._counted = 0  # bytes of the unfinished frame, as far as the server counts them
         self._transport: asyncio.Transport
         self.connection: Connection
@@ -224,7 +224,8 @@ class ServerProtocol(asyncio.Protocol):
         has_grown = decoder.begun != frame or decoder.have - had >= COUNTED_BYTES
         is_waiting = bool(decoder.wanted) and not (has_grown or self.connection.is_blocked)
         self._slow_sweeps = self._slow_sweeps + 1 if is_waiting else 0
-        self._swept = (decoder.begun, decoder.have)
+        if not is_waiting:  # else it has all of the sweeps to grow by so much
+            self._swept = (decoder.begun, decoder.have)
         return self._slow_sweeps >= _SLOW_SWEEPS
 
 
