@@ -9,7 +9,8 @@ are written first, then the loop runs until they are answered, and only that is 
 iteration has the same work on both sides. The two processes share a core and take turns; ROUNDS is
 15 unless given, ONLY (environment) limits the rows. Of a round's iterations the first quartile
 counts. Prints medians, the median of the rounds' ratios and its quartiles. The key index is off: it
-works behind the answers.
+works behind the answers. With one request an iteration a process may be a fifth slower than
+another of the same tree for all its life: believe such a row once it has come twice.
 """
 
 import argparse
