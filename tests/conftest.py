@@ -33,9 +33,21 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(2 * len(os.sched_getaffinity(0)), WORKERS_MAX)
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif "whole_year" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("flights"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if not session.config.getoption("loadgroup", default=False):
+        return
+    alone = [
+        item.nodeid
+        for item in session.items
+        if item.get_closest_marker("xdist_group") and "@" not in item.nodeid
+    ]
+    assert not alone, f"pytest-xdist does not keep groups together: {alone[:3]}"
