@@ -46,6 +46,7 @@ HARMLESS = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC,
     RequestCode.UNREGISTER_CLIENT,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.GET_CONSUMER_RUNNING_INFO,
     RequestCode.QUERY_CONSUMER_OFFSET,
     RequestCode.PULL_MESSAGE,
     RequestCode.LITE_PULL_MESSAGE,
