@@ -223,6 +223,23 @@ def test_the_first_start_writes_what_a_later_one_would_miss() -> None:
     run(scenario())
 
 
+def test_a_store_of_an_early_version_may_have_groups_and_no_committed_offset(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        disk = await filled()
+        for path in (CONFIG / "consumerOffset.json", CONFIG / "consumerOffset.json.bak"):
+            put(disk, path.name, None)
+        disk.delete(STORE / "queueChecksums")
+        new_broker(TINY, disk=disk).store.abandon()
+        assert "no group has committed an offset yet" in caplog.text
+        put(disk, "consumerOffset.json", None)
+        with pytest.raises(StoreCorrupt):  # that start wrote the table, so now it was lost
+            new_broker(TINY, disk=disk)
+
+    run(scenario())
+
+
 def test_only_tables_of_a_stopped_broker_are_made_anew() -> None:
     async def scenario() -> None:
         disk = new_disk()

@@ -4,12 +4,14 @@
 `TableRebuilder` makes a table from what is left: topics from the queues and the committed offsets,
 groups from the offsets and the retry topics, and all others empty.
 Invariants: a broker writes topics.json, subscriptionGroup.json and consumerOffset.json at its first
-start, so one that is missing later was lost; a rebuild deletes nothing, for it renames what it
+start, so one that is missing later was lost (early versions wrote the last with the first commit,
+so theirs may be missing); a rebuild deletes nothing, for it renames what it
 replaces. Java: none; there a missing table is an empty one.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError, StoreCorrupt, StoreLocked
@@ -17,6 +19,8 @@ from cometmq.model import topic as names
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import DataVersion, TopicConfig
 from cometmq.store.json_file import JsonFile
+from cometmq.store.queues import queue_checksums
+from cometmq.store.recovery.checkpoint import Checkpoint
 from cometmq.wire.bodies.group import group_fields, group_table_of
 from cometmq.wire.bodies.offset import stored_offsets_of
 from cometmq.wire.bodies.topic import topic_fields, version_fields
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
     from cometmq.runtime.clock_and_file_protocols import Files
 
+log = logging.getLogger(__name__)
 TABLES = {
     "topics.json": "topicConfigTable",
     "subscriptionGroup.json": "subscriptionGroupTable",
@@ -61,7 +66,20 @@ def refuse_lost_tables(files: Files, root: Path) -> None:
     if not offsets.exists and groups.exists:
         table = groups.load("subscriptionGroupTable", group_table_of)
         known = set(table.groups) if table is not None else set()
-        _refuse(offsets.path, "the groups", filter(_is_users_group, known))
+        if _is_of_early_version(files, root):
+            log.warning("%s is missing: no group has committed an offset yet", offsets.path)
+        else:
+            _refuse(offsets.path, "the groups", filter(_is_users_group, known))
+
+
+def _is_of_early_version(files: Files, root: Path) -> bool:
+    """Whether a store with messages is of a version of ours that wrote no empty offsets.
+
+    Versions that do also write checksums of the queues before a checkpoint that is ours.
+    """
+    checkpoint = Checkpoint(files, root / "checkpoint")
+    checkpoint.load()
+    return checkpoint.is_known and files.stat(root / queue_checksums.NAME) is None
 
 
 def _refuse(path: Path, what: str, found: Iterable[str]) -> None:
