@@ -88,6 +88,24 @@ def test_a_bad_file_gives_way_to_its_backup_aloud(table, path, damage, caplog):
     assert table.is_from_backup
 
 
+def test_a_bad_file_does_not_replace_its_backup_at_the_next_save():
+    files = SimFiles(Random(1))
+    path = Path("/store/config/t.json")
+    for number in range(2):
+        JsonFile(path, files).save({"t": {"n": number}})
+    files.write(path, b"[]")
+    table = JsonFile(path, files)
+    assert load(table) == {"t": {"n": 0}}
+    table.save({"t": {"n": 2}})
+    assert load(JsonFile(path, files)) == {"t": {"n": 2}}
+    files.delete(path)  # as between the two renames of a save
+    assert load(JsonFile(path, files)) == {"t": {"n": 0}}
+    table.save({"t": {"n": 3}})
+    table.save({"t": {"n": 4}})
+    files.delete(path)
+    assert load(JsonFile(path, files)) == {"t": {"n": 3}}
+
+
 def test_two_bad_copies_are_an_error_that_names_the_file(table, path):
     table.save({"t": {"n": 1}})
     path.write_bytes(b"{")

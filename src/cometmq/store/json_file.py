@@ -1,9 +1,9 @@
 """A small table kept as JSON: config/topics.json and the like, with its last good copy beside it.
 
-Saving writes `.tmp`, makes it durable, renames the present file to `.bak` and `.tmp` to the file;
-loading takes the file, or, with a warning, `.bak` when the file is missing, empty, broken or not of
-the table's shape. A reader that knows only the file and its `.bak`, as Java's does, finds one of
-the two whole at every instant.
+Saving writes `.tmp`, makes it durable, renames the present file to `.bak`, unless it was found bad,
+and `.tmp` to the file; loading takes the file, or, with a warning, `.bak` when the file is missing,
+empty, broken or not of the table's shape. A reader that knows only the file and its `.bak`, as
+Java's does, finds one of the two whole at every instant.
 Java: ConfigManager.
 """
 
@@ -40,6 +40,8 @@ class JsonFile:
         """Where the former content is."""
         self.is_from_backup = False
         """Whether `load` had to take the former content."""
+        self._is_bad = False
+        """Whether the file on disk is known to be bad, so that only `.bak` is whole."""
         self._files = files
         self._fresh = path.with_name(path.name + ".tmp")
 
@@ -62,7 +64,7 @@ class JsonFile:
                 problems.append(str(problem))
             else:
                 if problems:
-                    self.is_from_backup = True
+                    self.is_from_backup = self._is_bad = True
                     log.warning("%s %s; the copy before it, .bak, is used", self.path, problems[0])
                 return found
         if not self.exists:
@@ -83,9 +85,10 @@ class JsonFile:
         """Make these bytes the file's content, durably. OSError: the former content is kept."""
         self._files.make_dir(self.path.parent)
         self._files.write(self._fresh, data)
-        if self._files.stat(self.path) is not None:
+        if not self._is_bad and self._files.stat(self.path) is not None:
             self._files.rename(self.path, self.backup)
         self._files.rename(self._fresh, self.path)
+        self._is_bad = False
         self._files.sync_dir(self.path.parent)
 
     def save(self, value: object) -> None:
