@@ -58,6 +58,24 @@ def test_a_store_with_a_deleted_topic_is_whole_without_a_note(run_scenario, how)
     run_scenario(scenario)
 
 
+@pytest.mark.parametrize("was_known", [True, False])
+def test_old_files_that_went_by_retention_are_a_loss_only_where_we_know_of_them(
+    run_scenario, caplog, was_known
+):
+    async def scenario(harness):
+        await fill(harness)
+        await harness.stop()
+        harness.log_files()[0].unlink()
+        if not was_known:  # as Apache's brokers and early versions leave a store
+            (harness.root / "queueChecksums").unlink()
+        report = verify(harness)
+        assert any("the log begins at byte" in line for line in report.damage) == was_known
+        harness.open(commit_log_file_bytes=4096)
+        assert ("are lost" in caplog.text) == was_known
+
+    run_scenario(scenario)
+
+
 def _no_entry(raw):
     at = IndexFileLayout(1500, 60).entries_at + 7 * 20
     raw[at : at + 20] = bytes(20)

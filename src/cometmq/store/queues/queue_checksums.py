@@ -31,6 +31,8 @@ _LOG_FIRST = Struct(">q")
 _QUEUE = Struct(">HiH")
 _FILE = Struct(">qIIq")
 _FILES_MAX = 65_535
+NOT_KNOWN = -1
+"""Where the log began, while no checksums tell: a store of another broker or an early version."""
 
 
 class QueueFileChecksum(NamedTuple):
@@ -52,7 +54,7 @@ class QueueChecksums:
         self._files = files
         self._path = directory / NAME
         self._queues: dict[tuple[str, int], QueueFileChecksums] = {}
-        self.log_first = 0
+        self.log_first = NOT_KNOWN
         """Where the log began when they were saved."""
         self._saved = _encode({}, 0)
 
@@ -65,7 +67,7 @@ class QueueChecksums:
     def clear(self) -> None:
         """Forget all: another broker has written queues since."""
         self._queues.clear()
-        self.log_first = 0
+        self.log_first = NOT_KNOWN
 
     def queues(self) -> set[tuple[str, int]]:
         """The queues that have checksums."""
@@ -165,7 +167,7 @@ def _decode(raw: bytes) -> tuple[dict[tuple[str, int], QueueFileChecksums], int]
     found: dict[tuple[str, int], QueueFileChecksums] = {}
     start = len(_MAGIC) + _CRC.size
     if raw[: len(_MAGIC)] != _MAGIC or raw[len(_MAGIC) : start] != _CRC.pack(crc32(raw[start:])):
-        return found, 0
+        return found, NOT_KNOWN
     at = start + _LOG_FIRST.size
     try:
         (log_first,) = _LOG_FIRST.unpack_from(raw, start)
@@ -178,5 +180,5 @@ def _decode(raw: bytes) -> tuple[dict[tuple[str, int], QueueFileChecksums], int]
                 files[base] = QueueFileChecksum(entries, crc, last)
                 at += _FILE.size
     except (error, UnicodeDecodeError):
-        return {}, 0
+        return {}, NOT_KNOWN
     return found, log_first

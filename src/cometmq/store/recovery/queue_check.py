@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from cometmq.errors import ProtocolError
+from cometmq.store.queues.queue_checksums import NOT_KNOWN
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
@@ -177,7 +178,7 @@ def _detached(files: MappedFileQueue | None, damaged: list[int]) -> list[int]:
 
 def lost_begin(log_first: int, checksums: QueueChecksums) -> str:
     """What is said where files before the log's first one have gone; else empty."""
-    if log_first <= checksums.log_first:
+    if checksums.log_first == NOT_KNOWN or log_first <= checksums.log_first:
         return ""
     return (
         f"the log begins at byte {log_first}, and began at byte {checksums.log_first}: the "
