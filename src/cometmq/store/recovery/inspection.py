@@ -317,7 +317,7 @@ class Inspection:
     def _entry(self, queue: tuple[str, int], number: int) -> tuple[int, int, int]:
         files = self._queue_files.get(queue)
         raw = files.read(number * SIZE, SIZE) if files is not None else b""
-        return ENTRY.unpack(raw) if len(raw) == SIZE else (0, 0, 0)
+        return ENTRY.unpack(raw.ljust(SIZE, b"\0"))  # as a start fills up a file that was cut
 
     def _files_of(self, directory: Path, default_bytes: int) -> MappedFileQueue:
         """The files of a directory; the longest, or their names, give their size."""
