@@ -16,6 +16,7 @@ CometError
 │   ├── NotStarted, RouteNotFound, InvalidMessage, BadFilter
 │   ├── BrokerAway         a broker whose queues must be read cannot be asked
 │   ├── TopicExists, WouldHideMessages
+│   ├── RowNotSent             a row that Spark writes could not be sent
 │   └── DataLoss           messages that a reader had planned are gone; QueueShrank: may return
 └── Reject                 server side only: answer this code with this remark
 """
@@ -196,6 +197,23 @@ class PartlySent(ClientError):
         self.results = results
         sent = sum(result is not None for result in results)
         super().__init__(f"{sent} of {len(results)} messages were stored; the first error: {first}")
+
+
+class RowNotSent(ClientError):
+    """A row of a Spark task could not be sent; `row` counts from 0 in its `partition`."""
+
+    def __init__(self, partition: int, row: int, topic: str | None, reason: str) -> None:
+        self.partition = partition
+        self.row = row
+        self.topic = topic
+        self.reason = reason
+        super().__init__(
+            f"row {row} of partition {partition} was not sent to the topic {topic}: {reason}"
+        )
+
+    def __reduce__(self) -> tuple[type[RowNotSent], tuple[int, int, str | None, str]]:
+        """Pickle the parts: tasks are processes of their own."""
+        return RowNotSent, (self.partition, self.row, self.topic, self.reason)
 
 
 class Reject(CometError):

@@ -1,25 +1,29 @@
-"""The data source `rocketmq`: what `spark.read.format("rocketmq")` and `readStream` find.
+"""The data source `rocketmq`: what reads and writes of `format("rocketmq")` find.
 
-Owns the name, the schema of a read, and the choice of the reader. Imports only Spark's base class
-and the standard library, because every process that looks up data sources loads it; readers are
-imported when needed.
-A sink would go here, as `writer` and `streamWriter`.
+Owns the name, the schema of a read, and the choice of the reader or writer. Imports only Spark's
+base class and the standard library, because every process that looks up data sources loads it;
+readers and writers are imported when needed.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource
 
 from cometmq.errors import SettingsError
 from cometmq.spark.pyspark_version import require_pyspark
+from cometmq.spark.sink import row_columns, sink_options
 from cometmq.spark.source import columns, source_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from cometmq.spark.sink.row_columns import RowColumns
+    from cometmq.spark.sink.sink_options import SinkOptions
+    from cometmq.spark.sink.writers import FrameWriter, StreamWriter
     from cometmq.spark.source.batch_reader import BatchReader
     from cometmq.spark.source.source_options import SourceOptions
     from cometmq.spark.source.stream_reader import RefusedStreamReader, StreamReader
@@ -60,6 +64,33 @@ class RocketMQSource(DataSource):  # type: ignore[misc]
         except SettingsError as error:
             return RefusedStreamReader(error)
         return StreamReader(parsed)
+
+    def writer(self, schema: StructType, overwrite: bool) -> FrameWriter:
+        """The writer of one frame; options and columns are checked before any task starts."""
+        require_pyspark()
+        from cometmq.spark.sink.writers import FrameWriter
+
+        if overwrite:
+            raise SettingsError('a topic cannot be overwritten: write with mode("append")')
+        return FrameWriter(*self._checked_write(schema), uuid4().hex)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        """The writer of a stream; made anew for each micro-batch."""
+        require_pyspark()
+        from cometmq.spark.sink.writers import StreamWriter
+
+        if overwrite:
+            raise SettingsError(
+                'outputMode("complete") would send every row again in each batch: use "append" or '
+                '"update"'
+            )
+        return StreamWriter(*self._checked_write(schema))
+
+    def _checked_write(self, schema: StructType) -> tuple[SinkOptions, RowColumns]:
+        """The options of a write, and the columns of its rows; raises SettingsError."""
+        options = sink_options.parse(self.options)
+        types = {field.name: field.dataType.simpleString() for field in schema.fields}
+        return options, row_columns.row_columns(types, options)
 
     def _options_for(self, schema: StructType) -> SourceOptions:
         """The options, with the columns of a schema that the user gave; raises SettingsError."""
