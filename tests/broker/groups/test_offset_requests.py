@@ -105,7 +105,8 @@ def test_offsets_are_on_disk_after_a_stop_and_known_after_a_start() -> None:
         disk = new_disk()
         async with running(disk=disk) as harness:
             client = await harness.client()
-            await client.send("T")
+            for _ in range(5):
+                await client.send("T")
             await client.beat("CG", "T")
             await commit(client, 5)
         stored = stored_table(disk, "consumerOffset.json")

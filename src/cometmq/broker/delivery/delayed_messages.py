@@ -275,9 +275,13 @@ class DelayedMessages:
                 return LONGEST_SLEEP_S
             if found.wait_ms > 0:
                 return found.wait_ms / 1000
-            if found.record is not None and not self._deliver(
-                queue_id, found.phy_offset, found.record
-            ):
+            if found.record is None:
+                log.error(
+                    "the delayed message at byte %d is not delivered: its record is damaged or "
+                    "deleted",
+                    found.phy_offset,
+                )
+            elif not self._deliver(queue_id, found.phy_offset, found.record):
                 return RETRY_S
             part.cursor += 1
         return 0.0
