@@ -82,6 +82,22 @@ def test_what_is_read_topic_by_topic_is_what_is_read_at_once(
         assert read(packed, is_compressed=True) == decode_registration(packed, is_compressed=True)
 
 
+def test_queues_of_static_topics_with_bare_numbers_as_names_are_passed_over() -> None:
+    topics = {name: TopicConfig(topic_name=name) for name in many(500)}
+    plain = encode_registration(Registration(TopicTable(DataVersion(counter=7), topics), ["f"]))
+    detail = rb'{"t}":{"bname":"b","currIdMap":{0:0,1:1},"hostedQueues":{0:[{"gen":0}]},"x":"\"}"}}'
+    info = rb'{"t1":{"bname":"b","currIdMap":{0:0,1:1},"totalQueues":2}}'
+    body = plain
+    for name, value in ((b"Detail", detail), (b"Info", info)):
+        empty = b'"topicQueueMapping%sMap":{}' % name
+        assert empty in body
+        body = body.replace(empty, empty[:-2] + value)
+    assert len(body) > registration_reader.LENIENT_BYTES_MAX
+    assert read(body) == decode_registration(plain)
+    with pytest.raises(ProtocolError):
+        read(body[: body.index(b'"totalQueues"')])
+
+
 @given(st.binary(max_size=60), st.integers(0, 200), st.binary(max_size=3))
 def test_a_damaged_registration_is_refused_and_never_breaks_the_reader(
     noise: bytes, at: int, change: bytes

@@ -1,7 +1,8 @@
 """Reads the body of a registration (103) topic by topic, for those that are very large.
 
 Owns the walk to the topic table and through it; each topic is read as `decode_registration` reads
-it. A body that is not standard JSON is read at once while it is small, and refused else.
+it. A body that is not standard JSON is read at once while it is small, and refused else; but the
+queues of static topics, which Java's brokers write with bare numbers as names, are passed over.
 Invariant: what comes out is what `decode_registration` gives.
 Java: RegisterBrokerBody, decoded at once.
 """
@@ -37,10 +38,14 @@ if TYPE_CHECKING:
     from cometmq.model.topic import TopicConfig
 
 LENIENT_BYTES_MAX = 64 * 1024
-"""Largest body in Java's own JSON; Java's brokers write registrations in standard JSON."""
+"""Largest body in Java's own JSON; Java's brokers write all that is read in standard JSON."""
+_UNREAD = frozenset(["topicQueueMappingDetailMap", "topicQueueMappingInfoMap"])
+"""Of static topics, which have no support here."""
+_TOKENS_PER_STEP = 256
 
 _I32 = Struct(">i")
 _space = re.compile(r"[ \t\r\n]*").match
+_tokens = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}"]', re.DOTALL).finditer
 _decode = json.JSONDecoder(strict=False).raw_decode
 
 
@@ -100,6 +105,8 @@ class RegistrationReader:
                     at = yield from self._topics(text, at)
                 else:
                     at = yield from self._object(text, at, self._fields, "topicConfigTable")
+            elif name in _UNREAD and text[at] == "{":
+                at = yield from _passed_over(text, at)
             else:
                 fields[name], at = _decode(text, at)
             at = _next(text, at)
@@ -144,6 +151,21 @@ class RegistrationReader:
                 f"the registration has more than {self._topics_max} topics "
                 "(registeredTopicsPerBrokerMax of the name server)"
             )
+
+
+def _passed_over(text: str, at: int) -> Generator[None, None, int]:
+    """Where an object ends; of what is in it only brackets and strings are looked at."""
+    depth = 0
+    for number, found in enumerate(_tokens(text, at)):
+        token = found.group()
+        if token == '"':
+            break
+        depth += (token in "{[") - (token in "}]")
+        if not depth:
+            return found.end()
+        if number % _TOKENS_PER_STEP == 0:
+            yield
+    raise ProtocolError(f"the large registration has an object without an end, at {at}")
 
 
 def _skip(text: str, at: int) -> int:
