@@ -265,6 +265,7 @@ class Inspection:
             checksums,
             deletions.end_of,
             durable_end_of(self._checkpoint, was_stopped=report.was_stopped),
+            self._tags_code,
         )
         damaged = {(topic, queue_id, base) for topic, queue_id, base in check.damaged()}
         for topic, queue_id, base in sorted(damaged):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from cometmq.errors import ProtocolError
+from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.store.queues.queue_checksums import NOT_KNOWN
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     Queue = tuple[str, int]
     QueueFiles = Mapping[Queue, MappedFileQueue]
+    TagsCode = Callable[[str, bytes, int], int | None]
 
 _COMPARED_MAX = 20_000
 """Entries without a checksum that one start compares with their records; of a file beyond, few."""
@@ -52,16 +54,19 @@ class QueueCheck:
         checksums: QueueChecksums,
         deleted_before: Callable[[str], int],
         durable_end: int,
+        tags_code: TagsCode | None,
     ) -> None:
         """`deleted_before`: the byte of the log below which a topic's records do not count.
 
-        Entries of records below `durable_end` have been durable.
+        Entries of records below `durable_end` have been durable. `tags_code`: what an entry says of
+        topic, properties and store time (ms); None, the argument or its answer: not compared.
         """
         self._log_files = log_files
         self._queue_files = queue_files
         self._checksums = checksums
         self._deleted_before = deleted_before
         self._durable_end = durable_end
+        self._tags_code = tags_code
         self._compared = 0
 
     def damaged(self) -> list[DamagedQueueFile]:
@@ -143,8 +148,10 @@ class QueueCheck:
             step = max(count // _SAMPLES, 1)
         for index in {*range(0, count, step), count - 1} if count else ():
             self._compared += 1
-            place, size, _ = ENTRY.unpack_from(raw, index * SIZE)
-            if not is_of_log(self._log_files, queue, number + index, place, size):
+            entry = ENTRY.unpack_from(raw, index * SIZE)
+            # When a delayed message is due depends on settings, which may be others now.
+            tags_code = self._tags_code if queue[0] != SCHEDULE_TOPIC else None
+            if not is_of_log(self._log_files, queue, number + index, entry, tags_code):
                 return False
         return True
 
@@ -191,8 +198,15 @@ def durable_end_of(checkpoint: Checkpoint, *, was_stopped: bool) -> int:
     return -1 if was_stopped or not checkpoint.is_known else checkpoint.dispatched
 
 
-def is_of_log(log_files: MappedFileQueue, queue: Queue, number: int, place: int, size: int) -> bool:
+def is_of_log(
+    log_files: MappedFileQueue,
+    queue: Queue,
+    number: int,
+    entry: tuple[int, int, int],
+    tags_code: TagsCode | None = None,
+) -> bool:
     """Whether an entry is what the log says it must be, or older than the log."""
+    place, size, code = entry
     if size <= 0 or place < 0:
         return False
     if size == FILLER_SIZE or place < log_files.first:
@@ -203,10 +217,8 @@ def is_of_log(log_files: MappedFileQueue, queue: Queue, number: int, place: int,
         record = stored.decode(log_files.read(place, size))
     except ProtocolError:
         return False
-    return (record.phy_offset, record.size, record.queue_offset, record.queue_id, record.topic) == (
-        place,
-        size,
-        number,
-        queue[1],
-        queue[0],
-    )
+    found = record.phy_offset, record.size, record.queue_offset, record.topic, record.queue_id
+    if found != (place, size, number, *queue):
+        return False
+    wanted = tags_code(record.topic, record.properties, record.store_ms) if tags_code else None
+    return wanted is None or wanted == code

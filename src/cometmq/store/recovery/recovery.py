@@ -178,7 +178,12 @@ class Recovery:
         queues = {(queue.topic, queue.queue_id): queue for queue in self._queues}
         files = {name: queue.mapped_files for name, queue in queues.items()}
         check = QueueCheck(
-            self._mapped_files, files, self._queues.checksums, deletions.end_of, durable_end
+            self._mapped_files,
+            files,
+            self._queues.checksums,
+            deletions.end_of,
+            durable_end,
+            self._tags_code,
         )
         if damaged := check.damaged():
             if len(damaged) > FILES_MAX:
@@ -308,10 +313,11 @@ class Recovery:
 
     def _entry_matches_log(self, queue: ConsumeQueue, number: int, log_end: int) -> bool:
         """Whether an entry is what the log says it must be, or older than the log."""
-        place, size, _ = _raw_entry(queue, number)
+        place, size, _ = entry = _raw_entry(queue, number)
         if place + size > log_end and self._mapped_files.first <= place and size != FILLER_SIZE:
             return False
-        return is_of_log(self._mapped_files, (queue.topic, queue.queue_id), number, place, size)
+        name = (queue.topic, queue.queue_id)
+        return is_of_log(self._mapped_files, name, number, entry)
 
     def _resume_others(self, end: int) -> None:
         """Find the ends of all queues without replayed records."""
