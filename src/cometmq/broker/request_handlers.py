@@ -195,6 +195,7 @@ class BrokerHandlers:
             state.stats,
             self._environment.settings.region_id,
             self._environment.store_settings,
+            self._environment.clock.monotonic_ms,
             gate,
         )
         if admission is not None:

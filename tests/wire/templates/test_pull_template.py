@@ -1,6 +1,7 @@
 """A match of a pull header equals the ordinary decode, whatever comes; and templates stay few."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,14 @@ from cometmq.wire import header_json
 from cometmq.wire.command import Command
 from cometmq.wire.frame import Frame
 from cometmq.wire.headers.pull import PullMessageRequestHeader
-from cometmq.wire.templates.header_template import MISSES_MAX, PAUSE, TEMPLATES_MAX
+from cometmq.wire.templates.header_template import (
+    LEARNING_AT_ONCE_MS,
+    LEARNING_SHARE,
+    MISSES_MAX,
+    PAUSE,
+    TEMPLATES_MAX,
+    LearningLimiter,
+)
 from cometmq.wire.templates.pull_template import PullTemplates
 
 
@@ -148,6 +156,57 @@ def test_who_never_pulls_alike_is_not_learned_from_for_a_while():
     for _ in range(PAUSE):
         templates.match_or_learn(pull())
     assert match(templates, pull())
+
+
+class TimedPulls(PullTemplates):
+    """Learns for 2 ms of the clock they are made with, and counts how often."""
+
+    def __init__(self, budget, clock):
+        super().__init__(budget)
+        self.clock, self.learned = clock, 0
+
+    def _learn(self, header):
+        self.clock.now += 2
+        self.learned += 1
+        super()._learn(header)
+
+
+@pytest.fixture
+def clock():
+    return SimpleNamespace(now=1000)
+
+
+def timed(clock, count):
+    """The templates of so many connections of one server."""
+    budget = LearningLimiter(lambda: clock.now)
+    return [TimedPulls(budget, clock) for _ in range(count)]
+
+
+def learned_ms(connections):
+    return 2 * sum(one.learned for one in connections)
+
+
+def test_all_connections_together_learn_for_a_tenth_of_the_time(clock):
+    connections = timed(clock, 20)
+    for number in range(50):
+        for at, templates in enumerate(connections):
+            templates.match_or_learn(pull(topic=f"T{at}-{number}"))
+            clock.now += 1
+            bound_ms = LEARNING_AT_ONCE_MS + (clock.now - 1000) * LEARNING_SHARE
+            assert learned_ms(connections) <= bound_ms + 2
+    assert learned_ms(connections) >= (clock.now - 1000) * LEARNING_SHARE
+
+
+def test_a_connection_learns_again_once_time_has_passed(clock):
+    greedy, late = timed(clock, 2)
+    for number in range(LEARNING_AT_ONCE_MS):
+        greedy.match_or_learn(pull(topic=f"T{number}"))
+    late.match_or_learn(pull())
+    assert match(late, pull()) is None
+    assert match(greedy, pull(topic="T0")), "what is known is matched all the same"
+    clock.now += 100
+    late.match_or_learn(pull())
+    assert match(late, pull())
 
 
 numbers = st.integers(0, 10**19).map(str) | st.text("0123456789-+ .e", max_size=6)

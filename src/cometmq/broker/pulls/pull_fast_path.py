@@ -18,6 +18,7 @@ from cometmq.wire.templates.pull_template import PullTemplates
 if TYPE_CHECKING:
     from cometmq.broker.pulls.pull_handler import PullHandler
     from cometmq.net.connection import Connection
+    from cometmq.wire.templates.header_template import LearningLimiter
 
 
 class PullFastPath:
@@ -28,10 +29,12 @@ class PullFastPath:
 
     __slots__ = ("_connection", "_handler", "_templates", "learn")
 
-    def __init__(self, handler: PullHandler, connection: Connection) -> None:
+    def __init__(
+        self, handler: PullHandler, connection: Connection, budget: LearningLimiter
+    ) -> None:
         self._handler = handler
         self._connection = connection
-        self._templates = PullTemplates()
+        self._templates = PullTemplates(budget)
         self.learn = self._templates.match_or_learn
 
     def forget(self) -> None:

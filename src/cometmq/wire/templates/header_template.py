@@ -6,7 +6,8 @@ expression: the text must be the same, and each value of a form that needs no de
 not match is left to the decoder, which is always right. Templates are found by the text before
 the first value, so that a client of a hundred topics does not have each header compared with all.
 Refuses to know what headers mean (`send_template` and `pull_template` do). Invariants: a match
-says what the decoder would say; the templates of a connection are bounded. No I/O.
+says what the decoder would say; the templates of a connection are bounded, and so is the time in
+which all connections learn. No I/O.
 Java: none; every header is decoded there.
 """
 
@@ -32,9 +33,13 @@ SAME_PREFIX_MAX = 32
 HEADER_BYTES_MAX = 4096
 """Longest header that is learned."""
 MISSES_MAX = TEMPLATES_MAX
-"""So many headers learned, at 0.5 ms each, without one match in between, and learning pauses ..."""
+"""So many headers learned without one match in between, and the connection pauses learning ..."""
 PAUSE = 4096
 """... for so many."""
+LEARNING_SHARE = 0.1
+"""Most of the time in which headers are learned, of all connections together."""
+LEARNING_AT_ONCE_MS = 20
+"""So long may be learned at once after so much time in which nothing was."""
 
 QUEUE_ID = rb"(0|[1-9][0-9]{0,2}|10[01][0-9]|102[0-3])"
 """0 to 1023."""
@@ -83,6 +88,33 @@ class HeaderPattern:
         self.ranks = tuple([ordered.index(span) for span in gaps])
 
 
+class LearningLimiter:
+    """How long all connections of one server may learn; the decoder takes what they leave.
+
+    To learn a header takes 0.5 ms, of the longest 10 ms, and a client may send a new one each time,
+    on many connections. The time is measured: a pattern that the module `re` still has costs
+    little, and little is taken off for it.
+    """
+
+    __slots__ = ("_left_ms", "_monotonic_ms", "_seen_ms")
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        """Begin with all that may be learned at once."""
+        self._monotonic_ms = monotonic_ms
+        self._seen_ms = monotonic_ms()
+        self._left_ms: float = LEARNING_AT_ONCE_MS
+
+    def spend(self, learn: Callable[[bytes], None], header: bytes) -> None:
+        """Learn a header if there is time left for it."""
+        now_ms = self._monotonic_ms()
+        earned_ms = (now_ms - self._seen_ms) * LEARNING_SHARE
+        self._seen_ms = now_ms
+        self._left_ms = min(LEARNING_AT_ONCE_MS, self._left_ms + earned_ms)
+        if self._left_ms > 0:
+            learn(header)
+            self._left_ms -= self._monotonic_ms() - now_ms
+
+
 class _Template(Protocol):
     """What a table of templates asks of each."""
 
@@ -98,6 +130,7 @@ class HeaderTemplates(Generic[T]):
     """The templates of one connection for requests of one kind."""
 
     __slots__ = (
+        "_budget",
         "_by_prefix",
         "_is_candidate",
         "_make",
@@ -111,8 +144,13 @@ class HeaderTemplates(Generic[T]):
         self,
         is_candidate: Callable[[bytes], object],
         make: Callable[[bytes, Command], T | None],
+        budget: LearningLimiter | None,
     ) -> None:
-        """`is_candidate` finds out quickly what may be worth decoding; `make` learns from it."""
+        """`is_candidate` finds out quickly what may be worth decoding; `make` learns from it.
+
+        `budget` is that of all connections; None for no bound.
+        """
+        self._budget = budget
         self._is_candidate = is_candidate
         self._make = make
         self._misses = 0
@@ -153,8 +191,10 @@ class HeaderTemplates(Generic[T]):
         if found is None and len(header) <= HEADER_BYTES_MAX and self._is_candidate(header):
             if self._pause:
                 self._pause -= 1
-            else:
+            elif self._budget is None:
                 self._learn(header)
+            else:
+                self._budget.spend(self._learn, header)
         return found
 
     def _learn(self, header: bytes) -> None:

@@ -24,7 +24,7 @@ from cometmq.wire.templates.header_template import (
 
 if TYPE_CHECKING:
     from cometmq.wire.command import Command
-    from cometmq.wire.templates.header_template import Span
+    from cometmq.wire.templates.header_template import LearningLimiter, Span
 
 _CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 _NAMES = (b"queueId", b"queueOffset", b"commitOffset")
@@ -67,8 +67,8 @@ class PullTemplate:
 class PullTemplates(HeaderTemplates[PullTemplate]):
     """The templates of one connection's pulls."""
 
-    def __init__(self) -> None:
-        super().__init__(_is_pull, _template)
+    def __init__(self, budget: LearningLimiter | None = None) -> None:
+        super().__init__(_is_pull, _template, budget)
 
 
 def _template(raw: bytes, command: Command) -> PullTemplate | None:

@@ -32,7 +32,7 @@ from cometmq.wire.templates.send_frame_batch import FrameColumns
 
 if TYPE_CHECKING:
     from cometmq.wire.command import Command
-    from cometmq.wire.templates.header_template import Span
+    from cometmq.wire.templates.header_template import LearningLimiter, Span
     from cometmq.wire.templates.send_frame_batch import SendFrameBatch
 
 KINDS_MAX = 4
@@ -178,8 +178,8 @@ class SendHeaderMatch(NamedTuple):
 class SendTemplates(HeaderTemplates[SendTemplate]):
     """The templates of one connection's sends."""
 
-    def __init__(self) -> None:
-        super().__init__(_is_send, self._template)
+    def __init__(self, budget: LearningLimiter | None = None) -> None:
+        super().__init__(_is_send, self._template, budget)
 
     def _template(self, raw: bytes, command: Command) -> SendTemplate | None:
         """The template of a header; None when it holds what a template cannot express."""
