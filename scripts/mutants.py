@@ -25,6 +25,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from oracle_runs import commit_under_test  # noqa: E402
+
 RESULTS = ROOT / "tests" / "mutants"
 
 ROOMS = {
@@ -124,7 +128,7 @@ def collect(place: Path, patterns: list[str]) -> tuple[dict[str, dict[str, int]]
     return files, alive
 
 
-def record(room: str, place: Path, patterns: list[str]) -> None:
+def record(room: str, place: Path, patterns: list[str], commit: str) -> None:
     """Write what the run found over what is known of the same files."""
     target = RESULTS / f"{room}.json"
     known = json.loads(target.read_text()) if target.exists() else {"files": {}, "survivors": []}
@@ -151,14 +155,7 @@ def record(room: str, place: Path, patterns: list[str]) -> None:
         if reason := reasons.get((found["function"], *change)):
             found["reason"] = reason
         survivors.append(found)
-    head = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    run = {"commit": head.stdout.strip(), "date": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"}
+    run = {"commit": commit, "date": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"}
     for path, number in wording.items():
         files[path]["survived"] -= number
         files[path]["mutants"] -= number
@@ -176,6 +173,7 @@ def main() -> None:
     if len(sys.argv) < 2 or sys.argv[1] not in ROOMS:
         sys.exit(f"usage: mutants.py ROOM [PATTERN]...; rooms: {', '.join(ROOMS)}")
     room, *patterns = sys.argv[1:]
+    commit = commit_under_test()  # the one that is copied; later ones may come meanwhile
     place = prepare(room, patterns)
     command = [
         sys.executable,
@@ -188,7 +186,7 @@ def main() -> None:
     with (place / "progress").open("wb") as progress:
         shown = None if sys.stdout.isatty() else progress
         ended = subprocess.run(command, cwd=place, check=False, stdout=shown).returncode
-    record(room, place, patterns)
+    record(room, place, patterns, commit)
     sys.exit(ended)
 
 

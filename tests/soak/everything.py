@@ -41,6 +41,8 @@ GROUPS: dict[str, tuple[str, list[str], float]] = {
     "passing": ("none", [TOPICS[0]], 0.0),
 }
 """Of each group: its order, its topics, and the share of its calls that fail."""
+LASTING = ("concurrent", "orderly")
+"""The groups that must handle everything; a passing one leaves in the middle."""
 
 Line = tuple[float, str, str]
 
@@ -52,6 +54,8 @@ class Member:
         order, topics, fails = GROUPS[group]
         self.group = group
         self._seen = root / f"{group}-{number}.seen"
+        self._looked_at = 0
+        self.seen: list[Line] = []
         self._errors = root / f"{group}-{number}.stderr"
         settings = {
             "namesrv": namesrv,
@@ -77,11 +81,17 @@ class Member:
     def errors(self) -> str:
         return self._errors.read_text(errors="replace")
 
-    @property
-    def seen(self) -> list[Line]:
+    def look(self) -> list[Line]:
+        """What it has handled since the last look; `seen` has all of it."""
         if not self._seen.exists():
             return []
-        return [tuple(json.loads(line)) for line in self._seen.read_text().split("\n")[:-1]]
+        with self._seen.open("rb") as file:
+            file.seek(self._looked_at)
+            whole = file.read().rpartition(b"\n")[0]
+        self._looked_at += len(whole) + bool(whole)
+        new: list[Line] = [tuple(json.loads(line)) for line in whole.splitlines()]
+        self.seen += new
+        return new
 
 
 class Soak:
@@ -164,18 +174,20 @@ class Soak:
         return member
 
     def _join_missing(self) -> None:
-        for group in ("concurrent", "orderly"):
+        for group in LASTING:
             if not self._alive[group]:
                 self._start(group)
 
     def _join(self) -> None:
-        group = self._dice.choice(("concurrent", "orderly"))
+        group = self._dice.choice(LASTING)
         if len(self._alive[group]) < MEMBERS_MAX:
             self._start(group)
 
     def _take(self) -> Member | None:
-        group = self._dice.choice([group for group, members in self._alive.items() if members])
-        members = self._alive[group]
+        some = [members for members in self._alive.values() if members]
+        if not some:
+            return None
+        members = self._dice.choice(some)
         return members.pop(self._dice.randrange(len(members)))
 
     def _leave(self) -> None:
@@ -201,20 +213,24 @@ class Soak:
         self.report["kills of the broker"] += 1
 
     async def _drain(self, senders: Senders) -> None:
-        wanted = sum(map(len, senders.acked.values()))
-        deadline = time.monotonic() + DRAIN_S
-        while time.monotonic() < deadline:
-            seen = {(topic, body) for _, topic, body in self._lines("concurrent", "orderly")}
-            missing = [(t, body) for t, some in senders.acked.items() for body in some]
-            missing = [one for one in missing if one not in seen]
+        missing = {(topic, body) for topic, some in senders.acked.items() for body in some}
+        wanted, deadline = len(missing), time.monotonic() + DRAIN_S
+        while True:
+            for member in self._members:
+                if member.group in LASTING:
+                    missing.difference_update((topic, body) for _, topic, body in member.look())
             if not missing:
                 self.report["messages handled"] = wanted
                 return
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{len(missing)} of {wanted} lost: {sorted(missing)[:20]}")
             await asyncio.sleep(0.5)
-        raise AssertionError(f"{len(missing)} of {wanted} were lost: {sorted(missing)[:20]}")
 
-    def _lines(self, *groups: str) -> list[Line]:
-        return sorted(line for one in self._members if one.group in groups for line in one.seen)
+    def _lines(self, group: str) -> list[Line]:
+        members = [one for one in self._members if one.group == group]
+        for one in members:
+            one.look()
+        return sorted(line for one in members for line in one.seen)
 
     def _judge(self, senders: Senders) -> None:
         handled = self._lines("concurrent")

@@ -1,0 +1,179 @@
+"""A member's locks: asked for, renewed and returned at a broker that answers by a script."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from client.scripted_broker import BROKER, TOPIC
+from cometmq.client.consumer.assigned_queue import AssignedQueue
+from cometmq.client.consumer.member_lock import REFUSED
+from cometmq.client.consumer.queue_locks import QueueLockClient
+from cometmq.client.session.client_options import ClientOptions
+from cometmq.client.session.client_session import ClientSession
+from cometmq.model.queue import MessageQueue
+from cometmq.runtime.system_clock_and_files import SystemClock
+from cometmq.wire.codes import RequestCode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import pytest
+
+    from client.scripted_broker import ScriptedBroker
+    from cometmq.wire.command import Command
+
+VALID_S = 30.0
+QUEUES = [MessageQueue(TOPIC, BROKER, number) for number in range(3)]
+
+
+def run(peer: ScriptedBroker, scenario: Callable[[QueueLockClient], Awaitable[None]]) -> None:
+    """Run a scenario with the locks of one member of the group."""
+
+    async def main() -> None:
+        session = ClientSession(ClientOptions(namesrv=(peer.addr,)), SystemClock())
+        try:
+            await session.routes.subscribe_queues(TOPIC)
+            await scenario(QueueLockClient(session, "clerks", VALID_S))
+        finally:
+            await session.stop()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+async def locked(locks: QueueLockClient, queues: list[MessageQueue]) -> list[AssignedQueue]:
+    """Queues in work under locks that were taken just now."""
+    table = [AssignedQueue(queue, 0) for queue in queues]
+    for queue, lock in (await locks.lock(queues)).items():
+        table[queues.index(queue)].lock = lock
+    return table
+
+
+def holds(assigned: AssignedQueue) -> bool:
+    return assigned.holds_lock(asyncio.get_running_loop().time())
+
+
+def test_a_lock_counts_from_the_moment_it_was_asked_for(peer: ScriptedBroker) -> None:
+    async def scenario(locks: QueueLockClient) -> None:
+        loop = asyncio.get_running_loop()
+        times: dict[str, float] = {}
+        answer = peer.lock
+
+        def late(command: Command) -> Any:
+            times["asked"] = loop.time()
+            return answer(command)
+
+        peer.answers[RequestCode.LOCK_BATCH_MQ] = late
+        before = loop.time()
+        (lock,) = (await locks.lock(QUEUES[:1])).values()
+        assert before <= lock.until - VALID_S <= times["asked"]
+
+    run(peer, scenario)
+
+
+def test_a_refused_lock_is_not_taken_for_one_without_an_answer(peer: ScriptedBroker) -> None:
+    async def scenario(locks: QueueLockClient) -> None:
+        peer.refused_locks = {QUEUES[1]}
+        elsewhere = MessageQueue(TOPIC, "unknown", 0)
+        found = await locks.lock([*QUEUES, elsewhere])
+        assert found.keys() == set(QUEUES), "a broker that does not answer is absent"
+        assert found[QUEUES[1]] is REFUSED
+        assert all(found[one].until > VALID_S / 2 for one in (QUEUES[0], QUEUES[2]))
+
+    run(peer, scenario)
+
+
+def test_renewal_prolongs_what_is_held_and_asks_for_nothing_else(peer: ScriptedBroker) -> None:
+    async def scenario(locks: QueueLockClient) -> None:
+        held, run_out = await locked(locks, QUEUES[:2])
+        run_out.lock = REFUSED
+        before = held.lock.until
+        await asyncio.sleep(0.02)
+        await locks.renew([held, run_out])
+        assert held.lock.until > before
+        assert not held.has_lost_lock
+        assert run_out.has_lost_lock
+        assert not holds(run_out)
+        asked = [command.body for command in peer.of(RequestCode.LOCK_BATCH_MQ)]
+        assert len(asked) == 2
+        assert b'"queueId":0' in asked[1]
+        assert b'"queueId":1' not in asked[1]
+
+    run(peer, scenario)
+
+
+def test_a_queue_whose_renewal_is_refused_is_no_longer_worked_on(
+    peer: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(locks: QueueLockClient) -> None:
+        one, other = await locked(locks, QUEUES[:2])
+        peer.refused_locks = {QUEUES[0]}
+        with caplog.at_level(logging.WARNING):
+            await locks.renew([one, other])
+        assert (holds(one), holds(other)) == (False, True)
+        assert one.has_lost_lock
+        assert "another member has the lock" in caplog.text
+
+    run(peer, scenario)
+
+
+def test_a_broker_that_does_not_answer_a_renewal_leaves_the_lock_its_time(
+    peer: ScriptedBroker,
+) -> None:
+    async def scenario(locks: QueueLockClient) -> None:
+        (one,) = await locked(locks, QUEUES[:1])
+        before = one.lock
+        peer.answers[RequestCode.LOCK_BATCH_MQ] = peer.not_online
+        await locks.renew([one])
+        assert one.lock is before
+        assert holds(one)
+
+    run(peer, scenario)
+
+
+def test_a_lock_that_was_lost_while_its_renewal_was_under_way_stays_lost(
+    peer: ScriptedBroker,
+) -> None:
+    async def scenario(locks: QueueLockClient) -> None:
+        (one,) = await locked(locks, QUEUES[:1])
+        loop, answer = asyncio.get_running_loop(), peer.lock
+
+        def lose_first(command: Command) -> Any:
+            loop.call_soon_threadsafe(one.lose_lock)  # before the answer can arrive
+            return answer(command)
+
+        peer.answers[RequestCode.LOCK_BATCH_MQ] = lose_first
+        await locks.renew([one])
+        assert one.has_lost_lock
+        assert not holds(one), "another member may have worked on the queue meanwhile"
+
+    run(peer, scenario)
+
+
+def test_a_lock_ends_with_the_connection_on_which_it_was_asked_for(peer: ScriptedBroker) -> None:
+    async def scenario(locks: QueueLockClient) -> None:
+        (one,) = await locked(locks, QUEUES[:1])
+        assert holds(one)
+        await asyncio.to_thread(peer.hang_up)
+        async with asyncio.timeout(5):
+            while holds(one):
+                await asyncio.sleep(0.01)
+
+    run(peer, scenario)
+
+
+def test_a_lock_is_asked_for_and_returned_in_the_groups_name(peer: ScriptedBroker) -> None:
+    async def scenario(locks: QueueLockClient) -> None:
+        await locked(locks, QUEUES[:1])
+        await locks.unlock(QUEUES[0])
+        await locks.keep_until_it_expires(QUEUES[0])
+        first, last = peer.of(RequestCode.LOCK_BATCH_MQ)
+        (returned,) = peer.of(RequestCode.UNLOCK_BATCH_MQ)
+        for command in (first, returned, last):
+            assert b'"consumerGroup":"clerks"' in command.body
+            assert b'"queueId":0' in command.body
+        assert b"cometLockEnd" in first.body
+        assert first.body != last.body, "the last one ends by its time, not with the connection"
+
+    run(peer, scenario)
