@@ -46,6 +46,7 @@ from cometmq.wire.frame import JSON, Frame, FrameDecoder, encode_frame
 from cometmq.wire.frame_buffer import FrameBuffer
 from cometmq.wire.records import log_record, message_batch, properties
 from cometmq.wire.records import log_record_batch_decoder as log_record_run
+from cometmq.wire.templates import header_template
 from cometmq.wire.templates.send_frame_batch import FrameColumns
 from cometmq.wire.templates.send_response import SendAnswers
 from cometmq.wire.templates.send_template import SendTemplate, SendTemplates
@@ -210,6 +211,9 @@ class Bench:
         for number in range(2 * count):
             has_it = number % 2 == 0
             with ExitStack() as stack:
+                # Connections last for seconds here: time to learn is not what is compared.
+                stack.enter_context(patch.object(header_template, "LEARNING_AT_ONCE_MS", 10_000))
+                stack.enter_context(patch.object(header_template, "LEARNING_SHARE", 1.0))
                 for each in [] if has_it else off(self.broker):
                     stack.enter_context(each)
                 found[has_it].append(await self.feed(make()))
