@@ -9,7 +9,7 @@ import pytest
 
 from client.consumer_group import Member
 from client.scripted_broker import ScriptedBroker
-from client.short_delay_cluster import cluster
+from client.short_delay_cluster import short_delay_cluster
 from cometmq import Admin, PushConsumer
 
 if TYPE_CHECKING:
@@ -22,21 +22,22 @@ _numbers = count()
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with cluster(tmp_path_factory.mktemp("served")) as running:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A running broker and name server that all tests share: none of them stops it."""
+    with short_delay_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 
 @pytest.fixture
-def mortal(tmp_path: Path) -> Iterator[LocalCluster]:
-    """A cluster whose broker the test may kill."""
-    with cluster(tmp_path) as running:
+def own_cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """A running broker and name server of this test alone, which may kill them."""
+    with short_delay_cluster(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
-def peer() -> Iterator[ScriptedBroker]:
-    """A broker and name server that answer as the test tells them."""
+def scripted_broker() -> Iterator[ScriptedBroker]:
+    """A broker and name server in one, whose answers the test sets."""
     made = ScriptedBroker()
     yield made
     made.close()
@@ -58,12 +59,12 @@ def members(tmp_path: Path) -> Iterator[Callable[..., Member]]:
 
 
 @pytest.fixture
-def by_key(served: LocalCluster, group: str, tmp_path: Path) -> Callable[..., PushConsumer]:
+def by_key(cluster: LocalCluster, group: str, tmp_path: Path) -> Callable[..., PushConsumer]:
     """Makes members of one group that remember on one disk."""
 
     def make(topic: str, handler: Callable[..., Any], **settings: Any) -> PushConsumer:
         given = {
-            "namesrv": served.namesrv,
+            "namesrv": cluster.namesrv,
             "order": "key",
             "consume_from": "first",
             "suspend_ms": 50,
@@ -81,8 +82,8 @@ def by_key(served: LocalCluster, group: str, tmp_path: Path) -> Callable[..., Pu
 
 
 @pytest.fixture
-def topic(served: LocalCluster) -> str:
-    return new_topic(served)
+def topic(cluster: LocalCluster) -> str:
+    return new_topic(cluster)
 
 
 @pytest.fixture
@@ -90,10 +91,10 @@ def group() -> str:
     return f"group-{next(_numbers)}"
 
 
-def new_topic(served: LocalCluster, queues: int = 4) -> str:
+def new_topic(cluster: LocalCluster, queues: int = 4) -> str:
     """Create a topic of a name never used before."""
     name = f"topic-{next(_numbers)}"
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         admin.create_topic(name, queues=queues)
     return name
 

@@ -61,14 +61,14 @@ class Member:
 class Source(threading.Thread):
     """Sends numbered messages of many keys, part by part, until `end`."""
 
-    def __init__(self, served, topic, pause_s=0.01):
+    def __init__(self, cluster, topic, pause_s=0.01):
         super().__init__()
-        self._served, self._topic, self._pause_s = served, topic, pause_s
+        self._cluster, self._topic, self._pause_s = cluster, topic, pause_s
         self._ended = threading.Event()
         self.count = 0
 
     def run(self):
-        with Producer("producers", namesrv=self._served.namesrv) as producer:
+        with Producer("producers", namesrv=self._cluster.namesrv) as producer:
             while not self._ended.wait(self._pause_s):
                 part = range(self.count, self.count + KEYS)
                 producer.send_many(

@@ -30,14 +30,14 @@ class Seen:
         return handle
 
 
-def send(served, topic, *bodies):
+def send(cluster, topic, *bodies):
     """Send texts of the form "key" + number in one queue's order; "-" is no key."""
-    with Producer("senders", namesrv=served.namesrv) as producer:
+    with Producer("senders", namesrv=cluster.namesrv) as producer:
         for body in bodies:
             key = None if body[0] == "-" else body[0]
             producer.send(Message(topic, body.encode(), sharding_key=key))
 
 
-def committed(served, group, topic):
-    with Admin(namesrv=served.namesrv) as admin:
+def committed(cluster, group, topic):
+    with Admin(namesrv=cluster.namesrv) as admin:
         return sum(offset or 0 for offset in admin.group_offsets(group, topic).values())

@@ -33,25 +33,25 @@ HOST = b"\x7f\0\0\1\0\0\0\1"
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, peer: ScriptedBroker) -> None:
-        self._peer, self._decoder = peer, FrameDecoder()
+    def __init__(self, broker: ScriptedBroker) -> None:
+        self._broker, self._decoder = broker, FrameDecoder()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        self._peer.connections.append(transport)
+        self._broker.connections.append(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._peer.connections.remove(self._transport)
-        self._peer.clients.discard(self._transport)
+        self._broker.connections.remove(self._transport)
+        self._broker.clients.discard(self._transport)
 
     def data_received(self, data: bytes) -> None:
         for frame in self._decoder.feed(data):
             command = Command.decode(frame)
-            self._peer.received.append(command)
+            self._broker.received.append(command)
             if command.code == RequestCode.HEART_BEAT:
-                self._peer.clients.add(self._transport)
+                self._broker.clients.add(self._transport)
             if not command.is_response:
-                answer = self._peer.answers[command.code](command)
+                answer = self._broker.answers[command.code](command)
                 if answer is not None and not command.is_oneway:
                     self._transport.write(answer.encode())
 
@@ -73,18 +73,18 @@ class ScriptedBroker:
         self.answers: dict[int, Answer] = {
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
             RequestCode.HEART_BEAT: self.heartbeat,
-            RequestCode.UNREGISTER_CLIENT: self.fine,
-            RequestCode.UPDATE_CONSUMER_OFFSET: self.fine,
-            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.group,
+            RequestCode.UNREGISTER_CLIENT: self.succeed,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.succeed,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_list,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self.not_online,
             RequestCode.LOCK_BATCH_MQ: self.lock,
-            RequestCode.UNLOCK_BATCH_MQ: self.fine,
+            RequestCode.UNLOCK_BATCH_MQ: self.succeed,
             RequestCode.QUERY_CONSUMER_OFFSET: self.offset,
-            RequestCode.PULL_MESSAGE: self.nothing_new,
+            RequestCode.PULL_MESSAGE: self.hold,
             RequestCode.SEND_MESSAGE_V2: self.stored,
             RequestCode.SEND_BATCH_MESSAGE: self.stored,
-            RequestCode.END_TRANSACTION: self.fine,
-            RequestCode.CONSUMER_SEND_MSG_BACK: self.fine,
+            RequestCode.END_TRANSACTION: self.succeed,
+            RequestCode.CONSUMER_SEND_MSG_BACK: self.succeed,
         }
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -93,12 +93,12 @@ class ScriptedBroker:
         self.port: int = self._server.sockets[0].getsockname()[1]
         self.addr = f"127.0.0.1:{self.port}"
 
-    def of(self, code: int) -> list[Command]:
-        """What was received of one code."""
+    def requests(self, code: int) -> list[Command]:
+        """The requests of one code that were received."""
         return [command for command in list(self.received) if command.code == code]
 
-    def ask(self, command: Command) -> None:
-        """Send a request to all clients that said who they are."""
+    def send_request(self, command: Command) -> None:
+        """Send a request to all clients that sent a heartbeat."""
 
         async def write() -> None:
             for connection in self.clients:
@@ -106,7 +106,7 @@ class ScriptedBroker:
 
         self._do(write())
 
-    def hang_up(self) -> None:
+    def break_connections(self) -> None:
         """Break all connections."""
 
         async def abort() -> None:
@@ -129,7 +129,7 @@ class ScriptedBroker:
         self._thread.join()
         self._loop.close()
 
-    def fine(self, command: Command) -> Command:
+    def succeed(self, command: Command) -> Command:
         return response(command.opaque, ResponseCode.SUCCESS)
 
     def route(self, command: Command) -> Command:
@@ -142,9 +142,9 @@ class ScriptedBroker:
         beat = decode_heartbeat(command.body)
         if beat.consumers and beat.client_id not in self.members:
             self.members.append(beat.client_id)
-        return self.fine(command)
+        return self.succeed(command)
 
-    def group(self, command: Command) -> Command:
+    def consumer_list(self, command: Command) -> Command:
         return response(command.opaque, 0, body=encode_consumer_list(self.members))
 
     def not_online(self, command: Command) -> Command:
@@ -157,7 +157,7 @@ class ScriptedBroker:
     def offset(self, command: Command) -> Command:
         return response(command.opaque, 0, header=OffsetResponseHeader(offset=self.committed))
 
-    def nothing_new(self, command: Command) -> Command | None:
+    def hold(self, command: Command) -> Command | None:
         return None  # held
 
     def stored(self, command: Command) -> Command:
@@ -179,13 +179,13 @@ def record(
     properties: bytes = b"",
     phy_offset: int = 0,
 ) -> bytes:
-    """A message of queue 0 as the peer has it in its log, by default a hundred bytes each."""
+    """A message of queue 0 as the broker has it in its log, by default a hundred bytes each."""
     at = phy_offset or offset * 100
     return stored.encode(topic, 0, 0, offset, at, 0, 1, HOST, 2, HOST, 0, 0, body, properties)
 
 
-def question(msg_id: str, group: str = "g") -> Command:
-    """What a broker asks a producer about a half message, the one at 99 in its log."""
+def check_back_request(msg_id: str, group: str = "g") -> Command:
+    """A check-back: a broker asks a producer about a half message, the one at 99 in its log."""
     header = CheckTransactionStateRequestHeader(
         topic=HALF_TOPIC,
         tran_state_table_offset=3,
@@ -199,8 +199,10 @@ def question(msg_id: str, group: str = "g") -> Command:
     return request(RequestCode.CHECK_TRANSACTION_STATE, 5, header, half, oneway=True)
 
 
-def pulled(command: Command, records: list[bytes], next_offset: int | None = None) -> Command:
-    """The answer to a pull that brings records (or none: not found)."""
+def pull_response(
+    command: Command, records: list[bytes], next_offset: int | None = None
+) -> Command:
+    """The response to a pull: these records, or NOT_FOUND without any."""
     asked = PullMessageRequestHeader.decode(command.ext)
     header = PullMessageResponseHeader(
         suggest_which_broker_id=0,

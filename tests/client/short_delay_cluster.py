@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def cluster(root: Path) -> LocalCluster:
+def short_delay_cluster(root: Path) -> LocalCluster:
     """Return a name server and a broker, not started, in processes of their own."""
     return LocalCluster(
         root / "store",

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from client.conftest import group, served, topic  # noqa: F401 - fixtures
+from client.conftest import cluster, group, topic  # noqa: F401 - fixtures
 from client.short_delay_cluster import until
 from cometmq import ClientError, ConsumeFrom, PushConsumer, compat
 from cometmq import ConsumeStatus as Status
@@ -31,9 +31,9 @@ def old_message(topic, body):  # noqa: F811
     return msg
 
 
-def test_a_program_of_the_old_client_runs(served, group, topic):  # noqa: F811
+def test_a_program_of_the_old_client_runs(cluster, group, topic):  # noqa: F811
     producer = Producer("PID-XXX", timeout=5000, compress_level=1, max_message_size=1 << 20)
-    producer.set_name_server_address(served.namesrv)
+    producer.set_name_server_address(cluster.namesrv)
     producer.set_session_credentials("key", "secret", "ALIYUN")  # signed; nobody checks it here
     producer.start()
     ret = producer.send_sync(old_message(topic, "XXXX"))
@@ -54,7 +54,7 @@ def test_a_program_of_the_old_client_runs(served, group, topic):  # noqa: F811
         return ConsumeStatus.CONSUME_SUCCESS
 
     consumer = OldConsumer(group, message_model=MessageModel.CLUSTERING)
-    consumer.set_namesrv_addr(served.namesrv)
+    consumer.set_namesrv_addr(cluster.namesrv)
     consumer.set_thread_count(4)
     consumer.set_message_batch_max_size(1)
     consumer._settings["consume_from"] = FIRST  # the old client knew no such setting
@@ -79,8 +79,8 @@ class _Received:
     born_ms = store_ms = phy_offset = prepared_offset = 0
 
 
-def test_listeners_keep_javas_rules(served, group, topic):  # noqa: F811
-    with _producer(served) as producer:
+def test_listeners_keep_javas_rules(cluster, group, topic):  # noqa: F811
+    with _producer(cluster) as producer:
         for step in range(4):
             producer.send_orderly_with_sharding_key(old_message(topic, str(step)), "one")
     calls, done = [], threading.Event()
@@ -95,15 +95,15 @@ def test_listeners_keep_javas_rules(served, group, topic):  # noqa: F811
                 done.set()
             return Status.SUCCESS
 
-    consumer = PushConsumer(group, namesrv=served.namesrv, orderly=True, consume_from=FIRST)
+    consumer = PushConsumer(group, namesrv=cluster.namesrv, orderly=True, consume_from=FIRST)
     consumer.subscribe(topic, "*", Steps())
     with consumer:
         assert done.wait(20)
     assert calls == [b"0", b"1", b"1", b"2", b"3"]
 
 
-def test_a_concurrent_listener_says_how_far_it_is(served, group, topic):  # noqa: F811
-    with _producer(served) as producer:
+def test_a_concurrent_listener_says_how_far_it_is(cluster, group, topic):  # noqa: F811
+    with _producer(cluster) as producer:
         for step in range(4):
             producer.send_orderly_with_sharding_key(old_message(topic, str(step)), "one")
     calls = []
@@ -116,7 +116,7 @@ def test_a_concurrent_listener_says_how_far_it_is(served, group, topic):  # noqa
                 context.ack_index = 1
             return Status.CONSUME_SUCCESS
 
-    settings = {"namesrv": served.namesrv, "consume_from": FIRST, "batch_size": 8}
+    settings = {"namesrv": cluster.namesrv, "consume_from": FIRST, "batch_size": 8}
     consumer = PushConsumer(group, **settings)
     consumer.subscribe(topic, "*", Batch())
     with consumer:
@@ -125,9 +125,9 @@ def test_a_concurrent_listener_says_how_far_it_is(served, group, topic):  # noqa
     assert sorted(body for call in calls[1:] for body in call) == [b"2", b"3"]
 
 
-def _producer(served):  # noqa: F811
+def _producer(cluster):  # noqa: F811
     producer = Producer("PID-XXX")
-    producer.set_name_server_address(served.namesrv)
+    producer.set_name_server_address(cluster.namesrv)
     return producer
 
 

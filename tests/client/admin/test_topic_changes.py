@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def admin(served: LocalCluster) -> Iterator[Admin]:
-    with Admin(namesrv=served.namesrv) as started:
+def admin(cluster: LocalCluster) -> Iterator[Admin]:
+    with Admin(namesrv=cluster.namesrv) as started:
         yield started
 
 
-def config_of(served: LocalCluster, topic: str) -> TopicConfig:
-    with BlockingChannel(served.broker, 5.0) as channel:
+def config_of(cluster: LocalCluster, topic: str) -> TopicConfig:
+    with BlockingChannel(cluster.broker, 5.0) as channel:
         header = GetTopicConfigRequestHeader(topic=topic)
         return decode_topic_config(channel.call(RequestCode.GET_TOPIC_CONFIG, header).body)
 
 
 def test_what_exists_is_neither_created_nor_changed(
-    served: LocalCluster, admin: Admin, group: str
+    cluster: LocalCluster, admin: Admin, group: str
 ) -> None:
     topic = f"made-{group}"
     admin.create_topic(topic, 4, read_queues=6, perm="w", order=True)
-    before = config_of(served, topic)
+    before = config_of(cluster, topic)
     assert (before.read_queue_nums, before.write_queue_nums, before.perm) == (6, 4, 2)
     with pytest.raises(TopicExists, match=r"exists on \S+ \(6 read and 4 write queues\)"):
         admin.create_topic(topic, 2)
-    assert config_of(served, topic) == before
+    assert config_of(cluster, topic) == before
 
 
-def test_what_is_not_named_stays(served: LocalCluster, admin: Admin, group: str) -> None:
+def test_what_is_not_named_stays(cluster: LocalCluster, admin: Admin, group: str) -> None:
     topic = f"kept-{group}"
-    with BlockingChannel(served.broker, 5.0) as channel:
+    with BlockingChannel(cluster.broker, 5.0) as channel:
         header = CreateTopicRequestHeader(
             topic=topic,
             read_queue_nums=4,
@@ -59,7 +59,7 @@ def test_what_is_not_named_stays(served: LocalCluster, admin: Admin, group: str)
         )
         assert channel.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header).code == 0
     admin.alter_topic(topic, read_queues=8)
-    altered = config_of(served, topic)
+    altered = config_of(cluster, topic)
     assert altered == TopicConfig(
         topic_name=topic,
         read_queue_nums=8,
@@ -74,11 +74,11 @@ def test_what_is_not_named_stays(served: LocalCluster, admin: Admin, group: str)
 
 
 def test_messages_that_would_become_unreachable_are_counted_first(
-    served: LocalCluster, admin: Admin, group: str
+    cluster: LocalCluster, admin: Admin, group: str
 ) -> None:
     topic = f"shrunk-{group}"
     admin.create_topic(topic, 4)
-    with Producer("source", namesrv=served.namesrv) as producer:
+    with Producer("source", namesrv=cluster.namesrv) as producer:
         producer.send_many([Message(topic, b"x", sharding_key=str(n)) for n in range(40)])
     stored = {q: at.max_offset for q, at in admin.topic_stats(topic).items()}
     hidden = {queue: count for queue, count in stored.items() if queue.queue_id >= 2}
@@ -90,7 +90,7 @@ def test_messages_that_would_become_unreachable_are_counted_first(
         assert caught.value.messages == wanted
         assert f"{sum(wanted.values())} messages lie in them" in str(caught.value)
     admin.alter_topic(topic, write_queues=2)  # what is there is still read
-    assert config_of(served, topic).read_queue_nums == 4
+    assert config_of(cluster, topic).read_queue_nums == 4
     admin.alter_topic(topic, 2, may_hide_messages=True)
     assert len(admin.queues(topic)) == 2
     admin.alter_topic(topic, 4)
@@ -123,10 +123,10 @@ def test_an_unknown_topic_is_not_altered(admin: Admin) -> None:
         admin.alter_topic("never-made", 4)
 
 
-def test_a_broker_refuses_too_many_queues(served: LocalCluster, group: str) -> None:
+def test_a_broker_refuses_too_many_queues(cluster: LocalCluster, group: str) -> None:
     header = CreateTopicRequestHeader(
         topic=f"wide-{group}", read_queue_nums=QUEUES_MAX + 1, write_queue_nums=8, perm=6
     )
-    with BlockingChannel(served.broker, 5.0) as channel:
+    with BlockingChannel(cluster.broker, 5.0) as channel:
         answer = channel.call(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
     assert (answer.code, "give 0 to 65536" in (answer.remark or "")) == (29, True)

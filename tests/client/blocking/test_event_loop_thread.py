@@ -62,13 +62,13 @@ def test_a_forked_child_gets_a_portal_of_its_own():
 
 
 def test_a_child_of_a_fork_begins_also_where_a_thread_of_its_parent_was_just_beginning():
-    with closing(ScriptedBroker()) as peer, portal_room._lock, channel_pool._pools_lock:
+    with closing(ScriptedBroker()) as scripted_broker, portal_room._lock, channel_pool._pools_lock:
         child = os.fork()
         if child == 0:
             signal.alarm(10)
             code = 1
             try:
-                with Producer("g", namesrv=peer.addr) as producer:
+                with Producer("g", namesrv=scripted_broker.addr) as producer:
                     producer.send(Message(TOPIC, b"x"))
                 code = 0
             finally:
@@ -108,7 +108,10 @@ def test_calls_from_many_threads_begin_in_their_order_and_share_wake_ups():
 def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_fails(monkeypatch):
     monkeypatch.setattr("cometmq.client.blocking.event_loop_thread.CALLS_MAX", 100)
     still = threading.Event()
-    with closing(ScriptedBroker()) as peer, Producer("g", namesrv=peer.addr) as producer:
+    with (
+        closing(ScriptedBroker()) as scripted_broker,
+        Producer("g", namesrv=scripted_broker.addr) as producer,
+    ):
         producer._bridge.portal._loop.call_soon_threadsafe(still.wait, 30)
         futures = [producer.send_async(Message(TOPIC, b"%d" % n)) for n in range(100)]
         with pytest.raises(TooManyRequests, match="100 calls wait"):
@@ -116,20 +119,20 @@ def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_fails(m
         still.set()
         assert len({future.result(30).msg_id for future in futures}) == 100
         producer.send_async(Message(TOPIC, b"room again")).result(30)
-        sent = [command.body for command in peer.of(RequestCode.SEND_MESSAGE_V2)]
+        sent = [command.body for command in scripted_broker.requests(RequestCode.SEND_MESSAGE_V2)]
     assert sent == [*(b"%d" % n for n in range(100)), b"room again"]
 
 
 def test_sends_under_way_are_bounded_in_both_colours():
-    with closing(ScriptedBroker()) as peer:
-        peer.answers[RequestCode.SEND_MESSAGE_V2] = lambda command: None
-        with Producer("g", namesrv=peer.addr, pending_max=3) as producer:
+    with closing(ScriptedBroker()) as scripted_broker:
+        scripted_broker.answers[RequestCode.SEND_MESSAGE_V2] = lambda command: None
+        with Producer("g", namesrv=scripted_broker.addr, pending_max=3) as producer:
             futures = [producer.send_async(Message(TOPIC, b"x"), 0.5) for _ in range(4)]
             kinds = [type(future.exception(30)) for future in futures]
         assert kinds == [RemotingTimeout] * 3 + [TooManyRequests]
 
         async def scenario():
-            async with AsyncProducer("g", namesrv=peer.addr, pending_max=3) as producer:
+            async with AsyncProducer("g", namesrv=scripted_broker.addr, pending_max=3) as producer:
                 begun = [producer.send_async(Message(TOPIC, b"x"), 0.2) for _ in range(3)]
                 with pytest.raises(TooManyRequests):
                     producer.send_async(Message(TOPIC, b"x"), 0.2)

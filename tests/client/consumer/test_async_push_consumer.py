@@ -44,19 +44,19 @@ class Seen:
         return self.bodies.count(body)
 
 
-def consumer(served, group, topic, handler, expression="*", **options):
+def consumer(cluster, group, topic, handler, expression="*", **options):
     options = {
         "consume_from": ConsumeFrom.FIRST,
         "lock_renew_s": 1.0,
         "lock_valid_s": 2.5,
     } | options
-    made = PushConsumer(group, namesrv=served.namesrv, **options)
+    made = PushConsumer(group, namesrv=cluster.namesrv, **options)
     made.subscribe(topic, expression, handler)
     return made
 
 
-def send(served, topic, bodies, **more):
-    with Producer("producers", namesrv=served.namesrv) as producer:
+def send(cluster, topic, bodies, **more):
+    with Producer("producers", namesrv=cluster.namesrv) as producer:
         return producer.send_many([Message(topic, body, **more) for body in bodies])
 
 
@@ -64,52 +64,52 @@ def numbers(count):
     return [b"%d" % n for n in range(count)]
 
 
-def dead_letters(served, group, count):
+def dead_letters(cluster, group, count):
     """The messages of the group's dead-letter topic, read by a group of their own."""
     letters, topic = Seen(), f"%DLQ%{group}"
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         until(lambda: topic in admin.topics())
-    with consumer(served, f"{group}-undertaker", topic, letters):
+    with consumer(cluster, f"{group}-undertaker", topic, letters):
         until(lambda: len(letters.messages) >= count)
     return letters.messages
 
 
 @pytest.mark.parametrize("orderly", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 32])
-def test_every_message_comes_once_and_is_committed(served, topic, group, orderly, batch_size):
-    send(served, topic, numbers(1000))
+def test_every_message_comes_once_and_is_committed(cluster, topic, group, orderly, batch_size):
+    send(cluster, topic, numbers(1000))
     seen = Seen()
-    with consumer(served, group, topic, seen, orderly=orderly, batch_size=batch_size):
+    with consumer(cluster, group, topic, seen, orderly=orderly, batch_size=batch_size):
         until(lambda: len(seen.messages) >= 1000)
     assert sorted(seen.bodies, key=int) == numbers(1000)
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         stats = admin.consume_stats(group, topic).values()
     assert sum(at.consumer_offset for at in stats) == sum(at.broker_offset for at in stats) == 1000
 
 
-def test_an_orderly_handler_sees_each_queue_in_its_order(served, topic, group):
+def test_an_orderly_handler_sees_each_queue_in_its_order(cluster, topic, group):
     seen = Seen()
-    with consumer(served, group, topic, seen, orderly=True, consume_threads=4):
-        send(served, topic, numbers(2000))
+    with consumer(cluster, group, topic, seen, orderly=True, consume_threads=4):
+        send(cluster, topic, numbers(2000))
         until(lambda: len(seen.messages) >= 2000)
     for queue_id in range(4):
         offsets = [m.queue_offset for m in seen.messages if m.queue_id == queue_id]
         assert offsets == list(range(len(offsets)))
 
 
-def test_a_batch_handler_gets_lists_of_one_queue_up_to_the_size(served, topic, group):
-    send(served, topic, numbers(500))
+def test_a_batch_handler_gets_lists_of_one_queue_up_to_the_size(cluster, topic, group):
+    send(cluster, topic, numbers(500))
     lists = []
-    with consumer(served, group, topic, lists.append, batch_size=16):
+    with consumer(cluster, group, topic, lists.append, batch_size=16):
         until(lambda: sum(map(len, lists)) >= 500)
     assert max(map(len, lists)) == 16
     assert all(len({m.queue_id for m in messages}) == 1 for messages in lists)
 
 
-def test_a_message_carries_what_was_sent(served, topic, group):
+def test_a_message_carries_what_was_sent(cluster, topic, group):
     seen = Seen()
     large = bytes(range(256)) * 40
-    with Producer("producers", namesrv=served.namesrv) as producer:
+    with Producer("producers", namesrv=cluster.namesrv) as producer:
         result = producer.send(
             Message(
                 topic,
@@ -121,7 +121,7 @@ def test_a_message_carries_what_was_sent(served, topic, group):
                 flag=7,
             )
         )
-    with consumer(served, group, topic, seen):
+    with consumer(cluster, group, topic, seen):
         until(lambda: seen.messages)
     (message,) = seen.messages
     assert (message.body, message.tags, message.keys) == (large, "T", ["a", "b"])
@@ -133,51 +133,51 @@ def test_a_message_carries_what_was_sent(served, topic, group):
     assert "__CRC32#" not in message.properties
 
 
-def test_only_the_tags_asked_for_come_even_when_hash_codes_collide(served, topic, group):
+def test_only_the_tags_asked_for_come_even_when_hash_codes_collide(cluster, topic, group):
     seen = Seen()
     for tag in ("Aa", "BB", "C"):  # Aa and BB have the same Java hash
-        send(served, topic, [tag.encode()] * 5, tags=tag)
-    with consumer(served, group, topic, seen, expression="Aa || C"):
+        send(cluster, topic, [tag.encode()] * 5, tags=tag)
+    with consumer(cluster, group, topic, seen, expression="Aa || C"):
         until(lambda: len(seen.messages) >= 10)
     assert Counter(seen.bodies) == {b"Aa": 5, b"C": 5}
 
 
-def test_a_new_group_starts_at_the_end_at_the_beginning_or_at_a_time(served, topic, group):
-    send(served, topic, [b"old"] * 4)
+def test_a_new_group_starts_at_the_end_at_the_beginning_or_at_a_time(cluster, topic, group):
+    send(cluster, topic, [b"old"] * 4)
     time.sleep(0.05)
     middle_ms = int(time.time() * 1000)
     time.sleep(0.05)
-    send(served, topic, [b"new"] * 4)
+    send(cluster, topic, [b"new"] * 4)
     seen = Seen()
     options = {"consume_from": ConsumeFrom.TIMESTAMP, "consume_timestamp_ms": middle_ms}
-    with consumer(served, f"{group}-time", topic, seen, **options):
+    with consumer(cluster, f"{group}-time", topic, seen, **options):
         until(lambda: len(seen.messages) >= 4)
     assert set(seen.bodies) == {b"new"}
     with pytest.raises(SettingsError, match="consume_timestamp_ms"):
-        consumer(served, group, topic, seen, consume_from=ConsumeFrom.TIMESTAMP)
+        consumer(cluster, group, topic, seen, consume_from=ConsumeFrom.TIMESTAMP)
 
 
-def test_a_restarted_group_goes_on_where_it_was(served, topic, group):
+def test_a_restarted_group_goes_on_where_it_was(cluster, topic, group):
     first, second = Seen(), Seen()
-    send(served, topic, numbers(100))
-    with consumer(served, group, topic, first):
+    send(cluster, topic, numbers(100))
+    with consumer(cluster, group, topic, first):
         until(lambda: len(first.messages) >= 100)
-    send(served, topic, [b"new"] * 8)
-    with consumer(served, group, topic, second):
+    send(cluster, topic, [b"new"] * 8)
+    with consumer(cluster, group, topic, second):
         until(lambda: len(second.messages) >= 8)
     assert set(second.bodies) == {b"new"}
 
 
-def test_several_topics_each_have_their_handler(served, make_topic, group):
-    one, other = make_topic(served), make_topic(served)
+def test_several_topics_each_have_their_handler(cluster, make_topic, group):
+    one, other = make_topic(cluster), make_topic(cluster)
     ones, others = Seen(), Seen()
-    running = consumer(served, group, one, ones)
+    running = consumer(cluster, group, one, ones)
     with running, pytest.raises(ClientError, match="before"):
         running.subscribe(other, "*", others)
     running.subscribe(other, handler=others)
     with running:
-        send(served, one, [b"1"])
-        send(served, other, [b"2"])
+        send(cluster, one, [b"1"])
+        send(cluster, other, [b"2"])
         until(lambda: ones.messages and others.messages)
     assert (set(ones.bodies), set(others.bodies)) == ({b"1"}, {b"2"})
 
@@ -191,7 +191,7 @@ def test_several_topics_each_have_their_handler(served, make_topic, group):
         "nonsense",
     ],
 )
-def test_a_concurrent_message_that_fails_comes_again_later(served, topic, group, failure):
+def test_a_concurrent_message_that_fails_comes_again_later(cluster, topic, group, failure):
     seen = Seen()
 
     def handler(messages):
@@ -202,37 +202,37 @@ def test_a_concurrent_message_that_fails_comes_again_later(served, topic, group,
             return failure
         return None
 
-    with consumer(served, group, topic, handler):
-        send(served, topic, [b"x"])
+    with consumer(cluster, group, topic, handler):
+        send(cluster, topic, [b"x"])
         until(lambda: len(seen.messages) >= 3)
     assert [message.reconsume_times for message in seen.messages] == [0, 1, 2]
     assert {message.topic for message in seen.messages} == {topic}
     assert len({message.msg_id for message in seen.messages}) == 1
 
 
-def test_a_handler_may_make_a_message_a_dead_letter_at_once(served, topic, group):
+def test_a_handler_may_make_a_message_a_dead_letter_at_once(cluster, topic, group):
     seen = Seen()
 
     def refuse(messages):
         seen(messages)
         raise RetryLater("never", delay_level=-1)
 
-    with consumer(served, group, topic, refuse):
-        send(served, topic, [b"x"])
-        assert dead_letters(served, group, 1)[0].body == b"x"
+    with consumer(cluster, group, topic, refuse):
+        send(cluster, topic, [b"x"])
+        assert dead_letters(cluster, group, 1)[0].body == b"x"
     assert seen.bodies == [b"x"]
 
 
-def test_a_concurrent_message_that_always_fails_becomes_one_dead_letter(served, topic, group):
+def test_a_concurrent_message_that_always_fails_becomes_one_dead_letter(cluster, topic, group):
     def fail(message):
         if message.body == b"bad":
             raise ValueError("no \x01arrival\x02 time")
 
     seen = Seen(fail)
-    with consumer(served, group, topic, seen, max_attempts=3):
-        send(served, topic, [b"good", b"bad", b"fine"])
+    with consumer(cluster, group, topic, seen, max_attempts=3):
+        send(cluster, topic, [b"good", b"bad", b"fine"])
         until(lambda: seen.attempts(b"bad") >= 3)
-        (letter,) = dead_letters(served, group, 1)
+        (letter,) = dead_letters(cluster, group, 1)
     assert seen.attempts(b"bad") == 3
     assert seen.attempts(b"good") == seen.attempts(b"fine") == 1
     assert letter.body == b"bad"
@@ -247,9 +247,9 @@ def test_a_concurrent_message_that_always_fails_becomes_one_dead_letter(served, 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
 def test_an_orderly_message_that_always_fails_holds_its_queue_then_is_a_dead_letter(
-    served, make_topic, group, batch_size
+    cluster, make_topic, group, batch_size
 ):
-    topic = make_topic(served, queues=1)
+    topic = make_topic(cluster, queues=1)
 
     def fail(message):
         if message.body in (b"3", b"7"):
@@ -263,11 +263,11 @@ def test_an_orderly_message_that_always_fails_holds_its_queue_then_is_a_dead_let
             fail(message)
         done.extend(message.body for message in messages)
 
-    send(served, topic, numbers(20))
+    send(cluster, topic, numbers(20))
     options = {"orderly": True, "max_attempts": 3, "suspend_ms": 50, "batch_size": batch_size}
-    with consumer(served, group, topic, handler, **options):
+    with consumer(cluster, group, topic, handler, **options):
         until(lambda: len(done) >= 18)
-        letters = dead_letters(served, group, 2)
+        letters = dead_letters(cluster, group, 2)
     assert done == [body for body in numbers(20) if body not in (b"3", b"7")]
     for bad in (b"3", b"7"):
         assert calls.count([bad]) == 3
@@ -279,8 +279,8 @@ def test_an_orderly_message_that_always_fails_holds_its_queue_then_is_a_dead_let
     assert found["DLQ_ORIGIN_MESSAGE_ID"] == found["UNIQ_KEY"]
 
 
-def test_an_orderly_queue_rests_between_attempts_while_others_go_on(served, make_topic, group):
-    topic, times, others = make_topic(served, queues=2), [], []
+def test_an_orderly_queue_rests_between_attempts_while_others_go_on(cluster, make_topic, group):
+    topic, times, others = make_topic(cluster, queues=2), [], []
 
     def handler(messages):
         if messages[0].queue_id == 0:
@@ -290,20 +290,20 @@ def test_an_orderly_queue_rests_between_attempts_while_others_go_on(served, make
         else:
             others.append(time.monotonic())
 
-    with Producer("producers", namesrv=served.namesrv) as producer:
+    with Producer("producers", namesrv=cluster.namesrv) as producer:
         queues = producer.queues(topic)
         producer.send(Message(topic, b"x"), queue=queues[0])
         for _ in range(3):
             producer.send(Message(topic, b"x"), queue=queues[1])
-    with consumer(served, group, topic, handler, orderly=True, suspend_ms=200):
+    with consumer(cluster, group, topic, handler, orderly=True, suspend_ms=200):
         until(lambda: len(times) == 4 and len(others) == 3)
     assert all(later - sooner >= 0.19 for sooner, later in itertools.pairwise(times))
     assert others[-1] < times[-1]
 
 
-def test_async_handlers_run_as_tasks_in_both_kinds(served, make_topic, group):
+def test_async_handlers_run_as_tasks_in_both_kinds(cluster, make_topic, group):
     async def scenario(orderly):
-        topic, seen, busiest = await asyncio.to_thread(make_topic, served), [], []
+        topic, seen, busiest = await asyncio.to_thread(make_topic, cluster), [], []
 
         async def handler(messages):
             busiest.append(sum(1 for task in asyncio.all_tasks() if "handler" in repr(task)))
@@ -312,12 +312,12 @@ def test_async_handlers_run_as_tasks_in_both_kinds(served, make_topic, group):
 
         running = AsyncPushConsumer(
             f"{group}-{orderly}",
-            namesrv=served.namesrv,
+            namesrv=cluster.namesrv,
             orderly=orderly,
             consume_from=ConsumeFrom.FIRST,
         )
         running.subscribe(topic, "*", handler)
-        async with running, AsyncProducer("producers", namesrv=served.namesrv) as producer:
+        async with running, AsyncProducer("producers", namesrv=cluster.namesrv) as producer:
             await producer.send_many([Message(topic, body) for body in numbers(200)])
             async with asyncio.timeout(30):
                 while len(seen) < 200:
@@ -328,17 +328,17 @@ def test_async_handlers_run_as_tasks_in_both_kinds(served, make_topic, group):
         assert asyncio.run(scenario(orderly)) == list(range(200))
 
 
-def test_a_slow_handler_never_holds_more_than_its_limits(served, make_topic, group):
-    topic, gate, held = make_topic(served, queues=1), threading.Event(), Seen()
+def test_a_slow_handler_never_holds_more_than_its_limits(cluster, make_topic, group):
+    topic, gate, held = make_topic(cluster, queues=1), threading.Event(), Seen()
 
     def handler(messages):
         held(messages)
         gate.wait(20)
 
-    send(served, topic, numbers(500))
+    send(cluster, topic, numbers(500))
     limits = FlowLimits(count=50)
     options = {"consume_threads": 1, "flow": limits, "pull_batch_size": 16}
-    with consumer(served, group, topic, handler, **options) as running:
+    with consumer(cluster, group, topic, handler, **options) as running:
         until(lambda: held.messages)
         time.sleep(0.5)
         (assigned,) = [
@@ -349,8 +349,8 @@ def test_a_slow_handler_never_holds_more_than_its_limits(served, make_topic, gro
         until(lambda: len(held.messages) >= 500)
 
 
-def test_a_clean_stop_finishes_what_is_in_hand_and_commits_it(served, make_topic, group):
-    topic, begun, finished = make_topic(served, queues=1), threading.Event(), []
+def test_a_clean_stop_finishes_what_is_in_hand_and_commits_it(cluster, make_topic, group):
+    topic, begun, finished = make_topic(cluster, queues=1), threading.Event(), []
 
     def handler(messages):
         begun.set()
@@ -360,68 +360,68 @@ def test_a_clean_stop_finishes_what_is_in_hand_and_commits_it(served, make_topic
     for orderly in (False, True):
         begun.clear()
         finished.clear()
-        send(served, topic, [b"first"])
-        with consumer(served, f"{group}-{orderly}", topic, handler, orderly=orderly):
+        send(cluster, topic, [b"first"])
+        with consumer(cluster, f"{group}-{orderly}", topic, handler, orderly=orderly):
             until(begun.is_set)
         count = len(finished)
         assert count >= 1
-        with Admin(namesrv=served.namesrv) as admin:
+        with Admin(namesrv=cluster.namesrv) as admin:
             (offset,) = admin.group_offsets(f"{group}-{orderly}", topic).values()
         assert offset == count
 
 
 def test_a_handler_gets_its_messages_again_when_no_broker_takes_them_back(
-    mortal, make_topic, group
+    own_cluster, make_topic, group
 ):
-    topic, failed, seen = make_topic(mortal), threading.Event(), Seen()
+    topic, failed, seen = make_topic(own_cluster), threading.Event(), Seen()
 
     def handler(messages):
         seen(messages)
         if len(seen.messages) == 1:
-            mortal.kill()
+            own_cluster.kill()
             failed.set()
             raise ValueError("and nobody there to take it back")
 
-    send(mortal, topic, [b"x"])
-    with consumer(mortal, group, topic, handler) as running:
+    send(own_cluster, topic, [b"x"])
+    with consumer(own_cluster, group, topic, handler) as running:
         object.__setattr__(running._inner._engine._options, "retry_in_place_s", 0.2)
         until(failed.is_set)
         until(lambda: len(seen.messages) >= 2)
         assert seen.messages[1].reconsume_times == 1
-        mortal.restart()
+        own_cluster.restart()
         until(lambda: running.assigned)
 
 
-def test_a_consumer_without_subscription_or_handler_is_refused(served, group):
-    lonely = PushConsumer(group, namesrv=served.namesrv)
+def test_a_consumer_without_subscription_or_handler_is_refused(cluster, group):
+    lonely = PushConsumer(group, namesrv=cluster.namesrv)
     with pytest.raises(ClientError, match="subscribe"):
         lonely.start()
     with pytest.raises(ClientError, match="handler"):
         lonely.subscribe("t")
 
 
-def test_wait_ends_when_the_consumer_is_stopped(served, topic, group):
-    with consumer(served, group, topic, Seen()) as running:
+def test_wait_ends_when_the_consumer_is_stopped(cluster, topic, group):
+    with consumer(cluster, group, topic, Seen()) as running:
         assert running.wait(0.05) is False
         threading.Timer(0.2, running.stop).start()
         assert running.wait(10) is True
     assert running.wait() is True
 
 
-def test_admin_tells_topics_offsets_and_lag_and_names_what_is_missing(served, topic, group):
-    send(served, topic, numbers(10))
-    with Admin(namesrv=served.namesrv) as admin:
+def test_admin_tells_topics_offsets_and_lag_and_names_what_is_missing(cluster, topic, group):
+    send(cluster, topic, numbers(10))
+    with Admin(namesrv=cluster.namesrv) as admin:
         assert topic in admin.topics()
         assert not [name for name in admin.topics() if name.startswith("rmq_sys_")]
         assert len(admin.topics(with_system=True)) > len(admin.topics())
         stats = admin.consume_stats(group, topic)
         assert sum(at.broker_offset - at.consumer_offset for at in stats.values()) == 10
-        with consumer(served, group, topic, seen := Seen()):
+        with consumer(cluster, group, topic, seen := Seen()):
             until(lambda: len(seen.messages) >= 10)
         stats = admin.consume_stats(group, topic)
         assert sum(at.broker_offset - at.consumer_offset for at in stats.values()) == 0
         queue = admin.queues(topic)[0]
-        with Admin(namesrv=served.namesrv) as fresh:  # which has asked nothing yet
+        with Admin(namesrv=cluster.namesrv) as fresh:  # which has asked nothing yet
             fresh.set_group_offsets(group, {queue: 1})
         assert admin.group_offsets(group, topic)[queue] == 1
         stored = admin.topic_stats(topic)
@@ -435,15 +435,17 @@ def test_admin_tells_topics_offsets_and_lag_and_names_what_is_missing(served, to
             admin.topic_stats("no-such-topic")
 
 
-def test_a_topic_that_is_created_or_changed_is_known_at_once_whatever_its_permission(served, group):
+def test_a_topic_that_is_created_or_changed_is_known_at_once_whatever_its_permission(
+    cluster, group
+):
     topic = f"changing-{group}"
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         admin.create_topic(topic, queues=2, perm=2)
         with pytest.raises(RouteNotFound, match=topic):
             admin.queues(topic)
         admin.alter_topic(topic, queues=4, perm=6)
     for count in (5, 1):
-        with Admin(namesrv=served.namesrv) as admin:
+        with Admin(namesrv=cluster.namesrv) as admin:
             admin.alter_topic(topic, queues=count, may_hide_messages=True)
             assert len(admin.queues(topic)) == count
 
@@ -451,9 +453,9 @@ def test_a_topic_that_is_created_or_changed_is_known_at_once_whatever_its_permis
 @pytest.mark.parametrize("orderly", [False, True])
 @pytest.mark.parametrize("size", [32_000, 32_500, 32_590])
 def test_a_message_whose_properties_fill_a_record_can_still_be_a_dead_letter(
-    served, make_topic, group, orderly, size
+    cluster, make_topic, group, orderly, size
 ):
-    topic = make_topic(served, queues=1)
+    topic = make_topic(cluster, queues=1)
 
     def fail(message):
         if message.body == b"bad":
@@ -461,13 +463,13 @@ def test_a_message_whose_properties_fill_a_record_can_still_be_a_dead_letter(
 
     seen = Seen(fail)
     options = {"orderly": orderly, "max_attempts": 2, "suspend_ms": 10}
-    running = consumer(served, group, topic, seen, **options)
+    running = consumer(cluster, group, topic, seen, **options)
     with running:
         object.__setattr__(running._inner._engine._options, "retry_in_place_s", 0.1)
-        send(served, topic, [b"bad"], properties={"large": "v" * size, "small": "s"})
-        send(served, topic, [b"good"])
+        send(cluster, topic, [b"bad"], properties={"large": "v" * size, "small": "s"})
+        send(cluster, topic, [b"good"])
         until(lambda: seen.attempts(b"good") == 1)
-        (letter,) = dead_letters(served, group, 1)
+        (letter,) = dead_letters(cluster, group, 1)
     has_room = (
         orderly or size < 32_590
     )  # without room for a retry's properties: a dead letter at once

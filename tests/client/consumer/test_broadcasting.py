@@ -10,11 +10,11 @@ from cometmq import ClientError, ConsumeFrom, Message, Producer, PushConsumer
 
 
 @pytest.fixture
-def member(served, topic, group, tmp_path):
+def member(cluster, topic, group, tmp_path):
     def make(name, seen, **settings):
         consumer = PushConsumer(
             group,
-            namesrv=served.namesrv,
+            namesrv=cluster.namesrv,
             broadcasting=True,
             offsets_dir=tmp_path,
             instance_name=name,
@@ -26,21 +26,21 @@ def member(served, topic, group, tmp_path):
     return make
 
 
-def send(served, topic, numbers):
-    with Producer("p", namesrv=served.namesrv) as producer:
+def send(cluster, topic, numbers):
+    with Producer("p", namesrv=cluster.namesrv) as producer:
         producer.send_many([Message(topic, str(n).encode()) for n in numbers])
     return [str(n).encode() for n in numbers]
 
 
 def test_every_member_gets_every_message_and_goes_on_from_its_own_file(
-    served, topic, member, tmp_path, group
+    cluster, topic, member, tmp_path, group
 ):
-    bodies = send(served, topic, range(40))
+    bodies = send(cluster, topic, range(40))
     one, other = [], []
     with member("one", one), member("other", other):
         until(lambda: len(one) >= 40 and len(other) >= 40)
     assert Counter(one) == Counter(other) == Counter(bodies)
-    more = send(served, topic, range(40, 50))
+    more = send(cluster, topic, range(40, 50))
     again = []
     with member("one", again) as consumer:
         until(lambda: len(again) >= 10)
@@ -52,16 +52,16 @@ def test_every_member_gets_every_message_and_goes_on_from_its_own_file(
     assert path.with_name("offsets.json.bak").exists()
 
 
-def test_orderly_members_get_every_queue_in_its_order_without_locks(served, topic, member):
-    send(served, topic, range(40))
+def test_orderly_members_get_every_queue_in_its_order_without_locks(cluster, topic, member):
+    send(cluster, topic, range(40))
     one, other = [], []
     with member("one", one, orderly=True), member("other", other, orderly=True):
         until(lambda: len(one) >= 40 and len(other) >= 40)
     assert sorted(one) == sorted(other)
 
 
-def test_what_fails_is_passed_over_and_does_not_come_again(served, topic, group, tmp_path, caplog):
-    send(served, topic, range(8))
+def test_what_fails_is_passed_over_and_does_not_come_again(cluster, topic, group, tmp_path, caplog):
+    send(cluster, topic, range(8))
     calls = []
 
     def fail_on_odd(messages):
@@ -71,7 +71,7 @@ def test_what_fails_is_passed_over_and_does_not_come_again(served, topic, group,
 
     consumer = PushConsumer(
         group,
-        namesrv=served.namesrv,
+        namesrv=cluster.namesrv,
         broadcasting=True,
         offsets_dir=tmp_path,
         consume_from="first",
@@ -85,12 +85,12 @@ def test_what_fails_is_passed_over_and_does_not_come_again(served, topic, group,
 
 
 def test_a_broken_file_is_replaced_by_its_bak_and_two_broken_ones_are_an_error(
-    served, topic, member, tmp_path, group
+    cluster, topic, member, tmp_path, group
 ):
-    bodies, seen = send(served, topic, range(8)), []
+    bodies, seen = send(cluster, topic, range(8)), []
     with member("one", seen, persist_s=0.05):
         until(lambda: len(seen) >= 8)
-    send(served, topic, range(8, 12))
+    send(cluster, topic, range(8, 12))
     with member("one", seen, persist_s=0.05):
         until(lambda: len(seen) >= 12)
     (path,) = tmp_path.glob(f"*@one/{group}/offsets.json")

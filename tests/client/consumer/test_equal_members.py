@@ -19,9 +19,9 @@ LOG = "cometmq.client.consumer.equal_members"
 
 
 def member(
-    served: LocalCluster, group: str, topic: str, expression: str = "*", *, orderly: bool = False
+    cluster: LocalCluster, group: str, topic: str, expression: str = "*", *, orderly: bool = False
 ) -> PushConsumer:
-    consumer = PushConsumer(group, namesrv=served.namesrv, orderly=orderly, rebalance_s=0.2)
+    consumer = PushConsumer(group, namesrv=cluster.namesrv, orderly=orderly, rebalance_s=0.2)
     consumer.subscribe(topic, expression, lambda _messages: None)
     return consumer
 
@@ -35,7 +35,7 @@ def member(
     ],
 )
 def test_members_that_differ_name_each_other(
-    served: LocalCluster,
+    cluster: LocalCluster,
     make_topic: Callable[[LocalCluster, int], str],
     group: str,
     caplog: pytest.LogCaptureFixture,
@@ -43,9 +43,9 @@ def test_members_that_differ_name_each_other(
     theirs: dict[str, object],
     do_differ: bool,
 ) -> None:
-    topic = make_topic(served, 4)
+    topic = make_topic(cluster, 4)
     caplog.set_level(logging.DEBUG, LOG)
-    one, other = member(served, group, topic, **mine), member(served, group, topic, **theirs)
+    one, other = member(cluster, group, topic, **mine), member(cluster, group, topic, **theirs)
     with one, other:
         until(lambda: len(one.assigned) + len(other.assigned) >= 4 and one.assigned)
         ids = [each._inner._engine.client_id for each in (one, other)]

@@ -7,10 +7,10 @@ from client.short_delay_cluster import until
 from cometmq import ConsumeFrom, Message, Producer, PushConsumer
 
 
-def test_members_share_the_queues_and_hand_them_over_in_order(served, make_topic, group, members):
-    topic = make_topic(served, QUEUES)
-    settings = {"namesrv": served.namesrv, "topic": topic, "group": group}
-    source = Source(served, topic)
+def test_members_share_the_queues_and_hand_them_over_in_order(cluster, make_topic, group, members):
+    topic = make_topic(cluster, QUEUES)
+    settings = {"namesrv": cluster.namesrv, "topic": topic, "group": group}
+    source = Source(cluster, topic)
     source.start()
     first = members(**settings)
     until(lambda: len(queues_of(first)) == QUEUES)
@@ -27,11 +27,11 @@ def test_members_share_the_queues_and_hand_them_over_in_order(served, make_topic
 
 
 def test_a_member_killed_without_warning_is_replaced_once_its_locks_ran_out(
-    served, make_topic, group, members
+    cluster, make_topic, group, members
 ):
-    topic = make_topic(served, QUEUES)
-    settings = {"namesrv": served.namesrv, "topic": topic, "group": group}
-    source = Source(served, topic)
+    topic = make_topic(cluster, QUEUES)
+    settings = {"namesrv": cluster.namesrv, "topic": topic, "group": group}
+    source = Source(cluster, topic)
     source.start()
     first, second = members(**settings), members(**settings)
     until(lambda: queues_of(first) and queues_of(second))
@@ -44,18 +44,18 @@ def test_a_member_killed_without_warning_is_replaced_once_its_locks_ran_out(
 
 @pytest.mark.parametrize("orderly", [True, False])
 def test_a_broker_killed_and_started_again_stops_nobody(
-    mortal, make_topic, group, members, orderly
+    own_cluster, make_topic, group, members, orderly
 ):
-    topic = make_topic(mortal, QUEUES)
-    settings = {"namesrv": mortal.namesrv, "topic": topic, "group": group, "orderly": orderly}
-    source = Source(mortal, topic)
+    topic = make_topic(own_cluster, QUEUES)
+    settings = {"namesrv": own_cluster.namesrv, "topic": topic, "group": group, "orderly": orderly}
+    source = Source(own_cluster, topic)
     source.start()
     two = [members(**settings), members(**settings)]
     until(lambda: queues_of(two[0]) and queues_of(two[1]))
     for _ in range(2):
         seen = [len(one.seen) for one in two]
-        mortal.kill()
-        mortal.restart()
+        own_cluster.kill()
+        own_cluster.restart()
         until(
             lambda before=seen: all(
                 len(one.seen) > at + KEYS for one, at in zip(two, before, strict=True)
@@ -70,10 +70,10 @@ def test_a_broker_killed_and_started_again_stops_nobody(
         one.stop()
 
 
-def test_two_members_in_one_process_share_as_well(served, make_topic, group):
-    topic = make_topic(served, QUEUES)
+def test_two_members_in_one_process_share_as_well(cluster, make_topic, group):
+    topic = make_topic(cluster, QUEUES)
     made = [
-        PushConsumer(group, namesrv=served.namesrv, consume_from=ConsumeFrom.FIRST) for _ in "ab"
+        PushConsumer(group, namesrv=cluster.namesrv, consume_from=ConsumeFrom.FIRST) for _ in "ab"
     ]
     for one in made:
         one.subscribe(topic, "*", lambda messages: None)
@@ -87,15 +87,17 @@ def test_two_members_in_one_process_share_as_well(served, make_topic, group):
         assert set.union(*shares()) == set(range(QUEUES))
 
 
-def test_clients_may_be_started_before_their_name_server_and_outlive_it(mortal, make_topic, group):
-    topic, seen = make_topic(mortal), []
-    mortal.stop()
-    consumer = PushConsumer(group, namesrv=mortal.namesrv, consume_from=ConsumeFrom.FIRST)
+def test_clients_may_be_started_before_their_name_server_and_outlive_it(
+    own_cluster, make_topic, group
+):
+    topic, seen = make_topic(own_cluster), []
+    own_cluster.stop()
+    consumer = PushConsumer(group, namesrv=own_cluster.namesrv, consume_from=ConsumeFrom.FIRST)
     consumer.subscribe(topic, "*", lambda messages: seen.extend(m.body for m in messages))
-    with consumer, Producer("producers", namesrv=mortal.namesrv) as producer:
-        mortal.start()
+    with consumer, Producer("producers", namesrv=own_cluster.namesrv) as producer:
+        own_cluster.start()
         producer.send_many([Message(topic, b"early")])
         until(lambda: seen == [b"early"])
-        mortal._names.kill()
+        own_cluster._names.kill()
         producer.send(Message(topic, b"late"))
         until(lambda: seen == [b"early", b"late"])

@@ -16,9 +16,16 @@ IN_HAND = 20 * 6  # of each thread a hundredth of a second at 2 ms a message, an
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("order", ["queue", "key"])
-def test_order_is_kept_when_any_process_dies(mortal, make_topic, tmp_path, members, order, seed):
-    dice, topic = random.Random(seed), make_topic(mortal, QUEUES)
-    settings = {"namesrv": mortal.namesrv, "topic": topic, "group": "survivors", "order": order}
+def test_order_is_kept_when_any_process_dies(
+    own_cluster, make_topic, tmp_path, members, order, seed
+):
+    dice, topic = random.Random(seed), make_topic(own_cluster, QUEUES)
+    settings = {
+        "namesrv": own_cluster.namesrv,
+        "topic": topic,
+        "group": "survivors",
+        "order": order,
+    }
     everyone, alive = [], []
 
     def join():
@@ -27,7 +34,7 @@ def test_order_is_kept_when_any_process_dies(mortal, make_topic, tmp_path, membe
         everyone.append(members(**settings, **(disk if order == "key" else {})))
         alive.append(everyone[-1])
 
-    source = Source(mortal, topic)
+    source = Source(own_cluster, topic)
     source.start()
     try:
         join()
@@ -37,9 +44,9 @@ def test_order_is_kept_when_any_process_dies(mortal, make_topic, tmp_path, membe
             if step == "join" and len(alive) < 4:
                 join()
             elif step == "kill the broker":
-                mortal.kill()
+                own_cluster.kill()
                 time.sleep(dice.uniform(0, 1))
-                mortal.restart()
+                own_cluster.restart()
             elif len(alive) > 1:
                 leaver = alive.pop(dice.randrange(len(alive)))
                 leaver.kill() if step == "kill a member" else leaver.stop()
@@ -52,13 +59,13 @@ def test_order_is_kept_when_any_process_dies(mortal, make_topic, tmp_path, membe
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_member_by_key_killed_and_started_again_repeats_what_it_had_in_hand_only(
-    mortal, make_topic, tmp_path, members
+    own_cluster, make_topic, tmp_path, members
 ):
-    topic = make_topic(mortal, 2)
-    settings = {"namesrv": mortal.namesrv, "topic": topic, "group": "phoenix", "order": "key"}
+    topic = make_topic(own_cluster, 2)
+    settings = {"namesrv": own_cluster.namesrv, "topic": topic, "group": "phoenix", "order": "key"}
     settings |= {"state_dir": str(tmp_path / "disk"), "pause_s": 0.002}
     lives = [members(**settings)]
-    source = Source(mortal, topic, 0.05)
+    source = Source(own_cluster, topic, 0.05)
     source.start()
     try:
         for _ in range(3):

@@ -60,20 +60,21 @@ def times(request):
 
 
 @pytest.fixture
-def cluster(request, times, tmp_path):
+def timed_cluster(request, times, tmp_path):
+    """A cluster whose locks last as `times` says."""
     if times is SHORT:
-        yield request.getfixturevalue("served")
+        yield request.getfixturevalue("cluster")
         return
     with LocalCluster(tmp_path / "store") as running:
         yield running
 
 
 @pytest.fixture
-def load(cluster, times):
+def load(timed_cluster, times):
     started = []
 
     def start(topic):
-        started.append(Source(cluster, topic, pause_s=times.source_s))
+        started.append(Source(timed_cluster, topic, pause_s=times.source_s))
         started[-1].start()
         return started[-1]
 
@@ -117,13 +118,13 @@ def joined_while_one_stands_still(members, settings):
 
 
 def test_a_member_that_stood_still_beyond_its_locks_begins_nothing_more(
-    served, make_topic, group, members
+    cluster, make_topic, group, members
 ):
-    topic = make_topic(served, 1)
-    with Producer("producers", namesrv=served.namesrv) as producer:
+    topic = make_topic(cluster, 1)
+    with Producer("producers", namesrv=cluster.namesrv) as producer:
         for number in range(40):
             producer.send(Message(topic, b"%d" % number))
-    settings = SHORT.settings(served, topic, group, 0.1)
+    settings = SHORT.settings(cluster, topic, group, 0.1)
     stopped = members(instance_name="z", **settings)
     until(lambda: len(stopped.seen) >= 2)
     stopped.process.send_signal(signal.SIGSTOP)
@@ -138,10 +139,10 @@ def test_a_member_that_stood_still_beyond_its_locks_begins_nothing_more(
 
 
 def test_after_short_pauses_no_queue_was_in_two_places(
-    cluster, times, make_topic, group, members, load
+    timed_cluster, times, make_topic, group, members, load
 ):
-    topic = make_topic(cluster, 4)
-    settings = times.settings(cluster, topic, group, PAUSE_S)
+    topic = make_topic(timed_cluster, 4)
+    settings = times.settings(timed_cluster, topic, group, PAUSE_S)
     source = load(topic)
     one = members(**settings)
     until(lambda: len(queues_of(one)) == 4, WAIT_S)
@@ -158,10 +159,10 @@ def test_after_short_pauses_no_queue_was_in_two_places(
 
 
 def test_a_member_that_joins_meanwhile_waits_for_the_queues_of_one_that_stands_still(
-    cluster, times, make_topic, group, members, load
+    timed_cluster, times, make_topic, group, members, load
 ):
-    topic = make_topic(cluster, 4)
-    settings = times.settings(cluster, topic, group, PAUSE_S)
+    topic = make_topic(timed_cluster, 4)
+    settings = times.settings(timed_cluster, topic, group, PAUSE_S)
     source = load(topic)
     first, stopped, third, began = joined_while_one_stands_still(members, settings)
     time.sleep(times.valid_s * 0.9 - (time.monotonic() - began))
@@ -178,15 +179,15 @@ def test_a_member_that_joins_meanwhile_waits_for_the_queues_of_one_that_stands_s
 
 
 def test_after_a_long_pause_nothing_is_begun_and_doubtful_results_are_counted(
-    cluster, times, make_topic, group, members, load
+    timed_cluster, times, make_topic, group, members, load
 ):
-    topic = make_topic(cluster, 4)
-    settings = times.settings(cluster, topic, group, 0.3)
+    topic = make_topic(timed_cluster, 4)
+    settings = times.settings(timed_cluster, topic, group, 0.3)
     source = load(topic)
     until(lambda: source.count >= 160)
     count = source.end()
     first, stopped, third, began = joined_while_one_stands_still(members, settings)
-    committed = _committed(cluster, topic, group, 3)  # its last: it stands still
+    committed = _committed(timed_cluster, topic, group, 3)  # its last: it stands still
     until(lambda: queues_of(third) == {3}, WAIT_S)  # once the broker's lock has run out
     assert time.monotonic() - began > times.expire_s - times.renew_s - 1
     *done, in_hand = [entry for entry in stopped.seen if entry[1] == 3]

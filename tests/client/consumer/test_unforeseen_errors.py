@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from client.scripted_broker import BROKER, TOPIC, pulled, record
+from client.scripted_broker import BROKER, TOPIC, pull_response, record
 from client.short_delay_cluster import until
 from cometmq import AsyncPushConsumer, ConsumeFrom, MessageQueue, PushConsumer
 from cometmq.client.consumer import queue_assignment
@@ -28,21 +28,24 @@ def messages_up_to(count):
         asked = PullMessageRequestHeader.decode(command.ext)
         if asked.topic != TOPIC or asked.queue_offset >= count:
             return None
-        return pulled(command, [record(n) for n in range(asked.queue_offset, count)])
+        return pull_response(command, [record(n) for n in range(asked.queue_offset, count)])
 
     return answer
 
 
-def consumer(peer, handler, kind=PushConsumer, topics=(TOPIC,), **options):
+def consumer(scripted_broker, handler, kind=PushConsumer, topics=(TOPIC,), **options):
     options = {"consume_from": ConsumeFrom.FIRST, "stop_timeout_s": 5.0} | options
-    made = kind(GROUP, namesrv=peer.addr, **options)
+    made = kind(GROUP, namesrv=scripted_broker.addr, **options)
     for topic in topics:
         made.subscribe(topic, "*", handler)
     return made
 
 
-def pulled_from(peer):
-    pulls = [PullMessageRequestHeader.decode(c.ext) for c in peer.of(RequestCode.PULL_MESSAGE)]
+def pulled_from(scripted_broker):
+    pulls = [
+        PullMessageRequestHeader.decode(c.ext)
+        for c in scripted_broker.requests(RequestCode.PULL_MESSAGE)
+    ]
     return [pull.queue_offset for pull in pulls if pull.topic == TOPIC]
 
 
@@ -57,12 +60,14 @@ def reset_to(offset):
     return request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, 1, header, body, oneway=True)
 
 
-def unlocked(peer):
-    asked = peer.of(RequestCode.UNLOCK_BATCH_MQ)
+def unlocked(scripted_broker):
+    asked = scripted_broker.requests(RequestCode.UNLOCK_BATCH_MQ)
     return {queue for c in asked for queue in decode_lock_request(c.body).queues}
 
 
-def test_a_queue_is_begun_anew_when_a_failed_message_cannot_even_be_sent_back(peer, caplog):
+def test_a_queue_is_begun_anew_when_a_failed_message_cannot_even_be_sent_back(
+    scripted_broker, caplog
+):
     seen = []
 
     def handler(messages):
@@ -71,17 +76,17 @@ def test_a_queue_is_begun_anew_when_a_failed_message_cannot_even_be_sent_back(pe
             messages[0].body = {"decoded": 1}
             raise ValueError("and the message is spoilt")
 
-    peer.answers[RequestCode.PULL_MESSAGE] = messages_up_to(1)
-    peer.answers[RequestCode.CONSUMER_SEND_MSG_BACK] = lambda command: response(
+    scripted_broker.answers[RequestCode.PULL_MESSAGE] = messages_up_to(1)
+    scripted_broker.answers[RequestCode.CONSUMER_SEND_MSG_BACK] = lambda command: response(
         command.opaque, ResponseCode.SYSTEM_ERROR, remark="no"
     )
-    with consumer(peer, handler):
+    with consumer(scripted_broker, handler):
         until(lambda: len(seen) >= 2)
     assert seen == [0, 0]
     assert caplog.text.count("background work failed") == 1
 
 
-def test_locks_nobody_can_read_are_asked_for_again(peer, caplog):
+def test_locks_nobody_can_read_are_asked_for_again(scripted_broker, caplog):
     seen, begun = [], threading.Event()
 
     def handler(messages):
@@ -89,14 +94,14 @@ def test_locks_nobody_can_read_are_asked_for_again(peer, caplog):
         seen.append(messages[0].queue_offset)
 
     def unreadable(command):
-        peer.answers[RequestCode.LOCK_BATCH_MQ] = peer.lock
+        scripted_broker.answers[RequestCode.LOCK_BATCH_MQ] = scripted_broker.lock
         return response(command.opaque, 0, body=b"[no locks]")
 
-    peer.answers[RequestCode.PULL_MESSAGE] = messages_up_to(20)
-    with consumer(peer, handler, orderly=True):
-        until(lambda: pulled_from(peer))
-        peer.answers[RequestCode.LOCK_BATCH_MQ] = unreadable
-        peer.hang_up()
+    scripted_broker.answers[RequestCode.PULL_MESSAGE] = messages_up_to(20)
+    with consumer(scripted_broker, handler, orderly=True):
+        until(lambda: pulled_from(scripted_broker))
+        scripted_broker.answers[RequestCode.LOCK_BATCH_MQ] = unreadable
+        scripted_broker.break_connections()
         begun.set()
         until(lambda: len(seen) == 20)
     assert seen == list(range(20))
@@ -104,7 +109,9 @@ def test_locks_nobody_can_read_are_asked_for_again(peer, caplog):
 
 
 @pytest.mark.parametrize("how", ["reset", "given away and taken back"])
-def test_a_slow_orderly_handler_never_meets_another_one_of_its_queue(peer, monkeypatch, how):
+def test_a_slow_orderly_handler_never_meets_another_one_of_its_queue(
+    scripted_broker, monkeypatch, how
+):
     monkeypatch.setattr(queue_assignment, "_SLOW_S", 0.1)
     running, most, begun, gate = [], [], threading.Event(), threading.Event()
 
@@ -115,69 +122,69 @@ def test_a_slow_orderly_handler_never_meets_another_one_of_its_queue(peer, monke
         gate.wait(20)
         running.pop()
 
-    peer.answers[RequestCode.PULL_MESSAGE] = messages_up_to(1)
-    with consumer(peer, handler, orderly=True) as slow:
+    scripted_broker.answers[RequestCode.PULL_MESSAGE] = messages_up_to(1)
+    with consumer(scripted_broker, handler, orderly=True) as slow:
         until(begun.is_set)
         if how == "reset":
-            peer.ask(reset_to(0))
+            scripted_broker.send_request(reset_to(0))
         else:
-            peer.members.insert(0, "0")  # one queue: the first member has it
-            peer.ask(members_changed())
+            scripted_broker.members.insert(0, "0")  # one queue: the first member has it
+            scripted_broker.send_request(members_changed())
             until(lambda: QUEUE not in slow.assigned)
-            peer.members.remove("0")
-            peer.ask(members_changed())
+            scripted_broker.members.remove("0")
+            scripted_broker.send_request(members_changed())
         time.sleep(1)
         assert most == [1]
-        assert QUEUE not in unlocked(peer)
+        assert QUEUE not in unlocked(scripted_broker)
         gate.set()
         until(lambda: QUEUE in slow.assigned)
         until(lambda: len(most) == 2 or how != "reset")
     assert set(most) == {1}
 
 
-def test_a_topic_without_readable_route_does_not_hold_up_the_others(peer):
+def test_a_topic_without_readable_route_does_not_hold_up_the_others(scripted_broker):
     def answer(command):
         if command.ext["topic"] == "first":
             return response(command.opaque, ResponseCode.SYSTEM_ERROR, remark="not this one")
-        return peer.route(command)
+        return scripted_broker.route(command)
 
-    peer.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = answer
-    with consumer(peer, print, topics=("first", TOPIC)) as running:
+    scripted_broker.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = answer
+    with consumer(scripted_broker, print, topics=("first", TOPIC)) as running:
         until(lambda: QUEUE in running.assigned, 5)
 
 
-def test_locks_taken_in_a_round_that_a_stop_broke_off_are_given_back(peer):
-    peer.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda command: None
-    with consumer(peer, print, orderly=True):
-        until(lambda: peer.of(RequestCode.QUERY_CONSUMER_OFFSET))
-    assert QUEUE in unlocked(peer)
+def test_locks_taken_in_a_round_that_a_stop_broke_off_are_given_back(scripted_broker):
+    scripted_broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda command: None
+    with consumer(scripted_broker, print, orderly=True):
+        until(lambda: scripted_broker.requests(RequestCode.QUERY_CONSUMER_OFFSET))
+    assert QUEUE in unlocked(scripted_broker)
 
 
-def test_a_queue_lost_just_after_a_reset_is_unlocked_and_forgotten(peer):
-    with consumer(peer, print, orderly=True) as running:
-        until(lambda: pulled_from(peer))
-        peer.members.insert(0, "0")  # one queue: the first member has it
-        peer.ask(reset_to(500))
-        until(lambda: QUEUE in unlocked(peer))
-        peer.members.remove("0")
-        peer.committed = 900
-        peer.ask(members_changed())
+def test_a_queue_lost_just_after_a_reset_is_unlocked_and_forgotten(scripted_broker):
+    with consumer(scripted_broker, print, orderly=True) as running:
+        until(lambda: pulled_from(scripted_broker))
+        scripted_broker.members.insert(0, "0")  # one queue: the first member has it
+        scripted_broker.send_request(reset_to(500))
+        until(lambda: QUEUE in unlocked(scripted_broker))
+        scripted_broker.members.remove("0")
+        scripted_broker.committed = 900
+        scripted_broker.send_request(members_changed())
         until(lambda: QUEUE in running.assigned)
-        until(lambda: pulled_from(peer)[-1] > 0)
-        assert pulled_from(peer)[-1] == 900
+        until(lambda: pulled_from(scripted_broker)[-1] > 0)
+        assert pulled_from(scripted_broker)[-1] == 900
 
 
-def test_an_offset_nobody_can_read_holds_up_its_own_queue_only(peer):
+def test_an_offset_nobody_can_read_holds_up_its_own_queue_only(scripted_broker):
     def answer(command):
         if command.ext["topic"] == TOPIC:
             return response(command.opaque, 0, ext={"offset": "many"})
         return response(command.opaque, 0, header=OffsetResponseHeader(offset=7))
 
-    peer.answers[RequestCode.QUERY_CONSUMER_OFFSET] = answer
-    with consumer(peer, print) as running:
+    scripted_broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = answer
+    with consumer(scripted_broker, print) as running:
         until(lambda: running.assigned, 5)
         assert [queue.topic for queue in running.assigned] == [f"%RETRY%{GROUP}"]
-    assert pulled_from(peer) == []
+    assert pulled_from(scripted_broker) == []
 
 
 async def nothing_runs():
@@ -186,17 +193,17 @@ async def nothing_runs():
             await asyncio.sleep(0)
 
 
-def test_a_start_that_is_broken_off_leaves_nothing_behind_and_may_be_repeated(peer):
+def test_a_start_that_is_broken_off_leaves_nothing_behind_and_may_be_repeated(scripted_broker):
     async def scenario():
-        peer.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda command: None
-        running = consumer(peer, print, AsyncPushConsumer)
+        scripted_broker.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda command: None
+        running = consumer(scripted_broker, print, AsyncPushConsumer)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await running.start()
         assert running.client_id == ""
         assert await running.wait(1)
         await nothing_runs()
-        peer.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = peer.route
+        scripted_broker.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = scripted_broker.route
         async with running, asyncio.timeout(10):
             while QUEUE not in running.assigned:
                 await asyncio.sleep(0.01)
@@ -204,7 +211,7 @@ def test_a_start_that_is_broken_off_leaves_nothing_behind_and_may_be_repeated(pe
     asyncio.run(scenario())
 
 
-def test_a_stop_that_is_broken_off_still_says_goodbye(peer):
+def test_a_stop_that_is_broken_off_still_says_goodbye(scripted_broker):
     async def scenario():
         begun = asyncio.Event()
 
@@ -212,8 +219,8 @@ def test_a_stop_that_is_broken_off_still_says_goodbye(peer):
             begun.set()
             await asyncio.Event().wait()
 
-        peer.answers[RequestCode.PULL_MESSAGE] = messages_up_to(1)
-        running = consumer(peer, handler, AsyncPushConsumer, stop_timeout_s=30)
+        scripted_broker.answers[RequestCode.PULL_MESSAGE] = messages_up_to(1)
+        running = consumer(scripted_broker, handler, AsyncPushConsumer, stop_timeout_s=30)
         await running.start()
         await begun.wait()
         with pytest.raises(TimeoutError):
@@ -223,4 +230,4 @@ def test_a_stop_that_is_broken_off_still_says_goodbye(peer):
         await nothing_runs()
 
     asyncio.run(scenario())
-    assert peer.of(RequestCode.UNREGISTER_CLIENT)
+    assert scripted_broker.requests(RequestCode.UNREGISTER_CLIENT)

@@ -42,11 +42,11 @@ class Flaky:
         return None
 
 
-def letters(served, group, count):
+def letters(cluster, group, count):
     """The bodies of the group's dead letters, once there are `count`."""
     from cometmq import Admin
 
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
 
         def stored():
             try:
@@ -59,9 +59,9 @@ def letters(served, group, count):
         return stored()
 
 
-def test_policies_are_chosen_by_the_type_of_the_error(served, group, make_topic, by_key):
-    topic = make_topic(served, 1)
-    send(served, topic, "a-dead", "a1", "b-skip", "b1", "c-retried", "c1", "d-later", "d1")
+def test_policies_are_chosen_by_the_type_of_the_error(cluster, group, make_topic, by_key):
+    topic = make_topic(cluster, 1)
+    send(cluster, topic, "a-dead", "a1", "b-skip", "b1", "c-retried", "c1", "d-later", "d1")
     handle = Flaky(
         {
             "a-dead": ValueError("bad"),
@@ -85,14 +85,14 @@ def test_policies_are_chosen_by_the_type_of_the_error(served, group, make_topic,
         "d-later": 2,
         **dict.fromkeys(("a1", "b1", "c1", "d1"), 1),
     }
-    assert letters(served, group, 2) == 2
-    assert committed(served, group, topic) == 8
+    assert letters(cluster, group, 2) == 2
+    assert committed(cluster, group, topic) == 8
 
 
-def test_a_row_is_written_before_the_offset_moves(served, group, make_topic, by_key, tmp_path):
-    topic, path = make_topic(served, 1), tmp_path / "failed.db"
+def test_a_row_is_written_before_the_offset_moves(cluster, group, make_topic, by_key, tmp_path):
+    topic, path = make_topic(cluster, 1), tmp_path / "failed.db"
     sink = TableSink(lambda: sqlite3.connect(path), "failed")
-    send(served, topic, "a-bad", "a1")
+    send(cluster, topic, "a-bad", "a1")
     handle = Flaky({"a-bad": ValueError("no such flight")})
     with by_key(topic, handle, on_failure=OnFailure.store(sink, after=2)):
         until(lambda: handle.calls.get("a-bad") == 2)
@@ -107,7 +107,7 @@ def test_a_row_is_written_before_the_offset_moves(served, group, make_topic, by_
         )
         assert rows.fetchall() == [(topic, "a", b"a-bad", 2, "ValueError")]
     assert handle.calls["a-bad"] == 2
-    assert committed(served, group, topic) == 2
+    assert committed(cluster, group, topic) == 2
 
 
 def test_a_table_sink_refuses_what_is_no_name_and_writes_one_row_a_message(tmp_path):
@@ -117,37 +117,37 @@ def test_a_table_sink_refuses_what_is_no_name_and_writes_one_row_a_message(tmp_p
         TableSink(sqlite3.connect, "failed", paramstyle="numeric")
 
 
-def test_a_policy_of_stopping_stops_before_the_message(served, group, make_topic, by_key):
-    topic, handle = make_topic(served, 1), Flaky({"a-fatal": ValueError("stop the line")})
-    send(served, topic, "a1", "a-fatal", "a2")
+def test_a_policy_of_stopping_stops_before_the_message(cluster, group, make_topic, by_key):
+    topic, handle = make_topic(cluster, 1), Flaky({"a-fatal": ValueError("stop the line")})
+    send(cluster, topic, "a1", "a-fatal", "a2")
     consumer = by_key(topic, handle, on_failure={ValueError: OnFailure.stop()})
     consumer.start()
     until(lambda: handle.calls.get("a-fatal"))
     consumer.stop()  # beside the stop that the policy asks for
     assert consumer.wait(0)
     assert handle.seen.bodies == ["a1"]
-    assert committed(served, group, topic) == 1
+    assert committed(cluster, group, topic) == 1
     again = Seen()
     with by_key(topic, again.note):
         until(lambda: len(again.bodies) == 2)
     assert again.bodies == ["a-fatal", "a2"]
 
 
-def test_max_attempts_makes_dead_letters_by_key_too(served, group, make_topic, by_key):
-    topic, handle = make_topic(served, 1), Flaky({"a-bad": ValueError("bad")})
-    send(served, topic, "a-bad", "a1")
+def test_max_attempts_makes_dead_letters_by_key_too(cluster, group, make_topic, by_key):
+    topic, handle = make_topic(cluster, 1), Flaky({"a-bad": ValueError("bad")})
+    send(cluster, topic, "a-bad", "a1")
     with by_key(topic, handle, max_attempts=3):
         until(lambda: handle.seen.bodies == ["a1"])
     assert handle.calls["a-bad"] == 3
-    assert letters(served, group, 1) == 1
+    assert letters(cluster, group, 1) == 1
 
 
 @pytest.mark.parametrize("order", ["key", "queue", "none"])
-def test_an_outage_is_not_answered_with_dead_letters(served, make_topic, by_key, order):
-    topic, seen, is_down, calls = make_topic(served, 8), Seen(), threading.Event(), []
+def test_an_outage_is_not_answered_with_dead_letters(cluster, make_topic, by_key, order):
+    topic, seen, is_down, calls = make_topic(cluster, 8), Seen(), threading.Event(), []
     is_down.set()
     keys = "abcdefghijklmnopqrst"
-    send(served, topic, *(f"{key}{step}" for step in range(3) for key in keys))
+    send(cluster, topic, *(f"{key}{step}" for step in range(3) for key in keys))
 
     def handle(messages):
         if is_down.is_set():
@@ -170,10 +170,10 @@ def test_an_outage_is_not_answered_with_dead_letters(served, make_topic, by_key,
 
 
 @pytest.mark.parametrize("order", ["key", "queue"])
-def test_bad_messages_alone_do_not_hold_up_all_for_ever(served, group, make_topic, by_key, order):
-    topic, keys = make_topic(served, 8), "abcdefgh"
+def test_bad_messages_alone_do_not_hold_up_all_for_ever(cluster, group, make_topic, by_key, order):
+    topic, keys = make_topic(cluster, 8), "abcdefgh"
     bad = {f"{key}-bad": ValueError("bad") for key in keys}
-    with Producer("senders", namesrv=served.namesrv) as producer:
+    with Producer("senders", namesrv=cluster.namesrv) as producer:
         for at, key in enumerate(keys):  # every key, and every queue, begins with a bad one
             queue = producer.queues(topic)[at]
             for body in (f"{key}-bad", f"{key}-good"):
@@ -185,13 +185,13 @@ def test_bad_messages_alone_do_not_hold_up_all_for_ever(served, group, make_topi
     settings = {"on_failure": OnFailure.dead_letter(after=3), "breaker": limits, "order": order}
     with by_key(topic, handle, **settings):
         until(lambda: sorted(handle.seen.bodies) == [f"{key}-good" for key in keys])
-        assert letters(served, group, 8) == 8
+        assert letters(cluster, group, 8) == 8
     assert all(handle.calls[body] >= 3 for body in bad), "dead before its attempts were used"
 
 
 @pytest.mark.parametrize("order", ["key", "queue"])
-def test_what_has_not_failed_yet_is_tried_first(served, make_topic, by_key, order):
-    topic, calls = make_topic(served, 8), []
+def test_what_has_not_failed_yet_is_tried_first(cluster, make_topic, by_key, order):
+    topic, calls = make_topic(cluster, 8), []
 
     def handle(messages):
         calls.append(messages[0].body)
@@ -199,7 +199,7 @@ def test_what_has_not_failed_yet_is_tried_first(served, make_topic, by_key, orde
             raise ValueError("bad")
 
     limits = BreakerLimits(keys=3, results=10, pause_s=0.3, pause_most_s=0.3)
-    with Producer("senders", namesrv=served.namesrv) as producer:
+    with Producer("senders", namesrv=cluster.namesrv) as producer:
         *others, last = producer.queues(topic)
         for queue in others:
             producer.send(Message(topic, b"bad"), queue=queue)
@@ -211,25 +211,25 @@ def test_what_has_not_failed_yet_is_tried_first(served, make_topic, by_key, orde
     assert calls.index(b"good") <= before + 4, "bad ones were tried again before it"
 
 
-def test_one_bad_message_goes_its_own_way_while_others_go_well(served, group, make_topic, by_key):
-    topic, handle = make_topic(served, 1), Flaky({"a-bad": ValueError("bad")})
-    send(served, topic, "a-bad", *(f"{key}{step}" for step in range(20) for key in "abc"))
+def test_one_bad_message_goes_its_own_way_while_others_go_well(cluster, group, make_topic, by_key):
+    topic, handle = make_topic(cluster, 1), Flaky({"a-bad": ValueError("bad")})
+    send(cluster, topic, "a-bad", *(f"{key}{step}" for step in range(20) for key in "abc"))
     limits = BreakerLimits(keys=2, results=4)
     with by_key(topic, handle, on_failure=OnFailure.dead_letter(), breaker=limits):
         until(lambda: len(handle.seen.bodies) == 60)
-    assert letters(served, group, 1) == 1
+    assert letters(cluster, group, 1) == 1
 
 
 @pytest.mark.parametrize("order", ["none", "queue"])
-def test_policies_hold_in_the_other_orders_too(served, group, make_topic, by_key, tmp_path, order):
-    topic, path = make_topic(served, 1), tmp_path / "failed.db"
-    send(served, topic, "a-dead", "a-skipped", "a-stored", "a-retried", "a1")
+def test_policies_hold_in_the_other_orders_too(cluster, group, make_topic, by_key, tmp_path, order):
+    topic, path = make_topic(cluster, 1), tmp_path / "failed.db"
+    send(cluster, topic, "a-dead", "a-skipped", "a-stored", "a-retried", "a1")
     errors, policy = four_kinds("a-", path)
     handle = Flaky(errors)
     with by_key(topic, handle, order=order, on_failure=policy):
         until(lambda: handle.seen.bodies == ["a1"] and handle.calls.get("a-retried") == 2)
-        assert letters(served, group, 1) == 1
+        assert letters(cluster, group, 1) == 1
     assert handle.calls == {**dict.fromkeys(errors, 1), "a-retried": 2, "a1": 1}
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT body FROM failed").fetchall() == [(b"a-stored",)]
-    assert committed(served, group, topic) == 5
+    assert committed(cluster, group, topic) == 5

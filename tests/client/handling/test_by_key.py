@@ -16,10 +16,10 @@ from cometmq import (
 )
 
 
-def test_keys_go_side_by_side_and_each_in_its_order(served, make_topic, by_key):
-    topic, seen = make_topic(served, 1), Seen()
+def test_keys_go_side_by_side_and_each_in_its_order(cluster, make_topic, by_key):
+    topic, seen = make_topic(cluster, 1), Seen()
     bodies = [f"{key}{step:02}" for step in range(20) for key in "abcdefgh"]
-    send(served, topic, *bodies)
+    send(cluster, topic, *bodies)
     running, most = 0, 0
     lock = threading.Lock()
 
@@ -39,9 +39,9 @@ def test_keys_go_side_by_side_and_each_in_its_order(served, make_topic, by_key):
     assert all(own == sorted(own) for own in seen.by_key.values())
 
 
-def test_a_stuck_key_holds_up_neither_others_nor_what_is_fetched_later(served, make_topic, by_key):
-    topic, seen, is_stuck = make_topic(served, 1), Seen(), [True]
-    send(served, topic, *(f"{key}{step:02}" for step in range(50) for key in "abc"))
+def test_a_stuck_key_holds_up_neither_others_nor_what_is_fetched_later(cluster, make_topic, by_key):
+    topic, seen, is_stuck = make_topic(cluster, 1), Seen(), [True]
+    send(cluster, topic, *(f"{key}{step:02}" for step in range(50) for key in "abc"))
 
     def handle(messages):
         if messages[0].body == b"a10" and is_stuck:
@@ -57,10 +57,10 @@ def test_a_stuck_key_holds_up_neither_others_nor_what_is_fetched_later(served, m
     assert all(own == sorted(own) and len(own) == 50 for own in seen.by_key.values())
 
 
-def test_a_bad_message_uses_its_attempts_up_over_restarts(served, make_topic, by_key, group):
+def test_a_bad_message_uses_its_attempts_up_over_restarts(cluster, make_topic, by_key, group):
     """One that began anew at each restart would hold back its queue's commit for ever."""
-    topic, seen, tries = make_topic(served, 1), Seen(), []
-    send(served, topic, "a0", "bad", "a1")
+    topic, seen, tries = make_topic(cluster, 1), Seen(), []
+    send(cluster, topic, "a0", "bad", "a1")
 
     def handle(messages):
         if messages[0].body == b"bad":
@@ -72,14 +72,14 @@ def test_a_bad_message_uses_its_attempts_up_over_restarts(served, make_topic, by
         until(lambda: len(tries) >= 2 and len(seen.bodies) == 2)
     number = len(tries)
     with by_key(topic, handle, suspend_ms=10, max_attempts=5):
-        until(lambda: committed(served, group, topic) == 3)
+        until(lambda: committed(cluster, group, topic) == 3)
     assert tries == list(range(5)), f"{number} before the restart"
     assert sorted(seen.bodies) == ["a0", "a1"]
 
 
-def test_a_message_without_key_passes_nothing_and_nothing_passes_it(served, make_topic, by_key):
-    topic, seen = make_topic(served, 1), Seen()
-    send(served, topic, *(body for at in range(10) for body in (f"a{at}", f"b{at}", f"-{at}")))
+def test_a_message_without_key_passes_nothing_and_nothing_passes_it(cluster, make_topic, by_key):
+    topic, seen = make_topic(cluster, 1), Seen()
+    send(cluster, topic, *(body for at in range(10) for body in (f"a{at}", f"b{at}", f"-{at}")))
 
     def handle(messages):
         time.sleep(0.002)
@@ -93,9 +93,9 @@ def test_a_message_without_key_passes_nothing_and_nothing_passes_it(served, make
         assert part[2] == f"-{at}"
 
 
-def test_messages_without_key_are_free_where_one_says_so(served, make_topic, by_key):
-    topic, seen = make_topic(served, 1), Seen()
-    send(served, topic, "-stuck", *(f"-{at}" for at in range(9)))
+def test_messages_without_key_are_free_where_one_says_so(cluster, make_topic, by_key):
+    topic, seen = make_topic(cluster, 1), Seen()
+    send(cluster, topic, "-stuck", *(f"-{at}" for at in range(9)))
 
     def handle(messages):
         if messages[0].body == b"-stuck" and len(seen.bodies) < 9:
@@ -107,9 +107,11 @@ def test_messages_without_key_are_free_where_one_says_so(served, make_topic, by_
     assert seen.bodies[-1] == "-stuck"
 
 
-def test_the_key_is_a_property_or_a_function_and_one_that_fails_is_none(served, make_topic, by_key):
-    topic, seen, keys = make_topic(served, 1), Seen(), []
-    send(served, topic, "a1", "b1", "a2")
+def test_the_key_is_a_property_or_a_function_and_one_that_fails_is_none(
+    cluster, make_topic, by_key
+):
+    topic, seen, keys = make_topic(cluster, 1), Seen(), []
+    send(cluster, topic, "a1", "b1", "a2")
 
     def key(message):
         keys.append(message.body)
@@ -124,27 +126,27 @@ def test_the_key_is_a_property_or_a_function_and_one_that_fails_is_none(served, 
 
 
 def test_a_restart_on_the_same_disk_repeats_unfinished_messages_only(
-    served, group, make_topic, by_key
+    cluster, group, make_topic, by_key
 ):
-    topic, seen = make_topic(served, 1), Seen()
-    send(served, topic, *(f"{key}{step:02}" for step in range(20) for key in "abc"))
+    topic, seen = make_topic(cluster, 1), Seen()
+    send(cluster, topic, *(f"{key}{step:02}" for step in range(20) for key in "abc"))
 
     with by_key(topic, seen.note_but(b"a05")):
         until(lambda: len(seen.bodies) == 45)
-    assert committed(served, group, topic) == 15, "the lowest unfinished one is a05"
+    assert committed(cluster, group, topic) == 15, "the lowest unfinished one is a05"
     again = Seen()
     with by_key(topic, again.note):
         until(lambda: len(again.bodies) >= 15)
         time.sleep(0.3)
     assert again.bodies == [f"a{step:02}" for step in range(5, 20)]
-    assert committed(served, group, topic) == 60
+    assert committed(cluster, group, topic) == 60
 
 
 def test_on_another_disk_what_is_above_the_committed_offset_comes_again(
-    served, group, make_topic, by_key, tmp_path
+    cluster, group, make_topic, by_key, tmp_path
 ):
-    topic, seen = make_topic(served, 1), Seen()
-    send(served, topic, "a1", "b1", "b2", "b3")
+    topic, seen = make_topic(cluster, 1), Seen()
+    send(cluster, topic, "a1", "b1", "b2", "b3")
 
     with by_key(topic, seen.note_but(b"a1")):
         until(lambda: len(seen.bodies) == 3)
@@ -155,13 +157,13 @@ def test_on_another_disk_what_is_above_the_committed_offset_comes_again(
 
 
 @pytest.mark.parametrize("offset", [0, 2])
-def test_a_reset_discards_what_was_noted_as_done(served, group, make_topic, by_key, offset):
-    topic, seen = make_topic(served, 1), Seen()
-    send(served, topic, "c1", "a1", "b1", "b2")
+def test_a_reset_discards_what_was_noted_as_done(cluster, group, make_topic, by_key, offset):
+    topic, seen = make_topic(cluster, 1), Seen()
+    send(cluster, topic, "c1", "a1", "b1", "b2")
 
     with by_key(topic, seen.note_but(b"a1")):
         until(lambda: len(seen.bodies) == 3)
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         queue = MessageQueue(topic, admin.queues(topic)[0].broker_name, 0)
         admin.set_group_offsets(group, {queue: offset})
     again = Seen()
@@ -170,7 +172,7 @@ def test_a_reset_discards_what_was_noted_as_done(served, group, make_topic, by_k
     assert sorted(again.bodies) == sorted(["c1", "a1", "b1", "b2"][offset:])
 
 
-def test_settings_that_contradict_each_other_are_refused(served):
+def test_settings_that_contradict_each_other_are_refused(cluster):
     for wrong in (
         {"order": "sideways"},
         {"order": "key", "orderly": True},
@@ -182,7 +184,7 @@ def test_settings_that_contradict_each_other_are_refused(served):
         {"on_failure": "retry"},
     ):
         with pytest.raises(SettingsError):
-            PushConsumer("g", namesrv=served.namesrv, **wrong)
+            PushConsumer("g", namesrv=cluster.namesrv, **wrong)
 
 
 def test_a_delay_that_is_no_number_is_refused_where_it_is_made():

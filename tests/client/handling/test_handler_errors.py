@@ -40,24 +40,24 @@ def ends_badly(is_async):
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
 @pytest.mark.parametrize("orderly", [True, False], ids=["orderly", "concurrent"])
-def test_a_queue_goes_on_whatever_its_handler_raised(served, group, make_topic, orderly, is_async):
-    topic = make_topic(served, 1)
+def test_a_queue_goes_on_whatever_its_handler_raised(cluster, group, make_topic, orderly, is_async):
+    topic = make_topic(cluster, 1)
     handler, seen = ends_badly(is_async)
-    with Producer("producers", namesrv=served.namesrv) as producer:
+    with Producer("producers", namesrv=cluster.namesrv) as producer:
         producer.send_batch([Message(topic, b"%d" % n) for n in range(3)])
     options = {"orderly": orderly, "suspend_ms": 10, "consume_from": ConsumeFrom.FIRST}
-    consumer = PushConsumer(group, namesrv=served.namesrv, **options)
+    consumer = PushConsumer(group, namesrv=cluster.namesrv, **options)
     consumer.subscribe(topic, "*", handler)
     with consumer:
         until(lambda: len(seen) >= 4)
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         offsets = admin.group_offsets(group, topic)
     assert list(offsets.values()) == [3]
     assert seen.count(b"0") == 2
 
 
-def test_retried_messages_go_to_the_handlers_of_their_own_topics(served, group, make_topic):
-    topics, seen = [make_topic(served, 1) for _ in range(2)], []
+def test_retried_messages_go_to_the_handlers_of_their_own_topics(cluster, group, make_topic):
+    topics, seen = [make_topic(cluster, 1) for _ in range(2)], []
 
     def handler_of(own):
         def handler(messages):
@@ -69,18 +69,18 @@ def test_retried_messages_go_to_the_handlers_of_their_own_topics(served, group, 
 
     def consumer():
         options = {"batch_size": 32, "consume_from": ConsumeFrom.FIRST}
-        made = PushConsumer(group, namesrv=served.namesrv, **options)
+        made = PushConsumer(group, namesrv=cluster.namesrv, **options)
         for topic in topics:
             made.subscribe(topic, "*", handler_of(topic))
         return made
 
-    with Producer("producers", namesrv=served.namesrv) as producer:
+    with Producer("producers", namesrv=cluster.namesrv) as producer:
         for number in range(5):  # the two take turns in the retry queue as well
             for topic in topics:
                 producer.send(Message(topic, b"%d" % number))
     with consumer():
         until(lambda: len(seen) >= 10)
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         retry = f"%RETRY%{group}"
         until(lambda: sum(at.max_offset for at in admin.topic_stats(retry).values()) >= 10)
     with consumer():  # finds all ten in one pull
@@ -91,7 +91,7 @@ def test_retried_messages_go_to_the_handlers_of_their_own_topics(served, group, 
 
 @pytest.mark.parametrize("orderly", [True, False], ids=["orderly", "concurrent"])
 def test_a_queue_whose_work_broke_off_is_begun_anew(
-    served, group, topic, orderly, monkeypatch, caplog
+    cluster, group, topic, orderly, monkeypatch, caplog
 ):
     real, seen = decode.decode_messages, []
 
@@ -102,10 +102,10 @@ def test_a_queue_whose_work_broke_off_is_begun_anew(
     monkeypatch.setattr(decode, "decode_messages", broken_once)
 
     async def scenario():
-        async with AsyncProducer("producers", namesrv=served.namesrv) as producer:
+        async with AsyncProducer("producers", namesrv=cluster.namesrv) as producer:
             await producer.send(Message(topic, b"one"))
         options = {"orderly": orderly, "consume_from": ConsumeFrom.FIRST}
-        consumer = AsyncPushConsumer(group, namesrv=served.namesrv, **options)
+        consumer = AsyncPushConsumer(group, namesrv=cluster.namesrv, **options)
         consumer.subscribe(topic, "*", seen.extend)
         async with consumer, asyncio.timeout(20):
             while not seen:

@@ -44,10 +44,10 @@ if __name__ == "__main__":
 class Program:
     """A script that consumes with processes, and what its handlers have seen."""
 
-    def __init__(self, served, topic, root, **settings):
+    def __init__(self, cluster, topic, root, **settings):
         (root / "script.py").write_text(SCRIPT)
         self.seen_path = root / "seen"
-        settings |= {"namesrv": served.namesrv, "name": topic, "state_dir": str(root / "state")}
+        settings |= {"namesrv": cluster.namesrv, "name": topic, "state_dir": str(root / "state")}
         arguments = [str(self.seen_path), json.dumps(settings), topic]
         self.process = subprocess.Popen(
             [sys.executable, str(root / "script.py"), *arguments],
@@ -74,15 +74,15 @@ class Program:
 
 
 @pytest.fixture
-def program(served, make_topic, tmp_path):
+def program(cluster, make_topic, tmp_path):
     made = []
 
     def start(*bodies, **settings):
-        topic = make_topic(served, 1)
-        with Producer("senders", namesrv=served.namesrv) as producer:
+        topic = make_topic(cluster, 1)
+        with Producer("senders", namesrv=cluster.namesrv) as producer:
             for body in bodies:
                 producer.send(Message(topic, body.encode(), sharding_key=body[:1]))
-        made.append(Program(served, topic, tmp_path, **settings))
+        made.append(Program(cluster, topic, tmp_path, **settings))
         return made[-1]
 
     yield start
@@ -124,18 +124,18 @@ def test_an_error_comes_back_with_its_type(program):
     assert "RemoteTraceback" in err
 
 
-def test_a_handler_that_cannot_be_sent_to_a_process_is_refused_at_the_start(served):
-    consumer = PushConsumer("g", namesrv=served.namesrv, workers="process")
+def test_a_handler_that_cannot_be_sent_to_a_process_is_refused_at_the_start(cluster):
+    consumer = PushConsumer("g", namesrv=cluster.namesrv, workers="process")
     consumer.subscribe("anything", "*", lambda messages: None)
     with pytest.raises(ClientError, match="cannot be sent to a process"):
         consumer.start()
 
 
-def test_an_async_handler_is_refused(served):
+def test_an_async_handler_is_refused(cluster):
     async def handle(messages):
         """Runs nowhere."""
 
-    consumer = PushConsumer("g", namesrv=served.namesrv, workers="process")
+    consumer = PushConsumer("g", namesrv=cluster.namesrv, workers="process")
     consumer.subscribe("anything", "*", handle)
     with pytest.raises(ClientError, match="async"):
         consumer.start()
@@ -147,7 +147,7 @@ def fails_in_its_process(messages):
         raise ValueError(f"in process {os.getpid()}")
 
 
-def test_the_hooks_of_a_middleware_run_in_the_parent(served, topic, group):
+def test_the_hooks_of_a_middleware_run_in_the_parent(cluster, topic, group):
     log = []
 
     class Notes(Middleware):
@@ -161,11 +161,11 @@ def test_the_hooks_of_a_middleware_run_in_the_parent(served, topic, group):
             log.append(("failed", str(error).partition(" ")[0], os.getpid()))
 
     consumer = PushConsumer(
-        group, namesrv=served.namesrv, consume_from="first", workers="process", consume_threads=1,
+        group, namesrv=cluster.namesrv, consume_from="first", workers="process", consume_threads=1,
         middleware=[Notes()], max_attempts=1,
     )  # fmt: skip
     consumer.subscribe(topic, "*", fails_in_its_process)
-    with Producer("g", namesrv=served.namesrv) as producer, consumer:
+    with Producer("g", namesrv=cluster.namesrv) as producer, consumer:
         for body in (b"good", b"bad"):
             producer.send(Message(topic, body), queue=producer.queues(topic)[0])
             until(lambda wanted=2 * (1 + (body == b"bad")): len(log) >= wanted)

@@ -28,22 +28,22 @@ BOMBS = 6
 """More than one pull may inflate."""
 
 
-def send_bombs(served: LocalCluster, topic: str) -> None:
+def send_bombs(cluster: LocalCluster, topic: str) -> None:
     """Bombs, then a body that inflates to the limit, then a plain one; all in one queue."""
     sent = [(BOMB, 1)] * BOMBS + [(WHOLE, 1), (b"good", 0)]
-    with BlockingChannel(served.broker, 10.0) as channel:
+    with BlockingChannel(cluster.broker, 10.0) as channel:
         for at, (body, sys_flag) in enumerate(sent):
             pairs = {"UNIQ_KEY": f"{topic}-{at}"}
             header = send_header(topic, sys_flag=sys_flag, properties=pairs)
             assert channel.call(RequestCode.SEND_MESSAGE_V2, header, body).code == 0
 
 
-def dead_letters(served: LocalCluster, group: str, count: int) -> list[MessageExt]:
+def dead_letters(cluster: LocalCluster, group: str, count: int) -> list[MessageExt]:
     letters: list[MessageExt] = []
     topic = f"%DLQ%{group}"
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         until(lambda: topic in admin.topics())
-    undertaker = PushConsumer(f"{group}-U", namesrv=served.namesrv, consume_from="first")
+    undertaker = PushConsumer(f"{group}-U", namesrv=cluster.namesrv, consume_from="first")
     undertaker.subscribe(topic, "*", letters.extend)
     with undertaker:
         until(lambda: len(letters) >= count)
@@ -52,13 +52,13 @@ def dead_letters(served: LocalCluster, group: str, count: int) -> list[MessageEx
 
 @pytest.mark.parametrize("order", ["none", "queue", "key"])
 def test_a_bomb_takes_the_way_of_a_failure_and_what_is_behind_it_is_handled(
-    order: str, served: LocalCluster, topic: str, group: str, tmp_path: Path
+    order: str, cluster: LocalCluster, topic: str, group: str, tmp_path: Path
 ) -> None:
-    send_bombs(served, topic)
+    send_bombs(cluster, topic)
     seen: list[bytes] = []
     consumer = PushConsumer(
         group,
-        namesrv=served.namesrv,
+        namesrv=cluster.namesrv,
         order=order,
         consume_from="first",
         inflated_bytes_max=LIMIT,
@@ -73,14 +73,14 @@ def test_a_bomb_takes_the_way_of_a_failure_and_what_is_behind_it_is_handled(
     )
     with consumer:
         until(lambda: len(seen) == 2)
-        letters = dead_letters(served, group, BOMBS)
+        letters = dead_letters(cluster, group, BOMBS)
     assert sorted(seen) == [b"good", b"w" * LIMIT]
     assert {len(letter.body) for letter in letters} == {LIMIT + 1}  # nothing of it was changed
     assert f"larger than {LIMIT} bytes" in letters[0].properties["DLQ_REASON"]
 
 
-def test_an_async_handler_gets_none_either(served: LocalCluster, topic: str, group: str) -> None:
-    send_bombs(served, topic)
+def test_an_async_handler_gets_none_either(cluster: LocalCluster, topic: str, group: str) -> None:
+    send_bombs(cluster, topic)
     seen: list[bytes] = []
 
     async def handler(messages: list[MessageExt]) -> None:
@@ -88,7 +88,7 @@ def test_an_async_handler_gets_none_either(served: LocalCluster, topic: str, gro
 
     async def scenario() -> None:
         settings: dict[str, Any] = {"consume_from": "first", "inflated_bytes_max": LIMIT}
-        consumer = AsyncPushConsumer(group, namesrv=served.namesrv, **settings)
+        consumer = AsyncPushConsumer(group, namesrv=cluster.namesrv, **settings)
         consumer.subscribe(topic, "*", handler, on_failure=OnFailure.skip())
         async with consumer, asyncio.timeout(30):
             while len(seen) < 2:
@@ -99,12 +99,12 @@ def test_an_async_handler_gets_none_either(served: LocalCluster, topic: str, gro
 
 
 def test_a_poll_brings_them_with_the_reason(
-    served: LocalCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
+    cluster: LocalCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    send_bombs(served, topic)
+    send_bombs(cluster, topic)
     found: list[MessageExt] = []
     consumer = LitePullConsumer(
-        group, namesrv=served.namesrv, consume_from="first", inflated_bytes_max=LIMIT
+        group, namesrv=cluster.namesrv, consume_from="first", inflated_bytes_max=LIMIT
     )
     consumer.subscribe(topic, "*")
     with consumer:

@@ -105,8 +105,8 @@ def until(condition, seconds=30):
 
 
 @pytest.mark.parametrize("recorder", [Recorder(), AsyncRecorder()], ids=["plain", "async"])
-def test_every_way_of_a_blocking_producer_has_its_hooks(served, topic, recorder):
-    with Producer("g", namesrv=served.namesrv, middleware=[recorder]) as producer:
+def test_every_way_of_a_blocking_producer_has_its_hooks(cluster, topic, recorder):
+    with Producer("g", namesrv=cluster.namesrv, middleware=[recorder]) as producer:
         producer.send(Message(topic, b"1"))
         producer.send(Message(topic, b"2", sharding_key="k"))
         producer.send(Message(topic, b"3"), queue=producer.queues(topic)[1])
@@ -133,7 +133,7 @@ def test_every_way_of_a_blocking_producer_has_its_hooks(served, topic, recorder)
     wanted += [("before", "batch", b"10"), ("failed", "batch", InvalidMessage)]
     assert recorder.log == wanted
     assert ("MainThread" in recorder.threads) == (type(recorder) is Recorder)
-    with LitePullConsumer("r", namesrv=served.namesrv) as consumer:
+    with LitePullConsumer("r", namesrv=cluster.namesrv) as consumer:
         found = [
             message
             for queue in consumer.fetch_message_queues(topic)
@@ -143,12 +143,12 @@ def test_every_way_of_a_blocking_producer_has_its_hooks(served, topic, recorder)
     assert {message.body for message in found} == {b"%d" % n for n in range(1, 10)}
 
 
-def test_an_asyncio_producer_has_plain_and_async_hooks_in_order(peer):
+def test_an_asyncio_producer_has_plain_and_async_hooks_in_order(scripted_broker):
     log = []
 
     async def scenario():
         both = [Recorder("a ", log), AsyncRecorder("b ", log)]
-        async with AsyncProducer("g", namesrv=peer.addr, middleware=both) as producer:
+        async with AsyncProducer("g", namesrv=scripted_broker.addr, middleware=both) as producer:
             await producer.send(Message(SCRIPTED, b"1"))
             await producer.send(Message(SCRIPTED, b"2"))
             with pytest.raises(InvalidMessage):
@@ -160,27 +160,31 @@ def test_an_asyncio_producer_has_plain_and_async_hooks_in_order(peer):
         for body in (b"1", b"2")
         for hook in ("a before", "b before", "b after", "a after")
     ]
-    assert [command.ext["i"].count("TAGS\x01tagged") for command in peer.of(SEND)] == [1, 1]
+    assert [
+        command.ext["i"].count("TAGS\x01tagged") for command in scripted_broker.requests(SEND)
+    ] == [1, 1]
 
 
-def test_a_refusal_reaches_those_who_let_the_message_pass_and_nothing_is_sent(peer):
+def test_a_refusal_reaches_those_who_let_the_message_pass_and_nothing_is_sent(scripted_broker):
     log = []
     both = [Recorder("a ", log), Recorder("b ", log)]
     both[0].before_send = lambda message, context: log.append("a passed")
     with (
-        Producer("g", namesrv=peer.addr, middleware=both) as producer,
+        Producer("g", namesrv=scripted_broker.addr, middleware=both) as producer,
         pytest.raises(InvalidMessage, match="refuses"),
     ):
         producer.send(Message(SCRIPTED, b"refused"))
     assert log == ["a passed", ("a failed", "send", InvalidMessage)]
-    assert peer.of(SEND) == []
+    assert scripted_broker.requests(SEND) == []
 
 
-def test_a_send_that_fails_reports_its_error_and_the_id_of_the_message(peer):
-    peer.answers[SEND] = lambda command: response(command.opaque, ResponseCode.NO_PERMISSION)
+def test_a_send_that_fails_reports_its_error_and_the_id_of_the_message(scripted_broker):
+    scripted_broker.answers[SEND] = lambda command: response(
+        command.opaque, ResponseCode.NO_PERMISSION
+    )
     recorder = Recorder()
     with (
-        Producer("g", namesrv=peer.addr, middleware=[recorder], retries=0) as producer,
+        Producer("g", namesrv=scripted_broker.addr, middleware=[recorder], retries=0) as producer,
         pytest.raises(BrokerError) as raised,
     ):
         producer.send(Message(SCRIPTED, b"x"))
@@ -188,16 +192,16 @@ def test_a_send_that_fails_reports_its_error_and_the_id_of_the_message(peer):
     assert len(raised.value.msg_id) == 32
 
 
-def test_of_a_batch_that_is_partly_sent_each_message_is_reported_once(peer):
-    peer.answers[SEND] = lambda command: (
+def test_of_a_batch_that_is_partly_sent_each_message_is_reported_once(scripted_broker):
+    scripted_broker.answers[SEND] = lambda command: (
         response(command.opaque, ResponseCode.NO_PERMISSION)
         if b"bad" in command.body
-        else peer.stored(command)
+        else scripted_broker.stored(command)
     )
     recorder = Recorder()
     messages = [Message(SCRIPTED, body, delay_level=1) for body in (b"a", b"bad", b"c")]
     with (
-        Producer("g", namesrv=peer.addr, middleware=[recorder], retries=0) as producer,
+        Producer("g", namesrv=scripted_broker.addr, middleware=[recorder], retries=0) as producer,
         pytest.raises(PartlySent),
     ):
         producer.send_many(messages, timeout_s=1.5)
@@ -210,7 +214,7 @@ def test_of_a_batch_that_is_partly_sent_each_message_is_reported_once(peer):
     ]
 
 
-def test_an_error_of_an_after_hook_is_logged_and_harms_nobody(peer, caplog):
+def test_an_error_of_an_after_hook_is_logged_and_harms_nobody(scripted_broker, caplog):
     class Broken(Recorder):
         def after_send(self, message, context, result):
             raise RuntimeError("broken")
@@ -221,15 +225,15 @@ def test_an_error_of_an_after_hook_is_logged_and_harms_nobody(peer, caplog):
 
     for broken in (Broken(), AsyncBroken()):
         last = Recorder()
-        with Producer("g", namesrv=peer.addr, middleware=[last, broken]) as producer:
+        with Producer("g", namesrv=scripted_broker.addr, middleware=[last, broken]) as producer:
             producer.send(Message(SCRIPTED, b"x"))
         assert ("after", "send", b"x") in last.log
     assert sum("after_send failed and is ignored" in one.message for one in caplog.records) == 2
 
 
-def test_a_request_and_its_reply_have_hooks(served, topic, group):
+def test_a_request_and_its_reply_have_hooks(cluster, topic, group):
     asked, replied = Recorder(), Recorder()
-    settings = {"namesrv": served.namesrv}
+    settings = {"namesrv": cluster.namesrv}
     replying = Producer("r", middleware=[replied], **settings)
     consumer = PushConsumer(group, consume_from=ConsumeFrom.FIRST, **settings)
     consumer.subscribe(topic, "*", lambda messages: replying.reply(messages[0], b"yes") and None)
@@ -242,7 +246,7 @@ def test_a_request_and_its_reply_have_hooks(served, topic, group):
 
 
 @pytest.mark.parametrize("order", ["none", "queue", "key"])
-def test_the_handlers_of_a_blocking_consumer_have_hooks(served, topic, group, tmp_path, order):
+def test_the_handlers_of_a_blocking_consumer_have_hooks(cluster, topic, group, tmp_path, order):
     recorder, handled = Recorder(), []
 
     def handle(messages):
@@ -253,11 +257,11 @@ def test_the_handlers_of_a_blocking_consumer_have_hooks(served, topic, group, tm
 
     settings = {"state_dir": tmp_path} if order == "key" else {}
     consumer = PushConsumer(
-        group, namesrv=served.namesrv, consume_from=ConsumeFrom.FIRST, middleware=[recorder],
+        group, namesrv=cluster.namesrv, consume_from=ConsumeFrom.FIRST, middleware=[recorder],
         order=order, suspend_ms=50, **settings,
     )  # fmt: skip
     consumer.subscribe(topic, "*", handle)
-    with Producer("g", namesrv=served.namesrv) as producer, consumer:
+    with Producer("g", namesrv=cluster.namesrv) as producer, consumer:
         for body in (b"plain", b"status", b"fails"):
             producer.send(Message(topic, body))
         until(lambda: handled.count(b"fails") == 2 and len(handled) == 4)
@@ -273,7 +277,7 @@ def test_the_handlers_of_a_blocking_consumer_have_hooks(served, topic, group, tm
     assert all(name.startswith("cometmq-") for name in recorder.threads)
 
 
-def test_a_before_hook_that_raises_counts_as_a_failure_of_the_handler(served, topic, group):
+def test_a_before_hook_that_raises_counts_as_a_failure_of_the_handler(cluster, topic, group):
     async def scenario():
         recorder, handled = AsyncRecorder(), asyncio.Event()
 
@@ -282,10 +286,10 @@ def test_a_before_hook_that_raises_counts_as_a_failure_of_the_handler(served, to
             handled.set()
 
         consumer = AsyncPushConsumer(
-            group, namesrv=served.namesrv, consume_from=ConsumeFrom.FIRST, middleware=[recorder]
+            group, namesrv=cluster.namesrv, consume_from=ConsumeFrom.FIRST, middleware=[recorder]
         )
         consumer.subscribe(topic, "*", handle)
-        async with AsyncProducer("g", namesrv=served.namesrv) as producer, consumer:
+        async with AsyncProducer("g", namesrv=cluster.namesrv) as producer, consumer:
             await producer.send(Message(topic, b"not handled"))
             await asyncio.wait_for(handled.wait(), 60)
         assert recorder.log == [("before", "handle", b"not handled"), ("after", "handle", None)]
@@ -293,23 +297,23 @@ def test_a_before_hook_that_raises_counts_as_a_failure_of_the_handler(served, to
     asyncio.run(scenario())
 
 
-def test_a_plain_handler_refuses_async_hooks_at_the_start(peer):
-    consumer = PushConsumer("c", namesrv=peer.addr, middleware=[AsyncRecorder()])
+def test_a_plain_handler_refuses_async_hooks_at_the_start(scripted_broker):
+    consumer = PushConsumer("c", namesrv=scripted_broker.addr, middleware=[AsyncRecorder()])
     consumer.subscribe(SCRIPTED, "*", lambda messages: None)
     with pytest.raises(SettingsError, match=r"AsyncRecorder .* must be plain"):
         consumer.start()
 
 
-def test_a_poll_has_its_hook_in_both_colours(served, topic, group):
+def test_a_poll_has_its_hook_in_both_colours(cluster, topic, group):
     recorder = AsyncRecorder()
-    settings = {"namesrv": served.namesrv, "consume_from": "first", "middleware": [recorder]}
+    settings = {"namesrv": cluster.namesrv, "consume_from": "first", "middleware": [recorder]}
 
     async def poll_async(queue):
         async with AsyncLitePullConsumer(group, **settings) as consumer:
             consumer.assign([queue])
             return await consumer.poll(30.0)
 
-    with Producer("g", namesrv=served.namesrv) as producer:
+    with Producer("g", namesrv=cluster.namesrv) as producer:
         queue = producer.send(Message(topic, b"polled")).queue
     with LitePullConsumer(f"{group}-other", **settings) as consumer:
         consumer.assign([queue])
@@ -325,7 +329,7 @@ def test_only_middleware_is_accepted(wrong):
 
 
 @pytest.mark.parametrize("order", ["none", "queue"])
-def test_what_handlers_have_done_is_reported_on_the_loop(served, topic, group, order):
+def test_what_handlers_have_done_is_reported_on_the_loop(cluster, topic, group, order):
     reports, threads = [], set()
 
     class Counting(Middleware):
@@ -342,11 +346,11 @@ def test_what_handlers_have_done_is_reported_on_the_loop(served, topic, group, o
             raise KeyError("it fails once")
 
     consumer = PushConsumer(
-        group, namesrv=served.namesrv, consume_from="first", middleware=[Counting()], order=order,
+        group, namesrv=cluster.namesrv, consume_from="first", middleware=[Counting()], order=order,
         suspend_ms=50,
     )  # fmt: skip
     consumer.subscribe(topic, "*", handle)
-    with Producer("g", namesrv=served.namesrv) as producer, consumer:
+    with Producer("g", namesrv=cluster.namesrv) as producer, consumer:
         queue = producer.queues(topic)[0]
         for body in (b"1", b"2", b"3"):
             producer.send(Message(topic, body), queue=queue)

@@ -23,28 +23,36 @@ from cometmq.wire.compression import inflate
 SEND = RequestCode.SEND_MESSAGE_V2
 
 
-def traced(peer, topic="tr"):
+def traced(scripted_broker, topic="tr"):
     """The records of the trace topic, each a list of fields, and the keys of the messages."""
-    sent = [command for command in peer.of(SEND) if command.ext["b"] == topic]
+    sent = [command for command in scripted_broker.requests(SEND) if command.ext["b"] == topic]
     bodies = [inflate(command.body, int(command.ext["f"])) for command in sent]
     records = b"".join(bodies).decode().split("\x02")
     return [record.split("\x01") for record in records if record], [c.ext["i"] for c in sent]
 
 
-def test_a_producer_tells_of_each_message_and_of_the_end_of_a_transaction(peer):
-    with Producer("g", namesrv=peer.addr, trace="tr") as producer:
+def test_a_producer_tells_of_each_message_and_of_the_end_of_a_transaction(scripted_broker):
+    with Producer("g", namesrv=scripted_broker.addr, trace="tr") as producer:
         plain = producer.send(Message(TOPIC, b"hello", tags="t", keys="k1 k2"))
         delayed = producer.send(Message(TOPIC, b"x", delay_level=3))
         with producer.transaction() as tx:
             half = tx.send(Message(TOPIC, b"xy", sharding_key="s"))
-        peer.answers[SEND] = refuse_but("tr", peer)
+        scripted_broker.answers[SEND] = refuse_but("tr", scripted_broker)
         with pytest.raises(BrokerError):
             producer.send(Message(TOPIC, b"refused"))
-    records, keys = traced(peer)
+    records, keys = traced(scripted_broker)
     kinds = [record[0] for record in records]
     assert kinds == ["Pub", "Pub", "Pub", "EndTransaction", "Pub"]
     first = records[0]
-    assert [first[3], *first[4:10]] == ["g", TOPIC, plain.msg_id, "t", "k1 k2", peer.addr, "5"]
+    assert [first[3], *first[4:10]] == [
+        "g",
+        TOPIC,
+        plain.msg_id,
+        "t",
+        "k1 k2",
+        scripted_broker.addr,
+        "5",
+    ]
     assert first[11:] == ["0", plain.offset_msg_id, "true"]
     assert int(first[1]) > 1_600_000_000_000
     assert [record[11] for record in records[1:3]] == ["3", "1"]
@@ -56,82 +64,92 @@ def test_a_producer_tells_of_each_message_and_of_the_end_of_a_transaction(peer):
     )
 
 
-def test_a_batch_is_one_record_with_all_ids_and_a_oneway_message_none(peer):
-    peer.answers[RequestCode.SEND_BATCH_MESSAGE] = peer.stored
-    with Producer("g", namesrv=peer.addr, trace="tr") as producer:
+def test_a_batch_is_one_record_with_all_ids_and_a_oneway_message_none(scripted_broker):
+    scripted_broker.answers[RequestCode.SEND_BATCH_MESSAGE] = scripted_broker.stored
+    with Producer("g", namesrv=scripted_broker.addr, trace="tr") as producer:
         results = producer.send_batch([Message(TOPIC, b"a"), Message(TOPIC, b"b", keys="k")])
         more = producer.send_many([Message(TOPIC, b"alone")])
         producer.send_oneway(Message(TOPIC, b"x"))
-    records, keys = traced(peer)
+    records, keys = traced(scripted_broker)
     batched, alone = records
     ids = [result.msg_id for result in results]
-    assert batched[:1] + batched[3:9] == ["Pub", "g", TOPIC, ",".join(ids), "", "", peer.addr]
+    assert batched[:1] + batched[3:9] == [
+        "Pub",
+        "g",
+        TOPIC,
+        ",".join(ids),
+        "",
+        "",
+        scripted_broker.addr,
+    ]
     assert int(batched[9]) > 2
     assert batched[11:] == ["0", ",".join(["0" * 32] * 2), "true"]
     assert (alone[5], alone[9]) == (more[0].msg_id, "5")
     assert set(ids) <= set(keys[0].partition("KEYS\x01")[2].partition("\x02")[0].split())
 
 
-def test_the_keys_of_large_batches_stay_within_what_a_message_may_have(peer):
-    peer.answers[RequestCode.SEND_BATCH_MESSAGE] = peer.stored
-    with Producer("g", namesrv=peer.addr, trace="tr") as producer:
+def test_the_keys_of_large_batches_stay_within_what_a_message_may_have(scripted_broker):
+    scripted_broker.answers[RequestCode.SEND_BATCH_MESSAGE] = scripted_broker.stored
+    with Producer("g", namesrv=scripted_broker.addr, trace="tr") as producer:
         producer.send_batch([Message(TOPIC, b"x") for _ in range(1_200)])
         assert producer._inner.pipeline.trace is not None
         trace_of = producer._inner.pipeline.trace
-    records, keys = traced(peer)
+    records, keys = traced(scripted_broker)
     assert sum(record[5].count(",") + 1 for record in records) == 1_200
     assert trace_of.dropped == 0
     assert all(len(one) < 20_000 for one in keys)
 
 
-def refuse_but(topic, peer):
+def refuse_but(topic, scripted_broker):
     def answer(command):
         if command.ext["b"] == topic:
-            return peer.stored(command)
+            return scripted_broker.stored(command)
         return response(command.opaque, ResponseCode.MESSAGE_ILLEGAL, remark="no")
 
     return answer
 
 
-def test_a_broker_that_wants_no_trace_gets_none_and_a_refused_trace_harms_nobody(peer):
-    stored = peer.stored
+def test_a_broker_that_wants_no_trace_gets_none_and_a_refused_trace_harms_nobody(scripted_broker):
+    stored = scripted_broker.stored
 
     def quiet(command):
         answer = stored(command)
         answer.ext["TRACE_ON"] = "false"
         return answer
 
-    peer.answers[SEND] = quiet
-    with Producer("g", namesrv=peer.addr, trace="tr") as producer:
+    scripted_broker.answers[SEND] = quiet
+    with Producer("g", namesrv=scripted_broker.addr, trace="tr") as producer:
         producer.send(Message(TOPIC, b"x"))
-    assert traced(peer) == ([], [])
+    assert traced(scripted_broker) == ([], [])
 
     def refuse_trace(command):
         if command.ext["b"] == "tr":
             return response(command.opaque, ResponseCode.MESSAGE_ILLEGAL, remark="no")
         return stored(command)
 
-    peer.answers[SEND] = refuse_trace
-    with Producer("g", namesrv=peer.addr, trace="tr") as producer:
+    scripted_broker.answers[SEND] = refuse_trace
+    with Producer("g", namesrv=scripted_broker.addr, trace="tr") as producer:
         for _ in range(3):
             producer.send(Message(TOPIC, b"x"))
         sender = producer._inner.pipeline.trace
     assert sender.dropped == 3
 
 
-def test_records_beyond_the_bound_are_dropped_and_messages_of_the_topic_are_cut(peer, monkeypatch):
+def test_records_beyond_the_bound_are_dropped_and_messages_of_the_topic_are_cut(
+    scripted_broker, monkeypatch
+):
     monkeypatch.setattr(trace, "WAITING_MAX", 30)
     monkeypatch.setattr(trace, "LOOK_S", 3600.0)
-    with Producer("g", namesrv=peer.addr, trace="tr") as producer:
+    with Producer("g", namesrv=scripted_broker.addr, trace="tr") as producer:
         for _ in range(35):
             producer.send(Message(TOPIC, b"x"))
         assert producer._inner.pipeline.trace.dropped == 5
-    records, keys = traced(peer)
+    records, keys = traced(scripted_broker)
     assert (len(records), len(keys)) == (30, 2)
 
 
-def test_a_consumer_tells_before_and_after_each_handling(served, make_topic, group):
-    topic, to = make_topic(served), make_topic(served, queues=1)
+def test_a_consumer_tells_before_and_after_each_handling(cluster, make_topic, group):
+    topic, to = make_topic(cluster), make_topic(cluster, queues=1)
     seen, records = [], []
 
     def handle(messages):
@@ -143,9 +161,9 @@ def test_a_consumer_tells_before_and_after_each_handling(served, make_topic, gro
         for message in messages:
             records.extend(r.split("\x01") for r in message.body.decode().split("\x02") if r)
 
-    with Producer(group, namesrv=served.namesrv) as producer:
+    with Producer(group, namesrv=cluster.namesrv) as producer:
         sent = producer.send(Message(topic, b"one", keys="k"))
-    first = {"namesrv": served.namesrv, "consume_from": ConsumeFrom.FIRST}
+    first = {"namesrv": cluster.namesrv, "consume_from": ConsumeFrom.FIRST}
     consumer = PushConsumer(group, trace=to, **first)
     consumer.subscribe(topic, "*", handle)
     reader = PushConsumer(f"{group}-reader", **first)
@@ -164,8 +182,8 @@ def test_a_consumer_tells_before_and_after_each_handling(served, make_topic, gro
     assert [r[1] for r in by_kind["SubAfter"]] == [r[4] for r in by_kind["SubBefore"]]
 
 
-def test_an_async_handler_is_traced_as_well(served, make_topic, group):
-    topic, to = make_topic(served), make_topic(served, queues=1)
+def test_an_async_handler_is_traced_as_well(cluster, make_topic, group):
+    topic, to = make_topic(cluster), make_topic(cluster, queues=1)
 
     async def scenario():
         seen = asyncio.Event()
@@ -174,18 +192,18 @@ def test_an_async_handler_is_traced_as_well(served, make_topic, group):
             seen.set()
 
         consumer = AsyncPushConsumer(
-            group, namesrv=served.namesrv, consume_from=ConsumeFrom.FIRST, trace=to
+            group, namesrv=cluster.namesrv, consume_from=ConsumeFrom.FIRST, trace=to
         )
         consumer.subscribe(topic, "*", handle)
         async with consumer, asyncio.timeout(30):
             await seen.wait()
 
-    with Producer(group, namesrv=served.namesrv) as producer:
+    with Producer(group, namesrv=cluster.namesrv) as producer:
         producer.send(Message(topic, b"one"))
         asyncio.run(scenario())
         got = []
         reader = PushConsumer(
-            f"{group}-reader", namesrv=served.namesrv, consume_from=ConsumeFrom.FIRST
+            f"{group}-reader", namesrv=cluster.namesrv, consume_from=ConsumeFrom.FIRST
         )
         reader.subscribe(to, "*", lambda messages: got.extend(m.body for m in messages))
         with reader:

@@ -70,7 +70,7 @@ def test_no_group_misses_messages_that_arrive_while_it_starts(tmp_path: Path) ->
 
 
 def test_a_broker_that_knows_no_start_in_an_empty_queue_is_asked_twice(
-    peer: ScriptedBroker,
+    scripted_broker: ScriptedBroker,
 ) -> None:
     """Apache's: 'not found' while the queue is empty, 0 once its first message has come."""
     asked: list[int] = []
@@ -83,14 +83,15 @@ def test_a_broker_that_knows_no_start_in_an_empty_queue_is_asked_twice(
         return response(command.opaque, 0, header=OffsetResponseHeader(offset=found))
 
     for code in (RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.GET_MAX_OFFSET):
-        peer.answers[code] = offset
-    peer.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = peer.group
-    consumer = PushConsumer("new", namesrv=peer.addr)
+        scripted_broker.answers[code] = offset
+    scripted_broker.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = scripted_broker.consumer_list
+    consumer = PushConsumer("new", namesrv=scripted_broker.addr)
     consumer.subscribe(TOPIC, "*", lambda _messages: None)
     with consumer:
-        until(lambda: peer.of(RequestCode.PULL_MESSAGE))
+        until(lambda: scripted_broker.requests(RequestCode.PULL_MESSAGE))
         pulls = [
-            PullMessageRequestHeader.decode(pull.ext) for pull in peer.of(RequestCode.PULL_MESSAGE)
+            PullMessageRequestHeader.decode(pull.ext)
+            for pull in scripted_broker.requests(RequestCode.PULL_MESSAGE)
         ]
     assert [pull.queue_offset for pull in pulls if pull.topic == TOPIC] == [0]
     assert RequestCode.GET_MAX_OFFSET in asked

@@ -24,21 +24,21 @@ from cometmq.errors import NotStarted
 
 
 @pytest.fixture
-def lite(served, group):
+def lite(cluster, group):
     def make(**settings):
         settings = {"consume_from": ConsumeFrom.FIRST, "rebalance_s": 1.0, **settings}
-        return LitePullConsumer(group, namesrv=served.namesrv, **settings)
+        return LitePullConsumer(group, namesrv=cluster.namesrv, **settings)
 
     return make
 
 
-def send(served, topic, numbers, tags=None):
-    with Producer("p", namesrv=served.namesrv) as producer:
+def send(cluster, topic, numbers, tags=None):
+    with Producer("p", namesrv=cluster.namesrv) as producer:
         producer.send_many([Message(topic, str(n).encode(), tags=tags) for n in numbers])
 
 
-def send_to(served, queue, numbers):
-    with Producer("p", namesrv=served.namesrv) as producer:
+def send_to(cluster, queue, numbers):
+    with Producer("p", namesrv=cluster.namesrv) as producer:
         producer.queues(queue.topic)
         for n in numbers:
             producer.send(Message(queue.topic, str(n).encode()), queue=queue)
@@ -53,17 +53,17 @@ def take(consumer, count):
 
 
 @pytest.fixture
-def queue(served, make_topic):
+def queue(cluster, make_topic):
     """The only queue of a topic, with 30 messages."""
-    topic = make_topic(served, queues=1)
-    with Admin(namesrv=served.namesrv) as admin:
+    topic = make_topic(cluster, queues=1)
+    with Admin(namesrv=cluster.namesrv) as admin:
         (found,) = admin.queues(topic)
-    send_to(served, found, range(30))
+    send_to(cluster, found, range(30))
     return found
 
 
-def test_members_share_the_queues_and_together_get_everything_once(served, topic, lite):
-    send(served, topic, range(100))
+def test_members_share_the_queues_and_together_get_everything_once(cluster, topic, lite):
+    send(cluster, topic, range(100))
     one, other = lite(), lite()
     for consumer in (one, other):
         consumer.subscribe(topic)
@@ -173,11 +173,11 @@ def test_iterating_gives_one_message_after_the_other_and_breaking_off_loses_none
     assert list(consumer) == []
 
 
-def test_async_iteration_ends_with_the_consumer(served, queue, group):
+def test_async_iteration_ends_with_the_consumer(cluster, queue, group):
     async def scenario():
         seen, consumer = (
             [],
-            AsyncLitePullConsumer(group, namesrv=served.namesrv, consume_from="first"),
+            AsyncLitePullConsumer(group, namesrv=cluster.namesrv, consume_from="first"),
         )
         consumer.assign([queue])
         await consumer.start()
@@ -192,11 +192,11 @@ def test_async_iteration_ends_with_the_consumer(served, queue, group):
     assert asyncio.run(scenario()) == list(range(30))
 
 
-def test_a_paused_queue_gives_nothing_until_it_is_resumed(served, topic, lite):
-    with Admin(namesrv=served.namesrv) as admin:
+def test_a_paused_queue_gives_nothing_until_it_is_resumed(cluster, topic, lite):
+    with Admin(namesrv=cluster.namesrv) as admin:
         queues = admin.queues(topic)
     for queue in queues:
-        send_to(served, queue, range(10))
+        send_to(cluster, queue, range(10))
     consumer = lite()
     consumer.assign(queues)
     with consumer:
@@ -212,8 +212,8 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(served, topic, lite):
         assert len(take(consumer, 30)) == 30
 
 
-def test_assigning_anew_gives_up_the_queues_that_are_left_out(served, topic, lite):
-    with Admin(namesrv=served.namesrv) as admin:
+def test_assigning_anew_gives_up_the_queues_that_are_left_out(cluster, topic, lite):
+    with Admin(namesrv=cluster.namesrv) as admin:
         queues = admin.queues(topic)
     consumer = lite()
     consumer.assign(queues)
@@ -229,7 +229,7 @@ def test_assigning_anew_gives_up_the_queues_that_are_left_out(served, topic, lit
         other.assign(queues)
 
 
-def test_a_single_pull_says_what_it_found_and_where_to_go_on(served, queue, lite):
+def test_a_single_pull_says_what_it_found_and_where_to_go_on(cluster, queue, lite):
     with lite() as consumer:
         found = consumer.pull(queue, "*", 12, 4)
         assert found.status is PullStatus.FOUND
@@ -241,7 +241,7 @@ def test_a_single_pull_says_what_it_found_and_where_to_go_on(served, queue, lite
         assert consumer.pull(queue, "*", 99).status is PullStatus.OFFSET_ILLEGAL
         nothing = consumer.pull(queue, "some-tag", 0)
         assert nothing.status is PullStatus.NO_MATCHED_MSG
-        later = threading.Timer(0.3, send_to, (served, queue, [77]))
+        later = threading.Timer(0.3, send_to, (cluster, queue, [77]))
         later.start()
         waited = consumer.pull(queue, "*", 30, block_s=10)
         later.join()
@@ -250,7 +250,7 @@ def test_a_single_pull_says_what_it_found_and_where_to_go_on(served, queue, lite
             consumer.pull(queue, "*", 0, block_s=31)
 
 
-def test_queues_offsets_and_times_can_be_asked_for(served, queue, lite):
+def test_queues_offsets_and_times_can_be_asked_for(cluster, queue, lite):
     with lite() as consumer:
         assert consumer.fetch_message_queues(queue.topic) == [queue]
         (message,) = consumer.pull(queue, "*", 11, 1).messages
@@ -261,16 +261,16 @@ def test_queues_offsets_and_times_can_be_asked_for(served, queue, lite):
             consumer.fetch_message_queues("no-such-topic")
 
 
-def test_only_tags_asked_for_are_polled(served, topic, lite):
-    send(served, topic, range(10), tags="red")
-    send(served, topic, range(10, 20), tags="blue")
+def test_only_tags_asked_for_are_polled(cluster, topic, lite):
+    send(cluster, topic, range(10), tags="red")
+    send(cluster, topic, range(10, 20), tags="blue")
     consumer = lite()
     consumer.subscribe(topic, "blue || green")
     with consumer:
         assert sorted(take(consumer, 10)) == list(range(10, 20))
 
 
-def test_a_group_that_is_broadcast_to_keeps_its_positions_in_files(served, queue, lite, tmp_path):
+def test_a_group_that_is_broadcast_to_keeps_its_positions_in_files(cluster, queue, lite, tmp_path):
     settings = {"broadcasting": True, "offsets_dir": tmp_path, "instance_name": "me"}
     for expected in (range(10), range(10, 20)):
         consumer = lite(**settings)
@@ -299,7 +299,7 @@ def test_only_a_list_of_queues_can_be_assigned(wrong):
 
 
 @pytest.mark.parametrize("wrong", [("x",), (None,), (float("nan"),), (1, 0), (1, "x"), (1, 1.5)])
-def test_a_poll_for_no_time_and_no_number_is_refused_at_once(served, group, wrong):
-    running = LitePullConsumer(group, namesrv=served.namesrv)
+def test_a_poll_for_no_time_and_no_number_is_refused_at_once(cluster, group, wrong):
+    running = LitePullConsumer(group, namesrv=cluster.namesrv)
     with running, pytest.raises(ClientError, match="must be"):
         running.poll(*wrong)

@@ -22,21 +22,23 @@ from cometmq.wire.java_hash import java_hash
 
 
 @pytest.fixture
-def producer(served):
-    with Producer("producers", namesrv=served.namesrv) as running:
+def producer(cluster):
+    with Producer("producers", namesrv=cluster.namesrv) as running:
         yield running
 
 
-def stored(served, topic):
-    with Admin(namesrv=served.namesrv) as admin:
+def stored(cluster, topic):
+    with Admin(namesrv=cluster.namesrv) as admin:
         return {queue.queue_id: at.max_offset for queue, at in admin.topic_stats(topic).items()}
 
 
-def test_a_message_sent_is_stored_once_and_has_an_id_and_a_place(producer, served, topic):
+def test_a_message_sent_is_stored_once_and_has_an_id_and_a_place(producer, cluster, topic):
     result = producer.send(Message(topic, b"hello", tags="A", keys=["k1", "k2"]))
     assert result.status is SendStatus.SEND_OK
     assert len(result.msg_id) == len(result.offset_msg_id) == 32
-    assert stored(served, topic)[result.queue.queue_id] == 1 == sum(stored(served, topic).values())
+    assert (
+        stored(cluster, topic)[result.queue.queue_id] == 1 == sum(stored(cluster, topic).values())
+    )
 
 
 def test_messages_without_key_take_the_queues_in_turn(producer, topic):
@@ -68,13 +70,13 @@ def test_sends_of_one_key_arrive_in_the_order_of_the_calls(producer, topic):
         assert offsets == sorted(offsets)
 
 
-def test_a_batch_has_one_result_a_message_in_the_order_given(producer, served, topic):
+def test_a_batch_has_one_result_a_message_in_the_order_given(producer, cluster, topic):
     results = producer.send_batch([Message(topic, b"%d" % n) for n in range(50)])
     assert [result.queue_offset for result in results] == list(range(50))
     assert len({result.queue for result in results}) == 1
     assert len({result.msg_id for result in results}) == 50
     assert len({result.offset_msg_id for result in results}) == 50
-    assert sum(stored(served, topic).values()) == 50
+    assert sum(stored(cluster, topic).values()) == 50
 
 
 def test_a_batch_with_keys_is_split_by_queue_and_keeps_the_order_of_each(producer, topic):
@@ -88,25 +90,25 @@ def test_a_batch_with_keys_is_split_by_queue_and_keeps_the_order_of_each(produce
         assert offsets == sorted(offsets)
 
 
-def test_a_batch_larger_than_a_frame_is_split_by_size(producer, served, topic):
+def test_a_batch_larger_than_a_frame_is_split_by_size(producer, cluster, topic):
     results = producer.send_batch([Message(topic, b"x" * 700_000) for _ in range(8)], timeout_s=20)
     assert len(results) == 8
-    assert sum(stored(served, topic).values()) == 8
+    assert sum(stored(cluster, topic).values()) == 8
 
 
-def test_many_messages_are_spread_over_the_queues_and_all_stored(producer, served, make_topic):
-    one, other = make_topic(served), make_topic(served)
+def test_many_messages_are_spread_over_the_queues_and_all_stored(producer, cluster, make_topic):
+    one, other = make_topic(cluster), make_topic(cluster)
     messages = [Message((one, other)[n % 2], b"%d" % n) for n in range(2_000)]
     results = producer.send_many(messages)
     assert len(results) == 2_000
     assert [r.queue.topic for r in results] == [m.topic for m in messages]
-    assert sum(stored(served, one).values()) == sum(stored(served, other).values()) == 1_000
-    assert min(stored(served, one).values()) > 0
+    assert sum(stored(cluster, one).values()) == sum(stored(cluster, other).values()) == 1_000
+    assert min(stored(cluster, one).values()) > 0
 
 
-def test_calls_of_send_many_side_by_side_do_not_mix_up_a_queue(served, topic):
+def test_calls_of_send_many_side_by_side_do_not_mix_up_a_queue(cluster, topic):
     async def scenario():
-        async with AsyncProducer("producers", namesrv=served.namesrv) as producer:
+        async with AsyncProducer("producers", namesrv=cluster.namesrv) as producer:
             parts = [[Message(topic, b"%d" % n, sharding_key="k")] * 600 for n in range(4)]
             return await asyncio.gather(*(producer.send_many(part) for part in parts))
 
@@ -115,30 +117,30 @@ def test_calls_of_send_many_side_by_side_do_not_mix_up_a_queue(served, topic):
         assert offsets == list(range(offsets[0], offsets[0] + 600))
 
 
-def test_a_delayed_message_among_many_goes_alone(producer, served, topic):
+def test_a_delayed_message_among_many_goes_alone(producer, cluster, topic):
     messages = [Message(topic, b"now"), Message(topic, b"later", delay_level=1)]
     assert len(producer.send_many(messages)) == 2
-    until(lambda: sum(stored(served, topic).values()) == 2)
+    until(lambda: sum(stored(cluster, topic).values()) == 2)
     with pytest.raises(InvalidMessage, match="delay"):
         producer.send_batch(messages)
 
 
-def test_a_one_way_message_arrives(producer, served, topic):
+def test_a_one_way_message_arrives(producer, cluster, topic):
     producer.send_oneway(Message(topic, b"x"))
-    until(lambda: sum(stored(served, topic).values()) == 1)
+    until(lambda: sum(stored(cluster, topic).values()) == 1)
 
 
-def test_sending_to_an_unknown_topic_creates_it(producer, served):
+def test_sending_to_an_unknown_topic_creates_it(producer, cluster):
     result = producer.send(Message("made-by-sending", b"x"))
     assert result.status is SendStatus.SEND_OK
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         until(lambda: "made-by-sending" in admin.topics())
 
 
-def test_a_topic_without_a_queue_to_write_is_an_error_and_borrows_none(served, topic):
-    with Admin(namesrv=served.namesrv) as admin:
+def test_a_topic_without_a_queue_to_write_is_an_error_and_borrows_none(cluster, topic):
+    with Admin(namesrv=cluster.namesrv) as admin:
         admin.alter_topic(topic, perm="r")
-    with Producer("producers", namesrv=served.namesrv) as producer:
+    with Producer("producers", namesrv=cluster.namesrv) as producer:
 
         def is_refused():
             try:
@@ -149,10 +151,10 @@ def test_a_topic_without_a_queue_to_write_is_an_error_and_borrows_none(served, t
         until(is_refused)  # the name server hears of it a moment later
         with pytest.raises(RouteNotFound, match="read-only"):
             producer.send(Message(topic, b"x"))
-    assert sum(stored(served, topic).values()) == 0
+    assert sum(stored(cluster, topic).values()) == 0
 
 
-def test_threads_may_share_a_producer(producer, served, topic):
+def test_threads_may_share_a_producer(producer, cluster, topic):
     def work():
         for _ in range(50):
             producer.send(Message(topic, b"x"))
@@ -162,7 +164,7 @@ def test_threads_may_share_a_producer(producer, served, topic):
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert sum(stored(served, topic).values()) == 400
+    assert sum(stored(cluster, topic).values()) == 400
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_a_queue_that_does_not_exist_is_an_error_at_once(producer, topic):
         producer.send(Message(topic, b"x"), queue=nowhere)
 
 
-def test_a_large_body_travels_compressed(served, topic):
+def test_a_large_body_travels_compressed(cluster, topic):
     from cometmq.client.producer.prepared_message import prepare
     from cometmq.client.session.client_options import ProducerOptions
 
@@ -209,8 +211,8 @@ def test_a_large_body_travels_compressed(served, topic):
     assert prepare(Message(topic, noise), options, "A" * 32, 0).sys_flag == 0
 
 
-def test_nothing_can_be_sent_before_start_and_after_stop(served, topic):
-    producer = Producer("producers", namesrv=served.namesrv)
+def test_nothing_can_be_sent_before_start_and_after_stop(cluster, topic):
+    producer = Producer("producers", namesrv=cluster.namesrv)
     with pytest.raises(NotStarted, match="producer"):
         producer.send(Message(topic, b"x"))
     with producer:
@@ -221,22 +223,22 @@ def test_nothing_can_be_sent_before_start_and_after_stop(served, topic):
         producer.send(Message(topic, b"x"))
 
 
-def test_bad_settings_are_refused_with_a_sentence(monkeypatch, served):
+def test_bad_settings_are_refused_with_a_sentence(monkeypatch, cluster):
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     with pytest.raises(SettingsError, match="NAMESRV_ADDR"):
         Producer("g")
     with pytest.raises(SettingsError, match="host:port"):
         Producer("g", namesrv="localhost")
     with pytest.raises(SettingsError, match="characters"):
-        Producer("a group", namesrv=served.namesrv)
+        Producer("a group", namesrv=cluster.namesrv)
     with pytest.raises(SettingsError, match="reserved"):
-        Producer("DEFAULT_PRODUCER", namesrv=served.namesrv)
+        Producer("DEFAULT_PRODUCER", namesrv=cluster.namesrv)
 
 
 def test_the_name_server_of_the_environment_is_used_and_a_dead_one_is_passed_over(
-    monkeypatch, served, topic
+    monkeypatch, cluster, topic
 ):
-    monkeypatch.setenv("NAMESRV_ADDR", f"127.0.0.1:1;{served.namesrv}")
+    monkeypatch.setenv("NAMESRV_ADDR", f"127.0.0.1:1;{cluster.namesrv}")
     with Producer("producers") as producer:
         assert producer.send(Message(topic, b"x")).status is SendStatus.SEND_OK
 
@@ -248,14 +250,14 @@ def test_no_name_server_is_an_error_that_names_it():
 
 
 def test_send_many_waits_for_a_broker_that_was_killed_and_keeps_each_queue_in_order(
-    mortal, make_topic
+    own_cluster, make_topic
 ):
-    topic = make_topic(mortal)
-    with Producer("producers", namesrv=mortal.namesrv) as producer:
+    topic = make_topic(own_cluster)
+    with Producer("producers", namesrv=own_cluster.namesrv) as producer:
         first = [Message(topic, b"%d" % n, sharding_key=f"k{n % 5}") for n in range(500)]
         producer.send_many(first)
-        mortal.kill()
-        back = threading.Timer(1.0, mortal.restart)
+        own_cluster.kill()
+        back = threading.Timer(1.0, own_cluster.restart)
         back.start()
         results = producer.send_many(first, timeout_s=30)
         back.join()
@@ -265,11 +267,11 @@ def test_send_many_waits_for_a_broker_that_was_killed_and_keeps_each_queue_in_or
             assert offsets[0] >= 100  # what was acknowledged before the kill is still there
 
 
-def test_a_broker_that_stays_away_ends_a_send_at_its_deadline(mortal, make_topic):
-    topic = make_topic(mortal)
-    with Producer("producers", namesrv=mortal.namesrv) as producer:
+def test_a_broker_that_stays_away_ends_a_send_at_its_deadline(own_cluster, make_topic):
+    topic = make_topic(own_cluster)
+    with Producer("producers", namesrv=own_cluster.namesrv) as producer:
         producer.send(Message(topic, b"x"))
-        mortal.kill()
+        own_cluster.kill()
         with pytest.raises((ConnectFailed, RemotingTimeout)):
             producer.send(Message(topic, b"x"), timeout_s=1.0)
         with pytest.raises(PartlySent) as caught:
@@ -277,8 +279,8 @@ def test_a_broker_that_stays_away_ends_a_send_at_its_deadline(mortal, make_topic
         assert caught.value.results == [None] * 9
 
 
-def test_the_first_message_may_go_to_a_queue_of_the_callers_choice(served, topic):
-    with Admin(namesrv=served.namesrv) as admin:
+def test_the_first_message_may_go_to_a_queue_of_the_callers_choice(cluster, topic):
+    with Admin(namesrv=cluster.namesrv) as admin:
         queue = admin.queues(topic)[2]
-    with Producer("p", namesrv=served.namesrv) as producer:
+    with Producer("p", namesrv=cluster.namesrv) as producer:
         assert producer.send(Message(topic, b"x"), queue=queue).queue == queue

@@ -22,9 +22,9 @@ class Breaking:
     def __init__(self, seed):
         self.stored = defaultdict(list)
         self.luck, self.share = random.Random(seed), 0.25
-        self.peer = ScriptedBroker()
-        self.peer.answers[SEND] = self.one
-        self.peer.answers[SEND_BATCH] = self.many
+        self.broker = ScriptedBroker()
+        self.broker.answers[SEND] = self.one
+        self.broker.answers[SEND_BATCH] = self.many
 
     def one(self, command):
         pairs = properties.decode(command.ext["i"].encode())
@@ -43,10 +43,10 @@ class Breaking:
             for key, body in messages:
                 self.stored[key].append(tuple(map(int, body.split(b":"))))
         if breaks:
-            for connection in list(self.peer.connections):
+            for connection in list(self.broker.connections):
                 connection.abort()
             return None
-        return self.peer.stored(command)
+        return self.broker.stored(command)
 
 
 def check(stored, calls):
@@ -86,7 +86,7 @@ def test_batches_and_single_sends_of_a_key_keep_its_order(seed):
     breaking, script = Breaking(seed), Script(seed)
 
     async def scenario():
-        settings = {"namesrv": breaking.peer.addr, "retries": 60}
+        settings = {"namesrv": breaking.broker.addr, "retries": 60}
         async with AsyncProducer("g", **settings) as producer:
             await producer.queues(TOPIC)
             under_way = []
@@ -101,7 +101,7 @@ def test_batches_and_single_sends_of_a_key_keep_its_order(seed):
     try:
         asyncio.run(asyncio.wait_for(scenario(), 60))
     finally:
-        breaking.peer.close()
+        breaking.broker.close()
     check(breaking.stored, script.calls)
 
 
@@ -109,7 +109,7 @@ def test_batches_and_single_sends_of_a_key_keep_its_order(seed):
 def test_a_blocking_batch_comes_behind_the_sends_that_were_begun_before_it(seed):
     breaking, script = Breaking(seed), Script(seed)
     try:
-        with Producer("g", namesrv=breaking.peer.addr, retries=60) as producer:
+        with Producer("g", namesrv=breaking.broker.addr, retries=60) as producer:
             under_way = []
             for _ in range(25):
                 way, what = script.next()
@@ -118,21 +118,21 @@ def test_a_blocking_batch_comes_behind_the_sends_that_were_begun_before_it(seed)
             for future in under_way:
                 future.result(30)
     finally:
-        breaking.peer.close()
+        breaking.broker.close()
     check(breaking.stored, script.calls)
 
 
 def test_a_batch_that_waits_for_a_key_gives_up_in_its_time_and_lets_nobody_past():
-    peer = ScriptedBroker()
+    scripted_broker = ScriptedBroker()
     held = []
-    peer.answers[SEND] = held.append  # nobody is answered for now
+    scripted_broker.answers[SEND] = held.append  # nobody is answered for now
 
     def answer_held():
-        for connection in peer.connections:
-            connection.write(peer.stored(held[0]).encode())
+        for connection in scripted_broker.connections:
+            connection.write(scripted_broker.stored(held[0]).encode())
 
     async def scenario():
-        async with AsyncProducer("g", namesrv=peer.addr, retries=0) as producer:
+        async with AsyncProducer("g", namesrv=scripted_broker.addr, retries=0) as producer:
             await producer.queues(TOPIC)
             first = producer.send_async(Message(TOPIC, b"1", sharding_key="a"), 20.0)
             while not held:
@@ -141,19 +141,19 @@ def test_a_batch_that_waits_for_a_key_gives_up_in_its_time_and_lets_nobody_past(
                 await producer.send_batch(
                     [Message(TOPIC, b"2", sharding_key="a"), Message(TOPIC, b"3")], 0.1
                 )
-            peer.answers[SEND] = peer.stored
+            scripted_broker.answers[SEND] = scripted_broker.stored
             third = producer.send_async(Message(TOPIC, b"4", sharding_key="a"), 20.0)
             await asyncio.sleep(0.05)
-            assert [command.body for command in peer.of(SEND)] == [b"1"]
-            peer._loop.call_soon_threadsafe(answer_held)
+            assert [command.body for command in scripted_broker.requests(SEND)] == [b"1"]
+            scripted_broker._loop.call_soon_threadsafe(answer_held)
             await first
             await third
-            assert [command.body for command in peer.of(SEND)] == [b"1", b"4"]
+            assert [command.body for command in scripted_broker.requests(SEND)] == [b"1", b"4"]
 
     try:
         asyncio.run(asyncio.wait_for(scenario(), 30))
     finally:
-        peer.close()
+        scripted_broker.close()
 
 
 def test_several_keys_are_reserved_at_once_so_no_two_callers_wait_for_each_other():

@@ -35,17 +35,17 @@ class Pair:
     """Two scripted brokers, b0 and b1, with so many queues each; the first is the name server."""
 
     def __init__(self, queues=2):
-        self.peers = {"b0": ScriptedBroker(), "b1": ScriptedBroker()}
-        self.queues = dict.fromkeys(self.peers, queues)
-        self.addr = self.peers["b0"].addr
-        self.peers["b0"].answers[ROUTE] = self.route
-        for peer in self.peers.values():
-            peer.answers[RequestCode.GET_MAX_OFFSET] = peer.fine
-            peer.answers[BATCH] = peer.stored
+        self.brokers = {"b0": ScriptedBroker(), "b1": ScriptedBroker()}
+        self.queues = dict.fromkeys(self.brokers, queues)
+        self.addr = self.brokers["b0"].addr
+        self.brokers["b0"].answers[ROUTE] = self.route
+        for broker in self.brokers.values():
+            broker.answers[RequestCode.GET_MAX_OFFSET] = broker.succeed
+            broker.answers[BATCH] = broker.stored
 
     def route(self, command):
         brokers = tuple(
-            BrokerData(cluster="c", broker_name=name, broker_addrs={0: self.peers[name].addr})
+            BrokerData(cluster="c", broker_name=name, broker_addrs={0: self.brokers[name].addr})
             for name, count in self.queues.items()
             if count
         )
@@ -58,15 +58,15 @@ class Pair:
         return response(command.opaque, 0, body=encode_route(route, strict=True))
 
     def sent(self, name):
-        return len(self.peers[name].of(SEND))
+        return len(self.brokers[name].requests(SEND))
 
 
 @pytest.fixture
 def pair():
     made = Pair()
     yield made
-    for peer in made.peers.values():
-        peer.close()
+    for broker in made.brokers.values():
+        broker.close()
 
 
 def test_a_broker_that_no_route_names_any_more_gets_no_more_heartbeats(pair):
@@ -75,11 +75,11 @@ def test_a_broker_that_no_route_names_any_more_gets_no_more_heartbeats(pair):
             await producer.send(Message(TOPIC, b"x"))
             known = producer.pipeline.session.routes
             assert known.broker_addrs(masters_only=True) == {
-                peer.addr for peer in pair.peers.values()
+                broker.addr for broker in pair.brokers.values()
             }
             pair.queues["b1"] = 0
             await known.refresh()
-            assert known.broker_addrs(masters_only=True) == {pair.peers["b0"].addr}
+            assert known.broker_addrs(masters_only=True) == {pair.brokers["b0"].addr}
 
     asyncio.run(scenario())
 
@@ -88,27 +88,27 @@ def refuse(code):
     return lambda command: response(command.opaque, code, remark="no")
 
 
-def test_a_broker_that_knows_no_such_topic_has_the_route_asked_for_again(peer, monkeypatch):
+def test_a_broker_that_knows_no_such_topic_has_the_route_asked_for_again(broker, monkeypatch):
     monkeypatch.setattr(routes, "_REFRESH_GAP_S", 0.0)
     first = iter([response(0, ResponseCode.TOPIC_NOT_EXIST, remark="not here")])
 
     def answer(command):
         refused = next(first, None)
         if refused is None:
-            return peer.stored(command)
+            return broker.stored(command)
         refused.opaque = command.opaque
         return refused
 
-    peer.answers[SEND] = answer
-    with Producer("g", namesrv=peer.addr) as producer:
+    broker.answers[SEND] = answer
+    with Producer("g", namesrv=broker.addr) as producer:
         producer.send(Message(TOPIC, b"x"))
-        assert len(peer.of(ROUTE)) == 2
+        assert len(broker.requests(ROUTE)) == 2
 
 
 @pytest.mark.parametrize("name", ["b0", "b1"])
 def test_a_retry_goes_to_another_broker(pair, name):
-    pair.peers[name].answers[SEND] = refuse(ResponseCode.SYSTEM_BUSY)
-    pair.peers[name].answers[BATCH] = refuse(ResponseCode.SYSTEM_BUSY)
+    pair.brokers[name].answers[SEND] = refuse(ResponseCode.SYSTEM_BUSY)
+    pair.brokers[name].answers[BATCH] = refuse(ResponseCode.SYSTEM_BUSY)
     with Producer("g", namesrv=pair.addr) as producer:
         for _ in range(6):
             assert producer.send(Message(TOPIC, b"x")).queue.broker_name != name
@@ -119,24 +119,24 @@ def test_a_retry_goes_to_another_broker(pair, name):
 
 def test_a_message_that_is_not_safe_goes_to_another_broker_when_configured(pair):
     def unsafe(command):
-        answer = pair.peers["b0"].stored(command)
+        answer = pair.brokers["b0"].stored(command)
         answer.code = 12
         return answer
 
-    pair.peers["b0"].answers[SEND] = unsafe
+    pair.brokers["b0"].answers[SEND] = unsafe
     with Producer("g", namesrv=pair.addr) as producer:
         found = {producer.send(Message(TOPIC, b"x")).status for _ in range(8)}
         assert found == {SendStatus.SEND_OK, SendStatus.FLUSH_SLAVE_TIMEOUT}
     with Producer("g", namesrv=pair.addr, retry_not_ok=True) as producer:
         found = {producer.send(Message(TOPIC, b"x")).status for _ in range(8)}
         assert found == {SendStatus.SEND_OK}
-        pair.peers["b1"].answers[SEND] = refuse(ResponseCode.SYSTEM_BUSY)
+        pair.brokers["b1"].answers[SEND] = refuse(ResponseCode.SYSTEM_BUSY)
         result = producer.send(Message(TOPIC, b"x"))
         assert result.status is SendStatus.FLUSH_SLAVE_TIMEOUT  # stored once is no error
 
 
 def test_the_latency_fault_strategy_leaves_a_failing_broker_alone_and_is_off_by_default(pair):
-    pair.peers["b0"].answers[SEND] = refuse(ResponseCode.SYSTEM_BUSY)
+    pair.brokers["b0"].answers[SEND] = refuse(ResponseCode.SYSTEM_BUSY)
     with Producer("g", namesrv=pair.addr) as producer:
         for _ in range(12):
             producer.send(Message(TOPIC, b"x"))
@@ -146,8 +146,8 @@ def test_the_latency_fault_strategy_leaves_a_failing_broker_alone_and_is_off_by_
         for _ in range(12):
             producer.send(Message(TOPIC, b"x"))
         assert pair.sent("b0") <= before + 1
-        pair.peers["b1"].answers[SEND] = refuse(ResponseCode.SYSTEM_BUSY)
-        pair.peers["b0"].answers[SEND] = pair.peers["b0"].stored
+        pair.brokers["b1"].answers[SEND] = refuse(ResponseCode.SYSTEM_BUSY)
+        pair.brokers["b0"].answers[SEND] = pair.brokers["b0"].stored
         for _ in range(4):  # both are isolated: there is a choice all the same
             assert producer.send(Message(TOPIC, b"x")).queue.broker_name == "b0"
 
@@ -159,7 +159,7 @@ def test_detection_notices_that_a_broker_is_back(pair, monkeypatch):
         async with AsyncProducer(
             "g", namesrv=pair.addr, latency_fault="classic", detect_faults=True
         ) as producer:
-            gone = pair.peers["b1"]
+            gone = pair.brokers["b1"]
 
             def hang_up(command):
                 for connection in list(gone.connections):
@@ -172,7 +172,7 @@ def test_detection_notices_that_a_broker_is_back(pair, monkeypatch):
             async with asyncio.timeout(20):  # far less than the 600 s of its table
                 while (await producer.send(Message(TOPIC, b"x"))).queue.broker_name == "b0":
                     await asyncio.sleep(0.02)
-        assert gone.of(RequestCode.GET_MAX_OFFSET)
+        assert gone.requests(RequestCode.GET_MAX_OFFSET)
 
     asyncio.run(scenario())
 
@@ -263,13 +263,13 @@ def test_each_key_is_stored_in_order_while_connections_break(pair, seed):
     log, serial = [], itertools.count()
 
     def broker(name):
-        peer = pair.peers[name]
+        broker = pair.brokers[name]
 
         def store(command):
             if dice.random() < 0.04:  # broken before it was stored, or after
                 if dice.random() < 0.5:
                     log.append((name, command.ext["e"], command.body))
-                for connection in list(peer.connections):
+                for connection in list(broker.connections):
                     connection.abort()
                 return None
             log.append((name, command.ext["e"], command.body))
@@ -280,9 +280,9 @@ def test_each_key_is_stored_in_order_while_connections_break(pair, seed):
             }
             return response(command.opaque, 0, ext=ext)
 
-        peer.answers[SEND] = store
+        broker.answers[SEND] = store
 
-    for name in pair.peers:
+    for name in pair.brokers:
         broker(name)
 
     async def scenario():

@@ -30,26 +30,26 @@ from cometmq.wire.command import response
 SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
 
-def numbered(peer):
-    """Have the peer give each send the next offset."""
+def numbered(scripted_broker):
+    """Have the broker give each send the next offset."""
     offsets = itertools.count()
 
     def stored(command):
         ext = {"queueId": command.ext["e"], "queueOffset": str(next(offsets)), "msgId": "AB" * 16}
         return response(command.opaque, 0, ext=ext)
 
-    peer.answers[SEND] = stored
+    scripted_broker.answers[SEND] = stored
 
 
-def test_sends_on_the_fast_path_carry_all_a_message_has(peer):
-    numbered(peer)
-    with Producer("g", namesrv=peer.addr) as producer:
+def test_sends_on_the_fast_path_carry_all_a_message_has(scripted_broker):
+    numbered(scripted_broker)
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         for n in range(3):
             made = Message(TOPIC, b"%d" % n, tags="t", keys="a b", sharding_key=None)
             assert producer.send(made).queue_offset == n
         keyed = producer.send(Message(TOPIC, b"x", tags="ü", keys='"', sharding_key="k%d"))
         assert keyed.queue_offset == 3
-    sent = peer.of(SEND)
+    sent = scripted_broker.requests(SEND)
     assert [command.body for command in sent] == [b"0", b"1", b"2", b"x"]
     for command in sent[:3]:
         pairs = dict(pair.split("\x01") for pair in command.ext["i"].split("\x02") if pair)
@@ -71,38 +71,38 @@ def test_sends_on_the_fast_path_carry_all_a_message_has(peer):
     ],
     ids=["topic", "tags", "key", "keyed topic", "body", "properties"],
 )
-def test_what_is_no_text_is_refused_on_every_way(peer, wrong):
-    with Producer("g", namesrv=peer.addr) as producer:
+def test_what_is_no_text_is_refused_on_every_way(scripted_broker, wrong):
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         producer.send(Message(TOPIC, b"first"))
         for send in (producer.send, lambda m: producer.send_batch([m, m])):
             with pytest.raises(InvalidMessage):
                 send(wrong)
         with pytest.raises(InvalidMessage):
             producer.send_async(wrong).result(10)
-    assert len(peer.of(SEND)) == 1
+    assert len(scripted_broker.requests(SEND)) == 1
 
 
-def once(peer, first):
+def once(scripted_broker, first):
     """Answer the first send after now by `first`, the others well."""
-    stored = peer.stored
+    stored = scripted_broker.stored
     calls = itertools.count()
-    peer.answers[SEND] = lambda command: (first if next(calls) == 0 else stored)(command)
+    scripted_broker.answers[SEND] = lambda command: (first if next(calls) == 0 else stored)(command)
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_a_send_whose_answer_is_lost_goes_on_with_the_same_id(peer, key):
+def test_a_send_whose_answer_is_lost_goes_on_with_the_same_id(scripted_broker, key):
     async def scenario():
-        async with AsyncProducer("g", namesrv=peer.addr) as producer:
+        async with AsyncProducer("g", namesrv=scripted_broker.addr) as producer:
             await producer.send(Message(TOPIC, b"first"))
-            before = len(peer.of(SEND))
+            before = len(scripted_broker.requests(SEND))
 
             def break_off(command):
-                for connection in list(peer.connections):
+                for connection in list(scripted_broker.connections):
                     connection.abort()
 
-            once(peer, break_off)
+            once(scripted_broker, break_off)
             result = await producer.send(Message(TOPIC, b"x", sharding_key=key))
-            again = peer.of(SEND)[before:]
+            again = scripted_broker.requests(SEND)[before:]
             assert len(again) == 2
             assert {result.msg_id in command.ext["i"] for command in again} == {True}
             assert len({command.ext["g"] for command in again}) == 1
@@ -111,27 +111,27 @@ def test_a_send_whose_answer_is_lost_goes_on_with_the_same_id(peer, key):
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_a_refusal_that_may_pass_is_tried_again_and_another_is_raised(peer, key):
+def test_a_refusal_that_may_pass_is_tried_again_and_another_is_raised(scripted_broker, key):
     def refuse(code):
         return lambda command: response(command.opaque, code, remark="no")
 
-    with Producer("g", namesrv=peer.addr) as producer:
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         producer.send(Message(TOPIC, b"first"))
-        once(peer, refuse(ResponseCode.SYSTEM_BUSY))
+        once(scripted_broker, refuse(ResponseCode.SYSTEM_BUSY))
         assert producer.send(Message(TOPIC, b"x", sharding_key=key)).queue_offset == 0
-        once(peer, refuse(ResponseCode.NO_PERMISSION))
+        once(scripted_broker, refuse(ResponseCode.NO_PERMISSION))
         assert producer.send(Message(TOPIC, b"x", sharding_key=key)).queue_offset == 0
-        once(peer, refuse(ResponseCode.MESSAGE_ILLEGAL))
+        once(scripted_broker, refuse(ResponseCode.MESSAGE_ILLEGAL))
         with pytest.raises(BrokerError, match="no") as caught:
             producer.send(Message(TOPIC, b"x", sharding_key=key))
         assert caught.value.code == ResponseCode.MESSAGE_ILLEGAL
 
 
-def test_sends_without_answer_end_at_their_deadlines_whatever_their_order(peer):
+def test_sends_without_answer_end_at_their_deadlines_whatever_their_order(scripted_broker):
     async def scenario():
-        async with AsyncProducer("g", namesrv=peer.addr, retries=0) as producer:
+        async with AsyncProducer("g", namesrv=scripted_broker.addr, retries=0) as producer:
             await producer.send(Message(TOPIC, b"first"))
-            peer.answers[SEND] = lambda command: None
+            scripted_broker.answers[SEND] = lambda command: None
             loop = asyncio.get_running_loop()
             begun = loop.time()
 
@@ -147,27 +147,27 @@ def test_sends_without_answer_end_at_their_deadlines_whatever_their_order(peer):
     asyncio.run(scenario())
 
 
-def test_batches_take_the_queues_that_are_free_and_wait_where_none_is(peer):
+def test_batches_take_the_queues_that_are_free_and_wait_where_none_is(scripted_broker):
     held = []
-    broker = BrokerData(cluster="c", broker_name=BROKER, broker_addrs={0: peer.addr})
+    broker = BrokerData(cluster="c", broker_name=BROKER, broker_addrs={0: scripted_broker.addr})
     queues = QueueData(broker_name=BROKER, read_queue_nums=2, write_queue_nums=2, perm=6)
     route = encode_route(TopicRouteData(broker_datas=(broker,), queue_datas=(queues,)), strict=True)
-    peer.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda command: response(
+    scripted_broker.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda command: response(
         command.opaque, 0, body=route
     )
-    peer.answers[BATCH] = held.append  # nobody is answered for now
+    scripted_broker.answers[BATCH] = held.append  # nobody is answered for now
 
     def answer_first():
-        (connection,) = peer.clients
-        connection.write(peer.stored(held.pop(0)).encode())
+        (connection,) = scripted_broker.clients
+        connection.write(scripted_broker.stored(held.pop(0)).encode())
 
     async def arrived(count):
-        while len(peer.of(BATCH)) < count:
+        while len(scripted_broker.requests(BATCH)) < count:
             await asyncio.sleep(0.01)
-        return [command.ext["e"] for command in peer.of(BATCH)]
+        return [command.ext["e"] for command in scripted_broker.requests(BATCH)]
 
     async def scenario():
-        async with AsyncProducer("g", namesrv=peer.addr, retries=0) as producer:
+        async with AsyncProducer("g", namesrv=scripted_broker.addr, retries=0) as producer:
             await producer.send(Message(TOPIC, b"connect"))
             tasks = []
             for at in range(4):  # two queues, so the last two wait, each for one of them
@@ -175,13 +175,13 @@ def test_batches_take_the_queues_that_are_free_and_wait_where_none_is(peer):
                 tasks.append(asyncio.create_task(producer.send_batch(both, 20.0)))
                 await arrived(min(at + 1, 2))
             assert sorted(await arrived(2)) == ["0", "1"]
-            peer._loop.call_soon_threadsafe(answer_first)
+            scripted_broker._loop.call_soon_threadsafe(answer_first)
             assert len(await arrived(3)) == 3
             assert len(held) == 2
             for _ in range(2):
-                peer._loop.call_soon_threadsafe(answer_first)
+                scripted_broker._loop.call_soon_threadsafe(answer_first)
             await arrived(4)
-            peer._loop.call_soon_threadsafe(answer_first)
+            scripted_broker._loop.call_soon_threadsafe(answer_first)
             for results in await asyncio.gather(*tasks):
                 assert len({result.msg_id for result in results}) == 2
             assert sorted(await arrived(4)) == ["0", "0", "1", "1"]
@@ -189,20 +189,20 @@ def test_batches_take_the_queues_that_are_free_and_wait_where_none_is(peer):
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
-def test_a_blocking_send_without_answer_ends_at_its_deadline(peer):
-    with Producer("g", namesrv=peer.addr) as producer:
+def test_a_blocking_send_without_answer_ends_at_its_deadline(scripted_broker):
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         producer.send(Message(TOPIC, b"first"))
         producer.send(Message(TOPIC, b"second"))
-        peer.answers[SEND] = lambda command: None
+        scripted_broker.answers[SEND] = lambda command: None
         with pytest.raises(RemotingTimeout):
             producer.send(Message(TOPIC, b"x"), timeout_s=0.3)
-        peer.answers[SEND] = peer.stored
+        scripted_broker.answers[SEND] = scripted_broker.stored
         assert producer.send(Message(TOPIC, b"y")).queue_offset == 0
 
 
-def test_threads_have_connections_of_their_own_up_to_the_limit(peer, monkeypatch):
+def test_threads_have_connections_of_their_own_up_to_the_limit(scripted_broker, monkeypatch):
     monkeypatch.setattr(thread_sender, "CONNECTIONS_MAX", 3)
-    numbered(peer)
+    numbered(scripted_broker)
     together = threading.Barrier(6)
     results = []
 
@@ -210,7 +210,7 @@ def test_threads_have_connections_of_their_own_up_to_the_limit(peer, monkeypatch
         together.wait(10)
         results.extend(producer.send(Message(TOPIC, b"x")) for _ in range(50))
 
-    with Producer("g", namesrv=peer.addr) as producer:
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         producer.send(Message(TOPIC, b"first"))
         threads = [threading.Thread(target=work, args=(producer,)) for _ in range(6)]
         for thread in threads:
@@ -219,11 +219,12 @@ def test_threads_have_connections_of_their_own_up_to_the_limit(peer, monkeypatch
             thread.join(30)
         assert sorted(result.queue_offset for result in results) == list(range(1, 301))
         assert len({result.msg_id for result in results}) == 300
-        assert 3 <= len(peer.connections) <= 2 + 3  # name server, portal, and three of threads
+        # name server, portal, and three of threads
+        assert 3 <= len(scripted_broker.connections) <= 2 + 3
 
 
-def test_a_connection_that_was_idle_for_long_is_not_used_again(peer, monkeypatch):
-    with Producer("g", namesrv=peer.addr) as producer:
+def test_a_connection_that_was_idle_for_long_is_not_used_again(scripted_broker, monkeypatch):
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         producer.send(Message(TOPIC, b"first"))
         producer.send(Message(TOPIC, b"second"))
         sender = producer._inner.pipeline.thread_sender
@@ -235,7 +236,9 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(peer, monkeypatch
         assert broker.count == 1
 
 
-def test_a_peer_that_hangs_up_or_talks_nonsense_is_an_error_and_no_answer_gets_mixed_up(peer):
+def test_a_peer_that_hangs_up_or_talks_nonsense_is_an_error_and_no_answer_gets_mixed_up(
+    scripted_broker,
+):
     listener = socket.create_server(("127.0.0.1", 0))
     talker = threading.Thread(target=_nonsense, args=(listener,))
     talker.start()
@@ -279,7 +282,7 @@ def drop_by_drop(listener, gap_s):
 over = threading.Event()
 
 
-def test_an_answer_that_comes_drop_by_drop_ends_at_the_deadline(peer):
+def test_an_answer_that_comes_drop_by_drop_ends_at_the_deadline(scripted_broker):
     from cometmq.net.send_socket import SendSocket
 
     listener = socket.create_server(("127.0.0.1", 0))
@@ -295,7 +298,7 @@ def test_an_answer_that_comes_drop_by_drop_ends_at_the_deadline(peer):
     listener.close()
 
 
-def test_a_broker_that_takes_no_connection_costs_no_more_than_the_time_given(peer):
+def test_a_broker_that_takes_no_connection_costs_no_more_than_the_time_given(scripted_broker):
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -303,7 +306,7 @@ def test_a_broker_that_takes_no_connection_costs_no_more_than_the_time_given(pee
         for one in waiting:
             one.setblocking(False)
             one.connect_ex(full.getsockname())
-        with Producer("g", namesrv=peer.addr, retries=0) as producer:
+        with Producer("g", namesrv=scripted_broker.addr, retries=0) as producer:
             producer.send(Message(TOPIC, b"first"))
             producer.send(Message(TOPIC, b"second"))
             pipeline = producer._inner.pipeline
@@ -324,31 +327,33 @@ def test_a_broker_that_takes_no_connection_costs_no_more_than_the_time_given(pee
 
 
 @pytest.mark.parametrize("timeout_s", [float("inf"), 1e300, 10**9])
-def test_a_very_long_time_to_wait_is_one(peer, timeout_s):
-    with Producer("g", namesrv=peer.addr) as producer:
+def test_a_very_long_time_to_wait_is_one(scripted_broker, timeout_s):
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         for _ in range(2):
             assert producer.send(Message(TOPIC, b"x"), timeout_s=timeout_s).queue_offset == 0
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_a_region_that_is_not_the_default_is_in_each_result(peer, key):
+def test_a_region_that_is_not_the_default_is_in_each_result(scripted_broker, key):
     def stored(command):
         place = {"queueId": command.ext["e"], "queueOffset": "7", "msgId": "AB" * 16}
         more = {"MSG_REGION": "north", "TRACE_ON": "false"}
         return response(command.opaque, 0, ext=place | more)
 
-    peer.answers[SEND] = stored
-    with Producer("g", namesrv=peer.addr) as producer:
+    scripted_broker.answers[SEND] = stored
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         sent = [producer.send(Message(TOPIC, b"x", sharding_key=key)) for _ in range(4)]
     assert [(one.region_id, one.trace_on) for one in sent] == [("north", False)] * 4
 
 
-def test_no_way_of_sending_overtakes_an_earlier_send_of_the_key_that_is_tried_again(peer):
+def test_no_way_of_sending_overtakes_an_earlier_send_of_the_key_that_is_tried_again(
+    scripted_broker,
+):
     def busy(command):
         return response(command.opaque, ResponseCode.SYSTEM_BUSY, remark="not now")
 
     async def scenario():
-        async with AsyncProducer("g", namesrv=peer.addr) as producer:
+        async with AsyncProducer("g", namesrv=scripted_broker.addr) as producer:
             await producer.send(Message(TOPIC, b"first"))
             (queue,) = await producer.queues(TOPIC)
             later = Message(TOPIC, b"later", sharding_key="k")
@@ -360,27 +365,27 @@ def test_no_way_of_sending_overtakes_an_earlier_send_of_the_key_that_is_tried_ag
                 lambda: producer.request(later, timeout_s=0.5),
                 lambda: producer.send_oneway(later),
             ):
-                peer.received.clear()
-                once(peer, busy)
+                scripted_broker.received.clear()
+                once(scripted_broker, busy)
                 sooner = producer.send_async(Message(TOPIC, b"sooner", sharding_key="k"))
-                while not peer.of(SEND):
+                while not scripted_broker.requests(SEND):
                     await asyncio.sleep(0.001)
                 with contextlib.suppress(RemotingTimeout):
                     await send()
                 await sooner
-                while len(peer.of(SEND)) < 3:
+                while len(scripted_broker.requests(SEND)) < 3:
                     await asyncio.sleep(0.001)
-                bodies = [command.body for command in peer.of(SEND)]
+                bodies = [command.body for command in scripted_broker.requests(SEND)]
                 assert bodies == [b"sooner", b"sooner", b"later"]
 
     asyncio.run(scenario())
 
 
-def test_a_queue_of_another_topic_is_refused_and_so_is_no_message_in_a_transaction(peer):
-    with Producer("g", namesrv=peer.addr) as producer:
+def test_a_queue_of_another_topic_is_refused_and_so_is_no_message_in_a_transaction(scripted_broker):
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         for send in (producer.send, producer.send_oneway):
             with pytest.raises(ClientError, match="elsewhere"):
                 send(Message(TOPIC, b"x"), queue=MessageQueue("elsewhere", "b0", 0))
         with pytest.raises(InvalidMessage):
             producer.transaction().send(None)
-    assert not peer.of(SEND)
+    assert not scripted_broker.requests(SEND)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from client.scripted_broker import TOPIC, question
+from client.scripted_broker import TOPIC, check_back_request
 from client.short_delay_cluster import until
 from cometmq import (
     Admin,
@@ -133,81 +133,89 @@ def test_an_async_check_is_asked_too_and_an_open_block_is_left_alone(asking):
     asyncio.run(scenario())
 
 
-def test_an_end_that_no_broker_heard_is_answered_when_it_asks(peer):
-    peer.answers[END] = lambda command: None
-    with Producer("g", namesrv=peer.addr, check=lambda message: False) as producer:
+def test_an_end_that_no_broker_heard_is_answered_when_it_asks(scripted_broker):
+    scripted_broker.answers[END] = lambda command: None
+    with Producer("g", namesrv=scripted_broker.addr, check=lambda message: False) as producer:
         with producer.transaction() as tx:
             sent = tx.send(Message(TOPIC, b"x"))
-            half = peer.of(RequestCode.SEND_MESSAGE_V2)[0].ext
+            half = scripted_broker.requests(RequestCode.SEND_MESSAGE_V2)[0].ext
             assert half["f"] == "4"
             assert "PGROUP\x01g\x02" in half["i"]
             tx.end(True, timeout_s=0.2)  # a warning in the log, no error
-        (first,) = peer.of(END)
+        (first,) = scripted_broker.requests(END)
         assert first.ext["commitOrRollback"] == "8"
-        peer.ask(question(sent.msg_id))
-        until(lambda: len(peer.of(END)) == 2)
-        second = peer.of(END)[1]
+        scripted_broker.send_request(check_back_request(sent.msg_id))
+        until(lambda: len(scripted_broker.requests(END)) == 2)
+        second = scripted_broker.requests(END)[1]
         assert second.ext["commitOrRollback"] == "8"
         assert (second.ext["fromTransactionCheck"], second.ext["msgId"]) == ("true", sent.msg_id)
         assert (second.ext["tranStateTableOffset"], second.ext["commitLogOffset"]) == ("3", "99")
         assert second.is_oneway
 
 
-def test_a_broker_that_checks_back_during_the_commit_gets_one_commit(peer):
+def test_a_broker_that_checks_back_during_the_commit_gets_one_commit(scripted_broker):
     ends = []
 
     def ask_first(command):
         ends.append(command.ext["commitOrRollback"])
         if len(ends) > 1:
             return None
-        asking = question(command.ext["msgId"])
-        for connection in peer.clients:
+        asking = check_back_request(command.ext["msgId"])
+        for connection in scripted_broker.clients:
             connection.write(asking.encode())
         return response(command.opaque, 0)
 
-    peer.answers[END] = ask_first
-    with Producer("g", namesrv=peer.addr) as producer:
+    scripted_broker.answers[END] = ask_first
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         producer.send(Message(TOPIC, b"first"))
-        until(lambda: peer.clients)
+        until(lambda: scripted_broker.clients)
         with producer.transaction() as tx:
             sent = tx.send(Message(TOPIC, b"x"))
         until(lambda: len(ends) > 1)
-        peer.ask(question(sent.msg_id))  # asked after the commit, it commits again
+        # asked after the commit, it commits again
+        scripted_broker.send_request(check_back_request(sent.msg_id))
         until(lambda: len(ends) > 2)
     assert ends == ["8", "0", "8"]
 
 
-def test_what_a_check_raises_or_a_stranger_asks_is_no_answer(peer):
+def test_what_a_check_raises_or_a_stranger_asks_is_no_answer(scripted_broker):
     def check(message):
         if message.msg_id == "BAD":
             raise OSError("no database")
         return True
 
-    with Producer("g", namesrv=peer.addr, check=check) as producer:
+    with Producer("g", namesrv=scripted_broker.addr, check=check) as producer:
         producer.send(Message(TOPIC, b"x"))
-        until(lambda: peer.clients)
-        peer.ask(question("STRANGE", group="another"))
-        peer.ask(request(RequestCode.CHECK_TRANSACTION_STATE, 5, None, b"no record", oneway=True))
-        peer.ask(question("BAD"))
-        peer.ask(question("GOOD"))
-        until(lambda: peer.of(END))
-        assert [command.ext["msgId"] for command in peer.of(END)] == ["GOOD"]
+        until(lambda: scripted_broker.clients)
+        scripted_broker.send_request(check_back_request("STRANGE", group="another"))
+        scripted_broker.send_request(
+            request(RequestCode.CHECK_TRANSACTION_STATE, 5, None, b"no record", oneway=True)
+        )
+        scripted_broker.send_request(check_back_request("BAD"))
+        scripted_broker.send_request(check_back_request("GOOD"))
+        until(lambda: scripted_broker.requests(END))
+        assert [command.ext["msgId"] for command in scripted_broker.requests(END)] == ["GOOD"]
 
 
-def test_a_refused_end_is_an_error_and_a_half_message_that_is_not_safe_is_rolled_back(peer):
-    peer.answers[END] = lambda command: response(command.opaque, 604, remark="too late")
-    with Producer("g", namesrv=peer.addr) as producer:
+def test_a_refused_end_is_an_error_and_a_half_message_that_is_not_safe_is_rolled_back(
+    scripted_broker,
+):
+    scripted_broker.answers[END] = lambda command: response(command.opaque, 604, remark="too late")
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         with pytest.raises(BrokerError, match="too late"), producer.transaction() as tx:
             tx.send(Message(TOPIC, b"x"))
-        peer.answers[END] = peer.fine
-        ok = peer.stored
+        scripted_broker.answers[END] = scripted_broker.succeed
+        ok = scripted_broker.stored
 
         def unsafe(command):
             answer = ok(command)
             answer.code = 12
             return answer
 
-        peer.answers[RequestCode.SEND_MESSAGE_V2] = unsafe
+        scripted_broker.answers[RequestCode.SEND_MESSAGE_V2] = unsafe
         with pytest.raises(BrokerError, match="FLUSH_SLAVE_TIMEOUT"), producer.transaction() as tx:
             tx.send(Message(TOPIC, b"x"))
-        assert [command.ext["commitOrRollback"] for command in peer.of(END)] == ["8", "12"]
+        assert [command.ext["commitOrRollback"] for command in scripted_broker.requests(END)] == [
+            "8",
+            "12",
+        ]

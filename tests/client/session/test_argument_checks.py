@@ -282,18 +282,22 @@ def check(error, argument):
 
 
 @pytest.fixture(scope="module")
-def peer():
-    peer = ScriptedBroker()
-    yield peer
-    peer.close()
+def scripted_broker():
+    scripted_broker = ScriptedBroker()
+    yield scripted_broker
+    scripted_broker.close()
 
 
-def sent(peer):
-    return [RequestCode(one.code).name for one in list(peer.received) if one.code not in HARMLESS]
+def sent(scripted_broker):
+    return [
+        RequestCode(one.code).name
+        for one in list(scripted_broker.received)
+        if one.code not in HARMLESS
+    ]
 
 
-def refused(peer, function, fitting, argument, value):
-    before = len(sent(peer))
+def refused(scripted_broker, function, fitting, argument, value):
+    before = len(sent(scripted_broker))
 
     def whole():
         found = call(function, fitting, argument, value)
@@ -302,11 +306,11 @@ def refused(peer, function, fitting, argument, value):
     with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is what this is about
         whole()
     check(caught.value, argument)
-    assert sent(peer)[before:] == []
+    assert sent(scripted_broker)[before:] == []
 
 
-async def refused_async(peer, function, fitting, argument, value):
-    before = len(sent(peer))
+async def refused_async(scripted_broker, function, fitting, argument, value):
+    before = len(sent(scripted_broker))
 
     async def whole():
         found = call(function, fitting, argument, value)
@@ -315,18 +319,18 @@ async def refused_async(peer, function, fitting, argument, value):
     with pytest.raises(Exception) as caught:  # noqa: PT011
         await whole()
     check(caught.value, argument)
-    assert sent(peer)[before:] == []
+    assert sent(scripted_broker)[before:] == []
 
 
 @pytest.fixture(scope="module")
-def producer(peer):
-    with Producer("g", namesrv=peer.addr) as producer:
+def producer(scripted_broker):
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         yield producer
 
 
 @pytest.mark.parametrize(("name", "fitting", "argument", "value"), wrongs(PRODUCER))
-def test_a_blocking_producer_refuses(peer, producer, name, fitting, argument, value):
-    refused(peer, getattr(producer, name), fitting, argument, value)
+def test_a_blocking_producer_refuses(scripted_broker, producer, name, fitting, argument, value):
+    refused(scripted_broker, getattr(producer, name), fitting, argument, value)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -338,7 +342,9 @@ def test_a_blocking_producer_refuses(peer, producer, name, fitting, argument, va
         for value in values
     ],
 )
-def test_a_bad_message_is_refused_by_every_way_to_send(peer, producer, way, field, value):
+def test_a_bad_message_is_refused_by_every_way_to_send(
+    scripted_broker, producer, way, field, value
+):
     def send(made):
         if way == "transaction":
             return producer.transaction().send(made)
@@ -349,62 +355,64 @@ def test_a_bad_message_is_refused_by_every_way_to_send(peer, producer, way, fiel
         found = send(Message(**({"topic": TOPIC, "body": b"x"} | {field: value})))
         return found.result(10) if hasattr(found, "result") else found
 
-    before = len(sent(peer))
+    before = len(sent(scripted_broker))
     with pytest.raises(Exception) as caught:  # noqa: PT011
         whole()
     check(caught.value, field)
-    assert sent(peer)[before:] == []
+    assert sent(scripted_broker)[before:] == []
 
 
 @pytest.fixture(scope="module")
-def lite(peer):
-    with LitePullConsumer("g", namesrv=peer.addr) as consumer:
+def lite(scripted_broker):
+    with LitePullConsumer("g", namesrv=scripted_broker.addr) as consumer:
         consumer.assign([queue])
         yield consumer
 
 
 @pytest.mark.parametrize(("name", "fitting", "argument", "value"), wrongs(LITE))
-def test_a_blocking_lite_pull_consumer_refuses(peer, lite, name, fitting, argument, value):
-    refused(peer, getattr(lite, name), fitting, argument, value)
+def test_a_blocking_lite_pull_consumer_refuses(
+    scripted_broker, lite, name, fitting, argument, value
+):
+    refused(scripted_broker, getattr(lite, name), fitting, argument, value)
     assert lite.assigned in ([], [queue])
 
 
 @pytest.fixture(scope="module")
-def admin(peer):
-    with Admin(namesrv=peer.addr) as admin:
+def admin(scripted_broker):
+    with Admin(namesrv=scripted_broker.addr) as admin:
         yield admin
 
 
 @pytest.mark.parametrize(("name", "fitting", "argument", "value"), wrongs(ADMIN))
-def test_a_blocking_admin_refuses(peer, admin, name, fitting, argument, value):
-    refused(peer, getattr(admin, name), fitting, argument, value)
+def test_a_blocking_admin_refuses(scripted_broker, admin, name, fitting, argument, value):
+    refused(scripted_broker, getattr(admin, name), fitting, argument, value)
 
 
 @pytest.mark.parametrize(("name", "fitting", "argument", "value"), wrongs(TRANSACTION))
-def test_a_blocking_transaction_refuses(peer, producer, name, fitting, argument, value):
-    refused(peer, getattr(producer.transaction(), name), fitting, argument, value)
+def test_a_blocking_transaction_refuses(scripted_broker, producer, name, fitting, argument, value):
+    refused(scripted_broker, getattr(producer.transaction(), name), fitting, argument, value)
 
 
 UNSTARTED = {PushConsumer: PUSH, LitePullConsumer: LITE_UNSTARTED}
 
 
 @pytest.mark.parametrize(("kind", "table"), UNSTARTED.items())
-def test_consumers_refuse_before_they_start(peer, kind, table):
+def test_consumers_refuse_before_they_start(scripted_broker, kind, table):
     for name, fitting, argument, value in (one.values for one in wrongs(table)):
         if name != "wait":
-            made = kind("g", namesrv=peer.addr)
+            made = kind("g", namesrv=scripted_broker.addr)
             try:
-                refused(peer, getattr(made, name), fitting, argument, value)
+                refused(scripted_broker, getattr(made, name), fitting, argument, value)
             except BaseException as error:
                 raise AssertionError(f"{name}({argument}={value!r}): {error}") from error
 
 
-def test_a_running_push_consumer_refuses(peer):
-    consumer = PushConsumer("g2", namesrv=peer.addr)
+def test_a_running_push_consumer_refuses(scripted_broker):
+    consumer = PushConsumer("g2", namesrv=scripted_broker.addr)
     consumer.subscribe(TOPIC, "*", print)
     with consumer:
         for value in PUSH["wait"][1]["timeout_s"]:
-            refused(peer, consumer.wait, (), "timeout_s", value)
+            refused(scripted_broker, consumer.wait, (), "timeout_s", value)
 
 
 ASYNC = [
@@ -415,21 +423,27 @@ ASYNC = [
 
 
 @pytest.mark.parametrize(("kind", "table", "assigned"), ASYNC)
-def test_the_asyncio_face_refuses_the_same(peer, kind, table, assigned):
+def test_the_asyncio_face_refuses_the_same(scripted_broker, kind, table, assigned):
     async def scenario():
-        client = kind(namesrv=peer.addr) if kind is AsyncAdmin else kind("g3", namesrv=peer.addr)
+        client = (
+            kind(namesrv=scripted_broker.addr)
+            if kind is AsyncAdmin
+            else kind("g3", namesrv=scripted_broker.addr)
+        )
         async with client:
             for queues in assigned:
                 client.assign(queues)
             for name, fitting, argument, value in (one.values for one in wrongs(table)):
                 try:
-                    await refused_async(peer, getattr(client, name), fitting, argument, value)
+                    await refused_async(
+                        scripted_broker, getattr(client, name), fitting, argument, value
+                    )
                 except AssertionError as error:
                     raise AssertionError(f"{name}({argument}={value!r}): {error}") from error
             if kind is AsyncProducer:
                 for name, fitting, argument, value in (one.values for one in wrongs(TRANSACTION)):
                     method = getattr(client.transaction(), name)
-                    await refused_async(peer, method, fitting, argument, value)
+                    await refused_async(scripted_broker, method, fitting, argument, value)
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
@@ -443,14 +457,14 @@ def test_the_asyncio_face_refuses_the_same(peer, kind, table, assigned):
         for value in values
     ],
 )
-def test_what_needs_no_client_refuses(peer, function, fitting, argument, value):
+def test_what_needs_no_client_refuses(scripted_broker, function, fitting, argument, value):
     if function is FailurePolicy and argument != "action":
         function = lambda **given: FailurePolicy(action=FailureAction.SKIP, **given)  # noqa: E731
         with pytest.raises((CometError, TypeError, ValueError)) as caught:
             function(**{argument: value})
         check(caught.value, argument)
     else:
-        refused(peer, function, fitting, argument, value)
+        refused(scripted_broker, function, fitting, argument, value)
 
 
 SETTINGS = [

@@ -1,4 +1,4 @@
-"""No call waits for ever, or for longer than its timeout: stops, forks, peers that say nothing."""
+"""No call waits for ever, or longer than its timeout: stops, forks, servers that never answer."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from client.scripted_broker import TOPIC, question
+from client.scripted_broker import TOPIC, check_back_request
 from client.short_delay_cluster import until
 from cometmq import Message, Producer
 from cometmq.client.middleware import trace
@@ -18,11 +18,13 @@ from cometmq.wire.command import response
 SEND, END = RequestCode.SEND_MESSAGE_V2, RequestCode.END_TRANSACTION
 
 
-def test_a_stop_ends_the_calls_of_all_threads_and_none_waits_for_its_deadline(peer):
-    producer = Producer("g", namesrv=peer.addr)
+def test_a_stop_ends_the_calls_of_all_threads_and_none_waits_for_its_deadline(scripted_broker):
+    producer = Producer("g", namesrv=scripted_broker.addr)
     producer.start()
     producer.send(Message(TOPIC, b"first"))
-    peer.answers[SEND] = peer.answers[RequestCode.SEND_BATCH_MESSAGE] = lambda command: None
+    scripted_broker.answers[SEND] = scripted_broker.answers[RequestCode.SEND_BATCH_MESSAGE] = (
+        lambda command: None
+    )
     plain = [Message(TOPIC, b"x")] * 3
     calls = [
         lambda: producer.send(Message(TOPIC, b"x", sharding_key="k"), timeout_s=60.0),
@@ -44,15 +46,17 @@ def test_a_stop_ends_the_calls_of_all_threads_and_none_waits_for_its_deadline(pe
         thread.start()
     waiting = (SEND, RequestCode.SEND_BATCH_MESSAGE)
     # one queue takes one batch at a time: all but one are under way
-    until(lambda: sum(len(peer.of(code)) for code in waiting) == len(calls))
+    until(lambda: sum(len(scripted_broker.requests(code)) for code in waiting) == len(calls))
     producer.stop()
     for thread in threads:
         thread.join(10)
     assert len(ended) == len(calls)
 
 
-def test_a_forked_child_must_make_its_own_client_and_touches_no_connection_of_its_parent(peer):
-    with Producer("g", namesrv=peer.addr) as producer:
+def test_a_forked_child_must_make_its_own_client_and_touches_no_connection_of_its_parent(
+    scripted_broker,
+):
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         producer.send(Message(TOPIC, b"first"))
         producer.send(Message(TOPIC, b"second"))
         child = os.fork()
@@ -60,7 +64,11 @@ def test_a_forked_child_must_make_its_own_client_and_touches_no_connection_of_it
             os._exit(_in_child(producer))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         producer.send(Message(TOPIC, b"third"))
-    assert [command.body for command in peer.of(SEND)] == [b"first", b"second", b"third"]
+    assert [command.body for command in scripted_broker.requests(SEND)] == [
+        b"first",
+        b"second",
+        b"third",
+    ]
 
 
 def _in_child(producer):
@@ -79,25 +87,25 @@ def _in_child(producer):
     return 0 if refused == 4 else 1
 
 
-def test_a_check_that_ends_the_program_ends_no_other_client(peer):
+def test_a_check_that_ends_the_program_ends_no_other_client(scripted_broker):
     asked = threading.Event()
 
     def check(message):
         asked.set()
         sys.exit(3)
 
-    with Producer("g", namesrv=peer.addr, check=check) as producer:
+    with Producer("g", namesrv=scripted_broker.addr, check=check) as producer:
         producer.send(Message(TOPIC, b"x"))
-        until(lambda: peer.clients)
-        peer.ask(question("BAD"))
+        until(lambda: scripted_broker.clients)
+        scripted_broker.send_request(check_back_request("BAD"))
         assert asked.wait(10)
         time.sleep(0.05)  # the exit travels from the check's thread to the loop
         assert producer.send(Message(TOPIC, b"y", sharding_key="k")).queue_offset == 0
 
 
-def test_a_request_whose_broker_does_not_greet_back_ends_in_the_time_given(peer):
-    peer.answers[RequestCode.HEART_BEAT] = lambda command: None
-    with Producer("g", namesrv=peer.addr) as producer:
+def test_a_request_whose_broker_does_not_greet_back_ends_in_the_time_given(scripted_broker):
+    scripted_broker.answers[RequestCode.HEART_BEAT] = lambda command: None
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         begun = time.monotonic()
         with pytest.raises(RemotingTimeout):
             producer.request(Message(TOPIC, b"x"), timeout_s=0.4)
@@ -105,37 +113,39 @@ def test_a_request_whose_broker_does_not_greet_back_ends_in_the_time_given(peer)
 
 
 def test_a_stop_waits_for_a_trace_that_nobody_takes_no_longer_than_for_one_of_its_messages(
-    peer, monkeypatch
+    scripted_broker, monkeypatch
 ):
     monkeypatch.setattr(trace, "FLUSH_S", 0.5)
-    producer = Producer("g", namesrv=peer.addr, trace=True)
+    producer = Producer("g", namesrv=scripted_broker.addr, trace=True)
     producer.start()
     for _ in range(60):
         producer.send(Message(TOPIC, b"x"))
-    peer.answers[SEND] = lambda command: None
+    scripted_broker.answers[SEND] = lambda command: None
     begun = time.monotonic()
     producer.stop()
     assert time.monotonic() - begun < 2.0
 
 
-def test_the_end_of_many_half_messages_takes_no_longer_than_the_time_given(peer):
-    peer.answers[END] = lambda command: None
-    with Producer("g", namesrv=peer.addr, check=lambda message: False) as producer:
+def test_the_end_of_many_half_messages_takes_no_longer_than_the_time_given(scripted_broker):
+    scripted_broker.answers[END] = lambda command: None
+    with Producer("g", namesrv=scripted_broker.addr, check=lambda message: False) as producer:
         transaction = producer.transaction()
         halves = [transaction.send(Message(TOPIC, b"x")) for _ in range(8)]
         begun = time.monotonic()
         transaction.end(True, timeout_s=0.3)
         assert time.monotonic() - begun < 1.5
-        before = len(peer.of(END))
+        before = len(scripted_broker.requests(END))
         for half in halves:
-            peer.ask(question(half.msg_id))
-        until(lambda: len(peer.of(END)) == before + 8)
-        assert {command.ext["commitOrRollback"] for command in peer.of(END)} == {"8"}
+            scripted_broker.send_request(check_back_request(half.msg_id))
+        until(lambda: len(scripted_broker.requests(END)) == before + 8)
+        assert {command.ext["commitOrRollback"] for command in scripted_broker.requests(END)} == {
+            "8"
+        }
 
 
-def test_a_refused_roll_back_does_not_hide_the_error_that_asked_for_it(peer):
-    peer.answers[END] = lambda command: response(command.opaque, 1, remark="no")
-    with Producer("g", namesrv=peer.addr) as producer:
+def test_a_refused_roll_back_does_not_hide_the_error_that_asked_for_it(scripted_broker):
+    scripted_broker.answers[END] = lambda command: response(command.opaque, 1, remark="no")
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         halves = []
 
         def block():
@@ -145,6 +155,9 @@ def test_a_refused_roll_back_does_not_hide_the_error_that_asked_for_it(peer):
 
         with pytest.raises(ValueError, match="mine"):
             block()
-        peer.ask(question(halves[0].msg_id))
-        until(lambda: len(peer.of(END)) == 2)
-        assert [command.ext["commitOrRollback"] for command in peer.of(END)] == ["12", "12"]
+        scripted_broker.send_request(check_back_request(halves[0].msg_id))
+        until(lambda: len(scripted_broker.requests(END)) == 2)
+        assert [command.ext["commitOrRollback"] for command in scripted_broker.requests(END)] == [
+            "12",
+            "12",
+        ]

@@ -22,47 +22,50 @@ SEND, ROUTE = RequestCode.SEND_MESSAGE_V2, RequestCode.GET_ROUTEINFO_BY_TOPIC
 PEM = Path(__file__).with_name("localhost.pem")
 
 
-def test_every_request_is_signed(peer):
+def test_every_request_is_signed(scripted_broker):
     keys = {"access_key": "ak", "secret_key": "sk", "security_token": "sts"}
-    with Producer("g", namesrv=peer.addr, **keys) as producer:
+    with Producer("g", namesrv=scripted_broker.addr, **keys) as producer:
         for _ in range(3):
             producer.send(Message(TOPIC, b"body", keys="k"))
         producer.send_batch([Message(TOPIC, b"a"), Message(TOPIC, b"b")])
         producer.send_oneway(Message(TOPIC, b"c"))
         with producer.transaction() as tx:
             tx.send(Message(TOPIC, b"d"))
-    asked = [command for command in peer.received if not command.is_response]
+    asked = [command for command in scripted_broker.received if not command.is_response]
     assert {SEND, ROUTE, RequestCode.HEART_BEAT} < {command.code for command in asked}
     for command in asked:
         assert (command.ext["AccessKey"], command.ext["SecurityToken"]) == ("ak", "sts")
         assert command.ext["Signature"] == sign(command.ext, command.body, "sk")
 
 
-def test_an_instance_wraps_names_on_the_wire_and_nowhere_else(peer):
+def test_an_instance_wraps_names_on_the_wire_and_nowhere_else(scripted_broker):
     wrapped = f"MQ_INST_1_a%{TOPIC}"
-    with Producer("g", namesrv=peer.addr, namespace="MQ_INST_1_a") as producer:
+    with Producer("g", namesrv=scripted_broker.addr, namespace="MQ_INST_1_a") as producer:
         result = producer.send(Message(TOPIC, b"x", sharding_key="k"))
         assert result.queue.topic == TOPIC
         assert {queue.topic for queue in producer.queues(TOPIC)} == {TOPIC}
         producer.send_batch([Message(TOPIC, b"a"), Message(TOPIC, b"b")])
         with producer.transaction() as tx:
             tx.send(Message(TOPIC, b"d"))
-    assert {command.ext["topic"] for command in peer.of(ROUTE)} == {wrapped}
-    for command in (*peer.of(SEND), *peer.of(RequestCode.SEND_BATCH_MESSAGE)):
+    assert {command.ext["topic"] for command in scripted_broker.requests(ROUTE)} == {wrapped}
+    for command in (
+        *scripted_broker.requests(SEND),
+        *scripted_broker.requests(RequestCode.SEND_BATCH_MESSAGE),
+    ):
         assert (command.ext["a"], command.ext["b"]) == ("MQ_INST_1_a%g", wrapped)
-    assert "INSTANCE_ID\x01MQ_INST_1_a\x02" in peer.of(SEND)[0].ext["i"]
-    assert peer.of(RequestCode.END_TRANSACTION)[0].ext["topic"] == wrapped
-    beat = decode_heartbeat(peer.of(RequestCode.HEART_BEAT)[0].body)
+    assert "INSTANCE_ID\x01MQ_INST_1_a\x02" in scripted_broker.requests(SEND)[0].ext["i"]
+    assert scripted_broker.requests(RequestCode.END_TRANSACTION)[0].ext["topic"] == wrapped
+    beat = decode_heartbeat(scripted_broker.requests(RequestCode.HEART_BEAT)[0].body)
     assert beat.producer_groups == ("MQ_INST_1_a%g",)
 
 
-def test_the_second_kind_of_namespace_is_a_field_and_the_unit_a_part_of_the_id(peer):
+def test_the_second_kind_of_namespace_is_a_field_and_the_unit_a_part_of_the_id(scripted_broker):
     options = {"namespace_v2": "inst", "unit_name": "east", "instance_name": "i1"}
-    with Producer("g", namesrv=peer.addr, **options) as producer:
+    with Producer("g", namesrv=scripted_broker.addr, **options) as producer:
         producer.send(Message(TOPIC, b"x"))
-    for command in peer.received:
+    for command in scripted_broker.received:
         assert (command.ext["nsd"], command.ext["ns"]) == ("true", "inst")
-    beat = decode_heartbeat(peer.of(RequestCode.HEART_BEAT)[0].body)
+    beat = decode_heartbeat(scripted_broker.requests(RequestCode.HEART_BEAT)[0].body)
     assert beat.client_id.endswith("@i1@east")
 
 
@@ -117,9 +120,9 @@ class Tunnel(socketserver.BaseRequestHandler):
                     return
 
 
-def test_a_producer_speaks_tls(peer):
-    terminator = Terminator(peer.port)
-    peer.addr = terminator.addr  # what the route says
+def test_a_producer_speaks_tls(scripted_broker):
+    terminator = Terminator(scripted_broker.port)
+    scripted_broker.addr = terminator.addr  # what the route says
     context = ssl.create_default_context(cafile=PEM)
     try:
         with Producer("g", namesrv=terminator.addr, tls=context) as producer:
@@ -134,17 +137,17 @@ def test_a_producer_speaks_tls(peer):
         asyncio.run(untrusting())
     finally:
         terminator.close()
-    assert len(peer.of(SEND)) == 3
+    assert len(scripted_broker.requests(SEND)) == 3
 
 
 @pytest.mark.parametrize(("kind", "bits"), [("zlib", 0x301), ("lz4", 0x101), ("zstd", 0x201)])
-def test_large_bodies_travel_compressed_as_configured(peer, kind, bits):
+def test_large_bodies_travel_compressed_as_configured(scripted_broker, kind, bits):
     pytest.importorskip({"lz4": "lz4.frame", "zstd": "zstandard"}.get(kind, "zlib"))
     body = b"again and " * 1000
-    with Producer("g", namesrv=peer.addr, compression=kind) as producer:
+    with Producer("g", namesrv=scripted_broker.addr, compression=kind) as producer:
         producer.send(Message(TOPIC, body))
         producer.send(Message(TOPIC, b"short"))
-    large, short = peer.of(SEND)
+    large, short = scripted_broker.requests(SEND)
     assert (int(large.ext["f"]), int(short.ext["f"])) == (bits, 0)
     assert len(large.body) < len(body)
     assert inflate(large.body, bits) == body

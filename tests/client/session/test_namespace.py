@@ -31,20 +31,20 @@ _numbers = count()
 
 
 @pytest.fixture
-def bare(served):
+def bare(cluster):
     """A topic of the instance, by its bare name."""
     name = f"inside-{next(_numbers)}"
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         admin.create_topic(f"{NAMESPACE}%{name}", queues=2)
     return name
 
 
-def settings(served, **more):
-    return {"namesrv": served.namesrv, "namespace": NAMESPACE, **more}
+def settings(cluster, **more):
+    return {"namesrv": cluster.namesrv, "namespace": NAMESPACE, **more}
 
 
-def send(served, topic, *bodies):
-    with Producer("senders", **settings(served)) as producer:
+def send(cluster, topic, *bodies):
+    with Producer("senders", **settings(cluster)) as producer:
         for body in bodies:
             producer.send(Message(topic, body, sharding_key="k"))
 
@@ -68,7 +68,7 @@ def test_names_are_wrapped_by_rocketmqs_rules(name, wrapped):
 
 
 @pytest.mark.parametrize("order", ["none", "queue", "key"])
-def test_a_message_fails_comes_again_and_its_handler_sees_bare_names(served, bare, group, order):
+def test_a_message_fails_comes_again_and_its_handler_sees_bare_names(cluster, bare, group, order):
     seen = []
 
     def handle(messages):
@@ -76,23 +76,23 @@ def test_a_message_fails_comes_again_and_its_handler_sees_bare_names(served, bar
         if len(seen) == 1:
             raise RetryLater(delay_level=1, suspend_ms=10)
 
-    consumer = PushConsumer(group, **settings(served, consume_from="first", order=order))
+    consumer = PushConsumer(group, **settings(cluster, consume_from="first", order=order))
     consumer.subscribe(bare, "*", handle)
     with consumer:
-        send(served, bare, b"x")
+        send(cluster, bare, b"x")
         until(lambda: len(seen) == 2)
         assert {topic for topic, _, _ in seen} == {bare}
         assert [times for _, _, times in seen] == [0, 1]
         wanted = {bare, f"%RETRY%{group}"}
         until(lambda: {queue.topic for queue in consumer.assigned} == wanted)
         until(lambda: consumer.blocked == [])  # the second call may not have been heard of yet
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         offsets = admin.group_offsets(f"{NAMESPACE}%{group}", f"{NAMESPACE}%{bare}")
         assert sum(offset or 0 for offset in offsets.values()) == 1
 
 
 def test_a_dead_letter_lies_in_the_instances_topic_and_a_key_function_sees_bare_names(
-    served, bare, group
+    cluster, bare, group
 ):
     topics = set()
 
@@ -103,18 +103,18 @@ def test_a_dead_letter_lies_in_the_instances_topic_and_a_key_function_sees_bare_
     def handle(messages):
         raise ValueError
 
-    given = settings(served, consume_from="first", order="key", key=key)
+    given = settings(cluster, consume_from="first", order="key", key=key)
     consumer = PushConsumer(group, on_failure=OnFailure.dead_letter(), **given)
     consumer.subscribe(bare, "*", handle)
     dead_letters = f"%DLQ%{NAMESPACE}%{group}"
-    with consumer, Admin(namesrv=served.namesrv) as admin:
-        send(served, bare, b"bad")
+    with consumer, Admin(namesrv=cluster.namesrv) as admin:
+        send(cluster, bare, b"bad")
         until(lambda: dead_letters in admin.topics())
         until(lambda: sum(one.max_offset for one in admin.topic_stats(dead_letters).values()) == 1)
     assert topics == {bare}
 
 
-def test_a_sink_gets_bare_names(served, bare, group, tmp_path):
+def test_a_sink_gets_bare_names(cluster, bare, group, tmp_path):
     file = tmp_path / "failed.db"
     sink = table_at(file)
 
@@ -123,7 +123,7 @@ def test_a_sink_gets_bare_names(served, bare, group, tmp_path):
 
     consumer = PushConsumer(
         group,
-        **settings(served, consume_from="first", orderly=True),
+        **settings(cluster, consume_from="first", orderly=True),
         on_failure=OnFailure.store(sink),
     )
     consumer.subscribe(bare, "*", handle)
@@ -136,14 +136,14 @@ def test_a_sink_gets_bare_names(served, bare, group, tmp_path):
             reader.close()
 
     with consumer:
-        send(served, bare, b"bad")
+        send(cluster, bare, b"bad")
         until(rows)
     assert rows() == [(bare,)]
 
 
-def test_a_lite_pull_consumer_speaks_bare_names_everywhere(served, bare, group):
-    send(served, bare, b"a", b"b", b"c")
-    with LitePullConsumer(group, **settings(served)) as consumer:
+def test_a_lite_pull_consumer_speaks_bare_names_everywhere(cluster, bare, group):
+    send(cluster, bare, b"a", b"b", b"c")
+    with LitePullConsumer(group, **settings(cluster)) as consumer:
         queues = consumer.fetch_message_queues(bare)
         assert [queue.topic for queue in queues] == [bare, bare]
         consumer.assign(queues)
@@ -161,17 +161,17 @@ def test_a_lite_pull_consumer_speaks_bare_names_everywhere(served, bare, group):
         consumer.pause([full])
         consumer.resume([full])
         assert consumer.assigned == sorted(queues)
-    with Admin(namesrv=served.namesrv) as admin:
+    with Admin(namesrv=cluster.namesrv) as admin:
         kept = admin.group_offsets(f"{NAMESPACE}%{group}", f"{NAMESPACE}%{bare}")
         wrapped = MessageQueue(f"{NAMESPACE}%{bare}", full.broker_name, full.queue_id)
         assert kept[wrapped] in (2, 3)
 
 
-def test_the_asyncio_lite_pull_consumer_iterates_over_bare_names(served, bare, group):
-    send(served, bare, b"a", b"b")
+def test_the_asyncio_lite_pull_consumer_iterates_over_bare_names(cluster, bare, group):
+    send(cluster, bare, b"a", b"b")
 
     async def scenario():
-        given = settings(served, consume_from=ConsumeFrom.FIRST)
+        given = settings(cluster, consume_from=ConsumeFrom.FIRST)
         async with AsyncLitePullConsumer("async-" + group, **given) as consumer:
             consumer.assign(await consumer.fetch_message_queues(bare))
             found = []
@@ -184,10 +184,10 @@ def test_the_asyncio_lite_pull_consumer_iterates_over_bare_names(served, bare, g
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
-def names_received(peer):
+def names_received(scripted_broker):
     """All names of topics and groups that a broker or a name server received."""
     names = set()
-    for command in list(peer.received):
+    for command in list(scripted_broker.received):
         if command.code == RequestCode.HEART_BEAT:
             for consumer in decode_heartbeat(command.body).consumers:
                 names |= {consumer.group_name, *(one.topic for one in consumer.subscriptions)}
@@ -197,31 +197,34 @@ def names_received(peer):
 
 @pytest.mark.parametrize("orderly", [False, True])
 def test_brokers_receive_wrapped_names_only(orderly):
-    peer = ScriptedBroker()
-    consumer = PushConsumer("g", namesrv=peer.addr, namespace=NAMESPACE, orderly=orderly)
+    scripted_broker = ScriptedBroker()
+    consumer = PushConsumer("g", namesrv=scripted_broker.addr, namespace=NAMESPACE, orderly=orderly)
     consumer.subscribe("scripted", "*", print)
     try:
         with consumer:
             until(
-                lambda: {one.ext["topic"] for one in peer.of(RequestCode.PULL_MESSAGE)} >= {topic}
+                lambda: (
+                    {one.ext["topic"] for one in scripted_broker.requests(RequestCode.PULL_MESSAGE)}
+                    >= {topic}
+                )
             )
     finally:
-        peer.close()
-    assert names_received(peer) == {topic, f"{NAMESPACE}%g", f"%RETRY%{NAMESPACE}%g"}
+        scripted_broker.close()
+    assert names_received(scripted_broker) == {topic, f"{NAMESPACE}%g", f"%RETRY%{NAMESPACE}%g"}
 
 
 @pytest.mark.parametrize("kind", [PushConsumer, LitePullConsumer])
 def test_the_second_kind_of_namespace_is_in_every_request_of_a_consumer(kind):
-    peer = ScriptedBroker()
-    consumer = kind("g", namesrv=peer.addr, namespace_v2="inst")
+    scripted_broker = ScriptedBroker()
+    consumer = kind("g", namesrv=scripted_broker.addr, namespace_v2="inst")
     consumer.subscribe("scripted", "*", *([print] if kind is PushConsumer else []))
     code = RequestCode.PULL_MESSAGE if kind is PushConsumer else RequestCode.LITE_PULL_MESSAGE
-    peer.answers[code] = peer.nothing_new
+    scripted_broker.answers[code] = scripted_broker.hold
     try:
         with consumer:
-            until(lambda: peer.of(code))
+            until(lambda: scripted_broker.requests(code))
     finally:
-        peer.close()
-    for command in peer.received:
+        scripted_broker.close()
+    for command in scripted_broker.received:
         assert (command.ext["nsd"], command.ext["ns"]) == ("true", "inst")
-    assert names_received(peer) - {"%RETRY%g"} == {"scripted", "g"}
+    assert names_received(scripted_broker) - {"%RETRY%g"} == {"scripted", "g"}

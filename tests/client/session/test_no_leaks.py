@@ -26,10 +26,10 @@ BIG = 4 * 1024 * 1024
 
 
 @pytest.fixture
-def peer():
-    peer = ScriptedBroker()
-    yield peer
-    peer.close()
+def scripted_broker():
+    scripted_broker = ScriptedBroker()
+    yield scripted_broker
+    scripted_broker.close()
 
 
 @pytest.fixture(autouse=True)
@@ -83,11 +83,13 @@ def test_a_pool_that_is_closed_while_it_connects_leaves_nothing():
     asyncio.run(scenario())
 
 
-def test_a_producer_whose_broker_stopped_reading_leaves_nothing(peer):
+def test_a_producer_whose_broker_stopped_reading_leaves_nothing(scripted_broker):
     still = threading.Event()
-    with Producer("g", namesrv=peer.addr, body_bytes_max=BIG, compress_over_bytes=1 << 30) as one:
+    with Producer(
+        "g", namesrv=scripted_broker.addr, body_bytes_max=BIG, compress_over_bytes=1 << 30
+    ) as one:
         one.send(Message(TOPIC, b"x", sharding_key="k"))
-        peer._loop.call_soon_threadsafe(still.wait, 30)
+        scripted_broker._loop.call_soon_threadsafe(still.wait, 30)
         late = [one.send_async(Message(TOPIC, bytes(BIG)), 0.2) for _ in range(4)]
         assert all(isinstance(future.exception(10), CometError) for future in late)
     still.set()
@@ -133,12 +135,13 @@ def test_a_tls_server_that_sends_no_close_notify_is_not_waited_for():
         silent.close()
 
 
-def test_a_stop_that_is_cancelled_at_any_turn_leaves_nothing(peer):
-    peer.answers[RequestCode.UNREGISTER_CLIENT] = lambda command: None  # the goodbye hangs
+def test_a_stop_that_is_cancelled_at_any_turn_leaves_nothing(scripted_broker):
+    unanswered = RequestCode.UNREGISTER_CLIENT
+    scripted_broker.answers[unanswered] = lambda command: None
 
     async def scenario():
         for turns in range(1, 12):
-            producer = AsyncProducer("g", namesrv=peer.addr)
+            producer = AsyncProducer("g", namesrv=scripted_broker.addr)
             await producer.start()
             await producer.send(Message(TOPIC, b"x"))
             stopping = asyncio.ensure_future(producer.stop())
@@ -148,27 +151,27 @@ def test_a_stop_that_is_cancelled_at_any_turn_leaves_nothing(peer):
                 stopping.cancel()
             await asyncio.gather(stopping, return_exceptions=True)
             async with asyncio.timeout(10):
-                while peer.connections:
+                while scripted_broker.connections:
                     await asyncio.sleep(0.001)
 
     asyncio.run(scenario())
 
 
-def test_an_interrupted_stop_of_a_blocking_client_leaves_nothing(peer):
+def test_an_interrupted_stop_of_a_blocking_client_leaves_nothing(scripted_broker):
     """Ctrl-C while a stop waits: the loop ends at once, and takes the connections with it."""
-    peer.answers[RequestCode.UNREGISTER_CLIENT] = lambda command: None
-    producer = Producer("g", namesrv=peer.addr)
+    scripted_broker.answers[RequestCode.UNREGISTER_CLIENT] = lambda command: None
+    producer = Producer("g", namesrv=scripted_broker.addr)
     producer.start()
     producer.send(Message(TOPIC, b"x", sharding_key="k"))
     threading.Timer(0.2, _thread.interrupt_main).start()
     with pytest.raises(KeyboardInterrupt):
         producer.stop()
-    until(lambda: not peer.connections)
+    until(lambda: not scripted_broker.connections)
 
 
 @pytest.mark.parametrize("kind", [PushConsumer, LitePullConsumer])
-def test_a_start_that_fails_keeps_no_share_of_the_connections(peer, tmp_path, kind):
-    settings = {"namesrv": peer.addr, "broadcasting": True, "offsets_dir": tmp_path}
+def test_a_start_that_fails_keeps_no_share_of_the_connections(scripted_broker, tmp_path, kind):
+    settings = {"namesrv": scripted_broker.addr, "broadcasting": True, "offsets_dir": tmp_path}
 
     def begin(group):
         consumer = kind(group, instance_name="one", **settings)
@@ -183,14 +186,14 @@ def test_a_start_that_fails_keeps_no_share_of_the_connections(peer, tmp_path, ki
     (folder / "offsets.json.bak").write_text("{")
     with pytest.raises(ClientError):
         begin("bad")
-    until(lambda: peer.connections)
+    until(lambda: scripted_broker.connections)
     good.stop()
-    until(lambda: not peer.connections)
-    assert not [key for key in connections._shared if peer.addr in key[2]]
+    until(lambda: not scripted_broker.connections)
+    assert not [key for key in connections._shared if scripted_broker.addr in key[2]]
 
 
-def test_a_child_of_a_fork_closes_nothing_of_its_parent(peer):
-    with Producer("g", namesrv=peer.addr) as producer:
+def test_a_child_of_a_fork_closes_nothing_of_its_parent(scripted_broker):
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         producer.send(Message(TOPIC, b"x", sharding_key="k"))
         child = os.fork()
         if child == 0:
