@@ -130,7 +130,7 @@ def put(disk: SimFiles, name: str, content: bytes | None) -> None:
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("name", TABLES)
-def test_the_former_content_is_used_and_said(
+def test_the_former_content_is_used_and_logged(
     name: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:

@@ -66,7 +66,9 @@ def calm_s(port: int) -> float:
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "calm"])
-def test_a_good_neighbour_is_served_beside(mode: str, port: int, calm_s: float) -> None:
+def test_a_well_behaved_client_is_served_beside_hostile_ones(
+    mode: str, port: int, calm_s: float
+) -> None:
     for _ in range(TRIES):
         bound_s, taken_s = max(P99_MAX_S, TIMES_CALM_MAX * calm_s), p99_beside(mode, port)
         if taken_s < bound_s:

@@ -44,7 +44,7 @@ def numbers_of(*settings: object) -> set[object]:
     return {value for value in values if isinstance(value, int) and value > 1_000}
 
 
-def test_nobody_works_with_settings_that_were_changed() -> None:
+def test_nothing_keeps_old_settings_after_a_change() -> None:
     async def scenario() -> None:
         before, store_before = as_started(1_200_347)
         fields = {name: getattr(before, name) for name in before.__slots__}
@@ -96,7 +96,7 @@ def adjusters(broker: Broker) -> dict[tuple[int, str], tuple[type, str]]:
     }
 
 
-def test_whatever_adjusts_to_settings_hears_of_changes(
+def test_whatever_has_an_adjust_method_is_subscribed_to_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     adjusted: set[tuple[int, str]] = set()

@@ -47,6 +47,6 @@ def test_a_wrong_call_is_code_2(arguments: list[str], capsys: pytest.CaptureFixt
     assert "Usage:" in capsys.readouterr().err
 
 
-def test_no_name_server_is_one_sentence() -> None:
+def test_no_name_server_is_a_one_sentence_error() -> None:
     said = sentence(cometmq("topic", "list", "-n", "127.0.0.1:1"))
     assert "127.0.0.1:1" in said

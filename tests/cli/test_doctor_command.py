@@ -302,6 +302,6 @@ def test_a_fault_is_printed_with_what_to_do_and_the_exit_code_is_1() -> None:
     assert lines[-1] == "1 fault"
 
 
-def test_an_address_that_is_none_is_one_sentence() -> None:
+def test_an_address_that_is_none_is_a_one_sentence_error() -> None:
     done = cometmq("doctor", "-n", "localhost")
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)

@@ -165,7 +165,7 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def test_a_port_in_use_is_one_sentence_and_starts_nothing(tmp_path: Path) -> None:
+def test_a_port_in_use_is_a_one_sentence_error_and_starts_nothing(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -182,7 +182,7 @@ def test_a_port_in_use_is_one_sentence_and_starts_nothing(tmp_path: Path) -> Non
             assert not (tmp_path / "s").exists(), "a refused start leaves the disk alone"
 
 
-def test_a_store_held_by_another_broker_is_one_sentence(tmp_path: Path) -> None:
+def test_a_store_held_by_another_broker_is_a_one_sentence_error(tmp_path: Path) -> None:
     store = f"--store={tmp_path}/s"
     with serving(tmp_path, "standalone", store, *FREE) as served:
         done = cometmq("standalone", store, *FREE)
@@ -207,7 +207,7 @@ def test_the_error_names_the_wrong_setting_of_a_file(tmp_path: Path, command: st
     assert said == f"{conf}:2: unknown setting listenPrt; did you mean listenPort?"
 
 
-def test_other_wrong_settings_are_one_sentence_each(tmp_path: Path) -> None:
+def test_other_wrong_settings_are_one_sentence_errors(tmp_path: Path) -> None:
     missing = tmp_path / "none.conf"
     assert sentence(cometmq("broker", "-c", str(missing))).startswith(f"cannot read {missing}")
     assert "--set flush: write KEY=VALUE" in sentence(cometmq("broker", "--set", "flush"))

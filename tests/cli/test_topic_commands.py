@@ -128,6 +128,6 @@ def test_too_many_queues_and_nothing_to_alter_are_a_usage_error(call: tuple[str,
     assert cometmq("topic", *call).returncode == 2
 
 
-def test_an_unknown_topic_and_a_bad_name_are_one_sentence(namesrv: str) -> None:
+def test_an_unknown_topic_and_a_bad_name_are_one_sentence_errors(namesrv: str) -> None:
     assert "nope" in sentence(cometmq("topic", "status", "nope", "-n", namesrv))
     assert "bad name" in sentence(cometmq("topic", "create", "bad name", "-n", namesrv))

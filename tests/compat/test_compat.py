@@ -67,7 +67,7 @@ def test_a_program_of_the_old_client_runs(cluster, group, topic):  # noqa: F811
 
 
 @pytest.mark.parametrize("verdict", [None, 0.5, True, "CONSUME_SUCCESS"])
-def test_what_is_no_success_means_later(verdict):
+def test_a_listener_that_does_not_return_success_gets_the_message_again(verdict):
     handler = compat._One(lambda message: verdict)
     with pytest.raises(compat.RetryLater):
         handler([_Received()])
@@ -102,7 +102,7 @@ def test_listeners_keep_javas_rules(cluster, group, topic):  # noqa: F811
     assert calls == [b"0", b"1", b"1", b"2", b"3"]
 
 
-def test_a_concurrent_listener_says_how_far_it_is(cluster, group, topic):  # noqa: F811
+def test_a_concurrent_listener_acknowledges_a_part_of_its_batch(cluster, group, topic):  # noqa: F811
     with _producer(cluster) as producer:
         for step in range(4):
             producer.send_orderly_with_sharding_key(old_message(topic, str(step)), "one")
@@ -131,7 +131,7 @@ def _producer(cluster):  # noqa: F811
     return producer
 
 
-def test_what_is_not_offered_says_so():
+def test_methods_that_are_not_supported_raise_an_error_that_says_so():
     producer = Producer("PID-XXX")
     with pytest.raises(ClientError, match="set_name_server_address"):
         producer.set_name_server_domain("http://names")

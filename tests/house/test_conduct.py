@@ -67,11 +67,11 @@ def _called(rooms: set[str], banned: set[str], but: frozenset[str] = frozenset()
     ]
 
 
-def test_the_ground_reads_no_clock_rolls_no_dice_and_opens_no_file():
+def test_pure_packages_use_no_clock_no_randomness_and_no_file():
     assert not _called(GROUND, CLOCKS | DICE | SLEEPS | FILES)
 
 
-def test_roles_take_time_and_luck_as_parameters():
+def test_roles_take_time_and_randomness_as_parameters():
     assert not _called(ROLES, CLOCKS | DICE)
 
 
@@ -87,7 +87,7 @@ def test_nobody_runs_text_as_code():
     assert not _called({m.room for m in MODULES}, CODE)
 
 
-def test_only_the_named_edges_catch_everything():
+def test_only_the_named_files_catch_every_exception():
     found = {m.name: lines for m in MODULES if (lines := _broad(m))}
     assert {name: lines for name, lines in found.items() if name not in BROAD_EXCEPT} == {}
 

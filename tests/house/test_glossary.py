@@ -179,7 +179,7 @@ def test_a_word_of_earlier_versions_is_not_used_again(word):
     assert not more, f"say instead: {say}"
 
 
-def test_the_limits_of_old_words_fall_with_what_is_left():
+def test_the_limits_of_old_words_are_lowered_with_their_uses():
     found = uses()
     high = {
         (word, folder): limit

@@ -22,7 +22,7 @@ DRAWERS = {
 JAVA_WORDS = re.compile(r"^Default[A-Z]|(Impl|Inner|Helper|Utils?|Manager|Service)$")
 
 
-def test_no_file_is_longer_than_one_can_read_in_one_go():
+def test_no_file_is_longer_than_the_limit():
     long = {m.name: n for m in MODULES if (n := len(m.text.splitlines())) > LINES_MAX}
     assert not long
 
@@ -75,7 +75,7 @@ def test_package_files_are_empty_except_the_root():
     assert not full
 
 
-def test_no_file_is_a_drawer_for_leftovers():
+def test_no_file_name_stands_for_anything():
     parts = {part for m in MODULES for part in m.name.removesuffix(".py").split("/")}
     assert not parts & DRAWERS
 
@@ -92,7 +92,7 @@ def test_no_class_bears_a_java_suffix():
     assert not bad
 
 
-def test_nothing_is_left_to_be_done_later():
+def test_no_file_has_a_todo():
     mark = re.compile(
         r"\b(TODO|FIXME|XXX|HACK|not implemented)\b|NotImplementedError", re.IGNORECASE
     )
@@ -115,7 +115,7 @@ def test_hot_files_exist_and_say_so():
     assert not cold
 
 
-def test_the_map_names_every_room():
+def test_the_map_names_every_package():
     rooms = {m.room for m in MODULES} - {"__init__", "__main__"}
     drawn = set(
         re.findall(r"^\| \d \| `(\w+)`", (ROOT / "docs/design/map.md").read_text(), re.MULTILINE)

@@ -372,7 +372,7 @@ def test_many_texts_at_once_are_all_kept_and_a_full_disk_changes_nothing(tmp_pat
 @pytest.mark.parametrize(
     "content", [None, "", "[]", '{"configTable": [', '{"configTable": {"n": 3}}']
 )
-def test_the_former_texts_are_used_aloud_or_the_start_refuses(
+def test_the_former_texts_are_used_with_a_warning_or_the_start_refuses(
     tmp_path: Path, content: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, backup = tmp_path / "kv.json", tmp_path / "kv.json.bak"
@@ -387,7 +387,7 @@ def test_the_former_texts_are_used_aloud_or_the_start_refuses(
         NameServer.open(settings)
 
 
-def test_a_damaged_file_of_texts_is_one_sentence(tmp_path: Path) -> None:
+def test_a_damaged_file_of_texts_is_a_one_sentence_error(tmp_path: Path) -> None:
     path = tmp_path / "kv.json"
     path.write_text('{"configTable": [')
     with pytest.raises(SettingsError, match=rf"kvConfigPath {path}: the KV configuration cannot"):

@@ -14,7 +14,7 @@ from settings.changed import as_request, reads_live, with_odd_numbers
 from settings.reachable import reachable
 
 
-def test_nobody_works_with_settings_that_were_changed() -> None:
+def test_nothing_keeps_old_settings_after_a_change() -> None:
     async def scenario() -> None:
         before = NamesrvSettings(listen_port=0, kv_config_path="")
         after = with_odd_numbers(before, {}, 1_200_347)

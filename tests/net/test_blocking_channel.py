@@ -122,7 +122,7 @@ def test_the_number_of_unanswered_requests_is_bounded() -> None:
             channel.post(1)
 
 
-def test_nobody_listens() -> None:
+def test_a_port_on_which_nobody_listens_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         addr = f"127.0.0.1:{listener.getsockname()[1]}"
     with pytest.raises(ConnectFailed, match=f"no connection to {addr}"):

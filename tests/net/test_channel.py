@@ -391,7 +391,7 @@ def test_a_pool_has_one_connection_per_address_whoever_asks():
     run(scenario)
 
 
-def test_a_pool_connects_again_greets_first_and_tells_what_was_lost():
+def test_a_pool_connects_again_calls_its_hook_first_and_reports_the_lost_connection():
     async def scenario():
         received, greeted, lost = [], [], []
 

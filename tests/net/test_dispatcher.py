@@ -172,7 +172,7 @@ def test_a_held_request_is_answered_once_by_finish() -> None:
     run(scenario())
 
 
-def test_the_debts_of_a_closed_connection_are_forgotten() -> None:
+def test_unanswered_requests_of_a_closed_connection_are_forgotten() -> None:
     held: list[tuple[Connection, Command]] = []
 
     def hold(command: Command, connection: Connection) -> Any:
@@ -311,7 +311,7 @@ def test_too_many_unanswered_requests_are_refused_per_connection_and_in_all() ->
     run(scenario())
 
 
-def test_requests_by_which_a_client_lives_are_answered_however_much_is_unanswered() -> None:
+def test_requests_that_keep_a_client_registered_are_answered_however_much_is_unanswered() -> None:
     async def scenario() -> None:
         async with serving(
             {HOLD: _hold, ECHO: echo}, net=NetSettings(in_flight_max=2), unthrottled=[ECHO]

@@ -55,7 +55,7 @@ def test_a_malformed_frame_ends_its_connection_and_no_other(garbage: bytes) -> N
     run(scenario())
 
 
-def test_answers_to_one_who_left_are_dropped_without_a_word(
+def test_responses_to_a_closed_connection_are_dropped_without_a_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def long(_command: Command, _connection: Connection) -> Reply:
@@ -120,7 +120,7 @@ def test_a_frame_above_the_bound_ends_the_connection_before_it_is_read() -> None
     run(scenario())
 
 
-def test_who_does_not_read_its_answers_is_not_read_either() -> None:
+def test_a_client_that_does_not_read_its_responses_is_not_read_from() -> None:
     net = NetSettings(write_buffer_bytes_max=64 * 1024)
     handled = 0
 
@@ -153,7 +153,7 @@ def test_who_does_not_read_its_answers_is_not_read_either() -> None:
     run(scenario())
 
 
-def test_who_never_reads_is_cut_when_we_have_more_to_tell_than_the_bound() -> None:
+def test_a_client_that_never_reads_is_disconnected_above_the_bound_of_unread_responses() -> None:
     net = NetSettings(write_buffer_bytes_max=16 * 1024, unsent_bytes_max=1024 * 1024)
 
     async def scenario() -> None:
@@ -204,7 +204,9 @@ def test_a_header_above_the_bound_ends_the_connection_before_it_is_read() -> Non
     run(scenario())
 
 
-def test_what_strangers_make_us_log_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_that_malformed_clients_cause_are_bounded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             for _ in range(3 * WARNINGS_MAX):
@@ -267,7 +269,7 @@ def test_one_connection_too_many_is_refused_and_the_others_stay() -> None:
     run(scenario())
 
 
-def test_a_port_in_use_is_one_sentence() -> None:
+def test_a_port_in_use_is_a_one_sentence_error() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -276,7 +278,7 @@ def test_a_port_in_use_is_one_sentence() -> None:
             run(_start("127.0.0.1", port))
 
 
-def test_an_address_that_is_not_ours_is_one_sentence() -> None:
+def test_an_address_of_another_host_is_a_one_sentence_error() -> None:
     with pytest.raises(SettingsError, match=r"cannot listen on 192\.0\.2\.1:0"):
         run(_start("192.0.2.1", 0))
 
@@ -285,7 +287,7 @@ async def _start(host: str, port: int) -> None:
     await RemotingServer(RequestDispatcher([]), NetSettings()).start(host, port)
 
 
-def test_we_may_ask_the_client_over_its_own_connection() -> None:
+def test_the_server_may_send_requests_over_a_clients_connection() -> None:
     async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
@@ -302,7 +304,7 @@ def test_we_may_ask_the_client_over_its_own_connection() -> None:
     run(scenario())
 
 
-def test_our_requests_fail_in_time_at_the_close_and_above_the_bound() -> None:
+def test_requests_of_the_server_fail_in_time_at_the_close_and_above_the_bound() -> None:
     async def scenario() -> None:
         async with serving({ECHO: echo}, net=NetSettings(calls_max=1)) as served:
             raw = await served.connect()
@@ -344,7 +346,7 @@ def test_each_close_callback_is_called_once_even_a_late_one() -> None:
     run(scenario())
 
 
-def test_a_connection_knows_who_it_is() -> None:
+def test_a_connection_knows_its_remote_address() -> None:
     async def scenario() -> None:
         async with serving({ECHO: echo}) as served:
             raw = await served.connect()
@@ -385,7 +387,7 @@ def test_a_connection_from_an_ipv6_address_has_twenty_bytes_of_host() -> None:
     run(scenario())
 
 
-def test_stop_closes_everything_and_lets_answers_out() -> None:
+def test_a_stop_closes_all_connections_after_their_responses_are_written() -> None:
     async def scenario() -> None:
         server = RemotingServer(
             RequestDispatcher([Endpoint(BIG, _big), Endpoint(HOLD, lambda _c, _p: HELD)]),

@@ -254,7 +254,9 @@ def test_one_pull_by_condition_and_on_asyncio(
     assert asyncio.run(scenario()) == [[1, 3, 5, 7, 9], [7, 8, 9]]
 
 
-def test_both_colours_of_the_admin_see_the_same(cluster: Cluster, topic: str, group: str) -> None:
+def test_the_blocking_and_the_asyncio_admin_see_the_same(
+    cluster: Cluster, topic: str, group: str
+) -> None:
     send(cluster, topic, range(8))
 
     async def scenario() -> tuple[object, ...]:

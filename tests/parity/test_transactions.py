@@ -72,7 +72,7 @@ def test_a_block_on_asyncio_does_the_same(cluster: Cluster, topic: str, group: s
     assert len({message.queue_id for message in stored(cluster, topic, 2)}) == 1
 
 
-def test_the_way_of_a_listener_ends_as_the_local_transaction_says(
+def test_a_transaction_with_a_listener_ends_as_the_local_transaction_says(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     with Producer(group, namesrv=cluster.namesrv, check=lambda half: False) as producer:

@@ -61,7 +61,7 @@ def test_equal_shares_differ_by_one_queue_at_most(name, clients, queues):
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_who_is_not_in_the_group_gets_nothing():
+def test_a_client_outside_the_group_gets_no_queue():
     assert allocate.share_of(allocate.average, "stranger", QUEUES, CLIENTS) == []
     assert allocate.share_of(allocate.average, "stranger", QUEUES, []) == []
 
@@ -83,7 +83,7 @@ def test_a_machine_room_serves_its_own_brokers_only():
     assert sorted(chain(*shares)) == here
 
 
-def test_nearby_machine_rooms_leave_no_room_without_a_member():
+def test_nearby_machine_rooms_leave_no_queue_without_an_owner():
     queues = [MessageQueue("T", f"{room}@b", n) for room in ("r1", "r2", "r3") for n in range(4)]
     clients = ["r1-a", "r1-b", "r2-a"]
     strategy = allocate.machine_room_nearby(

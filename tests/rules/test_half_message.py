@@ -44,7 +44,7 @@ FACTS = {
         ({"immunity": b"-1"}, CheckDecision.ASK),
     ],
 )
-def test_what_becomes_of_a_half_message_that_nobody_ended(facts, fate):
+def test_a_half_message_without_an_end_waits_is_asked_about_or_discarded(facts, fate):
     assert decide_check(**{**FACTS, **facts}) is fate
 
 
@@ -78,7 +78,7 @@ def test_op_messages_of_others_are_read_as_far_as_they_make_sense(body, offsets)
 
 
 @given(st.integers(0, 50), st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=60))
-def test_the_window_agrees_with_a_set(first, steps):
+def test_the_window_of_ended_half_messages_agrees_with_a_set(first, steps):
     window, known = EndedHalfMessages(first), set()
     for is_move, number in steps:
         if is_move:
@@ -91,7 +91,7 @@ def test_the_window_agrees_with_a_set(first, steps):
         assert {offset for offset in range(first + 100) if offset in window} == known
 
 
-def test_the_window_has_a_bound():
+def test_the_window_of_ended_half_messages_has_a_bound():
     window = EndedHalfMessages(10)
     window.add(10 + SPAN_MAX)
     assert 10 + SPAN_MAX not in window

@@ -11,7 +11,7 @@ names = st.from_regex(r"(%RETRY%|%DLQ%|)[a-zA-Z0-9_-]{1,20}", fullmatch=True)
 
 
 @given(names)
-def test_what_is_put_on_is_taken_off_again_and_put_on_once(name):
+def test_a_namespace_is_added_once_and_removed_again(name):
     inside = with_namespace(INSTANCE, name)
     assert without_namespace(INSTANCE, inside) == name
     assert with_namespace(INSTANCE, inside) == inside

@@ -28,7 +28,7 @@ flushDiskType = ASYNC_FLUSH
 """
 
 
-def test_apaches_stock_file_loads_without_a_word() -> None:
+def test_apaches_stock_file_loads_without_a_warning() -> None:
     loaded = load(BROKER, from_text(STOCK, "broker.conf"))
     assert loaded.warnings == ()
     assert loaded.of(BrokerSettings).broker_name == "broker-a"
@@ -120,7 +120,7 @@ def test_a_licence_in_xml_is_a_warning_and_no_error() -> None:
     assert any("<!--" in warning for warning in loaded.warnings)
 
 
-def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_none_of_ours() -> None:
+def test_a_misspelt_variable_is_refused_and_one_of_another_program_is_ignored() -> None:
     assert from_environment({"COMETMQ_HOME": "/x", "LISTEN_PORT": "1"}, BROKER) == []
     assert from_environment({"COMETMQ_KV_CONFIG_PATH": "/x"}, BROKER) == []
     with pytest.raises(SettingsError, match="did you mean COMETMQ_LISTEN_PORT"):

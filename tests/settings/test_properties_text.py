@@ -30,7 +30,7 @@ from cometmq.settings.properties import Entry, parse
         ("\ufeffa=b", "a", "b"),
     ],
 )
-def test_one_entry(text: str, key: str, value: str) -> None:
+def test_one_entry_is_read_as_java_reads_it(text: str, key: str, value: str) -> None:
     assert parse(text)[0] == Entry(key, value, 1)
 
 
@@ -45,7 +45,7 @@ def test_a_key_given_twice_comes_twice() -> None:
 
 
 @given(st.text())
-def test_no_text_is_refused(text: str) -> None:
+def test_every_text_can_be_read(text: str) -> None:
     parse(text)
 
 

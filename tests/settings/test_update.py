@@ -38,13 +38,13 @@ def test_live_settings_change_all_at_once() -> None:
         ("brokerPermission=4\nlistenPort=1", "listenPort is read at the start only"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(text: str, why: str) -> None:
+def test_a_wrong_change_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(SettingsError, match=why):
         update(SETTINGS, text)
 
 
 @pytest.mark.parametrize("key", ["brokerConfigPath", "configBlackList", "rocketmqHome"])
-def test_some_keys_are_nobodys_to_change(key: str) -> None:
+def test_some_keys_cannot_be_changed_while_a_role_runs(key: str) -> None:
     with pytest.raises(ForbiddenKeyError, match=key):
         update(SETTINGS, f"brokerPermission=4\n{key}=/tmp/x")
 

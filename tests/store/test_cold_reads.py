@@ -18,7 +18,9 @@ async def filled(harness, count=200):
     return harness.open()
 
 
-def test_a_get_that_may_not_wait_says_what_is_missing_and_a_patient_one_gets_it(run_scenario, disk):
+def test_a_get_that_may_not_wait_says_what_is_missing_and_one_that_may_wait_gets_it(
+    run_scenario, disk
+):
     async def scenario(harness):
         store = await filled(harness)
         disk.is_asleep = True

@@ -77,7 +77,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_bad_file_gives_way_to_its_backup_aloud(table, path, damage, caplog):
+def test_a_bad_file_is_replaced_by_its_backup_with_a_warning(table, path, damage, caplog):
     table.save({"t": {"n": 1}})
     table.save({"t": {"n": 2}})
     content, why = DAMAGE[damage]

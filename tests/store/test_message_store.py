@@ -90,7 +90,7 @@ def test_under_sync_flush_nothing_is_seen_before_it_is_on_disk(run_scenario):
     run_scenario(scenario)
 
 
-def test_all_askers_of_a_turn_share_one_write_and_one_flush(run_scenario):
+def test_all_puts_of_a_loop_iteration_share_one_write_and_one_flush(run_scenario):
     async def scenario(harness):
         store = harness.open(flush_disk_type="SYNC_FLUSH")
         flushes = []

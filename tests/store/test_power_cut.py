@@ -31,7 +31,7 @@ def test_many_queue_files_synced_all_at_once_are_as_safe(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(20))
-def test_ten_thousand_more_power_cuts(part):
+def test_ten_thousand_more_power_cuts_lose_nothing_acknowledged(part):
     counts = run_seeds(range(10_000 + part * 500, 10_000 + (part + 1) * 500))
     replay = "pytest -m slow tests/store/test_power_cut.py"
     record_run("power-cut-10000", f"part {part}", replay=replay, **counts)

@@ -88,7 +88,7 @@ def test_an_hour_passes_at_once_and_every_timer_fires_at_its_time() -> None:
     assert time.monotonic() - began < 10
 
 
-def test_what_could_never_be_woken_is_an_error_and_not_a_hang() -> None:
+def test_a_wait_that_can_never_end_is_an_error_and_not_a_hang() -> None:
     async def scenario() -> None:
         await asyncio.get_running_loop().create_future()
 
@@ -102,7 +102,7 @@ def test_what_could_never_be_woken_is_an_error_and_not_a_hang() -> None:
     loop.close()
 
 
-def test_who_waits_by_sleeping_for_nothing_sees_time_pass() -> None:
+def test_a_task_that_polls_with_sleeps_of_zero_sees_time_pass() -> None:
     async def scenario() -> None:
         clock = LoopClock()
         began = clock.now_ms()
@@ -148,7 +148,7 @@ def test_a_protocol_that_owns_its_buffer_is_given_all_of_a_chunk() -> None:
     run(scenario())
 
 
-def test_who_writes_faster_than_the_other_reads_is_paused_and_goes_on() -> None:
+def test_a_writer_that_is_faster_than_the_reader_is_paused_and_resumed() -> None:
     async def scenario() -> None:
         client, server = await pair()
         server.transport.pause_reading()
@@ -168,7 +168,7 @@ def test_who_writes_faster_than_the_other_reads_is_paused_and_goes_on() -> None:
     run(scenario())
 
 
-def test_who_aborts_loses_what_the_full_socket_held_back() -> None:
+def test_an_abort_loses_what_the_full_socket_held_back() -> None:
     async def scenario() -> None:
         client, server = await pair()
         server.transport.pause_reading()

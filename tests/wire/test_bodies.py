@@ -161,7 +161,7 @@ def by_name(configs, name):
 
 
 @given(routes, st.booleans())
-def test_routes(value, strict):
+def test_routes_come_back_as_they_went(value, strict):
     data = route.encode_route(value, strict=strict)
     assert route.decode_route(data) == value
     if strict:
@@ -170,14 +170,14 @@ def test_routes(value, strict):
 
 
 @given(many(brokers), st.dictionaries(names, many(names), max_size=3))
-def test_cluster_info(found, clusters):
+def test_cluster_infos_come_back_as_they_went(found, clusters):
     value = ClusterInfo(
         broker_addr_table=by_name(found, "broker_name"), cluster_addr_table=clusters
     )
     assert route.decode_cluster_info(route.encode_cluster_info(value)) == value
 
 
-def test_member_groups():
+def test_member_groups_come_back_as_they_went():
     value = BrokerData(cluster="c", broker_name="b", broker_addrs={0: "x:1", 1: "y:2"})
     data = route.encode_member_group(value)
     assert data == (
@@ -188,18 +188,18 @@ def test_member_groups():
 
 
 @given(beats)
-def test_heartbeats(value):
+def test_heartbeats_come_back_as_they_went(value):
     assert heartbeat.decode_heartbeat(heartbeat.encode_heartbeat(value)) == value
 
 
 @given(names, names, subscriptions, maybe)
-def test_filter_checks(client_id, group_name, sub, namespace):
+def test_filter_checks_come_back_as_they_went(client_id, group_name, sub, namespace):
     value = heartbeat.CheckClient(client_id, group_name, sub, namespace)
     assert heartbeat.decode_check_client(heartbeat.encode_check_client(value)) == value
 
 
 @given(names, names, many(queues), st.booleans(), st.sampled_from(LockEnd))
-def test_lock_requests(group_name, client_id, wanted, only_this_broker, end):
+def test_lock_requests_come_back_as_they_went(group_name, client_id, wanted, only_this_broker, end):
     value = lock.LockRequest(group_name, client_id, tuple(wanted), only_this_broker, end)
     assert lock.decode_lock_request(lock.encode_lock_request(value)) == value
     assert lock.decode_locked(lock.encode_locked(wanted)) == frozenset(wanted)
@@ -218,7 +218,7 @@ def test_an_empty_lock_answer_means_nothing_is_locked():
 
 
 @given(many(topics), versions, many(names))
-def test_topic_tables_and_registrations(configs, version, servers):
+def test_topic_tables_and_registrations_come_back_as_they_went(configs, version, servers):
     table = topic.TopicTable(version, by_name(configs, "topic_name"))
     assert topic.decode_topic_table(topic.encode_topic_table(table)) == table
     value = topic.Registration(table, servers)
@@ -299,7 +299,7 @@ def test_topics_without_a_name_take_the_one_they_are_filed_under():
 
 
 @given(many(groups), versions, st.dictionaries(names, st.dictionaries(names, small), max_size=2))
-def test_group_tables(configs, version, forbidden):
+def test_group_tables_come_back_as_they_went(configs, version, forbidden):
     table = group.GroupTable(version, by_name(configs, "group_name"), forbidden)
     assert group.decode_group_table(group.encode_group_table(table)) == table
     assert group.decode_group_config_list(group.encode_group_config_list(configs)) == configs
@@ -314,7 +314,7 @@ def test_a_group_has_javas_defaults():
 
 
 @given(st.dictionaries(queues, long, max_size=3), st.booleans())
-def test_resets(offsets, as_list):
+def test_resets_come_back_as_they_went(offsets, as_list):
     data = offset.encode_reset_offset(offsets, as_list=as_list)
     assert offset.decode_reset_offset(data) == offsets
 
@@ -329,13 +329,13 @@ def test_queue_keys_may_be_texts():
     st.dictionaries(queues, long, max_size=2),
     st.dictionaries(names, st.dictionaries(queues, long, max_size=2), max_size=2),
 )
-def test_consumer_status(own, by_client):
+def test_a_consumer_status_comes_back_as_it_went(own, by_client):
     data = offset.encode_consumer_status(own, by_client)
     assert offset.decode_consumer_status(data) == (own, by_client)
 
 
 @given(st.lists(names, max_size=4), tables)
-def test_lists(texts, table):
+def test_lists_come_back_as_they_went(texts, table):
     assert name_lists.decode_topic_list(name_lists.encode_topic_list(texts)) == sorted(texts)
     assert name_lists.decode_group_list(name_lists.encode_group_list(texts)) == sorted(texts)
     assert name_lists.decode_consumer_list(name_lists.encode_consumer_list(texts)) == texts
@@ -353,7 +353,7 @@ def test_an_empty_answer_is_an_empty_table():
     st.sampled_from(MessageModel),
     st.sampled_from(ConsumeFromWhere),
 )
-def test_connections(found, subs, consume_type, model, where):
+def test_connections_come_back_as_they_went(found, subs, consume_type, model, where):
     table = {sub.topic: sub for sub in subs}
     value = admin.ConsumerConnections(found, table, consume_type, model, where)
     assert admin.decode_consumer_connections(admin.encode_consumer_connections(value)) == value
@@ -367,7 +367,7 @@ def test_connections(found, subs, consume_type, model, where):
         max_size=3,
     )
 )
-def test_topic_stats(table):
+def test_topic_stats_come_back_as_they_went(table):
     assert admin.decode_topic_stats(admin.encode_topic_stats(table)) == table
 
 
@@ -385,7 +385,7 @@ def test_topic_stats(table):
     ),
     reals,
 )
-def test_consume_stats(table, tps):
+def test_consume_stats_come_back_as_they_went(table, tps):
     value = ConsumeStats(offset_table=table, consume_tps=tps)
     assert admin.decode_consume_stats(admin.encode_consume_stats(value)) == value
 
@@ -402,12 +402,12 @@ def test_consume_stats(table, tps):
         )
     )
 )
-def test_time_spans(spans):
+def test_time_spans_come_back_as_they_went(spans):
     assert admin.decode_time_spans(admin.encode_time_spans(spans, str)) == spans
 
 
 @given(running)
-def test_running_info(value):
+def test_a_running_info_comes_back_as_it_went(value):
     assert admin.decode_running_info(admin.encode_running_info(value)) == value
 
 
@@ -426,7 +426,7 @@ def test_a_go_client_spells_dropped_right():
         spent_time_ms=long,
     )
 )
-def test_directly_results(value):
+def test_results_of_consuming_directly_come_back_as_they_went(value):
     assert admin.decode_directly_result(admin.encode_directly_result(value)) == value
 
 

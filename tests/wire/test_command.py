@@ -93,7 +93,7 @@ def test_a_request_says_whether_it_wants_an_answer():
     assert command.ext == {"topic": "T"}
 
 
-def test_an_answers_loose_fields_join_those_of_its_header():
+def test_extended_fields_of_an_answer_are_added_to_those_of_its_header():
     command = response(
         1, 0, header=GetRouteInfoRequestHeader(topic="T"), ext={"MSG_REGION": "here"}
     )

@@ -30,7 +30,7 @@ def test_what_fits_comes_out_and_what_does_not_is_refused(sys_flag, body, limit)
 
 
 @each_way
-def test_a_bomb_costs_no_more_memory_than_the_limit(sys_flag):
+def test_a_decompression_bomb_costs_no_more_memory_than_the_limit(sys_flag):
     packed = WAYS[sys_flag](b"\0" * (64 * LIMIT))
     tracemalloc.start()
     try:

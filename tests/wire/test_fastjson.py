@@ -147,7 +147,7 @@ def test_references_to_references_cannot_explode():
 
 
 @given(st.binary(max_size=40) | st.text("{}[]:,\"'\\u0129ntaef.-$ref", max_size=40).map(str.encode))
-def test_no_bytes_do_worse_than_a_protocol_error(data):
+def test_any_bytes_give_a_value_or_a_protocol_error(data):
     try:
         value = loads(data)
     except ProtocolError:

@@ -60,14 +60,14 @@ def test_whole_frames_may_be_read_where_they_lie(found, data):
     assert rest == found[count:]
 
 
-def test_the_room_grows_with_what_has_come_and_not_with_what_a_peer_says():
+def test_the_buffer_grows_with_received_bytes_and_not_with_the_announced_length():
     buffer = FrameBuffer()
     head = encode_frame(b"", bytes(FRAME_BYTES_MAX - 8))[:8]
     assert read(buffer, head, 8) == []
     assert len(buffer.room()) < 200
 
 
-def test_a_large_room_is_given_back_once_its_frame_is_read():
+def test_a_large_buffer_is_released_once_its_frame_is_read():
     buffer = FrameBuffer()
     assert len(read(buffer, encode_frame(b"h", bytes(5000)), 100)) == 1
     assert len(buffer.room()) == 64

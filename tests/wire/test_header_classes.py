@@ -125,7 +125,7 @@ def test_64_bit_numbers_have_64_bits():
         )
 
 
-def test_truth_is_written_in_lower_case_and_read_in_any():
+def test_booleans_are_written_in_lower_case_and_read_in_any():
     header = SendMessageResponseHeader(msg_id="x", queue_id=0, queue_offset=0, trace_on=True)
     assert header.encode() == {"msgId": "x", "queueId": "0", "queueOffset": "0", "TRACE_ON": "true"}
     assert SendMessageResponseHeader.decode(header.encode() | {"TRACE_ON": "TRUE"}).trace_on

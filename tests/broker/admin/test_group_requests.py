@@ -95,7 +95,7 @@ def test_groups_are_created_shown_and_deleted() -> None:
     run(scenario())
 
 
-def test_a_group_is_kept_from_a_topic_until_it_is_let_again() -> None:
+def test_a_group_is_forbidden_a_topic_until_it_is_allowed_again() -> None:
     fields = {"group": "CG", "topic": "T"}
 
     async def scenario() -> None:

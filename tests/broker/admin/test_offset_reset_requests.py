@@ -35,7 +35,7 @@ async def reset(client: Client, **fields: str) -> Any:
     return await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **wanted)
 
 
-def test_a_reset_moves_all_queues_and_swallows_commits_until_it_is_fetched() -> None:
+def test_a_reset_moves_all_queues_and_commits_are_ignored_until_it_is_fetched() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()

@@ -105,7 +105,7 @@ def test_old_files_and_queues_of_lost_topics_are_deleted_on_demand() -> None:
     run(scenario())
 
 
-def test_a_lone_master_tells_so() -> None:
+def test_a_master_without_slaves_reports_that_it_has_none() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -140,7 +140,7 @@ def test_a_delayed_message_counts_where_it_waits_and_where_it_goes() -> None:
     run(scenario())
 
 
-def test_many_questions_to_the_store_leave_the_loop_its_turns() -> None:
+def test_many_queries_of_the_store_let_the_loop_serve_others_in_between() -> None:
     async def scenario() -> None:
         async with running() as harness:
             turns = 0

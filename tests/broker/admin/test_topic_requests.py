@@ -86,7 +86,7 @@ def test_a_topic_is_created_changed_shown_and_deleted() -> None:
         ({"attributes": "-message.type"}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused_and_not_made(fields: dict[str, str], code: int) -> None:
+def test_an_invalid_topic_is_refused_and_not_created(fields: dict[str, str], code: int) -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -142,7 +142,7 @@ def test_all_topics_are_listed_the_brokers_own_included() -> None:
     run(scenario())
 
 
-def test_a_deleted_topic_answers_who_waits_on_it() -> None:
+def test_pulls_held_on_a_topic_are_answered_when_it_is_deleted() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()

@@ -102,7 +102,7 @@ def test_a_broker_that_may_not_be_written_says_so_in_its_routes() -> None:
     run(scenario())
 
 
-def test_a_name_server_that_is_away_holds_nobody_up_and_hears_of_the_broker_later() -> None:
+def test_a_name_server_that_is_down_delays_nobody_and_learns_of_the_broker_later() -> None:
     async def scenario() -> None:
         server = await name_server()
         port = server.port
@@ -210,7 +210,7 @@ class Overheard:
         return [command.code for command in self.heard]
 
 
-def test_a_broker_that_asks_first_registers_only_what_is_news() -> None:
+def test_a_broker_that_asks_first_registers_only_what_has_changed() -> None:
     ask, tell = RequestCode.QUERY_DATA_VERSION, RequestCode.REGISTER_BROKER
 
     async def scenario() -> None:

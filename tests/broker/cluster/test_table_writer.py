@@ -139,7 +139,7 @@ def test_groups_are_on_disk_before_they_are_answered(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_who_forbids_what_is_forbidden_already_waits_for_the_same_write(tmp_path: Path) -> None:
+def test_forbidding_a_second_time_waits_for_the_same_write(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with gated(tmp_path) as (harness, files):
             client = await harness.client()
@@ -159,7 +159,9 @@ def test_who_forbids_what_is_forbidden_already_waits_for_the_same_write(tmp_path
     run(scenario())
 
 
-def test_a_beat_is_answered_once_its_groups_and_retry_topics_are_on_disk(tmp_path: Path) -> None:
+def test_a_heartbeat_is_answered_once_its_groups_and_retry_topics_are_on_disk(
+    tmp_path: Path,
+) -> None:
     async def scenario() -> None:
         async with gated(tmp_path) as (harness, _):
             client = await harness.client()
@@ -171,7 +173,7 @@ def test_a_beat_is_answered_once_its_groups_and_retry_topics_are_on_disk(tmp_pat
     run(scenario())
 
 
-def test_what_the_disk_refuses_is_taken_back_and_said(tmp_path: Path) -> None:
+def test_a_change_that_the_disk_refuses_is_undone_and_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with gated(tmp_path) as (harness, files):
             client = await harness.client()

@@ -35,7 +35,7 @@ from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import message_id, properties
 
 
-def test_its_producer_is_asked_and_the_answer_ends_it() -> None:
+def test_the_producer_of_a_half_message_is_asked_and_its_answer_ends_it() -> None:
     async def scenario() -> None:
         async with running(**QUICK) as harness:
             client = await harness.client()
@@ -64,7 +64,7 @@ def test_its_producer_is_asked_and_the_answer_ends_it() -> None:
     run(scenario())
 
 
-def test_a_young_message_is_not_asked_about() -> None:
+def test_a_recent_half_message_is_not_asked_about() -> None:
     async def scenario() -> None:
         async with running(**{**SELDOM, "transaction_timeout_ms": 60_000}) as harness:
             client = await harness.client()
@@ -77,7 +77,7 @@ def test_a_young_message_is_not_asked_about() -> None:
     run(scenario())
 
 
-def test_after_the_last_question_it_is_discarded_where_it_can_be_found() -> None:
+def test_after_the_last_check_back_a_half_message_goes_to_the_topic_of_discarded_ones() -> None:
     async def scenario() -> None:
         async with running(**SELDOM, transaction_check_max=2) as harness:
             client = await harness.client()
@@ -108,7 +108,7 @@ def test_after_the_last_question_it_is_discarded_where_it_can_be_found() -> None
     run(scenario())
 
 
-def test_a_new_age_of_the_log_is_that_of_half_messages_at_once() -> None:
+def test_a_changed_retention_time_applies_to_half_messages_at_once() -> None:
     async def scenario() -> None:
         async with running(**SELDOM) as harness:
             client = await harness.client()
@@ -124,7 +124,7 @@ def test_a_new_age_of_the_log_is_that_of_half_messages_at_once() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "0", "00" * 16, "7F00000100002A9F0000010000000000"])
-def test_what_is_no_half_message_is_not_put_back(key: str) -> None:
+def test_only_half_messages_are_put_back(key: str) -> None:
     async def scenario() -> None:
         async with running(**SELDOM) as harness:
             client = await harness.client()
@@ -137,7 +137,7 @@ def test_what_is_no_half_message_is_not_put_back(key: str) -> None:
     run(scenario())
 
 
-def test_one_that_waits_longer_holds_up_no_other() -> None:
+def test_a_half_message_that_waits_longer_delays_no_other() -> None:
     async def scenario() -> None:
         async with running(**SELDOM) as harness:
             client = await harness.client()
@@ -159,7 +159,7 @@ def test_one_that_waits_longer_holds_up_no_other() -> None:
     run(scenario())
 
 
-def test_a_late_end_of_the_first_place_ends_the_copy_as_well() -> None:
+def test_a_late_end_that_names_the_first_record_also_ends_its_copy() -> None:
     async def scenario() -> None:
         async with running(**SELDOM) as harness:
             client = await harness.client()
@@ -177,7 +177,7 @@ def test_a_late_end_of_the_first_place_ends_the_copy_as_well() -> None:
     run(scenario())
 
 
-def test_questions_go_to_each_producer_of_the_group_in_turn() -> None:
+def test_check_backs_go_to_each_producer_of_the_group_in_turn() -> None:
     async def scenario() -> None:
         async with running(**SELDOM) as harness:
             clients = [await harness.client() for _ in range(3)]
@@ -192,7 +192,7 @@ def test_questions_go_to_each_producer_of_the_group_in_turn() -> None:
     run(scenario())
 
 
-def test_without_a_producer_it_waits_and_is_counted() -> None:
+def test_without_a_producer_a_half_message_waits_and_is_counted() -> None:
     async def scenario() -> None:
         async with running(**SELDOM) as harness:
             client = await harness.client()
@@ -207,7 +207,7 @@ def test_without_a_producer_it_waits_and_is_counted() -> None:
     run(scenario())
 
 
-def test_a_restart_goes_on_where_the_rounds_had_come() -> None:
+def test_a_restart_continues_the_rounds_where_they_were() -> None:
     async def scenario() -> None:
         disk = new_disk()
         async with running(disk=disk, **SELDOM) as harness:
@@ -279,7 +279,7 @@ def test_op_messages_of_another_broker_are_understood() -> None:
     run(scenario())
 
 
-def test_a_thousand_open_ones_are_all_asked_about_in_one_round() -> None:
+def test_a_thousand_open_half_messages_are_all_asked_about_in_one_round() -> None:
     async def scenario() -> None:
         async with running(**SELDOM) as harness:
             client = await harness.client()

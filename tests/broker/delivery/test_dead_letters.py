@@ -55,7 +55,9 @@ async def use_up_attempts(harness: Harness, client: Client, keys: str) -> None:
 
 
 @pytest.mark.parametrize(("once", "lie"), [(True, "AB"), (False, "ABAA")])
-def test_whether_a_message_dies_once_or_each_time_is_a_setting(once: bool, lie: str) -> None:
+def test_a_setting_decides_whether_a_message_becomes_a_dead_letter_more_than_once(
+    once: bool, lie: str
+) -> None:
     async def scenario() -> None:
         disk = new_disk()
         settings = {**SHORT, "dead_letter_deduplicate": once}
@@ -72,7 +74,7 @@ def test_whether_a_message_dies_once_or_each_time_is_a_setting(once: bool, lie: 
     run(scenario())
 
 
-def test_a_repeat_is_answered_with_the_place_of_the_first() -> None:
+def test_a_repeated_dead_letter_is_answered_with_the_place_of_the_first() -> None:
     async def scenario() -> None:
         async with running(dead_letter_deduplicate=True) as harness:
             client = await harness.client()
@@ -86,7 +88,7 @@ def test_a_repeat_is_answered_with_the_place_of_the_first() -> None:
     run(scenario())
 
 
-def test_one_message_may_die_in_two_groups() -> None:
+def test_one_message_may_become_a_dead_letter_of_two_groups() -> None:
     async def scenario() -> None:
         async with running(dead_letter_deduplicate=True) as harness:
             client = await harness.client()
@@ -99,7 +101,7 @@ def test_one_message_may_die_in_two_groups() -> None:
     run(scenario())
 
 
-def test_of_many_dead_letters_the_old_ones_are_read_back_behind_the_start() -> None:
+def test_old_dead_letters_are_read_back_after_the_start() -> None:
     def letter(number: int) -> MessageDraft:
         return MessageDraft("T", 0, b"x", b"UNIQ_KEY\x01id-%d\x02" % number)
 

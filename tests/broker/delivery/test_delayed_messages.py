@@ -52,7 +52,7 @@ def test_a_delayed_message_comes_when_due_and_never_early() -> None:
     run(scenario())
 
 
-def test_levels_wait_beside_each_other() -> None:
+def test_delay_levels_do_not_wait_for_each_other() -> None:
     async def scenario() -> None:
         async with running(**SHORT) as harness:
             client = await harness.client()
@@ -124,7 +124,7 @@ def test_a_changed_table_lets_waiting_messages_keep_their_time() -> None:
     run(scenario())
 
 
-def test_a_shorter_delay_waits_behind_no_longer_one_of_before() -> None:
+def test_a_shortened_delay_does_not_wait_for_older_messages_of_its_level() -> None:
     async def scenario() -> None:
         disk = new_disk()
         async with running(disk=disk, message_delay_level="1h") as harness:
@@ -152,7 +152,7 @@ def test_a_shorter_delay_waits_behind_no_longer_one_of_before() -> None:
     run(scenario())
 
 
-def test_what_another_broker_left_under_several_tables_is_found_in_runs() -> None:
+def test_messages_that_several_delay_tables_left_are_found_as_runs_of_one_delay() -> None:
     async def scenario() -> None:
         disk = new_disk()
         for number, table in enumerate(("1h", "30m", "1s")):
@@ -174,7 +174,7 @@ def test_what_another_broker_left_under_several_tables_is_found_in_runs() -> Non
     run(scenario())
 
 
-def test_places_are_written_once() -> None:
+def test_delivery_offsets_that_did_not_change_are_not_written_again() -> None:
     async def scenario() -> None:
         disk = new_disk()
         async with running(disk=disk, **SHORT) as harness:
@@ -308,7 +308,7 @@ def test_among_many_sends_none_is_early_and_none_later_than_a_second() -> None:
 
 
 @pytest.mark.parametrize("level", ["-1", "0"])
-def test_a_level_that_is_none_delays_nothing(level: str) -> None:
+def test_a_level_of_zero_or_less_delays_nothing(level: str) -> None:
     async def scenario() -> None:
         async with running(**SHORT) as harness:
             client = await harness.client()

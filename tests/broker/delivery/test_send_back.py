@@ -176,7 +176,7 @@ async def send_back_without_limit(client: Client, record: StoredRecord) -> Comma
     return await client.call(RequestCode.CONSUMER_SEND_MSG_BACK, **fields)
 
 
-def test_send_backs_that_make_no_sense_are_refused() -> None:
+def test_send_backs_of_unknown_messages_or_groups_are_refused() -> None:
     async def scenario() -> None:
         async with running(**SHORT, auto_create_subscription_group=False) as harness:
             client = await harness.client()
@@ -287,7 +287,7 @@ def test_a_client_may_send_to_the_retry_topic_itself_until_its_attempts_are_used
     run(scenario())
 
 
-def test_while_the_group_holds_a_lock_its_retry_topic_leads_to_the_dead_letters() -> None:
+def test_while_the_group_holds_a_lock_its_retries_become_dead_letters() -> None:
     async def scenario() -> None:
         async with running(**SHORT) as harness:
             client = await harness.client()

@@ -84,7 +84,7 @@ def test_a_rolled_back_message_is_never_seen_and_never_asked_about() -> None:
     ],
 )
 @pytest.mark.parametrize("how", [COMMIT, ROLLBACK])
-def test_an_end_that_names_something_else_ends_nothing(
+def test_an_end_that_names_another_record_ends_nothing(
     more: dict[str, Any], code: int, how: int
 ) -> None:
     async def scenario() -> None:
@@ -175,7 +175,7 @@ def test_a_broker_may_refuse_transactions() -> None:
         {"properties": {"TRAN_MSG": "true", "x": "y" * 32_600}},
     ],
 )
-def test_what_could_never_come_out_is_refused(more: dict[str, Any]) -> None:
+def test_a_half_message_that_could_never_be_delivered_is_refused(more: dict[str, Any]) -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()

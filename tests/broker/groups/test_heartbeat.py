@@ -38,7 +38,7 @@ async def notified(client: Client, group: str = "CG") -> None:
     assert command.ext == {"consumerGroup": group}
 
 
-def test_a_beat_makes_the_group_and_its_retry_topic_before_it_is_answered() -> None:
+def test_a_heartbeat_makes_the_group_and_its_retry_topic_before_it_is_answered() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -127,7 +127,7 @@ def test_broadcasting_groups_are_not_notified() -> None:
     run(scenario())
 
 
-def test_the_latest_beat_sets_how_the_group_consumes() -> None:
+def test_the_latest_heartbeat_sets_how_the_group_consumes() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -157,7 +157,7 @@ def test_a_subscription_is_replaced_by_a_higher_version_only() -> None:
     run(scenario())
 
 
-def test_topics_missing_from_a_beat_leave_the_group_and_members_are_notified() -> None:
+def test_topics_missing_from_a_heartbeat_leave_the_group_and_members_are_notified() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -170,7 +170,7 @@ def test_topics_missing_from_a_beat_leave_the_group_and_members_are_notified() -
     run(scenario())
 
 
-def test_a_light_beat_keeps_the_subscriptions_of_the_full_one() -> None:
+def test_a_light_heartbeat_keeps_the_subscriptions_of_the_full_one() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
@@ -186,7 +186,7 @@ def test_a_light_beat_keeps_the_subscriptions_of_the_full_one() -> None:
     run(scenario())
 
 
-def test_a_client_is_asked_for_a_full_beat_where_the_broker_may_not_know_its_topics() -> None:
+def test_a_client_is_asked_for_a_full_heartbeat_where_the_broker_may_not_know_its_topics() -> None:
     mark = heartbeat_fingerprint(heartbeat("CG", "T"))
 
     async def scenario() -> None:
@@ -252,7 +252,7 @@ def test_a_broken_heartbeat_is_answered_and_the_connection_stays() -> None:
     run(scenario())
 
 
-def test_a_beat_with_a_group_that_may_not_be_is_answered_and_the_group_skipped() -> None:
+def test_a_heartbeat_with_a_group_of_a_bad_name_is_answered_and_the_group_skipped() -> None:
     async def scenario() -> None:
         async with running(auto_create_subscription_group=False) as harness:
             client = await harness.client()
@@ -289,7 +289,7 @@ def test_a_long_heartbeat_is_taken_and_a_longer_one_refused() -> None:
     run(scenario())
 
 
-def test_a_beat_that_names_too_much_is_refused_with_the_limit() -> None:
+def test_a_heartbeat_that_names_too_much_is_refused_with_the_limit() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()

@@ -77,7 +77,7 @@ def test_a_lock_ends_with_its_connection_only_where_the_client_has_promised_so(
     run(scenario())
 
 
-def test_a_connection_that_the_broker_closes_leaves_locks_their_time() -> None:
+def test_locks_outlive_a_connection_that_the_broker_closes() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client, other = await harness.client(), await harness.client()
@@ -92,7 +92,7 @@ def test_a_connection_that_the_broker_closes_leaves_locks_their_time() -> None:
     run(scenario())
 
 
-def test_what_an_old_connection_says_last_does_not_touch_a_lock_of_the_new_one() -> None:
+def test_a_late_request_on_an_old_connection_does_not_touch_a_lock_of_the_new_one() -> None:
     async def scenario() -> None:
         async with running() as harness:
             old, new, other = [await harness.client() for _ in range(3)]
@@ -125,7 +125,7 @@ def test_a_client_that_leaves_its_group_has_no_locks_but_those_it_wants_to_outla
     run(scenario())
 
 
-def test_whoever_says_what_ends_a_lock_learns_who_has_those_that_are_refused() -> None:
+def test_clients_that_declare_a_lock_end_are_told_who_holds_the_locks_refused_to_them() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client, other = await harness.client(), await harness.client()

@@ -39,7 +39,7 @@ def new_offsets(entries_max: int = 1_000_000) -> ConsumerOffsets:
         max_size=30,
     )
 )
-def test_in_turns_the_bytes_are_those_that_encoding_at_once_gives(
+def test_encoding_in_turns_gives_the_bytes_of_encoding_at_once(
     steps: list[tuple[str, str, str, int]],
 ) -> None:
     async def scenario() -> None:
@@ -108,7 +108,7 @@ async def longest_turn(work: asyncio.Future[object]) -> float:
     return longest
 
 
-def test_encoding_thirty_thousand_offsets_leaves_the_loop_to_others() -> None:
+def test_others_are_served_while_thirty_thousand_offsets_are_encoded() -> None:
     async def scenario() -> None:
         offsets = new_offsets()
         for number in range(30_000):
@@ -123,7 +123,7 @@ def test_encoding_thirty_thousand_offsets_leaves_the_loop_to_others() -> None:
     asyncio.run(scenario())
 
 
-def test_a_saved_table_rests_ten_times_as_long_as_its_encoding_took() -> None:
+def test_the_next_save_of_a_table_waits_ten_times_as_long_as_its_encoding_took() -> None:
     async def scenario() -> None:
         offsets = new_offsets()
         loop = asyncio.get_running_loop()

@@ -88,7 +88,9 @@ def test_a_new_group_is_not_sent_to_the_start_of_a_queue_that_begins_on_disk() -
         ({"commitOffset": "-1"}, ResponseCode.INVALID_PARAMETER),
     ],
 )
-def test_a_commit_that_makes_no_sense_is_refused(fields: dict[str, str], code: int) -> None:
+def test_a_commit_of_a_negative_offset_or_without_a_group_is_refused(
+    fields: dict[str, str], code: int
+) -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()

@@ -32,7 +32,9 @@ async def beat(client: Client, client_id: str, expression: str = "*") -> Command
     )
 
 
-def test_members_that_want_different_tags_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_members_that_subscribe_to_different_tags_are_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario() -> None:
         async with running() as harness:
             one, other, third = [await harness.client() for _ in range(3)]
@@ -55,7 +57,7 @@ def test_members_that_want_different_tags_are_named_once(caplog: pytest.LogCaptu
         run(scenario())
 
 
-def test_a_member_with_other_wishes_is_refused_where_the_setting_says_so(
+def test_a_member_with_another_subscription_is_refused_where_the_setting_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:

@@ -58,7 +58,7 @@ def test_a_counter_tells_its_last_minute_hour_and_day() -> None:
     assert found.day.sum == 3600, "but within the day"
 
 
-def test_who_began_a_moment_ago_is_not_taken_for_slow() -> None:
+def test_a_topic_that_began_a_moment_ago_does_not_count_as_slow() -> None:
     life = Life()
     life.go_on(300)
     life.go_on(SAMPLE_S, lambda stats: stats.count_put("T", 50, 1))

@@ -146,20 +146,20 @@ def refusal(code: int, forbidden: int | None = None, **case: Any) -> None:
     run(scenario())
 
 
-def test_a_broker_that_may_not_be_read() -> None:
+def test_a_pull_from_a_broker_without_read_permission_is_refused() -> None:
     refusal(ResponseCode.NO_PERMISSION, 1, settings={"broker_permission": 2})
 
 
-def test_an_unknown_group_where_none_is_made() -> None:
+def test_a_pull_of_an_unknown_group_is_refused_where_none_is_made() -> None:
     settings = {"auto_create_subscription_group": False}
     refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, settings=settings)
 
 
-def test_a_group_with_a_bad_name() -> None:
+def test_a_pull_of_a_group_with_a_bad_name_is_refused() -> None:
     refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, consumer_group="a b")
 
 
-def test_a_group_that_may_not_consume() -> None:
+def test_a_pull_of_a_group_that_may_not_consume_is_refused() -> None:
     async def prepare(harness: Harness, _client: object) -> None:
         groups = harness.broker.state.groups
         groups.put(replace(groups.admit("CG"), consume_enable=False))
@@ -167,11 +167,11 @@ def test_a_group_that_may_not_consume() -> None:
     refusal(ResponseCode.NO_PERMISSION, 2, prepare=prepare)
 
 
-def test_an_unknown_topic_which_a_pull_never_makes() -> None:
+def test_a_pull_of_an_unknown_topic_is_refused_and_never_makes_it() -> None:
     refusal(ResponseCode.TOPIC_NOT_EXIST, topic="Nope")
 
 
-def test_a_topic_that_may_not_be_read() -> None:
+def test_a_pull_of_a_topic_without_read_permission_is_refused() -> None:
     async def prepare(harness: Harness, _client: object) -> None:
         topics = harness.broker.state.topics
         topics.put(replace(topics.table["T"], perm=2))
@@ -180,22 +180,22 @@ def test_a_topic_that_may_not_be_read() -> None:
 
 
 @pytest.mark.parametrize("queue_id", [-1, 4])
-def test_a_queue_that_does_not_exist(queue_id: int) -> None:
+def test_a_pull_of_a_queue_that_does_not_exist_is_refused(queue_id: int) -> None:
     refusal(ResponseCode.INVALID_PARAMETER, queue_id=queue_id)
 
 
-def test_a_group_nobody_is_connected_for() -> None:
+def test_a_pull_of_a_group_without_members_is_refused() -> None:
     refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, sys_flag=SUBSCRIBED)
 
 
-def test_a_topic_the_group_has_not_subscribed() -> None:
+def test_a_pull_of_a_topic_that_the_group_has_not_subscribed_is_refused() -> None:
     async def prepare(_harness: Harness, client: Any) -> None:
         await client.beat("CG", "Other")
 
     refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, sys_flag=SUBSCRIBED, prepare=prepare)
 
 
-def test_a_subscription_that_has_not_arrived_yet() -> None:
+def test_a_pull_that_is_ahead_of_its_subscription_is_refused() -> None:
     async def prepare(_harness: Harness, client: Any) -> None:
         await client.beat("CG", subscriptions=(subscription("T", version=5),))
         assert (await client.pull("T", sys_flag=SUBSCRIBED, sub_version=5)).code == 0
@@ -208,7 +208,7 @@ def test_a_subscription_that_has_not_arrived_yet() -> None:
     )
 
 
-def test_broadcasting_where_it_is_switched_off() -> None:
+def test_a_broadcasting_pull_is_refused_where_that_is_switched_off() -> None:
     async def prepare(harness: Harness, client: Any) -> None:
         groups = harness.broker.state.groups
         groups.put(replace(groups.admit("CG"), consume_broadcast_enable=False))
@@ -217,7 +217,7 @@ def test_broadcasting_where_it_is_switched_off() -> None:
     refusal(ResponseCode.NO_PERMISSION, 4, sys_flag=SUBSCRIBED, prepare=prepare)
 
 
-def test_a_topic_forbidden_to_the_group() -> None:
+def test_a_pull_of_a_topic_forbidden_to_the_group_is_refused() -> None:
     async def prepare(harness: Harness, client: Any) -> None:
         harness.broker.state.groups.forbidden["CG"] = {"T": 4}
         await client.beat("CG", "T")
@@ -240,7 +240,7 @@ def test_sql_is_refused_with_the_pull_and_with_the_heartbeat() -> None:
     )
 
 
-def test_a_refusal_says_no_offsets_as_javas_does_not() -> None:
+def test_a_refusal_has_no_offsets_as_with_rocketmq() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()

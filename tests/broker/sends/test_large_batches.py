@@ -112,7 +112,7 @@ class LogInMemory:
         return self.data[at : at + size]
 
 
-def test_a_helping_of_the_index_is_bounded_by_its_entries() -> None:
+def test_one_step_of_the_index_builder_is_bounded_by_its_entries() -> None:
     host = bytes(8)
     raws = [b"KEYS\x01" + b" ".join(b"%d" % n for n in range(1000)) + b"\x02"] * 8
     made = [stored.encode("T", 0, 0, 0, 0, 0, 1, host, 1, host, 0, 0, b"", raw) for raw in raws]

@@ -143,7 +143,7 @@ def test_an_unknown_topic_is_refused_where_sends_make_none() -> None:
     refused(ResponseCode.TOPIC_NOT_EXIST, settings=settings)
 
 
-def test_an_unknown_topic_is_refused_when_the_template_lends_nothing() -> None:
+def test_an_unknown_topic_is_refused_when_the_default_topic_may_not_be_inherited() -> None:
     refused(ResponseCode.TOPIC_NOT_EXIST, default_topic="BenchmarkTest")
 
 
@@ -265,7 +265,7 @@ def test_a_batch_is_stored_message_by_message_in_order() -> None:
         ("T", [message_batch.BatchItem(0, b"x", properties.encode({"DELAY": "1"}))]),
     ],
 )
-def test_a_batch_that_cannot_be_is_refused_as_a_whole(
+def test_an_invalid_batch_is_refused_as_a_whole(
     topic: str, items: list[message_batch.BatchItem]
 ) -> None:
     async def scenario() -> None:

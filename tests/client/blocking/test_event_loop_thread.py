@@ -123,7 +123,7 @@ def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_fails(m
     assert sent == [*(b"%d" % n for n in range(100)), b"room again"]
 
 
-def test_sends_under_way_are_bounded_in_both_colours():
+def test_sends_in_flight_are_bounded_in_blocking_and_asyncio_clients():
     with closing(ScriptedBroker()) as scripted_broker:
         scripted_broker.answers[RequestCode.SEND_MESSAGE_V2] = lambda command: None
         with Producer("g", namesrv=scripted_broker.addr, pending_max=3) as producer:

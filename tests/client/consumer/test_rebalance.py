@@ -87,7 +87,7 @@ def test_two_members_in_one_process_share_as_well(cluster, make_topic, group):
         assert set.union(*shares()) == set(range(QUEUES))
 
 
-def test_clients_may_be_started_before_their_name_server_and_outlive_it(
+def test_clients_may_be_started_before_their_name_server_and_survive_its_end(
     own_cluster, make_topic, group
 ):
     topic, seen = make_topic(own_cluster), []

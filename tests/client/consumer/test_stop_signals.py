@@ -97,7 +97,7 @@ def queues(entries):
         ("asyncio", signal.SIGINT),
     ],
 )
-def test_a_process_that_gets_a_signal_gives_its_queues_to_the_next_one_at_once(start, kind, number):
+def test_a_process_that_gets_a_signal_releases_its_queues_at_once(start, kind, number):
     first = start(kind=kind)
     until(lambda: len(first.seen("done")) > 10 and len(queues(first.seen("done"))) == 4)
     took_s, out, err = first.tell(number)

@@ -117,9 +117,7 @@ def joined_while_one_stands_still(members, settings):
     return first, stopped, members(instance_name="c", **settings), began
 
 
-def test_a_member_that_stood_still_beyond_its_locks_begins_nothing_more(
-    cluster, make_topic, group, members
-):
+def test_a_member_suspended_beyond_its_locks_begins_no_message(cluster, make_topic, group, members):
     topic = make_topic(cluster, 1)
     with Producer("producers", namesrv=cluster.namesrv) as producer:
         for number in range(40):
@@ -138,7 +136,7 @@ def test_a_member_that_stood_still_beyond_its_locks_begins_nothing_more(
     assert (stopped.stop(), other.stop()) == (1, 0)
 
 
-def test_after_short_pauses_no_queue_was_in_two_places(
+def test_after_short_suspensions_no_queue_was_handled_by_two_members_at_once(
     timed_cluster, times, make_topic, group, members, load
 ):
     topic = make_topic(timed_cluster, 4)
@@ -158,7 +156,7 @@ def test_after_short_pauses_no_queue_was_in_two_places(
     assert never_in_two_places([one, other])
 
 
-def test_a_member_that_joins_meanwhile_waits_for_the_queues_of_one_that_stands_still(
+def test_a_member_that_joins_waits_for_the_queues_of_a_suspended_one(
     timed_cluster, times, make_topic, group, members, load
 ):
     topic = make_topic(timed_cluster, 4)
@@ -178,7 +176,7 @@ def test_a_member_that_joins_meanwhile_waits_for_the_queues_of_one_that_stands_s
     assert never_in_two_places(everyone)
 
 
-def test_after_a_long_pause_nothing_is_begun_and_doubtful_results_are_counted(
+def test_after_a_long_suspension_no_message_is_begun_and_doubtful_results_are_counted(
     timed_cluster, times, make_topic, group, members, load
 ):
     topic = make_topic(timed_cluster, 4)

@@ -193,7 +193,7 @@ async def nothing_runs():
             await asyncio.sleep(0)
 
 
-def test_a_start_that_is_broken_off_leaves_nothing_behind_and_may_be_repeated(scripted_broker):
+def test_a_start_that_is_cancelled_leaves_nothing_behind_and_may_be_repeated(scripted_broker):
     async def scenario():
         scripted_broker.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda command: None
         running = consumer(scripted_broker, print, AsyncPushConsumer)
@@ -211,7 +211,7 @@ def test_a_start_that_is_broken_off_leaves_nothing_behind_and_may_be_repeated(sc
     asyncio.run(scenario())
 
 
-def test_a_stop_that_is_broken_off_still_says_goodbye(scripted_broker):
+def test_a_stop_that_is_cancelled_still_unregisters_the_client(scripted_broker):
     async def scenario():
         begun = asyncio.Event()
 

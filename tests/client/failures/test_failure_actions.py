@@ -211,7 +211,9 @@ def test_what_has_not_failed_yet_is_tried_first(cluster, make_topic, by_key, ord
     assert calls.index(b"good") <= before + 4, "bad ones were tried again before it"
 
 
-def test_one_bad_message_goes_its_own_way_while_others_go_well(cluster, group, make_topic, by_key):
+def test_one_bad_message_becomes_a_dead_letter_while_others_are_handled(
+    cluster, group, make_topic, by_key
+):
     topic, handle = make_topic(cluster, 1), Flaky({"a-bad": ValueError("bad")})
     send(cluster, topic, "a-bad", *(f"{key}{step}" for step in range(20) for key in "abc"))
     limits = BreakerLimits(keys=2, results=4)

@@ -16,7 +16,7 @@ from cometmq import (
 )
 
 
-def test_keys_go_side_by_side_and_each_in_its_order(cluster, make_topic, by_key):
+def test_keys_are_handled_in_parallel_and_each_in_its_order(cluster, make_topic, by_key):
     topic, seen = make_topic(cluster, 1), Seen()
     bodies = [f"{key}{step:02}" for step in range(20) for key in "abcdefgh"]
     send(cluster, topic, *bodies)
@@ -39,7 +39,7 @@ def test_keys_go_side_by_side_and_each_in_its_order(cluster, make_topic, by_key)
     assert all(own == sorted(own) for own in seen.by_key.values())
 
 
-def test_a_stuck_key_holds_up_neither_others_nor_what_is_fetched_later(cluster, make_topic, by_key):
+def test_a_stuck_key_delays_neither_other_keys_nor_later_pulls(cluster, make_topic, by_key):
     topic, seen, is_stuck = make_topic(cluster, 1), Seen(), [True]
     send(cluster, topic, *(f"{key}{step:02}" for step in range(50) for key in "abc"))
 
@@ -77,7 +77,9 @@ def test_a_bad_message_uses_its_attempts_up_over_restarts(cluster, make_topic, b
     assert sorted(seen.bodies) == ["a0", "a1"]
 
 
-def test_a_message_without_key_passes_nothing_and_nothing_passes_it(cluster, make_topic, by_key):
+def test_a_message_without_key_overtakes_nothing_and_nothing_overtakes_it(
+    cluster, make_topic, by_key
+):
     topic, seen = make_topic(cluster, 1), Seen()
     send(cluster, topic, *(body for at in range(10) for body in (f"a{at}", f"b{at}", f"-{at}")))
 
@@ -93,7 +95,7 @@ def test_a_message_without_key_passes_nothing_and_nothing_passes_it(cluster, mak
         assert part[2] == f"-{at}"
 
 
-def test_messages_without_key_are_free_where_one_says_so(cluster, make_topic, by_key):
+def test_messages_without_key_are_unordered_where_the_setting_says_so(cluster, make_topic, by_key):
     topic, seen = make_topic(cluster, 1), Seen()
     send(cluster, topic, "-stuck", *(f"-{at}" for at in range(9)))
 
@@ -107,7 +109,7 @@ def test_messages_without_key_are_free_where_one_says_so(cluster, make_topic, by
     assert seen.bodies[-1] == "-stuck"
 
 
-def test_the_key_is_a_property_or_a_function_and_one_that_fails_is_none(
+def test_the_key_is_a_property_or_a_function_and_a_function_that_fails_gives_no_key(
     cluster, make_topic, by_key
 ):
     topic, seen, keys = make_topic(cluster, 1), Seen(), []

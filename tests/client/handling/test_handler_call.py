@@ -93,7 +93,7 @@ def test_only_the_end_of_its_own_task_ends_an_async_handler_without_an_outcome()
     assert not handlers.call_handler(raising(KeyboardInterrupt()), [message()]).is_done
 
 
-def test_retry_later_carries_its_wishes_and_stays_out_of_the_log(caplog):
+def test_retry_later_carries_its_delay_and_is_not_logged(caplog):
     error = RetryLater("busy", delay_level=4, suspend_ms=7, done=9)
     with caplog.at_level(logging.DEBUG):
         outcome = handlers.call_handler(raising(error), [message()])

@@ -25,7 +25,7 @@ def message(**more):
     return found
 
 
-def test_a_queue_in_order_whose_lock_has_just_run_out_tries_nothing_in_an_outage():
+def test_an_orderly_queue_whose_lock_has_expired_retries_nothing_in_an_outage():
     async def scenario():
         consume = object.__new__(OrderlyStrategy)
         consume._held = set()

@@ -51,7 +51,7 @@ def dead_letters(cluster: LocalCluster, group: str, count: int) -> list[MessageE
 
 
 @pytest.mark.parametrize("order", ["none", "queue", "key"])
-def test_a_bomb_takes_the_way_of_a_failure_and_what_is_behind_it_is_handled(
+def test_a_decompression_bomb_counts_as_a_failure_and_later_messages_are_handled(
     order: str, cluster: LocalCluster, topic: str, group: str, tmp_path: Path
 ) -> None:
     send_bombs(cluster, topic)
@@ -79,7 +79,9 @@ def test_a_bomb_takes_the_way_of_a_failure_and_what_is_behind_it_is_handled(
     assert f"larger than {LIMIT} bytes" in letters[0].properties["DLQ_REASON"]
 
 
-def test_an_async_handler_gets_none_either(cluster: LocalCluster, topic: str, group: str) -> None:
+def test_an_async_handler_gets_no_unreadable_message_either(
+    cluster: LocalCluster, topic: str, group: str
+) -> None:
     send_bombs(cluster, topic)
     seen: list[bytes] = []
 
@@ -98,7 +100,7 @@ def test_an_async_handler_gets_none_either(cluster: LocalCluster, topic: str, gr
     assert sorted(seen) == [b"good", b"w" * LIMIT]
 
 
-def test_a_poll_brings_them_with_the_reason(
+def test_a_poll_returns_unreadable_messages_with_the_reason(
     cluster: LocalCluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     send_bombs(cluster, topic)

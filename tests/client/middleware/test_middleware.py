@@ -105,7 +105,7 @@ def until(condition, seconds=30):
 
 
 @pytest.mark.parametrize("recorder", [Recorder(), AsyncRecorder()], ids=["plain", "async"])
-def test_every_way_of_a_blocking_producer_has_its_hooks(cluster, topic, recorder):
+def test_every_send_method_of_a_blocking_producer_calls_the_hooks(cluster, topic, recorder):
     with Producer("g", namesrv=cluster.namesrv, middleware=[recorder]) as producer:
         producer.send(Message(topic, b"1"))
         producer.send(Message(topic, b"2", sharding_key="k"))
@@ -304,7 +304,7 @@ def test_a_plain_handler_refuses_async_hooks_at_the_start(scripted_broker):
         consumer.start()
 
 
-def test_a_poll_has_its_hook_in_both_colours(cluster, topic, group):
+def test_a_poll_has_its_hook_in_blocking_and_asyncio_consumers(cluster, topic, group):
     recorder = AsyncRecorder()
     settings = {"namesrv": cluster.namesrv, "consume_from": "first", "middleware": [recorder]}
 

@@ -71,7 +71,7 @@ def test_sends_on_the_fast_path_carry_all_a_message_has(scripted_broker):
     ],
     ids=["topic", "tags", "key", "keyed topic", "body", "properties"],
 )
-def test_what_is_no_text_is_refused_on_every_way(scripted_broker, wrong):
+def test_what_is_no_text_is_refused_by_every_method(scripted_broker, wrong):
     with Producer("g", namesrv=scripted_broker.addr) as producer:
         producer.send(Message(TOPIC, b"first"))
         for send in (producer.send, lambda m: producer.send_batch([m, m])):
@@ -236,7 +236,7 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(scripted_broker, 
         assert broker.count == 1
 
 
-def test_a_peer_that_hangs_up_or_talks_nonsense_is_an_error_and_no_answer_gets_mixed_up(
+def test_a_broker_that_closes_or_sends_garbage_is_an_error_and_no_answer_gets_mixed_up(
     scripted_broker,
 ):
     listener = socket.create_server(("127.0.0.1", 0))
@@ -282,7 +282,7 @@ def drop_by_drop(listener, gap_s):
 over = threading.Event()
 
 
-def test_an_answer_that_comes_drop_by_drop_ends_at_the_deadline(scripted_broker):
+def test_an_answer_that_trickles_in_ends_at_the_deadline(scripted_broker):
     from cometmq.net.send_socket import SendSocket
 
     listener = socket.create_server(("127.0.0.1", 0))
@@ -327,7 +327,7 @@ def test_a_broker_that_takes_no_connection_costs_no_more_than_the_time_given(scr
 
 
 @pytest.mark.parametrize("timeout_s", [float("inf"), 1e300, 10**9])
-def test_a_very_long_time_to_wait_is_one(scripted_broker, timeout_s):
+def test_a_very_long_timeout_is_accepted(scripted_broker, timeout_s):
     with Producer("g", namesrv=scripted_broker.addr) as producer:
         for _ in range(2):
             assert producer.send(Message(TOPIC, b"x"), timeout_s=timeout_s).queue_offset == 0
@@ -346,7 +346,7 @@ def test_a_region_that_is_not_the_default_is_in_each_result(scripted_broker, key
     assert [(one.region_id, one.trace_on) for one in sent] == [("north", False)] * 4
 
 
-def test_no_way_of_sending_overtakes_an_earlier_send_of_the_key_that_is_tried_again(
+def test_no_method_of_sending_overtakes_an_earlier_send_of_the_key_that_is_tried_again(
     scripted_broker,
 ):
     def busy(command):

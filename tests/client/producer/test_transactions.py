@@ -78,7 +78,7 @@ def test_a_block_commits_at_its_end_and_rolls_back_when_it_raises(asking):
             tx.send(Message(topic, b"x", delay_level=1))
 
 
-def test_the_listeners_way_ends_as_the_local_transaction_says(asking):
+def test_a_transaction_with_a_listener_ends_as_the_local_transaction_says(asking):
     topic = fresh(asking, "listener")
     asked = []
 
@@ -133,7 +133,7 @@ def test_an_async_check_is_asked_too_and_an_open_block_is_left_alone(asking):
     asyncio.run(scenario())
 
 
-def test_an_end_that_no_broker_heard_is_answered_when_it_asks(scripted_broker):
+def test_an_end_that_was_lost_is_repeated_when_the_broker_checks_back(scripted_broker):
     scripted_broker.answers[END] = lambda command: None
     with Producer("g", namesrv=scripted_broker.addr, check=lambda message: False) as producer:
         with producer.transaction() as tx:
@@ -178,7 +178,7 @@ def test_a_broker_that_checks_back_during_the_commit_gets_one_commit(scripted_br
     assert ends == ["8", "0", "8"]
 
 
-def test_what_a_check_raises_or_a_stranger_asks_is_no_answer(scripted_broker):
+def test_an_error_in_a_check_and_a_check_back_of_another_group_get_no_answer(scripted_broker):
     def check(message):
         if message.msg_id == "BAD":
             raise OSError("no database")

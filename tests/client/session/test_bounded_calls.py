@@ -103,7 +103,9 @@ def test_a_check_that_ends_the_program_ends_no_other_client(scripted_broker):
         assert producer.send(Message(TOPIC, b"y", sharding_key="k")).queue_offset == 0
 
 
-def test_a_request_whose_broker_does_not_greet_back_ends_in_the_time_given(scripted_broker):
+def test_a_request_whose_broker_does_not_answer_its_heartbeat_ends_in_the_time_given(
+    scripted_broker,
+):
     scripted_broker.answers[RequestCode.HEART_BEAT] = lambda command: None
     with Producer("g", namesrv=scripted_broker.addr) as producer:
         begun = time.monotonic()

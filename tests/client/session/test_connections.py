@@ -30,7 +30,7 @@ def test_clients_of_one_name_share_their_connections_until_the_last_one_leaves(s
     assert not [key for key in connections._shared if scripted_broker.addr in key[2]]
 
 
-def test_a_group_has_one_client_of_an_namespace(scripted_broker):
+def test_a_group_has_one_client_of_an_instance_name(scripted_broker):
     options = {"namesrv": scripted_broker.addr, "instance_name": "one"}
     with Producer("a", **options) as producer:
         again = Producer("a", **options)

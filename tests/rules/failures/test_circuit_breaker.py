@@ -13,7 +13,7 @@ LIMITS = BreakerLimits(keys=3, results=8, share=0.5, memory_s=10.0, pause_s=1.0,
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.floats(0, 3)), max_size=60))
-def test_one_bad_key_never_opens_it_whatever_else_goes_well(calls):
+def test_one_bad_key_never_opens_the_circuit_breaker(calls):
     breaker, now = CircuitBreaker(LIMITS), 0.0
     for key, passes in calls:
         now += passes
@@ -23,7 +23,7 @@ def test_one_bad_key_never_opens_it_whatever_else_goes_well(calls):
         assert breaker.may_call(now)
 
 
-def test_failures_that_jump_across_keys_open_it_and_it_probes_at_growing_pauses():
+def test_failures_across_keys_open_the_circuit_breaker_and_it_probes_at_growing_pauses():
     breaker, begun, now = CircuitBreaker(LIMITS), [], 0.0
     for key in "abc":
         opened = breaker.record_failure(key, now, is_probe=False)
@@ -40,7 +40,7 @@ def test_failures_that_jump_across_keys_open_it_and_it_probes_at_growing_pauses(
     assert not breaker.is_open
 
 
-def test_what_had_begun_before_it_opened_neither_closes_nor_prolongs_it():
+def test_calls_begun_before_it_opened_neither_close_nor_prolong_it():
     breaker = CircuitBreaker(LIMITS)
     for key in "abc":
         breaker.record_failure(key, 0.0, is_probe=False)
@@ -57,7 +57,7 @@ def test_calls_count_one_by_one_so_a_long_run_that_fails_at_last_is_no_outage():
         assert not breaker.record_failure(step, 0.0, is_probe=False)
 
 
-def test_a_probe_that_gave_nothing_lets_another_one_begin():
+def test_a_probe_without_a_result_lets_another_one_begin():
     breaker = CircuitBreaker(LIMITS)
     for key in "abc":
         breaker.record_failure(key, 0.0, is_probe=False)
@@ -108,6 +108,6 @@ def test_failures_are_excused_for_a_bounded_time_even_when_the_outage_comes_and_
         {"outage_most_s": -1},
     ],
 )
-def test_limits_that_cannot_be_are_refused(wrong):
+def test_wrong_limits_are_refused(wrong):
     with pytest.raises(SettingsError):
         BreakerLimits(**wrong)

@@ -61,7 +61,7 @@ texts = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=
 
 
 @given(st.dictionaries(texts, texts, max_size=6), texts, st.integers(0, 400))
-def test_it_always_fits_and_keeps_what_tells_where_it_came_from(own, reason, spare):
+def test_a_dead_letter_always_fits_and_keeps_the_properties_of_its_origin(own, reason, spare):
     pairs = {**own, **KEPT, **DETAILS, "DLQ_REASON": reason}
     bytes_max = size(KEPT) + spare
     found, left_out = fit_property_pairs(pairs, bytes_max)

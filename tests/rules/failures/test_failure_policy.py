@@ -89,7 +89,7 @@ def test_pauses_double_up_to_their_bound_and_stay_within_ten_ms_and_thirty_s():
         lambda: policies({int: BLOCK}),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_sentence(make):
+def test_wrong_arguments_of_a_policy_are_refused_with_a_sentence(make):
     with pytest.raises(SettingsError, match=r"must|which"):
         make()
 

@@ -65,7 +65,7 @@ def test_with_detection_a_broker_stays_out_until_it_is_reached():
     assert faults.unreachable_brokers() == []
 
 
-def test_when_none_is_fine_the_better_half_has_the_next_queues():
+def test_when_no_broker_is_available_the_better_half_has_the_next_queues():
     faults = LatencyFaultTolerance(TABLES["classic"])
     for broker, latency_ms in (("b0", 5_000), ("b1", 2_000), ("b2", 700), ("b3", 20_000)):
         faults.record_latency(broker, latency_ms, 0)

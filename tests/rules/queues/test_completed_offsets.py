@@ -13,7 +13,7 @@ offsets = st.integers(0, 60)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "advance"]), offsets, st.integers(0, 9))))
-def test_a_map_is_a_set(steps):
+def test_completed_offsets_agree_with_a_set(steps):
     found, model, base = CompletedOffsets(5), set(range(5)), 5
     for step, at, length in steps:
         if step == "add":
@@ -30,7 +30,7 @@ def test_a_map_is_a_set(steps):
         assert all(one[1] < two[0] for one, two in pairwise(runs))
 
 
-def test_a_map_is_bounded_and_forgets_the_highest_first():
+def test_completed_offsets_are_bounded_and_forget_the_highest_first():
     found = CompletedOffsets(0)
     for offset in range(1, 2 * completed_offsets.RUNS_MAX + 100, 2):
         found.add(offset, offset + 1)

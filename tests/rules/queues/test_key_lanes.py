@@ -85,7 +85,7 @@ TestLanes = Lanes.TestCase
 TestLanes.settings = settings(max_examples=100, stateful_step_count=50)
 
 
-def test_one_key_that_rests_holds_up_nobody_else():
+def test_a_paused_key_holds_up_no_other_key():
     lanes = KeyLanes()
     for offset in range(6):
         lanes.put("stuck" if offset % 3 == 0 else f"key-{offset}", Item(offset, None))

@@ -116,7 +116,7 @@ def test_a_body_that_cannot_be_inflated_is_null_and_stops_nobody() -> None:
     assert batch["body"].to_pylist() == [b"hello", None, None]
 
 
-def test_a_package_that_is_missing_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_missing_is_a_one_sentence_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     flag = sysflag.COMPRESSED | sysflag.COMPRESSION_LZ4
     with pytest.raises(SettingsError, match="pip install lz4"):

@@ -55,7 +55,7 @@ def test_a_batch_never_goes_back_never_drops_a_queue_and_obeys_its_limit(
 
 
 @given(OFFSETS, OFFSETS, st.integers(1, 20))
-def test_batches_reach_the_ends_and_then_stand_still(
+def test_batches_reach_the_ends_and_then_read_nothing_more(
     start: QueueOffsets, latest: QueueOffsets, limit: int
 ) -> None:
     at = PlannedOffsets(start)

@@ -122,7 +122,7 @@ def test_a_queue_that_ends_too_early_is_waited_for_then_an_error(
     assert "the rest is left out" in caplog.text
 
 
-def test_a_topic_that_does_not_exist_is_one_sentence() -> None:
+def test_a_topic_that_does_not_exist_is_a_one_sentence_error() -> None:
     with ScriptedBroker(Script().fill(0, 1)) as scripted:
         options = scripted.options(topic="Nowhere", retryForMs="100")
         with pytest.raises(
@@ -137,7 +137,7 @@ def test_a_topic_that_does_not_exist_is_one_sentence() -> None:
         )
 
 
-def test_a_topic_that_may_not_be_read_is_one_sentence() -> None:
+def test_a_topic_that_may_not_be_read_is_a_one_sentence_error() -> None:
     with (
         ScriptedBroker(Script(perm=2).fill(0, 1)) as scripted,
         pytest.raises(BrokerError, match="not be read"),
@@ -145,7 +145,7 @@ def test_a_topic_that_may_not_be_read_is_one_sentence() -> None:
         cluster_client_of(scripted.options()).positions()
 
 
-def test_a_name_server_that_is_away_is_one_sentence_and_the_next_one_is_asked() -> None:
+def test_a_name_server_that_is_away_is_a_one_sentence_error_and_the_next_one_is_asked() -> None:
     with ScriptedBroker(Script().fill(0, 3)) as scripted:
         options = scripted.options(namesrv=f"127.0.0.1:1;{scripted.addr}")
         assert cluster_client_of(options).positions()[queue(0)].max_offset == 3

@@ -197,7 +197,7 @@ def test_half_messages_are_indexed_and_rollbacks_are_not(run_scenario):
 
 @pytest.mark.parametrize("how", ["stop", "crash"])
 @pytest.mark.parametrize("enough", [5, 150])
-def test_what_was_indexed_is_found_after_a_stop_of_any_kind_and_filed_once(
+def test_what_was_indexed_is_found_after_a_stop_of_any_kind_and_indexed_once(
     run_scenario, how, enough
 ):
     async def scenario(harness):
@@ -218,7 +218,7 @@ def test_what_was_indexed_is_found_after_a_stop_of_any_kind_and_filed_once(
     run_scenario(scenario)
 
 
-def test_what_a_killed_broker_had_not_vouched_for_is_filed_again_once(run_scenario):
+def test_what_a_killed_broker_had_not_checkpointed_is_indexed_again_once(run_scenario):
     async def scenario(harness):
         harness.open()
         for n in range(20):
@@ -312,7 +312,7 @@ def test_a_missing_index_is_built_from_the_log(run_scenario, how):
 
 
 @pytest.mark.parametrize("is_safe", [True, False])
-def test_after_another_brokers_crash_files_it_had_not_declared_safe_are_built_anew(
+def test_after_a_crash_of_another_broker_index_files_it_had_not_checkpointed_are_built_anew(
     run_scenario, is_safe
 ):
     async def scenario(harness):
@@ -407,7 +407,7 @@ def test_the_index_keeps_up_by_itself(run_scenario):
     run_scenario(scenario)
 
 
-def test_messages_count_as_fast_by_the_bytes_of_the_last_look():
+def test_the_rate_of_messages_is_measured_since_the_last_look():
     rush = lookup._Rush()
     assert not rush.is_on(0, 100.0)
     assert not rush.is_on(1 << 30, 100.001)  # too early to look again
@@ -417,7 +417,7 @@ def test_messages_count_as_fast_by_the_bytes_of_the_last_look():
 
 
 @pytest.mark.parametrize("bound", [1 << 40, 0])
-def test_the_index_lets_fast_messages_go_first_up_to_a_bound(run_scenario, monkeypatch, bound):
+def test_the_index_waits_while_messages_come_fast_up_to_a_bound(run_scenario, monkeypatch, bound):
     monkeypatch.setattr(index, "LAG_BYTES_MAX", bound)
     monkeypatch.setattr(lookup, "_FAST_BYTES_A_S", -(1 << 60))  # anything is fast
     monkeypatch.setattr(lookup, "_LOOK_S", -1)

@@ -50,7 +50,7 @@ def test_percentiles_are_at_most_a_fifth_off(spent, share):
     assert sum(classes) == len(spent)
 
 
-def test_all_puts_of_a_turn_took_as_long_as_the_first_of_them(run_scenario):
+def test_all_puts_of_a_loop_iteration_took_as_long_as_the_first_of_them(run_scenario):
     async def scenario(harness):
         store = harness.open()
         for _ in range(3):

@@ -35,7 +35,9 @@ def bases(harness):
         (5, 0, 86, [3]),
     ],
 )
-def test_files_go_by_age_hour_and_room(run_scenario, disk, hour, age_hours, used, left):
+def test_files_are_deleted_by_age_hour_and_free_space(
+    run_scenario, disk, hour, age_hours, used, left
+):
     async def scenario(harness):
         await fill(harness)
         harness.clock.ms += age_hours * HOUR_MS
@@ -69,7 +71,7 @@ def test_readers_of_what_is_gone_are_sent_to_what_is_there(run_scenario, disk):
     run_scenario(scenario)
 
 
-def test_a_power_cut_while_files_go_leaves_no_hole_in_the_log(run_scenario, disk):
+def test_a_power_cut_while_files_are_deleted_leaves_no_hole_in_the_log(run_scenario, disk):
     async def scenario(harness):
         count = await fill(harness, 8)
         harness.clock.ms += 100 * HOUR_MS
@@ -97,7 +99,7 @@ def test_what_is_not_durable_yet_stays_however_full_the_disk(run_scenario, disk)
     run_scenario(scenario)
 
 
-def test_no_more_than_a_batch_of_files_goes_at_once(run_scenario, disk):
+def test_no_more_than_a_batch_of_files_is_deleted_at_once(run_scenario, disk):
     async def scenario(harness):
         await fill(harness, 8)
         harness.store._parts.retention._settings = harness.settings.__class__(

@@ -69,7 +69,9 @@ def log_names(disk: SimFiles, harness: StoreHarness) -> list[str]:
     return disk.names(harness.root / "commitlog")
 
 
-def test_the_oldest_files_go_and_never_the_newest(run_scenario: Run, disk: SimFiles) -> None:
+def test_the_oldest_files_are_deleted_and_never_the_newest(
+    run_scenario: Run, disk: SimFiles
+) -> None:
     async def scenario(harness: StoreHarness) -> None:
         before = await full_store(harness, disk)
         assert before > 3
@@ -82,7 +84,7 @@ def test_the_oldest_files_go_and_never_the_newest(run_scenario: Run, disk: SimFi
     run_scenario(scenario)
 
 
-def test_no_more_goes_than_room_is_needed(run_scenario: Run, disk: SimFiles) -> None:
+def test_no_more_files_are_deleted_than_needed(run_scenario: Run, disk: SimFiles) -> None:
     async def scenario(harness: StoreHarness) -> None:
         before = await full_store(harness, disk)
         disk.used = disk.total - ROOM_BYTES
@@ -92,7 +94,7 @@ def test_no_more_goes_than_room_is_needed(run_scenario: Run, disk: SimFiles) -> 
     run_scenario(scenario)
 
 
-def test_young_files_stay_where_they_may_not_go(run_scenario: Run, disk: SimFiles) -> None:
+def test_files_younger_than_the_retention_time_stay(run_scenario: Run, disk: SimFiles) -> None:
     async def scenario(harness: StoreHarness) -> None:
         before = await full_store(harness, disk)
         harness.open(commit_log_file_bytes=4096, clean_forcibly=False)
@@ -117,7 +119,7 @@ def test_what_recovery_may_have_to_read_stays(run_scenario: Run, disk: SimFiles)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_without_room_is_one_sentence_with_advice(
+def test_a_disk_without_room_is_a_one_sentence_error_with_advice(
     harness: StoreHarness, disk: SimFiles, number: int
 ) -> None:
     disk.sync_error = OSError(number, os.strerror(number))
@@ -129,7 +131,7 @@ def test_a_disk_without_room_is_one_sentence_with_advice(
     assert "\n" not in sentence
 
 
-def test_a_real_disk_that_is_full_is_made_room_on(
+def test_files_are_deleted_on_a_real_disk_that_is_full(
     run_scenario: Run, harness: StoreHarness, tmpfs: Path
 ) -> None:
     async def scenario(harness: StoreHarness) -> None:

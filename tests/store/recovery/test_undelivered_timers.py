@@ -89,7 +89,7 @@ def test_timers_that_are_all_delivered_are_no_reason_to_refuse(run_scenario: Run
     run_scenario(scenario)
 
 
-def test_a_wheel_without_its_notes_counts_whole(run_scenario: Run):
+def test_a_timer_wheel_without_its_checkpoint_counts_as_undelivered(run_scenario: Run):
     async def scenario(harness: StoreHarness) -> None:
         await with_a_store(harness)
         write_timers(harness.root, {NOW_MS - 1_000: 7})

@@ -54,7 +54,7 @@ def test_every_mixture_of_records_reads_as_one_by_one(found, rest):
 
 
 @given(st.lists(records, min_size=1, max_size=3), st.integers(0, 400), st.integers(0, 255))
-def test_a_changed_byte_never_makes_more_of_a_body_than_the_plain_way_does(found, at, byte):
+def test_a_changed_byte_never_yields_more_records_than_the_plain_decoder(found, at, byte):
     body = bytearray(b"".join(found))
     body[at % len(body)] = byte
     expected = [decode.decode_message(one, "b") for one in stored.iterate(bytes(body))]

@@ -60,7 +60,7 @@ def values(draw):
 
 
 @pytest.mark.parametrize(("raw", "fields"), VECTORS)
-def test_the_sheets_records_are_made_and_read(raw, fields):
+def test_the_documented_records_are_encoded_and_decoded(raw, fields):
     raw = bytes.fromhex(raw)
     assert stored.encode(**fields, with_crc=False) == raw
     record = stored.decode(raw)
@@ -174,7 +174,7 @@ def test_a_key_is_not_found_inside_another_or_inside_a_value():
     assert properties.find(b"TAGS\x01c\x02TAGS\x01\x02", b"TAGS") == b"c"
 
 
-def test_the_offset_id_is_the_sheets():
+def test_the_offset_id_is_the_documented_one():
     host = bytes((10, 0, 0, 2)) + (10911).to_bytes(4)
     text = message_id.offset_id(host, 1234)
     assert text == "0A00000200002A9F00000000000004D2"
@@ -213,7 +213,7 @@ def test_keys_taken_together_are_those_that_would_be_taken_one_by_one(before):
     assert many.next_keys(now_ms + 1, 3) == [one.next_key(now_ms + 1) for _ in range(3)]
 
 
-def test_the_batch_body_is_the_sheets():
+def test_the_batch_body_is_the_documented_one():
     item = message_batch.BatchItem(0, b"b1", b"WAIT\x01true\x02TAGS\x01TagA\x02")
     raw = message_batch.encode([item])
     assert raw.hex() == (

@@ -147,7 +147,7 @@ def test_the_templates_of_a_connection_stay_few():
         assert len(templates.templates) <= TEMPLATES_MAX
 
 
-def test_who_never_pulls_alike_is_not_learned_from_for_a_while():
+def test_nothing_is_learned_for_a_while_from_a_client_that_never_pulls_alike():
     templates = PullTemplates()
     for number in range(MISSES_MAX + 1):
         templates.match_or_learn(pull(topic=f"T{number}"))
@@ -238,7 +238,7 @@ def test_a_match_equals_the_decode(headers):
 
 
 @given(st.binary(max_size=8), st.integers(0, 400), st.integers(0, 8))
-def test_no_damage_to_a_known_header_is_taken_for_something_else(new, at, width):
+def test_no_damaged_header_is_decoded_differently_than_by_the_decoder(new, at, width):
     templates = known(pull())
     header = pull()[:at] + new + pull()[at + width :]
     fields = match(templates, header)

@@ -72,7 +72,7 @@ def test_frames_of_one_layout_are_taken_together_whatever_their_bodies():
     assert_is_whole(templates, run, chunk)
 
 
-def test_what_has_another_layout_ends_them():
+def test_a_frame_of_another_layout_ends_the_batch():
     headers = [like(number) for number in range(5)]
     for other in (send(tags="TagB"), like(5, topic="T2"), like(5, flag=2), like(5, code=10)):
         bodies = [b"body"] * 7
@@ -83,7 +83,7 @@ def test_what_has_another_layout_ends_them():
         assert_is_whole(templates, run, chunk)
 
 
-def test_a_body_that_is_empty_or_too_long_ends_them():
+def test_a_body_that_is_empty_or_too_long_ends_the_batch():
     headers = [like(number) for number in range(5)]
     for body in (b"", b"x" * (BODY_MAX + 1)):
         chunk = chunk_of(headers, [b"a", b"b", body, b"c", b"d"])
@@ -104,7 +104,7 @@ def test_values_that_only_some_frames_share_are_not_confused():
         assert_is_whole(templates, run, chunk)
 
 
-def test_a_frame_that_is_not_all_there_is_left():
+def test_an_incomplete_frame_is_left_for_later():
     headers = [like(number) for number in range(4)]
     chunk = chunk_of(headers, [b"body"] * 4)
     size = len(chunk) // 4
@@ -114,7 +114,7 @@ def test_a_frame_that_is_not_all_there_is_left():
     assert run_at(ready(headers[0]), chunk[: 2 * size - 1]) is None
 
 
-def test_no_damage_to_a_frame_is_taken_for_something_else():
+def test_no_damaged_frame_is_decoded_differently_than_by_the_decoder():
     headers = [like(number) for number in range(3)]
     whole = chunk_of(headers, [b"body"] * 3)
     size = len(whole) // 3
@@ -156,7 +156,7 @@ def test_whatever_is_taken_together_says_what_the_decoder_says(headers, bodies, 
     st.integers(0, 40),
     st.data(),
 )
-def test_damage_anywhere_in_a_chunk_is_taken_for_nothing_else(headers, body_bytes, data):
+def test_no_damaged_chunk_is_decoded_differently_than_by_the_decoder(headers, body_bytes, data):
     templates = ready(like(1))
     chunk = bytearray(chunk_of([like(2), *headers], [bytes(body_bytes)] * (len(headers) + 1)))
     at = data.draw(st.integers(8, len(chunk) - 1))

@@ -160,7 +160,7 @@ def test_so_many_layouts_are_kept_and_no_more():
     assert len(answers._by_length) <= LENGTHS_MAX
 
 
-def test_a_broken_header_teaches_nothing():
+def test_nothing_is_learned_from_a_broken_header():
     command = answer(1, 2, 3)
     answers = SendAnswers()
     answers.learn(b"{}", command)

@@ -113,7 +113,7 @@ def test_the_long_form_is_recognised_too():
     assert_says_the_same(fields, send(code=10, opaque=99))
 
 
-def test_what_the_user_derived_stays_with_the_layout_until_it_is_forgotten():
+def test_a_plan_derived_from_a_template_stays_with_it_until_it_is_forgotten():
     templates = SendTemplates()
     see(templates, send())
     match(templates, send(opaque=20)).template.plan = "derived"
@@ -373,7 +373,7 @@ def test_a_dropped_template_matches_no_more():
     assert match(templates, headers[1]) is None
 
 
-def test_learning_pauses_when_it_does_not_pay():
+def test_learning_pauses_while_few_headers_are_recognised():
     templates = SendTemplates()
     headers = [send(topic=f"T{number:05}", opaque=20) for number in range(MISSES_MAX + PAUSE + 2)]
     seen(templates, *headers[: MISSES_MAX + 1])
@@ -411,7 +411,7 @@ def test_whatever_is_recognised_says_what_the_decoder_says(headers):
 
 
 @given(st.lists(sends, min_size=1, max_size=6), st.data())
-def test_no_forgery_of_a_learned_header_is_taken_for_something_else(headers, data):
+def test_no_forged_header_is_decoded_differently_than_by_the_decoder(headers, data):
     templates = SendTemplates()
     seen(templates, *headers, *headers)
     forged = bytearray(data.draw(st.sampled_from(headers)))
