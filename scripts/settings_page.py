@@ -117,7 +117,7 @@ def _rows(kind: type[Any], role: str, java: dict[str, str], seen: set[str]) -> l
     hints, rows = get_type_hints(kind), []
     for field in fields(kind):
         key = key_of(field)
-        if f"{role}.{key}" in seen:  # two rooms of one broker share it
+        if f"{role}.{key}" in seen:  # two packages of one broker share it
             continue
         seen.add(f"{role}.{key}")
         shown = COMMAND_DEFAULTS.get(f"{role}.{key}") or _shown(field.default)

@@ -1,4 +1,4 @@
-"""Each file of config/, damaged in each way: its former content is used aloud, or a start refuses.
+"""Each file of config/, damaged in each way: its backup is used with a warning, or a start refuses.
 
 What a refusal advises mends it, and no topic with messages is forgotten with its offsets.
 """

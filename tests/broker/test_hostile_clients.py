@@ -1,4 +1,4 @@
-"""Hostile clients against a broker in a process of its own: a good neighbour hardly notices."""
+"""Hostile clients against a broker in a process of its own: a well-behaved one hardly notices."""
 
 from __future__ import annotations
 

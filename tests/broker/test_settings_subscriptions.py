@@ -17,8 +17,14 @@ from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.store import StoreSettings
 from cometmq.wire.codes import RequestCode
-from settings.changed import as_request, live_fields, read_by, reads_live, with_odd_numbers
-from settings.reachable import reachable
+from settings.distinct_settings import (
+    as_request,
+    live_fields,
+    read_by,
+    reads_live,
+    with_odd_numbers,
+)
+from settings.reachable_objects import reachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -39,7 +39,7 @@ def sentence(done: subprocess.CompletedProcess[str]) -> str:
     return lines[0].removeprefix("cometmq: ")
 
 
-class Served:
+class RunningServer:
     """A command that serves, and what its ready file says."""
 
     def __init__(self, process: subprocess.Popen[str], ready: Path) -> None:
@@ -62,7 +62,7 @@ class Served:
 
 
 @contextmanager
-def serving(tmp_path: Path, *arguments: str, **environment: str) -> Iterator[Served]:
+def serving(tmp_path: Path, *arguments: str, **environment: str) -> Iterator[RunningServer]:
     """Start a command that serves and wait until it is ready."""
     ready = tmp_path / f"ready-{time.monotonic_ns()}.json"
     process = subprocess.Popen(
@@ -72,10 +72,10 @@ def serving(tmp_path: Path, *arguments: str, **environment: str) -> Iterator[Ser
         text=True,
         env={**os.environ, **environment},
     )
-    served = Served(process, ready)
+    server = RunningServer(process, ready)
     try:
-        served.wait_ready()
-        yield served
+        server.wait_ready()
+        yield server
     finally:
         process.kill()
         process.communicate()

@@ -30,27 +30,27 @@ def knows_route(namesrv: str, topic: str) -> bool:
 
 def test_standalone_says_where_it_listens_and_ends_cleanly_on_sigterm(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    with serving(tmp_path, "standalone", "--store", str(store), *FREE) as served:
-        facts = served.facts
+    with serving(tmp_path, "standalone", "--store", str(store), *FREE) as server:
+        facts = server.facts
         assert set(facts) >= {"namesrv", "broker", "store", "pid"}
         assert facts["store"] == str(store)
-        assert facts["pid"] == served.process.pid
+        assert facts["pid"] == server.process.pid
         assert facts["namesrv"].startswith("127.0.0.1:")
         assert knows_route(facts["namesrv"], "TBW102")
         BlockingChannel(facts["broker"]).close()
-        served.process.send_signal(signal.SIGTERM)
-        stdout, stderr = served.process.communicate(timeout=BOUND_S)
-        assert served.process.returncode == 0
+        server.process.send_signal(signal.SIGTERM)
+        stdout, stderr = server.process.communicate(timeout=BOUND_S)
+        assert server.process.returncode == 0
         assert facts["namesrv"] in stdout
         assert facts["broker"] in stdout
         assert stderr == ""
-        assert not served.ready.exists()
+        assert not server.ready.exists()
     assert not (store / "abort").exists()
 
 
 def test_ctrl_c_ends_cleanly_too(tmp_path: Path) -> None:
-    with serving(tmp_path, "standalone", "--store", str(tmp_path / "s"), *FREE) as served:
-        assert served.end(signal.SIGINT) == (0, "")
+    with serving(tmp_path, "standalone", "--store", str(tmp_path / "s"), *FREE) as server:
+        assert server.end(signal.SIGINT) == (0, "")
 
 
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
@@ -111,11 +111,11 @@ def test_the_roles_run_apart_and_find_each_other(tmp_path: Path) -> None:
 
 def test_a_killed_broker_starts_again_on_its_store(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    with serving(tmp_path, "standalone", "--store", str(store), *FREE) as served:
-        served.process.kill()
-        served.process.wait()
-        assert served.ready.exists()
-        (served.ready).rename(tmp_path / "stale.json")
+    with serving(tmp_path, "standalone", "--store", str(store), *FREE) as server:
+        server.process.kill()
+        server.process.wait()
+        assert server.ready.exists()
+        (server.ready).rename(tmp_path / "stale.json")
     stale = tmp_path / "stale.json"
     arguments = ("standalone", "--store", str(store), *FREE)
     with serving(tmp_path, *arguments) as again:
@@ -134,13 +134,13 @@ def test_a_stale_ready_file_is_removed_before_anything_starts(tmp_path: Path) ->
 
 
 def test_nothing_listens_beyond_this_machine_unless_asked(tmp_path: Path) -> None:
-    with serving(tmp_path, "standalone", "--store", str(tmp_path / "s"), *FREE) as served:
+    with serving(tmp_path, "standalone", "--store", str(tmp_path / "s"), *FREE) as server:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect(("192.0.2.1", 9))
             outside = probe.getsockname()[0]
         if outside.startswith("127."):
             pytest.skip("this machine has no address but loopback")
-        port = int(served.facts["broker"].rpartition(":")[2])
+        port = int(server.facts["broker"].rpartition(":")[2])
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((outside, port), timeout=5)
 
@@ -153,12 +153,12 @@ def test_another_host_is_listened_on_and_printed(tmp_path: Path, host: str, show
     except OSError:
         pytest.skip(f"this machine cannot listen on {host}")
     store = str(tmp_path / "s")
-    with serving(tmp_path, "standalone", "--store", store, "--host", host, *FREE) as served:
-        assert served.facts["broker"].startswith(shown)
-        assert "0.0.0.0" not in served.facts["broker"]
-        assert knows_route(served.facts["namesrv"], "TBW102")
-        BlockingChannel(served.facts["broker"]).close()
-        assert served.end(signal.SIGTERM)[0] == 0
+    with serving(tmp_path, "standalone", "--store", store, "--host", host, *FREE) as server:
+        assert server.facts["broker"].startswith(shown)
+        assert "0.0.0.0" not in server.facts["broker"]
+        assert knows_route(server.facts["namesrv"], "TBW102")
+        BlockingChannel(server.facts["broker"]).close()
+        assert server.end(signal.SIGTERM)[0] == 0
 
 
 def _family(host: str) -> socket.AddressFamily:
@@ -184,10 +184,10 @@ def test_a_port_in_use_is_a_one_sentence_error_and_starts_nothing(tmp_path: Path
 
 def test_a_store_held_by_another_broker_is_a_one_sentence_error(tmp_path: Path) -> None:
     store = f"--store={tmp_path}/s"
-    with serving(tmp_path, "standalone", store, *FREE) as served:
+    with serving(tmp_path, "standalone", store, *FREE) as server:
         done = cometmq("standalone", store, *FREE)
         assert "in use by another broker" in sentence(done)
-        assert served.end(signal.SIGTERM)[0] == 0
+        assert server.end(signal.SIGTERM)[0] == 0
 
 
 def test_a_directory_without_a_store_is_a_one_line_error_and_is_not_changed(tmp_path: Path) -> None:
@@ -223,19 +223,19 @@ def test_precedence_and_which_setting_goes_where_in_standalone(tmp_path: Path) -
         "brokerName=from-file\nscanNotActiveBrokerInterval=50\nflushDelayOffsetInterval=7\n"
     )
     arguments = ["standalone", f"--store={tmp_path}/s", *FREE, "-c", str(conf)]
-    with serving(tmp_path, *arguments, COMETMQ_BROKER_NAME="from-env") as served:
-        assert served.facts["name"] == "from-env in DefaultCluster"
-        with BlockingChannel(served.facts["namesrv"]) as channel:
+    with serving(tmp_path, *arguments, COMETMQ_BROKER_NAME="from-env") as server:
+        assert server.facts["name"] == "from-env in DefaultCluster"
+        with BlockingChannel(server.facts["namesrv"]) as channel:
             answer = channel.call(RequestCode.GET_NAMESRV_CONFIG)
             assert b"scanNotActiveBrokerInterval=50\n" in answer.body
     arguments += ["--set", "brokerName=from-line"]
-    with serving(tmp_path, *arguments, COMETMQ_BROKER_NAME="from-env") as served:
-        assert served.facts["name"] == "from-line in DefaultCluster"
+    with serving(tmp_path, *arguments, COMETMQ_BROKER_NAME="from-env") as server:
+        assert server.facts["name"] == "from-line in DefaultCluster"
 
 
 def test_a_setting_without_effect_is_a_warning_and_it_starts(tmp_path: Path) -> None:
-    with serving(tmp_path, "namesrv", "-p0", "--set", "serverWorkerThreads=8") as served:
-        code, stderr = served.end(signal.SIGTERM)
+    with serving(tmp_path, "namesrv", "-p0", "--set", "serverWorkerThreads=8") as server:
+        code, stderr = server.end(signal.SIGTERM)
     assert code == 0
     assert "serverWorkerThreads has no effect here: one event loop" in stderr
 

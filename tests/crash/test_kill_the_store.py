@@ -49,7 +49,7 @@ def read(store: MessageStore, queue: Queue) -> list[bytes]:
     return bodies
 
 
-async def reckon(root: Path, flush: str, acked: dict[Queue, dict[int, int]], how: str) -> None:
+async def check_store(root: Path, flush: str, acked: dict[Queue, dict[int, int]], how: str) -> None:
     """Open what the child left: all that was acknowledged is there, in order, nothing invented.
 
     And each message is found by its key, once.
@@ -86,7 +86,7 @@ def rounds(root: Path, flush: str, seeds: range) -> int:
         for queue, offsets in fresh.items():
             acked[queue] |= offsets
         how = rng.choice(("stop", "leave"))
-        asyncio.run(reckon(root, flush, {q: dict(o) for q, o in acked.items()}, how))
+        asyncio.run(check_store(root, flush, {q: dict(o) for q, o in acked.items()}, how))
     return sum(map(len, acked.values()))
 
 

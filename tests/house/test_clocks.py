@@ -68,7 +68,7 @@ def _reads(module: Module) -> list[int]:
 
 
 def test_only_the_named_files_read_the_wall_clock():
-    found = {m.name: lines for m in MODULES if m.room not in EDGES and (lines := _reads(m))}
+    found = {m.name: lines for m in MODULES if m.package not in EDGES and (lines := _reads(m))}
     new = {name: lines for name, lines in found.items() if name not in WALL}
     assert not new, "use monotonic_ms for waits and ages, or name the file here with its reason"
     assert not WALL.keys() - found.keys(), "the file reads no wall clock any more: take it out"
@@ -80,7 +80,7 @@ def test_nobody_asks_the_system_for_the_wall_clock():
     found = [
         f"{m.name}:{line}"
         for m in MODULES
-        if m.name not in allowed and m.room != "demo"
+        if m.name not in allowed and m.package != "demo"
         for line, name in m.calls()
         if name in asked
     ]

@@ -1,4 +1,4 @@
-"""What rooms may not do: read the clock, roll dice, touch files, swallow errors."""
+"""What packages may not do: read the clock, draw random numbers, touch files, swallow errors."""
 
 import ast
 
@@ -57,11 +57,11 @@ BROAD_EXCEPT = {
 """Files that may catch everything, and why."""
 
 
-def _called(rooms: set[str], banned: set[str], but: frozenset[str] = frozenset()) -> list[str]:
+def _called(packages: set[str], banned: set[str], but: frozenset[str] = frozenset()) -> list[str]:
     return [
         f"{m.name}:{line} {name}"
         for m in MODULES
-        if m.room in rooms and m.name not in but
+        if m.package in packages and m.name not in but
         for line, name in m.calls()
         if name in banned
     ]
@@ -84,7 +84,7 @@ def test_no_role_sleeps_on_the_loop():
 
 
 def test_nobody_runs_text_as_code():
-    assert not _called({m.room for m in MODULES}, CODE)
+    assert not _called({m.package for m in MODULES}, CODE)
 
 
 def test_only_the_named_files_catch_every_exception():

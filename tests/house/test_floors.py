@@ -30,8 +30,9 @@ def test_import_floors_are_kept(tmp_path):
 def test_the_client_the_broker_and_the_store_need_the_standard_library_alone():
     names = [
         ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
-        for room in STANDARD_LIBRARY_ONLY
-        for path in sorted(SOURCE.glob(f"{room}*/**/*.py")) + sorted(SOURCE.glob(f"{room}.py"))
+        for package in STANDARD_LIBRARY_ONLY
+        for path in sorted(SOURCE.glob(f"{package}*/**/*.py"))
+        + sorted(SOURCE.glob(f"{package}.py"))
     ]
     code = (
         f"import sys, importlib; sys.path.insert(0, {str(SOURCE.parent)!r})\n"

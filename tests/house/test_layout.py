@@ -85,7 +85,7 @@ def test_no_class_bears_a_java_suffix():
     bad = [
         f"{m.name}: {node.name}"
         for m in MODULES
-        if m.room != "wire"
+        if m.package != "wire"
         for node in ast.walk(m.tree)
         if isinstance(node, ast.ClassDef) and JAVA_WORDS.search(node.name)
     ]
@@ -116,8 +116,8 @@ def test_hot_files_exist_and_say_so():
 
 
 def test_the_map_names_every_package():
-    rooms = {m.room for m in MODULES} - {"__init__", "__main__"}
+    packages = {m.package for m in MODULES} - {"__init__", "__main__"}
     drawn = set(
         re.findall(r"^\| \d \| `(\w+)`", (ROOT / "docs/design/map.md").read_text(), re.MULTILINE)
     )
-    assert rooms == drawn
+    assert packages == drawn

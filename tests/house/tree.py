@@ -51,7 +51,7 @@ class Module:
         return self.path.relative_to(SOURCE).as_posix()
 
     @property
-    def room(self) -> str:
+    def package(self) -> str:
         return self.name.split("/")[0].removesuffix(".py")
 
     @cached_property

@@ -19,7 +19,7 @@ import pytest
 
 from cometmq.testing.cluster import LocalCluster
 from interop.apache import ApacheCluster
-from interop.side_by_side import admin, compare, raw, scenario, table, traffic_shapes
+from interop.side_by_side import compare, mqadmin, raw, scenario, side_by_side_page, traffic_shapes
 from interop.side_by_side.reasons import Difference, Reasons
 from interop.side_by_side.recording_proxy import Heard, Tap
 
@@ -50,7 +50,7 @@ def page() -> Iterator[dict[str, list[str]]]:
     parts: dict[str, list[str]] = {}
     yield parts
     if WRITES and len(parts) == 3:
-        PAGE.write_text(table.scrubbed(_page(parts, commit)))
+        PAGE.write_text(side_by_side_page.scrubbed(_page(parts, commit)))
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def test_the_same_requests_are_answered_alike(
         exchanges = raw.run(ours.namesrv, ours.broker).exchanges
     found = compare.differences(theirs.exchanges, exchanges)
     judge(found.values(), reasons)
-    page["requests"] = table.requests(theirs.exchanges, found, reasons)
+    page["requests"] = side_by_side_page.requests(theirs.exchanges, found, reasons)
     if WRITES:
         raw.write(theirs, RECORDING, tmp_path)
 
@@ -113,7 +113,7 @@ def test_java_and_our_client_work_with_both_brokers(
         shapes = [traffic_shapes.shapes(heard[client, side]) for side in ("apache", "ours")]
         lists.append((client, traffic_shapes.differences(*shapes), reasons))
     judge((some for _, found, _ in lists for some in found.values()), reasons)
-    page["pairings"] = table.pairings(heard, lists)
+    page["pairings"] = side_by_side_page.pairings(heard, lists)
 
 
 def test_mqadmin_prints_the_same_of_both_brokers(
@@ -123,14 +123,14 @@ def test_mqadmin_prints_the_same_of_both_brokers(
         folder = tmp_path / f"{side}-tools"
         (folder / "conf").mkdir(parents=True)
         with running(side, apache_jars, tmp_path, transactionCheckInterval=CHECK_MS) as cluster:
-            return admin.run(java, folder, cluster.namesrv, cluster.broker)
+            return mqadmin.run(java, folder, cluster.namesrv, cluster.broker)
 
     with ThreadPoolExecutor(2) as sides:  # mqadmin waits more than it works
         theirs, ours = sides.map(printed, ("apache", "ours"))
-    found = admin.differences(theirs, ours)
+    found = mqadmin.differences(theirs, ours)
     reasons = Reasons("mqadmin.txt")
     judge(found.values(), reasons)
-    page["commands"] = table.commands(found, reasons)
+    page["commands"] = side_by_side_page.commands(found, reasons)
 
 
 def steps_of(client: str, namesrv: str, java: JavaHost) -> Sequence[tuple[str, str]]:
@@ -147,7 +147,7 @@ def _page(parts: dict[str, list[str]], commit: str) -> str:
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return "\n".join(
         [
-            f"# Apache RocketMQ {table.RELEASE} and CometMQ side by side",
+            f"# Apache RocketMQ {side_by_side_page.RELEASE} and CometMQ side by side",
             "",
             f"Written by `make interop` on {when}, CometMQ at {commit}; not edited by hand.",
             "Answers are compared by code, header fields and body down to each value; times and",

@@ -10,8 +10,8 @@ from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from net.serving import run
-from settings.changed import as_request, reads_live, with_odd_numbers
-from settings.reachable import reachable
+from settings.distinct_settings import as_request, reads_live, with_odd_numbers
+from settings.reachable_objects import reachable
 
 
 def test_nothing_keeps_old_settings_after_a_change() -> None:

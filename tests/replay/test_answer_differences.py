@@ -6,7 +6,7 @@ import pytest
 
 from cometmq.wire.command import Command
 from cometmq.wire.records import log_record as stored
-from interop.side_by_side import answer_differences, table
+from interop.side_by_side import answer_differences, side_by_side_page
 from interop.side_by_side.reasons import Difference, Reasons
 
 
@@ -63,6 +63,6 @@ def test_a_reason_holds_for_its_own_difference_alone() -> None:
 
 def test_the_page_names_no_place_of_the_machine() -> None:
     text = "at /home/me/x.log of 192.168.3.4, not 127.0.0.1, see docs/operate/a.md, topic/-1 queues"
-    assert table.scrubbed(text) == (
+    assert side_by_side_page.scrubbed(text) == (
         "at <path> of <addr>, not 127.0.0.1, see docs/operate/a.md, topic/-1 queues"
     )

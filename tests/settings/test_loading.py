@@ -1,4 +1,4 @@
-"""From the outside to settings: what is taken, what is ignored aloud, what is refused and how."""
+"""From files, variables and options to settings: what is used, warned of, and refused."""
 
 from __future__ import annotations
 

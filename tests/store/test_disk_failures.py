@@ -211,7 +211,7 @@ def tree(root):
     return {str(p): p.read_bytes() if p.is_file() else None for p in sorted(root.rglob("*"))}
 
 
-@pytest.mark.parametrize("what", ["strange files", "a file", "a stranger in the log"])
+@pytest.mark.parametrize("what", ["strange files", "a file", "another file in the log"])
 def test_a_directory_that_is_no_store_is_left_as_it_was(harness, what):
     if what == "a file":
         harness.root.write_bytes(b"text")

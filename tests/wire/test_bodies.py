@@ -1,4 +1,4 @@
-"""Bodies: out and back over the model, and in the forms other houses send."""
+"""Bodies: encoded and decoded again, and in the forms that other clients and brokers send."""
 
 import json
 import zlib

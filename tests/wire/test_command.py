@@ -1,4 +1,4 @@
-"""Headers as other houses write them, and what they must never do to us."""
+"""Headers as other implementations write them, and headers that are damaged or hostile."""
 
 import json
 import sys

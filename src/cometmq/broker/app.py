@@ -1,6 +1,6 @@
 """Puts a broker together, starts it and stops it.
 
-The only file of the room that makes objects of other rooms. Start order is one list, the stop
+The only file of the package that makes objects of other packages. Start order is one list, the stop
 goes through it backwards. Java: BrokerController, BrokerStartup.
 """
 

@@ -1,6 +1,6 @@
 """Puts a name server together, starts it and stops it.
 
-The only file of the room that makes objects of other rooms. Java: NamesrvController.
+The only file of the package that makes objects of other packages. Java: NamesrvController.
 """
 
 from __future__ import annotations

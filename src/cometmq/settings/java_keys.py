@@ -70,7 +70,7 @@ _NO_EFFECT: dict[str, str] = {
         waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue
         waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue
     """,
-    "sockets are asyncio's; frameBytesMax and its neighbours bound them": """
+    "sockets are asyncio's; frameBytesMax and related settings bound them": """
         clientPooledByteBufAllocatorEnable clientSocketRcvBufSize clientSocketSndBufSize
         enableNetWorkFlowControl serverPooledByteBufAllocatorEnable serverSocketRcvBufSize
         serverSocketSndBufSize transferMsgByHeap writeBufferHighWaterMark writeBufferLowWaterMark
@@ -179,7 +179,7 @@ _NO_EFFECT: dict[str, str] = {
         debugLockEnable spinLockCollisionRetreatOptimalDegree topicQueueLockNum useABSLock
         useReentrantLockWhenPutMessage
     """,
-    "flushes are due by flushIntervalCommitLog, flushIntervalConsumeQueue and their neighbours": """
+    "flushes are due by flushIntervalCommitLog, flushIntervalConsumeQueue and related settings": """
         consumerOffsetUpdateVersionStep delayOffsetUpdateVersionStep enableRunningFlagsInFlush
         flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
         wakeCommitWhenPutMessage wakeFlushWhenPutMessage
@@ -202,7 +202,7 @@ _NO_EFFECT: dict[str, str] = {
     "messageIndexEnable alone decides about the index": """
         indexFileReadEnable indexFileWriteEnable messageIndexSafe
     """,
-    "a pull is bounded by maxTransferCountOnMessageInMemory and its neighbours": """
+    "a pull is bounded by maxTransferCountOnMessageInMemory and related settings": """
         accessMessageInMemoryHotRatio consumerFallbehindThreshold diskFallRecorded
         estimateAccumulation maxConsumeQueueScan pullBatchMaxMessageCount
         travelCqFileNumWhenGetMessage

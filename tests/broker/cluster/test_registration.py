@@ -192,7 +192,7 @@ def test_name_servers_change_while_the_broker_runs() -> None:
     run(scenario())
 
 
-class Overheard:
+class RecordedRequests:
     """Notes what a name server is asked, by code."""
 
     def __init__(self, server: NameServer) -> None:
@@ -215,7 +215,7 @@ def test_a_broker_that_asks_first_registers_only_what_has_changed() -> None:
 
     async def scenario() -> None:
         server = await name_server()
-        said = Overheard(server)
+        said = RecordedRequests(server)
         settings = {"namesrv_addr": server.address, "force_register": False}
         async with running(**settings) as harness:
             assert said.codes() == [ask, tell], "the name server did not know it"
@@ -237,7 +237,7 @@ def test_a_broker_that_asks_first_registers_only_what_has_changed() -> None:
 def test_a_compressed_registration_says_the_same_in_fewer_bytes() -> None:
     async def scenario() -> None:
         server = await name_server()
-        said = Overheard(server)
+        said = RecordedRequests(server)
         sizes, routes = [], []
         for is_compressed in (False, True):
             settings = {"namesrv_addr": server.address, "compressed_register": is_compressed}

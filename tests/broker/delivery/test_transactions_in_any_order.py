@@ -143,7 +143,7 @@ class Scenario(RuleBasedStateMachine):
         self.clock.ms += seconds * 1000
 
     @rule()
-    def look_around(self) -> None:
+    def run_check_round(self) -> None:
         async def look() -> None:
             await self.broker.state.check_back.check()
             await asyncio.sleep(0)
@@ -162,7 +162,7 @@ class Scenario(RuleBasedStateMachine):
         await self._end(asked.ext["msgId"], place, asked=True)
 
     @rule(verdict=VERDICTS)
-    def make_up_ones_mind(self, verdict: int) -> None:
+    def decide(self, verdict: int) -> None:
         for key, known in self.verdicts.items():
             if known == UNKNOWN:
                 self.verdicts[key] = verdict

@@ -125,7 +125,7 @@ def test_a_client_that_leaves_its_group_has_no_locks_but_those_it_wants_to_outla
     run(scenario())
 
 
-def test_clients_that_declare_a_lock_end_are_told_who_holds_the_locks_refused_to_them() -> None:
+def test_clients_that_declare_a_lock_end_get_the_holders_of_locks_refused_to_them() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client, other = await harness.client(), await harness.client()

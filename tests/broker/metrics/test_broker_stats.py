@@ -11,7 +11,7 @@ from cometmq.metrics.traffic_counters import SAMPLE_S, Window
 START_MS = 1_700_000_000_000
 
 
-class Life:
+class SampledStats:
     """Statistics whose time goes on by samples."""
 
     def __init__(self, **more: Callable[..., bool]) -> None:
@@ -19,7 +19,7 @@ class Life:
         self.stats = BrokerStats(lambda: self.now_ms, lambda: self.hour, **more)
         self.stats.sample()
 
-    def go_on(
+    def advance(
         self, seconds: int, each: Callable[[BrokerStats], None] = lambda _stats: None
     ) -> None:
         for _ in range(seconds // SAMPLE_S):
@@ -29,46 +29,46 @@ class Life:
 
 
 def test_rates_are_those_of_the_last_minute() -> None:
-    life = Life()
-    assert life.stats.topic_rate("T") == 0.0
-    life.go_on(60, lambda stats: stats.count_put("T", 1000, 1))
-    life.go_on(
+    sampled = SampledStats()
+    assert sampled.stats.topic_rate("T") == 0.0
+    sampled.advance(60, lambda stats: stats.count_put("T", 1000, 1))
+    sampled.advance(
         60, lambda stats: (stats.count_put("T", 20, 100), stats.count_get("G", "T", 0, 5, 100))[1]
     )
-    assert life.stats.topic_rate("T") == 20 / SAMPLE_S
-    assert life.stats.group_rate("G", "T") == 5 / SAMPLE_S
-    assert life.stats.puts.rate(60) == 20 / SAMPLE_S
-    assert life.stats.group_rate("H", "T") == 0.0
+    assert sampled.stats.topic_rate("T") == 20 / SAMPLE_S
+    assert sampled.stats.group_rate("G", "T") == 5 / SAMPLE_S
+    assert sampled.stats.puts.rate(60) == 20 / SAMPLE_S
+    assert sampled.stats.group_rate("H", "T") == 0.0
 
 
 def test_a_counter_tells_its_last_minute_hour_and_day() -> None:
-    life = Life()
-    life.go_on(3600, lambda stats: stats.count_put("T", 10, 500))
-    found = life.stats.figures("TOPIC_PUT_NUMS", "T")
+    sampled = SampledStats()
+    sampled.advance(3600, lambda stats: stats.count_put("T", 10, 500))
+    found = sampled.stats.figures("TOPIC_PUT_NUMS", "T")
     assert found is not None
     assert found.minute == Window(60, 1.0, 10.0)
     assert found.hour == Window(3600, 1.0, 10.0)
-    sizes = life.stats.figures("TOPIC_PUT_SIZE", "T")
+    sizes = sampled.stats.figures("TOPIC_PUT_SIZE", "T")
     assert sizes is not None
     assert sizes.minute == Window(3000, 50.0, 500.0)
-    life.go_on(3600)
-    found = life.stats.figures("TOPIC_PUT_NUMS", "T")
+    sampled.advance(3600)
+    found = sampled.stats.figures("TOPIC_PUT_NUMS", "T")
     assert found is not None
     assert found.minute == Window(0, 0.0, 0.0), "nothing came within the last minute"
     assert found.day.sum == 3600, "but within the day"
 
 
 def test_a_topic_that_began_a_moment_ago_does_not_count_as_slow() -> None:
-    life = Life()
-    life.go_on(300)
-    life.go_on(SAMPLE_S, lambda stats: stats.count_put("T", 50, 1))
-    assert life.stats.topic_rate("T") == 50 / SAMPLE_S
+    sampled = SampledStats()
+    sampled.advance(300)
+    sampled.advance(SAMPLE_S, lambda stats: stats.count_put("T", 50, 1))
+    assert sampled.stats.topic_rate("T") == 50 / SAMPLE_S
 
 
 def test_a_group_is_counted_by_topic_and_by_queue_with_the_time_it_took() -> None:
-    life = Life()
-    life.go_on(20, lambda stats: stats.count_get("G", "T", 3, 4, 400, 7))
-    stats = life.stats
+    sampled = SampledStats()
+    sampled.advance(20, lambda stats: stats.count_get("G", "T", 3, 4, 400, 7))
+    stats = sampled.stats
     of_group, of_queue = (
         stats.figures("GROUP_GET_NUMS", "T@G"),
         stats.figures("QUEUE_GET_NUMS", "T@3@G"),
@@ -84,20 +84,22 @@ def test_a_group_is_counted_by_topic_and_by_queue_with_the_time_it_took() -> Non
 
 
 def test_the_totals_of_a_day_begin_at_midnight_and_leave_out_the_brokers_own_topics() -> None:
-    life = Life(is_system=lambda topic: topic == "S")
-    life.go_on(SAMPLE_S, lambda stats: (stats.count_put("T", 10, 1), stats.count_put("S", 7, 1))[1])
-    stats = life.stats
+    sampled = SampledStats(is_system=lambda topic: topic == "S")
+    sampled.advance(
+        SAMPLE_S, lambda stats: (stats.count_put("T", 10, 1), stats.count_put("S", 7, 1))[1]
+    )
+    stats = sampled.stats
     assert stats.puts_at_midnight == [0, 0]
-    life.hour = 0
-    life.go_on(SAMPLE_S)
+    sampled.hour = 0
+    sampled.advance(SAMPLE_S)
     assert stats.puts_at_midnight == [0, 10]
-    life.go_on(SAMPLE_S, lambda stats: stats.count_put("T", 5, 1))
+    sampled.advance(SAMPLE_S, lambda stats: stats.count_put("T", 5, 1))
     assert stats.user_puts.count == 15
     assert stats.puts.count == 22
-    life.hour = 23
-    life.go_on(SAMPLE_S)
-    life.hour = 0
-    life.go_on(SAMPLE_S)
+    sampled.hour = 23
+    sampled.advance(SAMPLE_S)
+    sampled.hour = 0
+    sampled.advance(SAMPLE_S)
     assert stats.puts_at_midnight == [10, 15]
     total = stats.figures("BROKER_PUT_NUMS", "DefaultCluster")
     users = stats.figures("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "DefaultCluster")
@@ -107,7 +109,7 @@ def test_the_totals_of_a_day_begin_at_midnight_and_leave_out_the_brokers_own_top
 
 
 def test_what_is_deleted_is_forgotten_but_stays_in_the_totals() -> None:
-    life = Life()
+    sampled = SampledStats()
 
     def work(stats: BrokerStats) -> None:
         stats.count_put("T", 1, 10)
@@ -116,8 +118,8 @@ def test_what_is_deleted_is_forgotten_but_stays_in_the_totals() -> None:
             stats.count_get(group, topic, 0, 2, 20)
             stats.count_sent_back(group, topic)
 
-    life.go_on(SAMPLE_S, work)
-    stats = life.stats
+    sampled.advance(SAMPLE_S, work)
+    stats = sampled.stats
     stats.forget_topic("T")
     for name, key in (
         ("TOPIC_PUT_NUMS", "T"),
@@ -136,18 +138,18 @@ def test_what_is_deleted_is_forgotten_but_stays_in_the_totals() -> None:
     stats.count_get("G", "T", 0, 1, 10)
     stats.refresh()
     assert stats.gets.count == 7
-    life.go_on(SAMPLE_S)
+    sampled.advance(SAMPLE_S)
     assert stats.figures("GROUP_GET_NUMS", "T@G") is not None, "it is counted anew"
 
 
 def test_a_sample_taken_in_slices_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cometmq.metrics.traffic_counters._SLICE", 2)
-    life = Life()
+    sampled = SampledStats()
     for number in range(7):
-        life.stats.count_put(f"T{number}", 10, 1)
-    life.now_ms += SAMPLE_S * 1000
-    asyncio.run(life.stats.sample_in_slices())
-    assert {life.stats.topic_rate(f"T{number}") for number in range(7)} == {1.0}
+        sampled.stats.count_put(f"T{number}", 10, 1)
+    sampled.now_ms += SAMPLE_S * 1000
+    asyncio.run(sampled.stats.sample_in_slices())
+    assert {sampled.stats.topic_rate(f"T{number}") for number in range(7)} == {1.0}
 
 
 def test_names_beyond_the_bound_share_one_counter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,14 +161,14 @@ def test_names_beyond_the_bound_share_one_counter(monkeypatch: pytest.MonkeyPatc
 
 
 def test_delay_levels_are_counted_as_queues_put_to_and_read_by_the_broker() -> None:
-    life = Life()
+    sampled = SampledStats()
 
     def work(stats: BrokerStats) -> None:
         stats.count_delayed("SCHEDULE_TOPIC_XXXX", 2, 300)
         stats.count_due(("SCHEDULE_TOPIC_XXXX", 2), "T", 250)
 
-    life.go_on(60, work)
-    stats = life.stats
+    sampled.advance(60, work)
+    stats = sampled.stats
     for name, key, counted in (
         ("QUEUE_PUT_NUMS", "SCHEDULE_TOPIC_XXXX@2", 6),
         ("QUEUE_PUT_SIZE", "SCHEDULE_TOPIC_XXXX@2", 1800),
@@ -181,17 +183,17 @@ def test_delay_levels_are_counted_as_queues_put_to_and_read_by_the_broker() -> N
 
 
 def test_clients_and_connections_are_counted() -> None:
-    life = Life()
+    sampled = SampledStats()
 
     def work(stats: BrokerStats) -> None:
         stats.count_connection("CONNECT")
         stats.count_registration(is_producer=False, spent_ms=3)
 
-    life.go_on(60, work)
-    connects = life.stats.figures("CHANNEL_ACTIVITY", "CONNECT")
+    sampled.advance(60, work)
+    connects = sampled.stats.figures("CHANNEL_ACTIVITY", "CONNECT")
     assert connects is not None
     assert connects.minute.sum == 6
-    spent = life.stats.figures("CONSUMER_REGISTER_TIME", "DefaultCluster")
+    spent = sampled.stats.figures("CONSUMER_REGISTER_TIME", "DefaultCluster")
     assert spent is not None
     assert (spent.minute.sum, spent.minute.per_call) == (18, 3.0)
-    assert life.stats.figures("CHANNEL_ACTIVITY", "CLOSE") is None
+    assert sampled.stats.figures("CHANNEL_ACTIVITY", "CLOSE") is None

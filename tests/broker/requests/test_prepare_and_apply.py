@@ -35,7 +35,7 @@ class Connection:
         """Never called: it stays open."""
 
 
-class Scene:
+class HandlerCalls:
     """A broker whose handlers are called without a socket, on data that is not in memory."""
 
     def __init__(self, broker: Broker) -> None:
@@ -57,23 +57,23 @@ class Scene:
         return answer
 
 
-async def fill(scene: Scene, count: int = 5) -> None:
+async def fill(handlers: HandlerCalls, count: int = 5) -> None:
     for number in range(count):
-        await scene.call(RequestCode.SEND_MESSAGE_V2, send_header("T"), b"%d" % number)
-    await scene.call(RequestCode.SEND_MESSAGE_V2, send_header("T", properties=HALF), b"half")
+        await handlers.call(RequestCode.SEND_MESSAGE_V2, send_header("T"), b"%d" % number)
+    await handlers.call(RequestCode.SEND_MESSAGE_V2, send_header("T", properties=HALF), b"half")
 
 
-async def on_cold_data(scenario: Callable[[Scene], Awaitable[None]]) -> None:
+async def on_cold_data(scenario: Callable[[HandlerCalls], Awaitable[None]]) -> None:
     """Run a scenario on a broker that finds nothing of what was sent in memory."""
     disk = new_disk()
     broker = new_broker(SMALL, disk=disk)
     await broker.store.start()
-    await fill(Scene(broker))
+    await fill(HandlerCalls(broker))
     await broker.store.stop()
     broker = new_broker(SMALL, disk=disk)
     await broker.store.start()
     disk.is_asleep = True
-    await scenario(Scene(broker))
+    await scenario(HandlerCalls(broker))
     disk.is_asleep = False
     await broker.store.stop()
 
@@ -91,23 +91,23 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[
 
 
 def test_a_send_back_of_a_cold_message_stores_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(scene: Scene) -> None:
-        puts = count_calls(monkeypatch, scene.broker._handlers._send_back._store, "put")
-        answer = await scene.call(
+    async def scenario(handlers: HandlerCalls) -> None:
+        puts = count_calls(monkeypatch, handlers.broker._handlers._send_back._store, "put")
+        answer = await handlers.call(
             RequestCode.CONSUMER_SEND_MSG_BACK, group="G", offset="0", delayLevel="0"
         )
         assert isinstance(answer, Reply)
-        assert (answer.code, scene.waited, puts) == (0, [36], ["put"])
+        assert (answer.code, handlers.waited, puts) == (0, [36], ["put"])
 
     run(on_cold_data(scenario))
 
 
 def test_a_cold_half_message_is_committed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(scene: Scene) -> None:
-        store = scene.broker.store
+    async def scenario(handlers: HandlerCalls) -> None:
+        store = handlers.broker.store
         entry = store.entry("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0)
         assert entry is not None
-        puts = count_calls(monkeypatch, scene.broker.state.transactions._store, "put")
+        puts = count_calls(monkeypatch, handlers.broker.state.transactions._store, "put")
         fields = {
             "producerGroup": "PG",
             "tranStateTableOffset": "0",
@@ -117,22 +117,22 @@ def test_a_cold_half_message_is_committed_once(monkeypatch: pytest.MonkeyPatch) 
             "msgId": "M",
             "transactionId": "M",
         }
-        answer = await scene.call(RequestCode.END_TRANSACTION, **fields)
-        assert (answer.code, scene.waited) == (0, [RequestCode.END_TRANSACTION])
+        answer = await handlers.call(RequestCode.END_TRANSACTION, **fields)
+        assert (answer.code, handlers.waited) == (0, [RequestCode.END_TRANSACTION])
         assert puts == ["put", "put"]  # the message and the op message
 
     run(on_cold_data(scenario))
 
 
 def test_a_cold_pull_commits_and_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(scene: Scene) -> None:
-        state = scene.broker.state
+    async def scenario(handlers: HandlerCalls) -> None:
+        state = handlers.broker.state
         commits = count_calls(monkeypatch, state.offsets, "commit")
         notes = count_calls(monkeypatch, state.offsets, "note_pull")
         counts = count_calls(monkeypatch, state.stats, "count_get")
         header = pull_header("T", sys_flag=4 | 1, commit_offset=0)
-        frame = await scene.call(RequestCode.PULL_MESSAGE, header)
-        assert scene.waited == [RequestCode.PULL_MESSAGE]
+        frame = await handlers.call(RequestCode.PULL_MESSAGE, header)
+        assert handlers.waited == [RequestCode.PULL_MESSAGE]
         found = Command.decode(Frame(0, frame[8 : 8 + int.from_bytes(frame[4:8], "big")], b""))
         assert found.remark == GetStatus.FOUND.name
         assert (commits, notes, counts) == (["commit"], ["note_pull"], ["count_get"])
@@ -152,8 +152,8 @@ def test_a_cold_pull_commits_and_counts_once(monkeypatch: pytest.MonkeyPatch) ->
 def test_questions_about_cold_queues_are_answered(
     code: RequestCode, ext: dict[str, str], field: str
 ) -> None:
-    async def scenario(scene: Scene) -> None:
-        answer = await scene.call(code, topic="T", queueId="0", **ext)
+    async def scenario(handlers: HandlerCalls) -> None:
+        answer = await handlers.call(code, topic="T", queueId="0", **ext)
         assert answer.code == ResponseCode.SUCCESS
         assert getattr(answer.header, field) >= 0
 

@@ -27,7 +27,7 @@ SYNC = StoreSettings(commit_log_file_bytes=1 << 20, flush_disk_type="SYNC_FLUSH"
 TIMEOUT_S = 20.0
 
 
-class Wire:
+class RawConnection:
     """A connection on which bytes are written as they are."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -47,13 +47,13 @@ class Wire:
 
 
 @asynccontextmanager
-async def opened(harness: Harness) -> AsyncIterator[Wire]:
+async def opened(harness: Harness) -> AsyncIterator[RawConnection]:
     """A connection whose sends are known."""
     harness.broker.state.topics.ensure("T", 4)
     host, _, port = harness.broker.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        wire = Wire(reader, writer)
+        wire = RawConnection(reader, writer)
         for number in range(2):  # the first is decoded and learned, the second matched
             await wire.ask([frame(90_000_000 + number)])
         yield wire

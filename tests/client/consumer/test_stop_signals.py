@@ -22,9 +22,9 @@ AT_ONCE_S = 3.0
 
 
 @pytest.fixture(scope="module")
-def patient(tmp_path_factory):
+def cluster_with_long_locks(tmp_path_factory):
     """A broker whose locks live as long as they do by default."""
-    with LocalCluster(tmp_path_factory.mktemp("patient") / "store") as running:
+    with LocalCluster(tmp_path_factory.mktemp("long-locks") / "store") as running:
         yield running
 
 
@@ -61,16 +61,16 @@ class Program:
 
 
 @pytest.fixture
-def start(patient, tmp_path, group):
+def start(cluster_with_long_locks, tmp_path, group):
     """Starts programs of one group on one topic; what still runs at the end is killed."""
-    topic, started = new_topic(patient), []
-    with Producer("producers", namesrv=patient.namesrv) as producer:
+    topic, started = new_topic(cluster_with_long_locks), []
+    with Producer("producers", namesrv=cluster_with_long_locks.namesrv) as producer:
         for number in range(400):
             producer.send(Message(topic, b"x", sharding_key=str(number)))
 
     def begin(**options):
         place = tmp_path / f"program-{len(started)}"
-        started.append(Program(patient, place, topic, group, **options))
+        started.append(Program(cluster_with_long_locks, place, topic, group, **options))
         return started[-1]
 
     yield begin
@@ -156,12 +156,12 @@ def test_a_handler_that_does_not_end_holds_up_the_end_no_longer_than_the_limit(s
 
 
 def test_while_a_queue_waits_for_a_lock_the_log_says_whose_it_is(
-    start, patient, group, monkeypatch, caplog
+    start, cluster_with_long_locks, group, monkeypatch, caplog
 ):
     holder = start(pause_s=30.0)
     until(lambda: len(queues(holder.seen("begun"))) == 4)
     monkeypatch.setattr(lock_waits, "LOG_AFTER_S", 0.01)
-    waiting = PushConsumer(group, namesrv=patient.namesrv, orderly=True)
+    waiting = PushConsumer(group, namesrv=cluster_with_long_locks.namesrv, orderly=True)
     waiting.subscribe(holder.topic, "*", lambda messages: None)
     with waiting:
         until(lambda: "waits since" in caplog.text)
@@ -175,8 +175,8 @@ def wait_in_a_thread(consumer):
     return thread, waited
 
 
-def test_waits_in_other_threads_end_with_the_consumer(patient, group):
-    consumer = PushConsumer(group, namesrv=patient.namesrv)
+def test_waits_in_other_threads_end_with_the_consumer(cluster_with_long_locks, group):
+    consumer = PushConsumer(group, namesrv=cluster_with_long_locks.namesrv)
     consumer.subscribe("nothing", "*", print)
     with consumer:
         threads = [wait_in_a_thread(consumer) for _ in range(5)]
@@ -186,8 +186,8 @@ def test_waits_in_other_threads_end_with_the_consumer(patient, group):
         assert waited == [True]
 
 
-def test_a_handler_of_the_program_stays_in_charge(patient, group):
-    consumer = PushConsumer(group, namesrv=patient.namesrv)
+def test_a_handler_of_the_program_stays_in_charge(cluster_with_long_locks, group):
+    consumer = PushConsumer(group, namesrv=cluster_with_long_locks.namesrv)
     consumer.subscribe("nothing", "*", print)
     numbers = []
     before = signal.signal(signal.SIGTERM, lambda number, _: numbers.append(number))
@@ -200,9 +200,12 @@ def test_a_handler_of_the_program_stays_in_charge(patient, group):
     assert numbers == [signal.SIGTERM]
 
 
-def test_a_signal_stops_all_consumers_that_one_loop_waits_for(patient, group):
+def test_a_signal_stops_all_consumers_that_one_loop_waits_for(cluster_with_long_locks, group):
     async def main():
-        consumers = [AsyncPushConsumer(f"{group}-{n}", namesrv=patient.namesrv) for n in range(2)]
+        consumers = [
+            AsyncPushConsumer(f"{group}-{n}", namesrv=cluster_with_long_locks.namesrv)
+            for n in range(2)
+        ]
         for consumer in consumers:
             consumer.subscribe("nothing", "*", print)
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A member whose process stands still: its queues, its locks, and what its handler did.
+"""A member whose process is suspended: its queues, its locks, and what its handler did.
 
 The first test is the shortest such course. Each of the others runs twice: with short locks, and
 with real ones, 30 s at a member and 60 s at the broker (`-k real`, some minutes).
@@ -83,7 +83,7 @@ def load(timed_cluster, times):
         one.end()
 
 
-def stand_still(member, seconds):
+def suspend(member, seconds):
     member.process.send_signal(signal.SIGSTOP)
     time.sleep(seconds)
     member.process.send_signal(signal.SIGCONT)
@@ -106,8 +106,8 @@ def never_in_two_places(members):
     return True
 
 
-def joined_while_one_stands_still(members, settings):
-    """A member; one that stands still with the queues 2 and 3; one to have 3; since when."""
+def join_while_one_is_suspended(members, settings):
+    """A member; a suspended one with the queues 2 and 3; one to have 3; since when."""
     first = members(instance_name="a", **settings)
     stopped = members(instance_name="b", **settings)
     until(lambda: queues_of(first) >= {0, 1} and queues_of(stopped) >= {2, 3}, WAIT_S)
@@ -147,7 +147,7 @@ def test_after_short_suspensions_no_queue_was_handled_by_two_members_at_once(
     other = members(**settings)
     until(lambda: len(queues_of(other)) == 2, WAIT_S)
     for member, share in ((one, 0.6), (other, 0.6), (one, 0.9 if times is REAL else 0.6)):
-        stand_still(member, times.valid_s * share)
+        suspend(member, times.valid_s * share)
         time.sleep(0.3)
     count = source.end()
     until(lambda: audit([one, other])[0] == count, WAIT_S)
@@ -162,7 +162,7 @@ def test_a_member_that_joins_waits_for_the_queues_of_a_suspended_one(
     topic = make_topic(timed_cluster, 4)
     settings = times.settings(timed_cluster, topic, group, PAUSE_S)
     source = load(topic)
-    first, stopped, third, began = joined_while_one_stands_still(members, settings)
+    first, stopped, third, began = join_while_one_is_suspended(members, settings)
     time.sleep(times.valid_s * 0.9 - (time.monotonic() - began))
     before = set(queues_of(third))
     stopped.process.send_signal(signal.SIGCONT)
@@ -184,7 +184,7 @@ def test_after_a_long_suspension_no_message_is_begun_and_doubtful_results_are_co
     source = load(topic)
     until(lambda: source.count >= 160)
     count = source.end()
-    first, stopped, third, began = joined_while_one_stands_still(members, settings)
+    first, stopped, third, began = join_while_one_is_suspended(members, settings)
     committed = _committed(timed_cluster, topic, group, 3)  # its last: it stands still
     until(lambda: queues_of(third) == {3}, WAIT_S)  # once the broker's lock has run out
     assert time.monotonic() - began > times.expire_s - times.renew_s - 1

@@ -88,21 +88,23 @@ def refuse(code):
     return lambda command: response(command.opaque, code, remark="no")
 
 
-def test_a_broker_that_knows_no_such_topic_has_the_route_asked_for_again(broker, monkeypatch):
+def test_a_broker_that_knows_no_such_topic_has_the_route_asked_for_again(
+    scripted_broker, monkeypatch
+):
     monkeypatch.setattr(routes, "_REFRESH_GAP_S", 0.0)
     first = iter([response(0, ResponseCode.TOPIC_NOT_EXIST, remark="not here")])
 
     def answer(command):
         refused = next(first, None)
         if refused is None:
-            return broker.stored(command)
+            return scripted_broker.stored(command)
         refused.opaque = command.opaque
         return refused
 
-    broker.answers[SEND] = answer
-    with Producer("g", namesrv=broker.addr) as producer:
+    scripted_broker.answers[SEND] = answer
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
         producer.send(Message(TOPIC, b"x"))
-        assert len(broker.requests(ROUTE)) == 2
+        assert len(scripted_broker.requests(ROUTE)) == 2
 
 
 @pytest.mark.parametrize("name", ["b0", "b1"])
@@ -262,7 +264,7 @@ def test_each_key_is_stored_in_order_while_connections_break(pair, seed):
     dice = random.Random(seed)
     log, serial = [], itertools.count()
 
-    def broker(name):
+    def break_at_random(name):
         broker = pair.brokers[name]
 
         def store(command):
@@ -283,7 +285,7 @@ def test_each_key_is_stored_in_order_while_connections_break(pair, seed):
         broker.answers[SEND] = store
 
     for name in pair.brokers:
-        broker(name)
+        break_at_random(name)
 
     async def scenario():
         async with AsyncProducer("g", namesrv=pair.addr, retries=50) as producer:

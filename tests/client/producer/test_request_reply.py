@@ -45,7 +45,7 @@ def reply_soon(scripted_broker):
     def answer(command):
         asked = pairs(command)
         back = push({"CORRELATION_ID": asked["CORRELATION_ID"]}, b"re: " + command.body)
-        threading.Thread(target=scripted_broker.ask, args=(back,)).start()
+        threading.Thread(target=scripted_broker.send_request, args=(back,)).start()
         return stored(command)
 
     scripted_broker.answers[SEND] = answer
@@ -80,7 +80,7 @@ def test_requests_side_by_side_get_their_own_replies_and_late_ones_are_dropped(s
                 await producer.request(Message(TOPIC, b"x"), timeout_s=0.2)
             late = pairs(scripted_broker.requests(SEND)[-1])["CORRELATION_ID"]
             await asyncio.to_thread(
-                scripted_broker.ask, push({"CORRELATION_ID": late}, b"late", "odd")
+                scripted_broker.send_request, push({"CORRELATION_ID": late}, b"late", "odd")
             )
             await producer.send(Message(TOPIC, b"still alive"))
 

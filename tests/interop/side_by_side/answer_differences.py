@@ -24,7 +24,7 @@ _RECENT = re.compile(r"(?<![0-9])1[789]\d{11}(?!\d)")
 _ID = re.compile(
     r"(?<![0-9A-F])(?!0([0-9A-F])(?:0\1)+(?![0-9A-F]))[0-9A-F]{32}(?:[0-9A-F]{24})?(?![0-9A-F])"
 )
-"""An id that a broker made; the chapters' own repeat one byte."""
+"""An id that a broker made; those of our requests repeat one byte."""
 _PATH = re.compile(r"/tmp/[^\s\"]*")
 _PORT = re.compile(r"(127\.0\.0\.1|0\.0\.0\.0):\d{2,5}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d#\d\d:\d\d:\d\d:\d{3}")

@@ -1,4 +1,4 @@
-"""The extra fields and bodies that the chapters send, with the values a Java client would use."""
+"""The extra fields and bodies of the requests, with the values a Java client would use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the chapters against a pair of servers, write the course of it down, go through it again.
+"""Send all requests to a pair of servers, write down what was answered, and replay it.
 
 A recording is one JSON object a line: what was done, with requests and answers as the text of
 their header and the hex of their body. Requests that fill megabytes are left out.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cometmq.wire.command import Command
 from cometmq.wire.frame import Frame, FrameDecoder
-from interop.side_by_side import chapters_admin, chapters_client, chapters_groups
+from interop.side_by_side import admin_requests, client_requests, group_requests
 from interop.side_by_side.exchanges import Exchange, Talk, values
 
 if TYPE_CHECKING:
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 HIDDEN = "/tmp/run"
 """What a recording says instead of the place where its servers ran."""
-CHAPTERS: tuple[Callable[[Talk], None], ...] = (
-    *chapters_client.CHAPTERS,
-    *chapters_groups.CHAPTERS,
-    *chapters_admin.CHAPTERS,
+SECTIONS: tuple[Callable[[Talk], None], ...] = (
+    *client_requests.SECTIONS,
+    *group_requests.SECTIONS,
+    *admin_requests.SECTIONS,
 )
 
 
 def run(namesrv: str, broker: str) -> Talk:
-    """All chapters in order."""
+    """All sections of requests in order."""
     with Talk(namesrv, broker) as talk:
-        for chapter in CHAPTERS:
-            chapter(talk)
+        for section in SECTIONS:
+            section(talk)
     return talk
 
 

@@ -21,5 +21,7 @@ def test_tags_are_separated_by_two_bars(text: str, found: tuple[str, ...]) -> No
 @pytest.mark.parametrize(
     ("kind", "is_tag"), [(None, True), ("", True), ("tag", True), ("TAG", True), ("SQL92", False)]
 )
-def test_subscriptions_by_tags_are_told_from_others(kind: str | None, is_tag: bool) -> None:
+def test_subscriptions_by_tags_are_distinguished_from_others(
+    kind: str | None, is_tag: bool
+) -> None:
     assert tag_expressions.is_tag_type(kind) is is_tag

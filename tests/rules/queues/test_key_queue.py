@@ -19,7 +19,7 @@ from cometmq.rules.queues.key_lanes import BARRIER
 from cometmq.rules.queues.key_queue import KeyQueue
 from cometmq.rules.queues.offset_journal import OffsetJournal, decode_journal
 from cometmq.rules.queues.process_queue import ProcessQueue
-from rules.key_world import FOR_EVER, Pulled, handled, never_overtaken
+from rules.key_order_model import FOR_EVER, Pulled, handled, never_overtaken
 
 SPAN, COUNT, PULL, AFTER = 12, 10, 4, 3
 CALM = BreakerLimits(keys=20)

@@ -1,4 +1,4 @@
-"""Old files go, by age, hour and room on the disk; queues follow; nothing newer is touched."""
+"""Old files are deleted by age, hour and free space; queues follow; newer files stay."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Stored records, queue entries, properties, ids and batches: the sheets' bytes, and any bytes."""
+"""Stored records, queue entries, properties, ids and batches: documented bytes, and any bytes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ WAIT_S = 0.5
 
 
 def prepare(talk: Talk) -> None:
-    """The topics that the other chapters use."""
+    """The topics that the other sections use."""
     talk.ask("prepare/topic", 17, make_topic())
     talk.ask("prepare/read only", 17, make_topic("ReadOnly", 2, 4))
     talk.ask("prepare/write only", 17, make_topic("WriteOnly", 2, 2))
@@ -310,4 +310,4 @@ def pulling(talk: Talk) -> None:
     talk.ask("pull/unregister", 35, {"clientID": "puller", "consumerGroup": GROUP}, on="puller")
 
 
-CHAPTERS = (prepare, send, offsets, pulling)
+SECTIONS = (prepare, send, offsets, pulling)

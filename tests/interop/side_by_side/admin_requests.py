@@ -455,4 +455,4 @@ def names(talk: Talk) -> None:
         ask(f"code {code}", code)
 
 
-CHAPTERS = (topics, groups, progress, runtime, not_there, names)
+SECTIONS = (topics, groups, progress, runtime, not_there, names)

@@ -285,4 +285,4 @@ def replies(talk: Talk) -> None:
     talk.ask("reply/no fields", 325)
 
 
-CHAPTERS = (heartbeats, locks, send_back, lookups, transactions, replies)
+SECTIONS = (heartbeats, locks, send_back, lookups, transactions, replies)
