@@ -28,11 +28,13 @@ VALID_S = 30.0
 QUEUES = [MessageQueue(TOPIC, BROKER, number) for number in range(3)]
 
 
-def run(peer: ScriptedBroker, scenario: Callable[[QueueLockClient], Awaitable[None]]) -> None:
+def run(
+    scripted_broker: ScriptedBroker, scenario: Callable[[QueueLockClient], Awaitable[None]]
+) -> None:
     """Run a scenario with the locks of one member of the group."""
 
     async def main() -> None:
-        session = ClientSession(ClientOptions(namesrv=(peer.addr,)), SystemClock())
+        session = ClientSession(ClientOptions(namesrv=(scripted_broker.addr,)), SystemClock())
         try:
             await session.routes.subscribe_queues(TOPIC)
             await scenario(QueueLockClient(session, "clerks", VALID_S))
@@ -54,37 +56,41 @@ def holds(assigned: AssignedQueue) -> bool:
     return assigned.holds_lock(asyncio.get_running_loop().time())
 
 
-def test_a_lock_counts_from_the_moment_it_was_asked_for(peer: ScriptedBroker) -> None:
+def test_a_lock_counts_from_the_moment_it_was_asked_for(scripted_broker: ScriptedBroker) -> None:
     async def scenario(locks: QueueLockClient) -> None:
         loop = asyncio.get_running_loop()
         times: dict[str, float] = {}
-        answer = peer.lock
+        answer = scripted_broker.lock
 
         def late(command: Command) -> Any:
             times["asked"] = loop.time()
             return answer(command)
 
-        peer.answers[RequestCode.LOCK_BATCH_MQ] = late
+        scripted_broker.answers[RequestCode.LOCK_BATCH_MQ] = late
         before = loop.time()
         (lock,) = (await locks.lock(QUEUES[:1])).values()
         assert before <= lock.until - VALID_S <= times["asked"]
 
-    run(peer, scenario)
+    run(scripted_broker, scenario)
 
 
-def test_a_refused_lock_is_not_taken_for_one_without_an_answer(peer: ScriptedBroker) -> None:
+def test_a_refused_lock_is_not_taken_for_one_without_an_answer(
+    scripted_broker: ScriptedBroker,
+) -> None:
     async def scenario(locks: QueueLockClient) -> None:
-        peer.refused_locks = {QUEUES[1]}
+        scripted_broker.refused_locks = {QUEUES[1]}
         elsewhere = MessageQueue(TOPIC, "unknown", 0)
         found = await locks.lock([*QUEUES, elsewhere])
         assert found.keys() == set(QUEUES), "a broker that does not answer is absent"
         assert found[QUEUES[1]] is REFUSED
         assert all(found[one].until > VALID_S / 2 for one in (QUEUES[0], QUEUES[2]))
 
-    run(peer, scenario)
+    run(scripted_broker, scenario)
 
 
-def test_renewal_prolongs_what_is_held_and_asks_for_nothing_else(peer: ScriptedBroker) -> None:
+def test_renewal_prolongs_what_is_held_and_asks_for_nothing_else(
+    scripted_broker: ScriptedBroker,
+) -> None:
     async def scenario(locks: QueueLockClient) -> None:
         held, run_out = await locked(locks, QUEUES[:2])
         run_out.lock = REFUSED
@@ -95,85 +101,89 @@ def test_renewal_prolongs_what_is_held_and_asks_for_nothing_else(peer: ScriptedB
         assert not held.has_lost_lock
         assert run_out.has_lost_lock
         assert not holds(run_out)
-        asked = [command.body for command in peer.of(RequestCode.LOCK_BATCH_MQ)]
+        asked = [command.body for command in scripted_broker.requests(RequestCode.LOCK_BATCH_MQ)]
         assert len(asked) == 2
         assert b'"queueId":0' in asked[1]
         assert b'"queueId":1' not in asked[1]
 
-    run(peer, scenario)
+    run(scripted_broker, scenario)
 
 
 def test_a_queue_whose_renewal_is_refused_is_no_longer_worked_on(
-    peer: ScriptedBroker, caplog: pytest.LogCaptureFixture
+    scripted_broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(locks: QueueLockClient) -> None:
         one, other = await locked(locks, QUEUES[:2])
-        peer.refused_locks = {QUEUES[0]}
+        scripted_broker.refused_locks = {QUEUES[0]}
         with caplog.at_level(logging.WARNING):
             await locks.renew([one, other])
         assert (holds(one), holds(other)) == (False, True)
         assert one.has_lost_lock
         assert "another member has the lock" in caplog.text
 
-    run(peer, scenario)
+    run(scripted_broker, scenario)
 
 
 def test_a_broker_that_does_not_answer_a_renewal_leaves_the_lock_its_time(
-    peer: ScriptedBroker,
+    scripted_broker: ScriptedBroker,
 ) -> None:
     async def scenario(locks: QueueLockClient) -> None:
         (one,) = await locked(locks, QUEUES[:1])
         before = one.lock
-        peer.answers[RequestCode.LOCK_BATCH_MQ] = peer.not_online
+        scripted_broker.answers[RequestCode.LOCK_BATCH_MQ] = scripted_broker.not_online
         await locks.renew([one])
         assert one.lock is before
         assert holds(one)
 
-    run(peer, scenario)
+    run(scripted_broker, scenario)
 
 
 def test_a_lock_that_was_lost_while_its_renewal_was_under_way_stays_lost(
-    peer: ScriptedBroker,
+    scripted_broker: ScriptedBroker,
 ) -> None:
     async def scenario(locks: QueueLockClient) -> None:
         (one,) = await locked(locks, QUEUES[:1])
-        loop, answer = asyncio.get_running_loop(), peer.lock
+        loop, answer = asyncio.get_running_loop(), scripted_broker.lock
 
         def lose_first(command: Command) -> Any:
             loop.call_soon_threadsafe(one.lose_lock)  # before the answer can arrive
             return answer(command)
 
-        peer.answers[RequestCode.LOCK_BATCH_MQ] = lose_first
+        scripted_broker.answers[RequestCode.LOCK_BATCH_MQ] = lose_first
         await locks.renew([one])
         assert one.has_lost_lock
         assert not holds(one), "another member may have worked on the queue meanwhile"
 
-    run(peer, scenario)
+    run(scripted_broker, scenario)
 
 
-def test_a_lock_ends_with_the_connection_on_which_it_was_asked_for(peer: ScriptedBroker) -> None:
+def test_a_lock_ends_with_the_connection_on_which_it_was_asked_for(
+    scripted_broker: ScriptedBroker,
+) -> None:
     async def scenario(locks: QueueLockClient) -> None:
         (one,) = await locked(locks, QUEUES[:1])
         assert holds(one)
-        await asyncio.to_thread(peer.hang_up)
+        await asyncio.to_thread(scripted_broker.break_connections)
         async with asyncio.timeout(5):
             while holds(one):
                 await asyncio.sleep(0.01)
 
-    run(peer, scenario)
+    run(scripted_broker, scenario)
 
 
-def test_a_lock_is_asked_for_and_returned_in_the_groups_name(peer: ScriptedBroker) -> None:
+def test_a_lock_is_asked_for_and_returned_in_the_groups_name(
+    scripted_broker: ScriptedBroker,
+) -> None:
     async def scenario(locks: QueueLockClient) -> None:
         await locked(locks, QUEUES[:1])
         await locks.unlock(QUEUES[0])
         await locks.keep_until_it_expires(QUEUES[0])
-        first, last = peer.of(RequestCode.LOCK_BATCH_MQ)
-        (returned,) = peer.of(RequestCode.UNLOCK_BATCH_MQ)
+        first, last = scripted_broker.requests(RequestCode.LOCK_BATCH_MQ)
+        (returned,) = scripted_broker.requests(RequestCode.UNLOCK_BATCH_MQ)
         for command in (first, returned, last):
             assert b'"consumerGroup":"clerks"' in command.body
             assert b'"queueId":0' in command.body
         assert b"cometLockEnd" in first.body
         assert first.body != last.body, "the last one ends by its time, not with the connection"
 
-    run(peer, scenario)
+    run(scripted_broker, scenario)
