@@ -7,6 +7,11 @@
 One process of `cometmq standalone` (name server and broker share a loop), one attacker in a process
 of its own, and here the neighbour: it asks for a route, sends a message and pulls it, each 2 ms.
 The table has what these three took together, and the largest memory of the server in the attack.
+
+On a machine of two cores these three processes also wait for a core. `busy core` is what that alone
+costs: its "attacker" computes and sends nothing. `p99 run` leaves out of each trip the time in
+which the server or the neighbour could have run and had no core, as the kernel counts it
+(/proc/PID/schedstat): what the server itself costs.
 """
 
 from __future__ import annotations
@@ -110,6 +115,12 @@ def new_topic(link: socket.socket, topic: str, queues: int) -> None:
 def calm(_broker: int, _namesrv: int, until: float) -> None:
     """Nobody attacks."""
     time.sleep(until - time.monotonic())
+
+
+def busy_core(_broker: int, _namesrv: int, until: float) -> None:
+    """Computes, as every attacker does beside it, and sends nothing."""
+    while time.monotonic() < until:
+        sum(range(1_000))
 
 
 def unfinished_frames(broker: int, _namesrv: int, until: float) -> None:
@@ -234,9 +245,78 @@ def many_keys(broker: int, _namesrv: int, until: float) -> None:
             ask(link, RequestCode.SEND_MESSAGE_V2, header, b"x")
 
 
+def many_sends(broker: int, _namesrv: int, until: float) -> None:
+    """400 connections, each with 200 messages of its own header at a time, and no rest."""
+    links = []
+    for at in range(400):
+        header = send_header(TOPIC, producer_group=f"P{at}")
+        frames = [
+            request(RequestCode.SEND_MESSAGE_V2, n, header, b"x").encode() for n in range(200)
+        ]
+        links.append((dial(broker), b"".join(frames)))
+        links[-1][0].setblocking(False)
+    while time.monotonic() < until:
+        for link, data in links:
+            with suppress(BlockingIOError):
+                link.send(data)
+            with suppress(BlockingIOError):
+                link.recv(1 << 18)
+
+
+def new_connections(broker: int, _namesrv: int, until: float) -> None:
+    """Connections that are made, ask one thing and are closed, 500 at a time."""
+    ask_once = request(RequestCode.GET_MAX_OFFSET, 1, None).encode()
+    while time.monotonic() < until:
+        links = []
+        for _ in range(500):
+            links.append(dial(broker))
+            links[-1].sendall(ask_once)
+        for link in links:
+            link.close()
+
+
+def large_answers(broker: int, _namesrv: int, until: float) -> None:
+    """What 20,000 queues of one topic hold, and how far all groups have come, 20 at a time."""
+    with dial(broker) as link:
+        new_topic(link, TOPIC, 20_000)
+        for queue_id in range(0, 20_000, 100):
+            ask(link, RequestCode.SEND_MESSAGE_V2, send_header(TOPIC, queue_id=queue_id), b"x")
+        codes = (RequestCode.GET_TOPIC_STATS_INFO, RequestCode.GET_BROKER_CONSUME_STATS)
+        frames = []
+        for code in codes:
+            command = request(code, 1, None)
+            command.ext = {"topic": TOPIC, "isOrder": "false"}
+            frames.append(command.encode() * 20)
+        while time.monotonic() < until:
+            link.sendall(b"".join(frames))
+            for _ in range(40):
+                size = int.from_bytes(read(link, 4), "big")
+                while size:
+                    size -= len(read(link, min(size, 1 << 16)))
+
+
+def large_bodies(broker: int, namesrv: int, until: float) -> None:
+    """Bodies of 15 MiB that are JSON as Java writes it at best, for requests that read JSON."""
+    body = b"[" + b"'a'," * 3_900_000
+    frames = [
+        request(code, 1, None, body).encode()
+        for code in (
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+            RequestCode.LOCK_BATCH_MQ,
+            RequestCode.CHECK_CLIENT_CONFIG,
+        )
+    ]
+    with dial(broker) as link, dial(namesrv) as other:
+        while time.monotonic() < until:
+            for frame in frames:
+                link.sendall(frame)
+                read(link, int.from_bytes(read(link, 4), "big"))
+            ask(other, RequestCode.QUERY_DATA_VERSION, None, body)
+
+
 _ALL = (
-    *(calm, unfinished_frames, large_batches, held_pulls, offsets, tables, registrations),
-    many_keys,
+    *(calm, busy_core, unfinished_frames, large_batches, held_pulls, offsets, tables),
+    *(registrations, many_keys, many_sends, new_connections, large_answers, large_bodies),
 )
 ATTACKS = {each.__name__.replace("_", " "): each for each in _ALL}
 
@@ -244,6 +324,12 @@ ATTACKS = {each.__name__.replace("_", " "): each for each in _ALL}
 def resident_mib(pid: int) -> int:
     text = Path(f"/proc/{pid}/status").read_text()
     return int(text.partition("VmRSS:")[2].split()[0]) // 1024
+
+
+def waited_s(*pids: int) -> float:
+    """How long the main threads of processes were ready to run and had no core, so far."""
+    texts = [Path(f"/proc/{pid}/task/{pid}/schedstat").read_text() for pid in pids]
+    return sum([int(text.split()[1]) for text in texts]) / 1e9
 
 
 def measure(name: str, seconds: float) -> str:
@@ -254,6 +340,7 @@ def measure(name: str, seconds: float) -> str:
         )
         pid = server_pid(broker)
         taken: list[float] = []
+        running: list[float] = []
         most = resident_mib(pid)
         with (
             BlockingChannel(cluster.broker, 30.0) as channel,
@@ -265,7 +352,7 @@ def measure(name: str, seconds: float) -> str:
             command = [sys.executable, __file__, "--attack", name, str(broker), str(namesrv)]
             with subprocess.Popen([*command, str(seconds)]) as attacker:
                 while attacker.poll() is None:
-                    began = time.perf_counter()
+                    began, waited = time.perf_counter(), waited_s(pid, os.getpid())
                     routes.call(
                         RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic="Good")
                     )
@@ -273,13 +360,16 @@ def measure(name: str, seconds: float) -> str:
                     offset += 1
                     channel.call(RequestCode.PULL_MESSAGE, pull_header("Good", queue_offset=offset))
                     taken.append(time.perf_counter() - began)
+                    running.append(taken[-1] - (waited_s(pid, os.getpid()) - waited))
                     if len(taken) % 20 == 0:
                         most = max(most, resident_mib(pid))
                     time.sleep(0.002)
     taken.sort()
-    p50, p99 = taken[len(taken) // 2], taken[len(taken) * 99 // 100]
-    figures = f"{p50 * 1000:8.2f}{p99 * 1000:8.2f}{taken[-1] * 1000:8.1f}{most:8}{len(taken):8}"
-    return f"{name:20}{figures}"
+    running.sort()
+    columns = taken[len(taken) // 2], taken[len(taken) * 99 // 100], taken[-1]
+    figures = "".join([f"{each * 1000:8.2f}" for each in columns])
+    own = running[len(running) * 99 // 100] * 1000
+    return f"{name:20}{figures}{own:9.2f}{most:8}{len(taken):8}"
 
 
 def server_pid(port: int) -> int:
@@ -303,7 +393,8 @@ def main() -> None:
         with suppress(ConnectionError):
             ATTACKS[name](int(broker), int(namesrv), time.monotonic() + float(seconds))
         return
-    lines = [f"{'attack':20}{'p50 ms':>8}{'p99 ms':>8}{'most':>8}{'MiB':>8}{'trips':>8}"]
+    head = f"{'attack':20}{'p50 ms':>8}{'p99 ms':>8}{'most':>8}{'p99 run':>9}{'MiB':>8}{'trips':>8}"
+    lines = [head]
     print(lines[0], flush=True)
     for name in ATTACKS:
         if given.only in name:

@@ -56,6 +56,9 @@ class Watch:
     def monotonic_ms(self) -> int:
         return self.ms
 
+    def monotonic_s(self) -> float:
+        return self.ms / 1000
+
     def local_hour(self) -> int:
         return 0
 

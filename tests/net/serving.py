@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from cometmq.net.dispatcher import RequestDispatcher
@@ -95,6 +96,7 @@ async def serving(
     net: NetSettings | None = None,
     fast_path: Callable[[Connection], FastPath] | None = None,
     unthrottled: Collection[int] = (),
+    monotonic_s: Callable[[], float] = monotonic,
     **options: Any,
 ) -> AsyncIterator[Served]:
     """Serve a table of handlers; `connections` gets everyone who asked something."""
@@ -118,7 +120,9 @@ async def serving(
         for code, handler in table.items()
     ]
     made = RequestDispatcher(endpoints, **options)
-    server = RemotingServer(made, net or NetSettings(), fast_path=fast_path)
+    server = RemotingServer(
+        made, net or NetSettings(), fast_path=fast_path, monotonic_s=monotonic_s
+    )
     served = Served(server, made, await server.start("127.0.0.1", 0), connections)
     try:
         yield served

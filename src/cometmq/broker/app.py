@@ -111,7 +111,12 @@ class Broker:
         self._dispatcher = self._make_dispatcher(
             [*self._handlers.endpoints(), *config.endpoints()], environment.admission
         )
-        self._server = RemotingServer(self._dispatcher, net, fast_path=self._begin_connection)
+        self._server = RemotingServer(
+            self._dispatcher,
+            net,
+            fast_path=self._begin_connection,
+            monotonic_s=environment.clock.monotonic_s,
+        )
         self._background = BackgroundTasks("broker")
         self._started = AsyncExitStack()
         self._connect_events()

@@ -84,7 +84,7 @@ class NameServer:
         ]
         self._pool = ChannelPool()
         self._dispatcher = RequestDispatcher(endpoints, admission=admission)
-        self._server = RemotingServer(self._dispatcher, net)
+        self._server = RemotingServer(self._dispatcher, net, monotonic_s=clock.monotonic_s)
         self._background = BackgroundTasks("name server")
         self.port = 0
         """The port listened on, once started."""

@@ -14,12 +14,13 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable
-from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cometmq.errors import SettingsError
 from cometmq.net.connection import ANSWER_BYTES, Connection
 from cometmq.net.in_flight_limits import InFlightLimits
+from cometmq.net.iteration_budget import IterationBudget
 from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.net.read_limit import bound_reads
 from cometmq.net.unfinished_frames import COUNTED_BYTES, UnfinishedFrames
@@ -33,8 +34,8 @@ log = logging.getLogger(__name__)
 
 FrameHandler = Callable[[Frame, Connection], None]
 
-FRAMES_PER_ITERATION = 128
-"""Frames of one chunk that are answered before other connections are served."""
+PIECE_BYTES = 32 * 1024
+"""How much of a chunk the fast path gets at once: 100 pulls, or some milliseconds at most."""
 
 _SWEEPS = 6
 """How often within the idle time silent connections are looked for."""
@@ -61,12 +62,17 @@ class ServerProtocol(asyncio.Protocol):
     def __init__(self, server: RemotingServer) -> None:
         self._server = server
         self._answer = server.answer
+        self._budget = server.budget
+        self._now = server.budget.now
         self._fast_path: FastPath | None = None
         self._chunk: Callable[[bytes], int] | None = None  # while nothing waits before the chunk
         self._decoder = FrameDecoder(server.settings.frame_bytes_max)
         self._feed = self._decoder.feed
         self._bytes_max = server.settings.frame_bytes_max
+        self._piece_bytes = min(PIECE_BYTES, self._bytes_max)  # so no frame in it is too long
         self._backlog: list[Frame] = []
+        self._late = b""  # what came behind the backlog and nobody has looked at
+        self._is_waiting = False
         self._is_quiet = False
         self._quiet_sweeps = 0
         self._slow_sweeps = 0
@@ -94,6 +100,7 @@ class ServerProtocol(asyncio.Protocol):
         if isinstance(exc, ConnectionError):  # reset; but no answer any more is a TimeoutError
             self.connection.is_ended_by_client = True
         self._backlog.clear()
+        self._late = b""
         if self._counted:
             self._count_unfinished(0)
         self._server.forget(self)
@@ -110,30 +117,79 @@ class ServerProtocol(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Answer all frames that this chunk completes."""
+        """Answer all frames that this chunk completes, or those for which there is time."""
         self._is_quiet = False
+        if self._now() >= self._budget.until and self._budget.is_over():
+            is_new = not (self._backlog or self._late)
+            self._late += data
+            self._wait(is_new=is_new)
+            return
         chunk, size = self._chunk, len(data)
-        if chunk is not None and size <= self._bytes_max:  # so no frame in it is too long
+        if chunk is not None and size <= self._piece_bytes:
             taken = chunk(data)
             if taken == size:
                 return
-            data = data[taken:]
-        self._decode(data)
+            self._decode(data[taken:])
+        else:
+            self._late += data
+        if not self._is_waiting and self._handle(self._budget.until):
+            self._wait(is_new=False)
 
-    def _decode(self, data: bytes) -> None:
-        frames = self._feed(data)
-        if self._backlog:
-            self._backlog += frames
-        elif frames:
-            self._run(frames)
-        if self._decoder.broken and not self._transport.is_closing():
+    def go_on(self, until: float) -> bool:
+        """Handle what waits until then; whether anything is left for later."""
+        self._is_waiting = False
+        if self.connection.is_blocked or self._transport.is_closing():
+            return False  # whoever unblocks it has it wait again
+        self._is_waiting = self._handle(until)
+        if not (self._is_waiting or self.connection.is_blocked or self._transport.is_closing()):
+            self._transport.resume_reading()
+        return self._is_waiting
+
+    def _wait(self, *, is_new: bool) -> None:
+        """Go on in a later iteration of the loop; until then nothing more is read."""
+        self._transport.pause_reading()
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._budget.wait(self, is_new=is_new)
+
+    def _handle(self, until: float) -> bool:
+        """Handle what has come, in order, until then; whether there was no time for all of it."""
+        is_over = False
+        while not is_over and (self._backlog or self._late):
+            if not self._backlog:
+                self._cut(until)
+            if self._backlog:
+                self._run(until)
+            if self.connection.is_blocked or self._transport.is_closing():
+                break  # the backlog is never looked at when the connection is closing
+            is_over = self._now() >= until
+        self._choose_path()
+        if self._decoder.broken and not (self._backlog or self._transport.is_closing()):
             broken = self._decoder.broken
             self._server.warnings.warning("closing %s: %s", self.connection.addr, broken)
             self.connection.close()
+        return is_over and bool(self._backlog or self._late)
+
+    def _cut(self, until: float) -> None:
+        """Take what came as far as the fast path does, and make frames of the rest."""
+        data, self._late, at = self._late, b"", 0
+        self._choose_path()
+        while self._chunk is not None and at < len(data):
+            size = max(self._piece_bytes, 4 + int.from_bytes(data[at : at + 4], "big"))
+            if size > self._bytes_max or not (taken := self._chunk(data[at : at + size])):
+                break
+            at += taken
+            if self._now() >= until:
+                self._late = data[at:]
+                return
+        if at < len(data):
+            self._decode(data[at:])
+
+    def _decode(self, data: bytes) -> None:
+        self._backlog += self._feed(data)
         unfinished = self._decoder.have if self._decoder.wanted else 0
         if self._counted or unfinished > COUNTED_BYTES:
             self._count_unfinished(unfinished if unfinished > COUNTED_BYTES else 0)
-        self._choose_path()
 
     def _count_unfinished(self, size: int) -> None:
         self._counted = size
@@ -142,47 +198,22 @@ class ServerProtocol(asyncio.Protocol):
     def _choose_path(self) -> None:
         """Chunks go the fast path only when no frame, or part of one, stands before them."""
         decoder = self._decoder
-        is_clear = not (self._backlog or decoder.wanted or decoder.broken)
+        is_clear = not (self._backlog or self._late or decoder.wanted or decoder.broken)
         self._chunk = self._fast_path.chunk if self._fast_path is not None and is_clear else None
 
-    def _run(self, frames: list[Frame]) -> None:
+    def _run(self, until: float) -> None:
+        """Answer frames in hand until then, at least one."""
         connection, answer, fast_path = self.connection, self._answer, self._fast_path
-        if len(frames) == 1:  # the common case, without the loop: 0.2 us less
-            frame = frames[0]
+        now, frames, done = self._now, self._backlog, 0
+        connection.is_flush_scheduled = True  # what is sent waits for the end
+        for frame in frames:
+            done += 1
             if fast_path is None or not fast_path.frame(frame):
-                connection.is_flush_scheduled = True
                 answer(frame, connection)
-                connection.flush()
-            return
-        while frames:
-            rest = iter(frames)
-            connection.is_flush_scheduled = True  # what is sent waits for the end of the chunk
-            for frame in islice(rest, FRAMES_PER_ITERATION):
-                if fast_path is not None and fast_path.frame(frame):
-                    continue
-                answer(frame, connection)
-                if connection.unsent_bytes > ANSWER_BYTES:
-                    break
-            connection.flush()
-            frames = list(rest)
-            if connection.is_blocked or (frames and self._transport.is_closing()):
-                self._backlog = frames  # never looked at when the connection is closing
-                return
-            if frames:  # others are served first
-                self._backlog = frames
-                self._transport.pause_reading()
-                self._server.call_soon(self._resume_backlog)
-                return
-
-    def _resume_backlog(self) -> None:
-        """Take the next frames of a chunk that held too many for one iteration of the loop."""
-        if self.connection.is_blocked or self._transport.is_closing():
-            return  # whoever unblocks it takes them
-        frames, self._backlog = self._backlog, []
-        self._run(frames)
-        self._choose_path()
-        if not (self._backlog or self.connection.is_blocked or self._transport.is_closing()):
-            self._transport.resume_reading()
+            if now() >= until or connection.unsent_bytes > ANSWER_BYTES:
+                break
+        connection.flush()
+        del frames[:done]
 
     def pause_writing(self) -> None:
         """Stop reading: whoever does not read our answers is not read either."""
@@ -191,15 +222,14 @@ class ServerProtocol(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Go on where `pause_writing` stopped: first the frames in hand, then the socket."""
+        """Go on where `pause_writing` stopped: first with what is in hand, then the socket."""
         self.connection.unblock()
         self._is_quiet = False
         if self._transport.is_closing():
             return
-        frames, self._backlog = self._backlog, []
-        self._run(frames)
-        self._choose_path()
-        if not (self._backlog or self.connection.is_blocked or self._transport.is_closing()):
+        if self._backlog or self._late:
+            self._wait(is_new=False)
+        else:
             self._transport.resume_reading()
 
     def sweep(self, sweeps_max: int) -> None:
@@ -222,7 +252,8 @@ class ServerProtocol(asyncio.Protocol):
         """Whether one frame has hardly grown over the last sweeps: bytes alone keep nobody."""
         decoder, (frame, had) = self._decoder, self._swept
         has_grown = decoder.begun != frame or decoder.have - had >= COUNTED_BYTES
-        is_waiting = bool(decoder.wanted) and not (has_grown or self.connection.is_blocked)
+        is_ours = self.connection.is_blocked or self._is_waiting  # nothing is read now
+        is_waiting = bool(decoder.wanted) and not (has_grown or is_ours)
         self._slow_sweeps = self._slow_sweeps + 1 if is_waiting else 0
         if not is_waiting:  # else it has all of the sweeps to grow by so much
             self._swept = (decoder.begun, decoder.have)
@@ -238,7 +269,9 @@ class RemotingServer:
         settings: NetSettings,
         *,
         fast_path: Callable[[Connection], FastPath] | None = None,
+        monotonic_s: Callable[[], float] = monotonic,
     ) -> None:
+        """`monotonic_s` is the clock by which connections share the loop's iterations."""
         self.answer = answer
         self.settings = settings
         self.fast_path = fast_path
@@ -255,6 +288,9 @@ class RemotingServer:
         self._listener: asyncio.Server | None = None
         self._second: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        self.budget: IterationBudget
+        """What the connections share; there once it has started."""
+        self._monotonic_s = monotonic_s
         self._coalescer: WriteCoalescer
         self._loop: asyncio.AbstractEventLoop
 
@@ -265,6 +301,7 @@ class RemotingServer:
         """
         self._loop = asyncio.get_running_loop()
         self._coalescer = WriteCoalescer(self._loop)
+        self.budget = IterationBudget(self._loop.call_soon, self._monotonic_s)
         self._listener = await _listen(
             lambda: ServerProtocol(self), host, port, backlog=self.settings.backlog
         )
@@ -332,10 +369,6 @@ class RemotingServer:
     def in_flight(self) -> int:
         """How many requests of all connections wait for their answer."""
         return self._in_flight.total
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        """Have something called in the next iteration of the loop."""
-        self._loop.call_soon(callback)
 
     def _sweep(self) -> None:
         for protocol in list(self.protocols):

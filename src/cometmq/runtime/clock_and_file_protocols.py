@@ -25,6 +25,10 @@ class Clock(Protocol):
         """Milliseconds since some moment: for how long something takes, lives or waits."""
         ...
 
+    def monotonic_s(self) -> float:
+        """The same in seconds, as finely as the clock has it: for shares of a loop's iteration."""
+        ...
+
     def local_hour(self) -> int:
         """The local hour of day, 0 to 23."""
         ...

@@ -48,6 +48,10 @@ class SimClock:
         """Milliseconds that a step does not change."""
         return self.ms
 
+    def monotonic_s(self) -> float:
+        """The same in seconds."""
+        return self.monotonic_ms() / 1000
+
     def local_hour(self) -> int:
         """The hour of day."""
         return self.hour

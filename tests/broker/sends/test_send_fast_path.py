@@ -56,6 +56,22 @@ async def made(harness: Harness, topic: str) -> None:
     await harness.broker.state.topics.writer.flushed()
 
 
+def test_what_a_connection_has_taught_is_forgotten_when_it_closes() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            await made(harness, "T")
+            client = await harness.client()
+            for _ in range(2):
+                await client.send("T", b"x")
+            learning = harness.broker._handlers.fast_path.learning
+            assert learning.kept_bytes > 0
+            client.close()
+            await asyncio.sleep(1)
+            assert learning.kept_bytes == 0
+
+    run(scenario())
+
+
 async def send_both_ways(harness: Harness, topic: str, **more) -> tuple[Command, Command, bool]:
     """The answers of a connection's first send and of its second, and whether that was short."""
     await made(harness, topic)  # a topic that is made by the first send is a change

@@ -13,6 +13,7 @@ from cometmq.wire.command import Command
 from cometmq.wire.frame import Frame
 from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.templates.header_template import (
+    BYTES_A_BYTE,
     LEARNING_AT_ONCE_MS,
     LEARNING_SHARE,
     MISSES_MAX,
@@ -207,6 +208,26 @@ def test_a_connection_learns_again_once_time_has_passed(clock):
     clock.now += 100
     late.match_or_learn(pull())
     assert match(late, pull())
+
+
+def test_where_all_have_learned_too_much_whoever_learned_most_forgets_it(clock):
+    size = BYTES_A_BYTE * len(pull(topic="T0"))
+    budget = LearningLimiter(lambda: clock.now, bytes_max=6 * size)
+    greedy, modest = PullTemplates(budget), PullTemplates(budget)
+    for number in range(5):
+        greedy.match_or_learn(pull(topic=f"T{number}"))
+    modest.match_or_learn(pull(topic="M0"))
+    assert budget.kept_bytes == 6 * size
+    modest.match_or_learn(pull(topic="M1"))
+    assert budget.kept_bytes == 2 * size, "the greedy one gave up"
+    assert match(modest, pull(topic="M0"))
+    assert match(modest, pull(topic="M1"))
+    assert match(greedy, pull(topic="T0")) is None
+    greedy.match_or_learn(pull(topic="T0"))
+    assert match(greedy, pull(topic="T0")) is None, "and pauses, so that it cannot go on so"
+    for templates in (greedy, modest):
+        templates.forget()
+    assert budget.kept_bytes == 0
 
 
 numbers = st.integers(0, 10**19).map(str) | st.text("0123456789-+ .e", max_size=6)

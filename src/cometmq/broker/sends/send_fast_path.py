@@ -135,6 +135,11 @@ class ConnectionFastPath:
         if self._shared.admission is not None:  # its rules may have changed
             self._pulls.forget()
 
+    def release(self, _connection: Connection) -> None:
+        """Give back the memory of what was learned: the connection is gone."""
+        self._templates.forget()
+        self._pulls.forget()
+
     def _put_run(self, plan: SendPlan, run: SendFrameBatch) -> int:
         """Put messages of one plan together; where the last that was taken ends, 0 for none."""
         shared = self._shared
@@ -226,7 +231,9 @@ class FastPaths:
 
     def __call__(self, connection: Connection) -> ConnectionFastPath:
         """Make the fast path of a new connection."""
-        return ConnectionFastPath(self, connection)
+        made = ConnectionFastPath(self, connection)
+        connection.on_close(made.release)
+        return made
 
     def join(self, connection: Connection, answers: list[bytes]) -> None:
         """Have the answers, which grow until the iteration ends, written when all is safe."""

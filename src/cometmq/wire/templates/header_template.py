@@ -6,8 +6,8 @@ expression: the text must be the same, and each value of a form that needs no de
 not match is left to the decoder, which is always right. Templates are found by the text before
 the first value, so that a client of a hundred topics does not have each header compared with all.
 Refuses to know what headers mean (`send_template` and `pull_template` do). Invariants: a match
-says what the decoder would say; the templates of a connection are bounded, and so is the time in
-which all connections learn. No I/O.
+says what the decoder would say; the templates of a connection are bounded, and so are the time in
+which all connections learn and the memory of what they have learned. No I/O.
 Java: none; every header is decoded there.
 """
 
@@ -40,6 +40,10 @@ LEARNING_SHARE = 0.1
 """Most of the time in which headers are learned, of all connections together."""
 LEARNING_AT_ONCE_MS = 20
 """So long may be learned at once after so much time in which nothing was."""
+LEARNED_BYTES_MAX = 256 * 1024 * 1024
+"""Memory of what all connections together have learned: 50,000 headers of 250 bytes."""
+BYTES_A_BYTE = 20
+"""What a template keeps for each byte of its header: a pattern, mostly. Measured: 12 to 20."""
 
 QUEUE_ID = rb"(0|[1-9][0-9]{0,2}|10[01][0-9]|102[0-3])"
 """0 to 1023."""
@@ -88,18 +92,31 @@ class HeaderPattern:
         self.ranks = tuple([ordered.index(span) for span in gaps])
 
 
-class LearningLimiter:
-    """How long all connections of one server may learn; the decoder takes what they leave.
+class LearnerWithMemory(Protocol):
+    """What one connection has learned of one kind."""
 
-    To learn a header takes 0.5 ms, of the longest 10 ms, and a client may send a new one each time,
-    on many connections. The time is measured: a pattern that the module `re` still has costs
-    little, and little is taken off for it.
+    def give_up(self) -> None:
+        """Forget all of it, and `keep` 0 bytes."""
+        ...
+
+
+class LearningLimiter:
+    """How long all connections of one server may learn, and how much of it they may keep.
+
+    The decoder takes what they leave. To learn a header takes 0.5 ms, of the longest 10 ms, and a
+    client may send a new one each time, on many connections. The time is measured: a pattern that
+    the module `re` still has costs little, and little is taken off for it. Where all have learned
+    too much, whoever has learned most forgets it.
     """
 
-    __slots__ = ("_left_ms", "_monotonic_ms", "_seen_ms")
+    __slots__ = ("_bytes_max", "_kept", "_left_ms", "_monotonic_ms", "_seen_ms", "kept_bytes")
 
-    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+    def __init__(self, monotonic_ms: Callable[[], int], bytes_max: int = LEARNED_BYTES_MAX) -> None:
         """Begin with all that may be learned at once."""
+        self.kept_bytes = 0
+        """Memory of what all have learned, about."""
+        self._bytes_max = bytes_max
+        self._kept: dict[LearnerWithMemory, int] = {}
         self._monotonic_ms = monotonic_ms
         self._seen_ms = monotonic_ms()
         self._left_ms: float = LEARNING_AT_ONCE_MS
@@ -114,6 +131,14 @@ class LearningLimiter:
             learn(header)
             self._left_ms -= self._monotonic_ms() - now_ms
 
+    def keep(self, learner: LearnerWithMemory, size: int) -> None:
+        """Note how many bytes somebody keeps now."""
+        self.kept_bytes += size - self._kept.pop(learner, 0)
+        if size:
+            self._kept[learner] = size
+        while self.kept_bytes > self._bytes_max:
+            max(self._kept, key=self._kept.__getitem__).give_up()
+
 
 class _Template(Protocol):
     """What a table of templates asks of each."""
@@ -121,6 +146,8 @@ class _Template(Protocol):
     match: Callable[..., re.Match[bytes] | None]
     prefix: bytes
     """The text before the first value that changes."""
+    kept_bytes: int
+    """How much memory it takes, about."""
 
 
 T = TypeVar("T", bound=_Template)
@@ -181,6 +208,11 @@ class HeaderTemplates(Generic[T]):
         """Forget all templates, and with them what users keep there."""
         self._replace(())
 
+    def give_up(self) -> None:
+        """Forget all templates and learn nothing for a while: others need the memory."""
+        self.forget()
+        self._pause = PAUSE
+
     def drop(self, templates: Sequence[T]) -> None:
         """Forget these templates."""
         self._replace(tuple([one for one in self.templates if one not in templates]))
@@ -223,6 +255,8 @@ class HeaderTemplates(Generic[T]):
         for one in templates:
             by_prefix = self._by_prefix.setdefault(len(one.prefix), {})
             by_prefix.setdefault(one.prefix, []).append(one)
+        if self._budget is not None:
+            self._budget.keep(self, sum([one.kept_bytes for one in templates]))
 
 
 def value_spans(header: bytes) -> dict[tuple[bool, bytes], Span] | None:

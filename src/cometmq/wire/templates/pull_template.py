@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.templates.header_template import (
+    BYTES_A_BYTE,
     NUMBER,
     OPAQUE,
     QUEUE_ID,
@@ -43,6 +44,7 @@ class PullTemplate:
         "code",
         "commit_at",
         "header",
+        "kept_bytes",
         "language",
         "match",
         "offset_at",
@@ -61,6 +63,7 @@ class PullTemplate:
         pattern = HeaderPattern(raw, dict(zip(spans, forms, strict=True)))
         self.match = pattern.match
         self.prefix = pattern.literals[0]
+        self.kept_bytes = BYTES_A_BYTE * len(raw)
         self.queue_at, self.offset_at, self.commit_at, self.opaque_at = pattern.ranks
 
 

@@ -18,6 +18,7 @@ from cometmq.model.message import RESERVED_PROPERTIES
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from cometmq.wire.templates.header_template import (
+    BYTES_A_BYTE,
     NUMBER,
     OPAQUE,
     PROPERTIES,
@@ -73,6 +74,7 @@ class SendTemplate:
         "code",
         "flag",
         "header",
+        "kept_bytes",
         "language",
         "literals",
         "match",
@@ -110,6 +112,7 @@ class SendTemplate:
         self.match = pattern.match
         self.literals = pattern.literals
         self.prefix = pattern.literals[0]
+        self.kept_bytes = BYTES_A_BYTE * len(raw)
         self.queue_at, self.born_at, self.opaque_at, first, *_ = pattern.ranks
         self.texts = slice(first, first + len(found.texts))  # they stand side by side
         self._columns: dict[tuple[int, ...], FrameColumns] = {}
