@@ -55,6 +55,29 @@ class Client:
         beat = heartbeat(group, *topics, client_id=client_id, **more)
         return await self.call(RequestCode.HEART_BEAT, None, encode_heartbeat(beat))
 
+    async def create_topic(self, topic: str = "T", **more: str) -> Command:
+        """Create a topic of three queues; `more` are other header fields."""
+        fields = {
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "readQueueNums": "3",
+            "writeQueueNums": "3",
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "order": "false",
+        }
+        return await self.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **{**fields, **more})
+
+    async def commit(self, offset: int, **more: str) -> Command:
+        """Commit an offset of the group CG in queue 0 of topic T, unless `more` says otherwise."""
+        fields = {"consumerGroup": "CG", "topic": "T", "queueId": "0", "commitOffset": str(offset)}
+        return await self.call(RequestCode.UPDATE_CONSUMER_OFFSET, **{**fields, **more})
+
+    async def committed(self, topic: str = "T", queue_id: int = 0, **more: str) -> Command:
+        """The answer to the question for the committed offset of the group CG."""
+        fields = {"consumerGroup": "CG", "topic": topic, "queueId": str(queue_id), **more}
+        return await self.call(RequestCode.QUERY_CONSUMER_OFFSET, **fields)
+
     async def asked_next(self) -> Command:
         """The broker's next request to us."""
         async with asyncio.timeout(TIMEOUT_S):

@@ -20,16 +20,6 @@ if TYPE_CHECKING:
 QUEUE = MessageQueue("T", "b0", 0)
 
 
-async def committed(client: Client, topic: str = "T", queue: int = 0, **more: Any) -> Any:
-    fields = {"consumerGroup": "CG", "topic": topic, "queueId": str(queue), **more}
-    return await client.call(RequestCode.QUERY_CONSUMER_OFFSET, **fields)
-
-
-async def commit(client: Client, offset: int, **more: str) -> Any:
-    fields = {"consumerGroup": "CG", "topic": "T", "queueId": "0", "commitOffset": str(offset)}
-    return await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, **{**fields, **more})
-
-
 async def reset(client: Client, **fields: str) -> Any:
     wanted = {"topic": "T", "group": "CG", "timestamp": "-1", "isForce": "true", **fields}
     return await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **wanted)
@@ -47,13 +37,13 @@ def test_a_reset_moves_all_queues_and_commits_are_ignored_until_it_is_fetched() 
             assert {queue.queue_id: offset for queue, offset in moved.items()} == {
                 0: 3, 1: 0, 2: 0, 3: 0,
             }  # fmt: skip
-            assert (await commit(client, 1)).code == 0
-            assert (await committed(client)).ext == {"offset": "3"}
+            assert (await client.commit(1)).code == 0
+            assert (await client.committed()).ext == {"offset": "3"}
             pulled = await client.pull("T", queue_offset=1)
             assert pulled.code == ResponseCode.PULL_OFFSET_MOVED
             assert pulled.ext["nextBeginOffset"] == "3"
-            assert (await commit(client, 1)).code == 0
-            assert (await committed(client)).ext == {"offset": "1"}
+            assert (await client.commit(1)).code == 0
+            assert (await client.committed()).ext == {"offset": "1"}
 
     run(scenario())
 
@@ -68,9 +58,9 @@ def test_the_pull_that_fetches_a_reset_does_not_commit_its_old_place() -> None:
             assert (await reset(client)).code == 0
             pulled = await client.pull("T", queue_offset=1, sys_flag=5, commit_offset=1)
             assert pulled.code == ResponseCode.PULL_OFFSET_MOVED
-            assert (await committed(client)).ext == {"offset": "3"}
+            assert (await client.committed()).ext == {"offset": "3"}
             await client.pull("T", queue_offset=3, sys_flag=5, commit_offset=2)
-            assert (await committed(client)).ext == {"offset": "2"}
+            assert (await client.committed()).ext == {"offset": "2"}
 
     run(scenario())
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from broker.commands import Client
 from broker.harness import run, running
 from cometmq.model.queue import MessageQueue
 from cometmq.wire import fastjson
@@ -12,23 +9,6 @@ from cometmq.wire.bodies import admin as bodies
 from cometmq.wire.bodies.name_lists import decode_group_list, decode_topic_list
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.codes import RequestCode as Code
-
-if TYPE_CHECKING:
-    from broker.commands import Client
-    from cometmq.wire.command import Command
-
-
-async def create(client: Client, topic: str = "T", **more: Any) -> Command:
-    fields = {
-        "topic": topic,
-        "defaultTopic": "TBW102",
-        "readQueueNums": "3",
-        "writeQueueNums": "3",
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-        "order": "false",
-    }
-    return await client.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **{**fields, **more})
 
 
 def test_progress_of_topics_and_groups_is_reported() -> None:

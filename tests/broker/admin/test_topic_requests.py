@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
 from broker.commands import Client, held_pull, until_held
@@ -17,22 +15,6 @@ from cometmq.wire.bodies.topic import (
 )
 from cometmq.wire.codes import RequestCode, ResponseCode
 
-if TYPE_CHECKING:
-    from cometmq.wire.command import Command
-
-
-async def create(client: Client, topic: str = "T", **more: Any) -> Command:
-    fields = {
-        "topic": topic,
-        "defaultTopic": "TBW102",
-        "readQueueNums": "3",
-        "writeQueueNums": "3",
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-        "order": "false",
-    }
-    return await client.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **{**fields, **more})
-
 
 async def config_of(client: Client, topic: str) -> TopicConfig | None:
     answer = await client.call(RequestCode.GET_TOPIC_CONFIG, topic=topic)
@@ -43,7 +25,7 @@ def test_a_topic_is_created_changed_shown_and_deleted() -> None:
     async def scenario() -> None:
         async with running() as harness:
             client = await harness.client()
-            assert (await create(client, attributes="+message.type=FIFO")).code == 0
+            assert (await client.create_topic(attributes="+message.type=FIFO")).code == 0
             found = await config_of(client, "T")
             assert found == TopicConfig(
                 topic_name="T",
@@ -52,9 +34,9 @@ def test_a_topic_is_created_changed_shown_and_deleted() -> None:
                 attributes={"message.type": "FIFO"},
             )
             before = harness.broker.state.topics.version
-            assert (await create(client)).code == 0
+            assert (await client.create_topic()).code == 0
             assert harness.broker.state.topics.version == before, "nothing changed"
-            assert (await create(client, perm="4", attributes="-message.type")).code == 0
+            assert (await client.create_topic(perm="4", attributes="-message.type")).code == 0
             found = await config_of(client, "T")
             assert found is not None
             assert (found.perm, found.attributes) == (4, {})
@@ -91,7 +73,7 @@ def test_an_invalid_topic_is_refused_and_not_created(fields: dict[str, str], cod
         async with running() as harness:
             client = await harness.client()
             before = dict(harness.broker.state.topics.table)
-            answer = await create(client, **fields)
+            answer = await client.create_topic(**fields)
             assert answer.code == code, answer
             assert answer.remark
             assert harness.broker.state.topics.table == before
@@ -103,7 +85,7 @@ def test_topics_survive_a_restart_in_the_form_that_apache_writes() -> None:
     async def scenario() -> None:
         disk = new_disk()
         async with running(disk=disk) as harness:
-            await create(await harness.client(), order="true")
+            await (await harness.client()).create_topic(order="true")
         stored = stored_table(disk, "topics.json")
         assert list(stored) == ["dataVersion", "topicConfigTable"]
         assert stored["topicConfigTable"]["T"] == {

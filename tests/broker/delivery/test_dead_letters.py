@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from broker.commands import Client, Harness, properties_of, records
+from broker.delivery.send_back_commands import send_and_pull, send_back
 from broker.harness import new_disk, run, running
 from cometmq.store.message_draft import MessageDraft
-from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
     from cometmq.store.put_result import PutResult
-    from cometmq.wire.command import Command
-    from cometmq.wire.records.log_record import StoredRecord
 
 
 SHORT = {"message_delay_level": "1s 1s 1s 1s 1s"}
 RETRY, DEAD = "%RETRY%CG", "%DLQ%CG"
-
-
-async def first(client: Client, **more: Any) -> StoredRecord:
-    """One message of topic T, sent and pulled by the group CG."""
-    await client.beat("CG", "T")
-    assert (await client.send("T", b"hard", **more)).code == 0
-    return records(await client.pull("T"))[-1]
-
-
-async def send_back(client: Client, record: StoredRecord, **more: Any) -> Command:
-    fields = {
-        "offset": str(record.phy_offset),
-        "group": "CG",
-        "delayLevel": "0",
-        "originMsgId": "K1",
-        "originTopic": "T",
-        "unitMode": "false",
-        "maxReconsumeTimes": "3",
-    }
-    wanted = {**fields, **{name: str(value) for name, value in more.items()}}
-    return await client.call(RequestCode.CONSUMER_SEND_MSG_BACK, **wanted)
 
 
 async def use_up_attempts(harness: Harness, client: Client, keys: str) -> None:
@@ -92,7 +69,7 @@ def test_one_message_may_become_a_dead_letter_of_two_groups() -> None:
     async def scenario() -> None:
         async with running(dead_letter_deduplicate=True) as harness:
             client = await harness.client()
-            record = await first(client)
+            record = await send_and_pull(client)
             await client.beat("DG", "T")
             for group in ("CG", "DG"):
                 assert (await send_back(client, record, group=group, delayLevel=-1)).code == 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.commands import Client, properties_of, received, records
+from broker.delivery.send_back_commands import send_and_pull, send_back
 from broker.harness import run, running
 from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
@@ -22,32 +23,11 @@ SHORT = {"message_delay_level": "1s 1s 1s 1s 1s"}
 RETRY, DEAD = "%RETRY%CG", "%DLQ%CG"
 
 
-async def first(client: Client, **more: Any) -> StoredRecord:
-    """One message of topic T, sent and pulled by the group CG."""
-    await client.beat("CG", "T")
-    assert (await client.send("T", b"hard", **more)).code == 0
-    return records(await client.pull("T"))[-1]
-
-
-async def send_back(client: Client, record: StoredRecord, **more: Any) -> Command:
-    fields = {
-        "offset": str(record.phy_offset),
-        "group": "CG",
-        "delayLevel": "0",
-        "originMsgId": "K1",
-        "originTopic": "T",
-        "unitMode": "false",
-        "maxReconsumeTimes": "3",
-    }
-    wanted = {**fields, **{name: str(value) for name, value in more.items()}}
-    return await client.call(RequestCode.CONSUMER_SEND_MSG_BACK, **wanted)
-
-
 def test_a_message_sent_back_comes_again_in_the_retry_topic() -> None:
     async def scenario() -> None:
         async with running(**SHORT) as harness:
             client = await harness.client()
-            record = await first(client, flag=3, properties={"TAGS": "A", "x": "y"})
+            record = await send_and_pull(client, flag=3, properties={"TAGS": "A", "x": "y"})
             assert (await send_back(client, record)).code == 0
             (again,) = await received(client, 1, RETRY)
             assert (again.body, again.flag, again.reconsume_times) == (b"hard", 3, 1)
@@ -66,7 +46,7 @@ def test_the_level_rises_with_the_attempts_unless_one_is_asked_for() -> None:
     async def scenario() -> None:
         async with running(**SHORT) as harness:
             client = await harness.client()
-            record = await first(client)
+            record = await send_and_pull(client)
             levels = []
             for count, wanted in enumerate((0, 0, 1)):
                 assert (await send_back(client, record, delayLevel=wanted)).code == 0
@@ -114,7 +94,7 @@ def test_a_negative_level_gives_up_at_once_and_a_long_reason_is_cut() -> None:
     async def scenario() -> None:
         async with running(**SHORT) as harness:
             client = await harness.client()
-            record = await first(client)
+            record = await send_and_pull(client)
             answer = await send_back(client, record, delayLevel=-1, dlqReason="\x01bad\x02" * 200)
             assert answer.code == 0
             (dead,) = records(await client.pull(DEAD))
@@ -128,7 +108,7 @@ def test_a_message_whose_properties_nearly_fill_a_record_is_tried_again_whole(si
     async def scenario() -> None:
         async with running(**SHORT) as harness:
             client = await harness.client()
-            record = await first(client, properties={"x": "y" * size})
+            record = await send_and_pull(client, properties={"x": "y" * size})
             answer = await send_back(client, record, delayLevel=1, dlqReason="z" * 512)
             assert answer.code == 0, answer
             (again,) = await received(client, 1, RETRY)
@@ -143,7 +123,7 @@ def test_a_message_that_cannot_be_tried_again_whole_becomes_a_dead_letter_at_onc
     async def scenario() -> None:
         async with running(**SHORT) as harness:
             client = await harness.client()
-            record = await first(client, properties={"x": "y" * 32_640, "a": "b"})
+            record = await send_and_pull(client, properties={"x": "y" * 32_640, "a": "b"})
             assert (await send_back(client, record, dlqReason="ValueError")).code == 0
             (dead,) = await client.drain(DEAD)
             shown = properties_of(dead)
@@ -158,7 +138,7 @@ def test_old_clients_get_the_groups_limit() -> None:
     async def scenario() -> None:
         async with running(**SHORT) as harness:
             client = await harness.client()
-            record = await first(client)
+            record = await send_and_pull(client)
             groups = harness.broker.state.groups
             groups.put(replace(groups.admit("CG"), retry_max_times=0))
             assert (await send_back(client, record, maxReconsumeTimes=5)).code == 0
@@ -181,7 +161,7 @@ def test_send_backs_of_unknown_messages_or_groups_are_refused() -> None:
         async with running(**SHORT, auto_create_subscription_group=False) as harness:
             client = await harness.client()
             harness.broker.state.groups.put(SubscriptionGroupConfig(group_name="CG"))
-            record = await first(client)
+            record = await send_and_pull(client)
             answer = await send_back(client, record, group="Nobody")
             assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
             for offset in (record.phy_offset + 1, 10**12, -1):
@@ -198,7 +178,7 @@ def test_a_send_back_makes_a_group_that_nobody_knew() -> None:
     async def scenario() -> None:
         async with running(**SHORT) as harness:
             client = await harness.client()
-            record = await first(client)
+            record = await send_and_pull(client)
             assert (await send_back(client, record, group="Unheard")).code == 0
             assert harness.broker.state.groups.get("Unheard")
 
@@ -248,7 +228,7 @@ def test_a_group_without_retry_queues_loses_what_it_sends_back() -> None:
     async def scenario() -> None:
         async with running(**SHORT) as harness:
             client = await harness.client()
-            record = await first(client)
+            record = await send_and_pull(client)
             groups, end = harness.broker.state.groups, harness.broker.store.max_phy_offset
             groups.put(replace(groups.admit("CG"), retry_queue_nums=0))
             assert (await send_back(client, record)).code == 0

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from broker.harness import SMALL_STORE, new_disk, run, running, stored_table
 from cometmq.wire.codes import RequestCode, ResponseCode
-
-if TYPE_CHECKING:
-    from broker.commands import Client
-
-
-async def committed(client: Client, topic: str = "T", queue: int = 0, **more: Any) -> Any:
-    fields = {"consumerGroup": "CG", "topic": topic, "queueId": str(queue), **more}
-    return await client.call(RequestCode.QUERY_CONSUMER_OFFSET, **fields)
-
-
-async def commit(client: Client, offset: int, **more: str) -> Any:
-    fields = {"consumerGroup": "CG", "topic": "T", "queueId": "0", "commitOffset": str(offset)}
-    return await client.call(RequestCode.UPDATE_CONSUMER_OFFSET, **{**fields, **more})
 
 
 def test_a_committed_offset_is_returned_and_the_last_writer_wins() -> None:
@@ -31,8 +17,8 @@ def test_a_committed_offset_is_returned_and_the_last_writer_wins() -> None:
             await client.send("T")
             await client.beat("CG", "T")
             for offset in (7, 3):
-                assert (await commit(client, offset)).code == 0
-                assert (await committed(client)).ext == {"offset": str(offset)}
+                assert (await client.commit(offset)).code == 0
+                assert (await client.committed()).ext == {"offset": str(offset)}
 
     run(scenario())
 
@@ -42,8 +28,8 @@ def test_a_new_group_starts_at_0_while_the_queue_is_young() -> None:
         async with running() as harness:
             client = await harness.client()
             await client.send("T")
-            assert (await committed(client)).ext == {"offset": "0"}
-            answer = await committed(client, setZeroIfNotFound="false")
+            assert (await client.committed()).ext == {"offset": "0"}
+            answer = await client.committed(setZeroIfNotFound="false")
             assert answer.code == ResponseCode.QUERY_NOT_FOUND
 
     run(scenario())
@@ -56,13 +42,13 @@ def test_a_new_group_starts_at_the_end_of_a_queue_without_a_message() -> None:
         async with running(replace(SMALL_STORE, memory_percent=0)) as harness:
             client = await harness.client()
             await client.send("T")
-            assert (await committed(client, queue=1)).ext == {"offset": "0"}
+            assert (await client.committed(queue_id=1)).ext == {"offset": "0"}
             queue = harness.broker.store._queues.get_or_create("T", 2)
             queue.begin_at(7)  # the files of its seven messages are deleted
-            assert (await committed(client, queue=2)).ext == {"offset": "7"}
+            assert (await client.committed(queue_id=2)).ext == {"offset": "7"}
             for fields in ({"queue": 99}, {"queue": -1}, {"topic": "Nope"}):
-                assert (await committed(client, **fields)).code == ResponseCode.QUERY_NOT_FOUND
-            answer = await committed(client, queue=1, setZeroIfNotFound="false")
+                assert (await client.committed(**fields)).code == ResponseCode.QUERY_NOT_FOUND
+            answer = await client.committed(queue_id=1, setZeroIfNotFound="false")
             assert answer.code == ResponseCode.QUERY_NOT_FOUND
 
     run(scenario())
@@ -73,7 +59,7 @@ def test_a_new_group_is_not_sent_to_the_start_of_a_queue_that_begins_on_disk() -
         async with running(replace(SMALL_STORE, memory_percent=0)) as harness:
             client = await harness.client()
             await client.send("T")
-            assert (await committed(client)).code == ResponseCode.QUERY_NOT_FOUND
+            assert (await client.committed()).code == ResponseCode.QUERY_NOT_FOUND
 
     run(scenario())
 
@@ -96,7 +82,7 @@ def test_a_commit_of_a_negative_offset_or_without_a_group_is_refused(
             client = await harness.client()
             await client.send("T")
             await client.beat("CG", "T")
-            assert (await commit(client, 1, **fields)).code == code
+            assert (await client.commit(1, **fields)).code == code
             assert harness.broker.state.offsets.snapshot() == {}
 
     run(scenario())
@@ -110,11 +96,11 @@ def test_offsets_are_on_disk_after_a_stop_and_known_after_a_start() -> None:
             for _ in range(5):
                 await client.send("T")
             await client.beat("CG", "T")
-            await commit(client, 5)
+            await client.commit(5)
         stored = stored_table(disk, "consumerOffset.json")
         assert stored["offsetTable"] == {"T@CG": {"0": 5}}
         async with running(disk=disk) as harness:
-            assert (await committed(await harness.client())).ext == {"offset": "5"}
+            assert (await (await harness.client()).committed()).ext == {"offset": "5"}
 
     run(scenario())
 
