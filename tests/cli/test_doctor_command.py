@@ -218,7 +218,7 @@ async def unequal_subscriptions(store: Path) -> None:
         await topic(cluster.namesrv, 4)
         one = member(cluster.namesrv, "a", "orders", "X")
         async with one, member(cluster.namesrv, "b", "orders", "Y"):
-            await named(cluster.namesrv, "subscriptions", "clerks", "of orders", "'X'", "'Y'")
+            await named(cluster.namesrv, "subscriptions", "clerks", "of topic orders", "'X'", "'Y'")
 
 
 async def queues_without_an_owner(store: Path) -> None:

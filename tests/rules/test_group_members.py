@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cometmq.model.subscription import ConsumerData, MessageModel, SubscriptionData
-from cometmq.rules.group_members import MemberWants, difference, wants_of
+from cometmq.rules.group_members import MemberSettings, difference, settings_in_heartbeat
 
 
-def member(*subscriptions: tuple[str, str], **more: object) -> MemberWants:
+def member(*subscriptions: tuple[str, str], **more: object) -> MemberSettings:
     wanted = tuple(
         SubscriptionData(
             topic=topic,
@@ -15,7 +15,7 @@ def member(*subscriptions: tuple[str, str], **more: object) -> MemberWants:
         )
         for topic, text in subscriptions
     )
-    return wants_of(ConsumerData(group_name="g", subscriptions=wanted, **more))
+    return settings_in_heartbeat(ConsumerData(group_name="g", subscriptions=wanted, **more))
 
 
 def test_members_that_want_the_same_do_not_differ() -> None:
@@ -31,7 +31,7 @@ def test_what_differs_is_named_with_both_members() -> None:
         "a", member(("T", "*")), "b", member(("T", "*"), message_model=MessageModel.BROADCASTING)
     )
     assert said == "a is CLUSTERING, b BROADCASTING"
-    one, other = MemberWants(frozenset(), is_orderly=True), MemberWants(frozenset())
+    one, other = MemberSettings(frozenset(), is_orderly=True), MemberSettings(frozenset())
     assert difference("a", one, "b", other) == "", "it is not known of b"
     said = difference("a", one, "b", other._replace(is_orderly=False))
     assert said == "a consumes in order, b concurrently"

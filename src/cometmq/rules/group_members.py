@@ -1,7 +1,7 @@
-"""What a member wants of its group, and how two members differ: in words, as the log says it.
+"""How two members of a consumer group differ: in words, for logs and for the doctor.
 
-Members of one group must want the same, for a queue is read by one of them alone: what that one
-does not want, nobody gets. Pure. Java: none; there the newest heartbeat overwrites the others.
+Owns what members must have in common, and the sentences about it. Pure.
+Java: none; there the newest heartbeat overwrites the others.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from cometmq.model.topic import is_retry_topic
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from cometmq.model.admin_stats import ConsumerRunningInfo
     from cometmq.model.subscription import (
         ConsumeFromWhere,
         ConsumerData,
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
         SubscriptionData,
     )
 
+WHY = "a queue is read by one member alone, so messages that it does not want are lost to the group"
+ADVICE = "give all members the same subscriptions and settings, or each kind a group of its own"
+
 _TOPICS_MAX = 4
 """Topics that one sentence names."""
 _CHARS_MAX = 80
+_ORDERLY = {"true": True, "false": False}
 
 
-class MemberWants(NamedTuple):
-    """One member's side; None stands for what is not known of it."""
+class MemberSettings(NamedTuple):
+    """What all members of a group must have in common; None stands for what is not known."""
 
     subscriptions: frozenset[tuple[str, str, str]]
     """Topic, kind of filter, and filter; tags in order of the alphabet."""
@@ -37,14 +42,20 @@ class MemberWants(NamedTuple):
     is_orderly: bool | None = None
 
 
-def wants_of(data: ConsumerData) -> MemberWants:
+def settings_in_heartbeat(data: ConsumerData) -> MemberSettings:
     """What a heartbeat says; whether its member consumes in order is not among it."""
-    return MemberWants(
+    return MemberSettings(
         filters_of(data.subscriptions),
         data.message_model,
         data.consume_type,
         data.consume_from_where,
     )
+
+
+def settings_in_running_info(info: ConsumerRunningInfo) -> MemberSettings:
+    """What a member answers when it is asked what it does (request 307)."""
+    is_orderly = _ORDERLY.get(info.properties.get("PROP_CONSUMEORDERLY", "").lower())
+    return MemberSettings(filters_of(info.subscriptions), is_orderly=is_orderly)
 
 
 def filters_of(subscriptions: Iterable[SubscriptionData]) -> frozenset[tuple[str, str, str]]:
@@ -56,12 +67,14 @@ def filters_of(subscriptions: Iterable[SubscriptionData]) -> frozenset[tuple[str
     )
 
 
-def difference(one_id: str, one: MemberWants, other_id: str, other: MemberWants) -> str:
+def difference(one_id: str, one: MemberSettings, other_id: str, other: MemberSettings) -> str:
     """How two members differ, naming both; empty where they do not."""
     return "; ".join(_differences(one_id, one, other_id, other))
 
 
-def _differences(one_id: str, one: MemberWants, other_id: str, other: MemberWants) -> Iterator[str]:
+def _differences(
+    one_id: str, one: MemberSettings, other_id: str, other: MemberSettings
+) -> Iterator[str]:
     topics = sorted({topic for topic, _, _ in one.subscriptions ^ other.subscriptions})
     for topic in topics[:_TOPICS_MAX]:
         mine, theirs = _wanted(one, topic), _wanted(other, topic)
@@ -88,6 +101,6 @@ def _filter(subscription: SubscriptionData) -> str:
     return subscription.sub_string.strip()
 
 
-def _wanted(wants: MemberWants, topic: str) -> str:
-    found = [f"{text[:_CHARS_MAX]!r}" for name, _, text in wants.subscriptions if name == topic]
+def _wanted(member: MemberSettings, topic: str) -> str:
+    found = [f"{text[:_CHARS_MAX]!r}" for name, _, text in member.subscriptions if name == topic]
     return " and ".join(sorted(found)) or "nothing"

@@ -1,4 +1,4 @@
-"""Members of one group that want different things: said once for each pair, or refused."""
+"""Members of one group that differ: logged once for each pair, or refused; all of it bounded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from broker.commands import subscription
 from broker.harness import run, running
+from cometmq.broker.groups import unequal_members
 from cometmq.broker.groups.unequal_members import LOOK_MS
 from cometmq.model.queue import MessageQueue
 from cometmq.wire.bodies.lock import LockRequest, encode_lock_request
@@ -110,5 +111,30 @@ def test_a_member_that_reads_without_locks_beside_one_that_locks_is_named(
                 task.cancel()
             (text,) = said(caplog)
             assert "one consumes in order, other concurrently" in text
+
+    run(scenario())
+
+
+def test_what_is_remembered_of_pairs_and_locking_connections_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(unequal_members, "PAIRS_MAX", 2)
+    monkeypatch.setattr(unequal_members, "LOCK_GROUPS_MAX", 3)
+
+    async def scenario() -> None:
+        async with running() as harness:
+            one = await harness.client()
+            assert (await beat(one, "one", "X")).code == 0
+            unequal = harness.broker._handlers._unequal
+            for number in range(5):
+                other = await harness.client()
+                assert (await beat(other, f"c{number}", f"Y{number}")).code == 0
+                assert len(unequal._reported) <= 2
+            assert len({text.partition("differ")[2] for text in said(caplog)}) >= 5, "none is lost"
+            for number in range(10):
+                request = LockRequest(consumer_group=f"G{number}", client_id="one", queues=())
+                body = encode_lock_request(request)
+                assert (await one.call(RequestCode.LOCK_BATCH_MQ, None, body)).code == 0
+            assert [len(groups) for groups in unequal._lockers.values()] == [3]
 
     run(scenario())

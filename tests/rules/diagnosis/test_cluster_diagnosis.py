@@ -111,7 +111,15 @@ def test_members_that_share_the_queues_are_well() -> None:
 
 def test_orderly_and_concurrent_members_are_named() -> None:
     both = group(member("x", 0, order="true"), member("y", 1))
-    assert findings(group=both) == [("subscriptions", "x consumes in order, y concurrently")]
+    what = "its members differ: x consumes in order, y concurrently"
+    assert findings(group=both) == [("subscriptions", what)]
+
+
+def test_each_kind_of_member_that_differs_from_the_first_is_named_once() -> None:
+    tags = (("w", "A"), ("x", "A"), ("y", "B"), ("z", "B"))
+    members = [member(name, at % 2, tags=text) for at, (name, text) in enumerate(tags)]
+    found = [what for check, what in findings(group=group(*members)) if check == "subscriptions"]
+    assert found == ["its members differ: of topic T w wants 'A', y 'B'"]
 
 
 def test_a_queue_with_two_owners_is_named() -> None:

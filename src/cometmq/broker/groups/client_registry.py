@@ -18,13 +18,13 @@ from cometmq.model.subscription import (
     MessageModel,
     SubscriptionData,
 )
-from cometmq.rules.group_members import wants_of
+from cometmq.rules.group_members import settings_in_heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.net.connection import Connection
-    from cometmq.rules.group_members import MemberWants
+    from cometmq.rules.group_members import MemberSettings
 
 SILENCE_MS = 120_000
 """A client that sends no heartbeat for so long is removed and its connection closed."""
@@ -44,7 +44,7 @@ class Member(NamedTuple):
     version: int
     seen_ms: int
     heard_ms: int
-    wants: MemberWants | None = None
+    settings: MemberSettings | None = None
     """What a consumer's last whole heartbeat said."""
 
 
@@ -150,9 +150,9 @@ class ClientRegistry:
             group = self.consumers[data.group_name] = ConsumerGroupInfo(data.group_name)
         changed = connection not in group.members
         before = group.members.get(connection)
-        known = before.wants if before else None
-        wants = known if keep_subscriptions else wants_of(data)
-        group.members[connection] = self._member(client_id, connection, wants)
+        known = before.settings if before else None
+        settings = known if keep_subscriptions else settings_in_heartbeat(data)
+        group.members[connection] = self._member(client_id, connection, settings)
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
@@ -178,7 +178,7 @@ class ClientRegistry:
             return False
         for kind, name in groups:
             members = self._members(kind, name)
-            members[connection] = self._member(client_id, connection, members[connection].wants)
+            members[connection] = self._member(client_id, connection, members[connection].settings)
         return True
 
     def remove(self, kind: str, name: str, connection: Connection) -> None:
@@ -250,8 +250,8 @@ class ClientRegistry:
         return group.members if group else {}
 
     def _member(
-        self, client_id: str, connection: Connection, wants: MemberWants | None = None
+        self, client_id: str, connection: Connection, settings: MemberSettings | None = None
     ) -> Member:
         now_ms, monotonic_ms = self._now_ms(), self._monotonic_ms()
         language, version = connection.language, connection.version
-        return Member(client_id, language, version, now_ms, monotonic_ms, wants)
+        return Member(client_id, language, version, now_ms, monotonic_ms, settings)

@@ -1,4 +1,4 @@
-"""Members of one group that want different things, noticed and logged once per pair.
+"""Members of one group that differ in subscriptions or settings, noticed and logged once per pair.
 
 Owns which pairs were reported. Compares what heartbeats say, and which members take queue locks
 with which pull without ever having taken one. Refuses to decide what follows.
@@ -10,7 +10,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.rules.group_members import difference, wants_of
+from cometmq.rules.group_members import (
+    ADVICE,
+    WHY,
+    MemberSettings,
+    difference,
+    settings_in_heartbeat,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,15 +32,16 @@ PAIRS_MAX = 10_000
 """Pairs remembered; beyond it all are forgotten, and may be reported again."""
 
 COMPARED_MAX = 4
-"""Members with wishes of their own that one heartbeat is compared with."""
+"""Members with settings of their own that one heartbeat is compared with."""
+
+LOCK_GROUPS_MAX = 1_000
+"""Groups of one connection that are noted as locking; with more it is never reported."""
 
 LOOK_MS = 10_000
 """How often a group's pulls are looked through at most."""
 
-_ADVICE = (
-    "a queue is read by one member alone, so messages that it does not want are lost to the group; "
-    "give all members the same subscriptions and settings, or each kind a group of its own"
-)
+_IN_ORDER = MemberSettings(frozenset(), is_orderly=True)
+_CONCURRENT = MemberSettings(frozenset(), is_orderly=False)
 
 
 class UnequalMembers:
@@ -55,15 +62,15 @@ class UnequalMembers:
         group = self._clients.consumers.get(data.group_name)
         if group is None:
             return ""
-        wants, own = wants_of(data), group.members.get(connection)
-        if own is not None and own.wants == wants:
+        settings, own = settings_in_heartbeat(data), group.members.get(connection)
+        if own is not None and own.settings == settings:
             return ""  # the others were compared with it when they came
-        seen, texts = {wants}, []
+        seen, texts = {settings}, []
         for member in group.members.values():
-            if member.wants in seen or member.wants is None or member.client_id == client_id:
+            if member.settings in seen or member.settings is None or member.client_id == client_id:
                 continue
-            seen.add(member.wants)
-            text = difference(client_id, wants, member.client_id, member.wants)
+            seen.add(member.settings)
+            text = difference(client_id, settings, member.client_id, member.settings)
             self._report(data.group_name, client_id, member.client_id, text)
             texts.append(text)
             if len(texts) == COMPARED_MAX:
@@ -78,7 +85,8 @@ class UnequalMembers:
         if groups is None:
             groups = self._lockers[connection] = set()
             connection.on_close(self._forget)
-        groups.add(group_name)
+        if len(groups) < LOCK_GROUPS_MAX:
+            groups.add(group_name)
         group = self._clients.consumers.get(group_name)
         if group is None or len(group.members) < 2 or not self._is_time_to_look(group_name):
             return
@@ -87,8 +95,9 @@ class UnequalMembers:
                 member = group.members.get(reader)
                 if member is None or member.client_id == client_id:
                     continue
-                if group_name not in self._lockers.get(reader, ()):
-                    text = f"{client_id} consumes in order, {member.client_id} concurrently"
+                locking = self._lockers.get(reader, ())
+                if group_name not in locking and len(locking) < LOCK_GROUPS_MAX:
+                    text = difference(client_id, _IN_ORDER, member.client_id, _CONCURRENT)
                     self._report(group_name, client_id, member.client_id, text)
 
     def _is_time_to_look(self, group: str) -> bool:
@@ -107,7 +116,7 @@ class UnequalMembers:
         if len(self._reported) >= PAIRS_MAX:
             self._reported.clear()
         self._reported.add(pair)
-        log.warning("two members of the group %s differ: %s: %s", group, text, _ADVICE)
+        log.warning("two members of the group %s differ: %s: %s; %s", group, text, WHY, ADVICE)
 
     def _forget(self, connection: Connection) -> None:
         self._lockers.pop(connection, None)

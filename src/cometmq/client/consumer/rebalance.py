@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cometmq.client.consumer.equal_members import EqualMembers
+from cometmq.client.consumer.member_comparison import MemberComparison
 from cometmq.errors import CometError
 from cometmq.rules.allocate import share_of
 from cometmq.wire.bodies.name_lists import decode_consumer_list
@@ -47,7 +47,7 @@ class Rebalance:
         self._subscriptions = subscriptions
         self._assignment = assignment
         self._problems = problems
-        self._equal_members = EqualMembers(session, options, subscriptions)
+        self._member_comparison = MemberComparison(session, options, subscriptions)
         self._not_before = 0.0
 
     def wake(self) -> None:
@@ -126,7 +126,7 @@ class Rebalance:
             if self._assignment.table and asyncio.get_running_loop().time() < self._not_before:
                 return None
             if self._session.client_id in members:
-                self._equal_members.look(addr, members)
+                self._member_comparison.look(addr, members)
                 return members
             await self._session.heartbeat()
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 from cometmq.model.queue import MessageQueue
@@ -10,13 +9,15 @@ from cometmq.model.subscription import ConsumeType, MessageModel
 from cometmq.model.topic import is_retry_topic
 from cometmq.rules import permission
 from cometmq.rules.diagnosis.finding import fault, notice, ok
+from cometmq.rules.group_members import ADVICE, WHY, difference, settings_in_running_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cometmq.model.cluster_facts import ClusterFacts, GroupFacts, MemberFacts
+    from cometmq.model.cluster_facts import ClusterFacts, GroupFacts
     from cometmq.model.route import TopicRouteData
     from cometmq.rules.diagnosis.finding import Finding
+    from cometmq.rules.group_members import MemberSettings
 
 _SHOWN = 8
 """Names or numbers listed in one sentence."""
@@ -91,33 +92,17 @@ def _group(group: GroupFacts, routes: dict[str, TopicRouteData]) -> Iterator[Fin
 
 
 def _inequalities(group: GroupFacts) -> Iterator[Finding]:
-    """One finding for each kind of difference; the members after the first are compared with it."""
-    answered = [one for one in group.members if one.info is not None]
-    advice = (
-        "give all members of a group the same subscriptions, or each kind a group of its own: "
-        "until then members skip messages that are for others"
-    )
-    for one, other in combinations(answered, 2):
-        if (mine := _subscribed(one)) != (theirs := _subscribed(other)):
-            topics = sorted(t for t in mine.keys() | theirs.keys() if mine.get(t) != theirs.get(t))
-            shown = "; ".join(
-                f"of {topic} {one.client_id} wants {_expression(mine, topic)} and "
-                f"{other.client_id} {_expression(theirs, topic)}"
-                for topic in topics[:_SHOWN]
-            )
-            yield fault("subscriptions", group.group, f"its members differ: {shown}", advice)
-            break
-    ways = {one.client_id: _is_orderly(one) for one in answered if _is_orderly(one)}
-    if len(set(ways.values())) > 1:
-        orderly = [client for client, way in ways.items() if way == "true"]
-        others = [client for client, way in ways.items() if way != "true"]
-        what = f"{_list(orderly)} consumes in order, {_list(others)} concurrently"
-        yield fault(
-            "subscriptions",
-            group.group,
-            what,
-            "let all members consume in the same way: in order no queue is shared",
-        )
+    """One finding for each kind of member that differs from the first."""
+    known = [
+        (one.client_id, settings_in_running_info(one.info)) for one in group.members if one.info
+    ]
+    seen: set[MemberSettings] = set()
+    for client_id, settings in known:
+        if settings not in seen and len(seen) < _SHOWN:
+            seen.add(settings)
+            if found := difference(*known[0], client_id, settings):
+                what = f"its members differ: {found}"
+                yield fault("subscriptions", group.group, what, f"{ADVICE}: {WHY}")
 
 
 def _ownership(group: GroupFacts, routes: dict[str, TopicRouteData]) -> Iterator[Finding]:
@@ -164,24 +149,9 @@ def _ownership(group: GroupFacts, routes: dict[str, TopicRouteData]) -> Iterator
 
 def _wanted(group: GroupFacts) -> set[str]:
     """The topics that any member subscribes, but for the group's retry topic."""
-    return {topic for one in group.members for topic in _subscribed(one)}
-
-
-def _subscribed(one: MemberFacts) -> dict[str, tuple[str, str]]:
-    subscriptions = one.info.subscriptions if one.info else ()
-    return {
-        each.topic: (each.expression_type, each.sub_string)
-        for each in subscriptions
-        if not is_retry_topic(each.topic)
-    }
-
-
-def _is_orderly(one: MemberFacts) -> str:
-    return one.info.properties.get("PROP_CONSUMEORDERLY", "").lower() if one.info else ""
-
-
-def _expression(subscriptions: dict[str, tuple[str, str]], topic: str) -> str:
-    return repr(subscriptions[topic][1]) if topic in subscriptions else "nothing"
+    answers = [one.info for one in group.members if one.info is not None]
+    topics = {each.topic for info in answers for each in info.subscriptions}
+    return {topic for topic in topics if not is_retry_topic(topic)}
 
 
 def _queues(topic: str, route: TopicRouteData | None) -> list[MessageQueue]:

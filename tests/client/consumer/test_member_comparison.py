@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cometmq.testing.cluster import LocalCluster
 
-LOG = "cometmq.client.consumer.equal_members"
+LOG = "cometmq.client.consumer.member_comparison"
 
 
 def member(

@@ -1,7 +1,7 @@
-"""Do the members of the group want the same? Each asks the next one by id, through the broker.
+"""Compares this member with the next one of its group by client id, which it asks through a broker.
 
-Where any two members differ, two neighbours do, so one question for each new neighbour is enough.
-Every broker passes the question on, Apache's too. Owns whom was asked; changes nothing.
+Where any two members differ, two that follow each other do, so one question for each new successor
+is enough. Every broker passes the question on, Apache's too. Owns who was asked; changes nothing.
 Java: none; mqadmin consumerStatus compares the members when an operator asks.
 """
 
@@ -11,7 +11,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.errors import CometError
-from cometmq.rules.group_members import MemberWants, difference, filters_of
+from cometmq.rules.group_members import (
+    WHY,
+    MemberSettings,
+    difference,
+    filters_of,
+    settings_in_running_info,
+)
 from cometmq.wire.bodies.admin import decode_running_info
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
@@ -25,13 +31,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TRIES = 3
-"""Questions to a neighbour that get no answer."""
+"""Questions to a member that get no answer."""
 _ASKED_MAX = 1_000
-"""Neighbours remembered; beyond it all are forgotten, and may be reported again."""
+"""Members remembered; beyond it all are forgotten, and may be reported again."""
 
 
-class EqualMembers:
-    """One member's comparison with its neighbours. One loop owns it."""
+class MemberComparison:
+    """One member's comparison with the next one of its group. One loop owns it."""
 
     def __init__(
         self, session: ClientSession, options: ConsumerOptions, subscriptions: Subscriptions
@@ -45,42 +51,35 @@ class EqualMembers:
         """Compare this member with the next one, in the background, unless that was done."""
         own = self._session.client_id
         ring = sorted({*members, own})
-        neighbour = ring[(ring.index(own) + 1) % len(ring)]
-        tries = self._asked.get(neighbour, 0)
-        if neighbour == own or tries >= _TRIES:
+        successor = ring[(ring.index(own) + 1) % len(ring)]
+        tries = self._asked.get(successor, 0)
+        if successor == own or tries >= _TRIES:
             return
         if len(self._asked) >= _ASKED_MAX:
             self._asked.clear()
-        self._asked[neighbour] = _TRIES  # while the question is under way, and once it is answered
-        work = self._compare(addr, neighbour, tries + 1)
+        self._asked[successor] = _TRIES  # while the question is under way, and once it is answered
+        work = self._compare(addr, successor, tries + 1)
         self._session.background.spawn(work, name="compare members")
 
-    async def _compare(self, addr: str, neighbour: str, tries: int) -> None:
+    async def _compare(self, addr: str, successor: str, tries: int) -> None:
         header = GetConsumerRunningInfoRequestHeader(
-            consumer_group=self._options.group, client_id=neighbour
+            consumer_group=self._options.group, client_id=successor
         )
         command = request(RequestCode.GET_CONSUMER_RUNNING_INFO, 0, header)
         try:
             answer = await self._session.call_checked(addr, command)
             info = decode_running_info(answer.body)
         except CometError as error:  # it is just starting, or its client knows no such question
-            log.debug("%s did not say what it wants: %s", neighbour, error)
-            self._asked[neighbour] = tries
+            log.debug("%s did not say what it wants: %s", successor, error)
+            self._asked[successor] = tries
             return
         if not info.subscriptions:
             return
-        orders = {"true": True, "false": False}
-        theirs = MemberWants(
-            filters_of(info.subscriptions),
-            is_orderly=orders.get(info.properties.get("PROP_CONSUMEORDERLY", "").lower()),
-        )
-        own = MemberWants(
+        own = MemberSettings(
             filters_of(self._subscriptions.data()), is_orderly=self._options.is_locking
         )
-        if found := difference(self._session.client_id, own, neighbour, theirs):
+        theirs = settings_in_running_info(info)
+        if found := difference(self._session.client_id, own, successor, theirs):
             log.warning(
-                "two members of the group %s differ: %s: a queue is read by one member alone, so "
-                "messages that it does not want are lost to the group",
-                self._options.group,
-                found,
+                "two members of the group %s differ: %s: %s", self._options.group, found, WHY
             )
