@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
+from cli.planted_faults import first_only, look, member, registered, unused_port
 from cli.shell import cometmq
-from cometmq import AsyncAdmin, AsyncPushConsumer
+from cometmq import AsyncAdmin
 from cometmq.cli import doctor_command
-from cometmq.cli.doctor_command import doctor
-from cometmq.model.topic import DataVersion
 from cometmq.namesrv.app import NameServer
-from cometmq.net.channel import connect
 from cometmq.runtime.clock_and_file_protocols import DiskSpace
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.testing.cluster import InProcessCluster
-from cometmq.wire.bodies.topic import Registration, TopicTable, encode_registration
-from cometmq.wire.codes import RequestCode
-from cometmq.wire.command import request
-from cometmq.wire.headers.namesrv import RegisterBrokerRequestHeader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-    from cometmq.model.queue import MessageQueue
 
 
 class RoomyFiles(SystemFiles):
@@ -54,18 +44,6 @@ class FastClock(SystemClock):
         return super().now_ms() + 3_600_000
 
 
-async def look(namesrv: str, *options: str) -> tuple[int, list[dict[str, str]]]:
-    """The exit code of the command, and its findings that are not well."""
-    arguments = ["--json", "--timeout", "0.5", "-n", namesrv, *options]
-    done = await asyncio.to_thread(CliRunner().invoke, doctor, arguments)
-    assert done.exit_code in (0, 1), done.output
-    found = json.loads(done.stdout)
-    assert found["well"] == (done.exit_code == 0)
-    for one in found["findings"]:
-        assert bool(one["advice"]) == (one["severity"] != "ok"), one
-    return done.exit_code, [one for one in found["findings"] if one["severity"] != "ok"]
-
-
 async def named(namesrv: str, check: str, *words: str, severity: str = "fault") -> None:
     """The command names one fault: of this check, with these words in what it says."""
     code, found = await look(namesrv)
@@ -81,40 +59,9 @@ async def running(store: Path, **more: Any) -> AsyncIterator[InProcessCluster]:
         yield cluster
 
 
-@asynccontextmanager
-async def member(
-    namesrv: str, name: str, topic: str, tags: str = "*", **more: Any
-) -> AsyncIterator[Any]:
-    """A member of the group `clerks` that has divided its queues."""
-    consumer = AsyncPushConsumer("clerks", namesrv=namesrv, instance_name=name, **more)
-    consumer.subscribe(topic, tags, lambda _message: None)
-    async with consumer:
-        yield consumer
-
-
-@asynccontextmanager
-async def registered(namesrv: str, addr: str, name: str = "broker-b") -> AsyncIterator[None]:
-    """A broker that a name server knows at this address, as long as we stay connected."""
-    channel = await connect(namesrv)
-    header = RegisterBrokerRequestHeader(
-        broker_name=name, broker_addr=addr, cluster_name="C", ha_server_addr=addr, broker_id=0
-    )
-    body = encode_registration(Registration(TopicTable(DataVersion(), {}), []))
-    answer = await channel.call(request(RequestCode.REGISTER_BROKER, 0, header, body), 5.0)
-    assert answer.code == 0, answer
-    yield
-    channel.close()
-
-
 async def topic(namesrv: str, queues: int, perm: int = 6) -> None:
     async with AsyncAdmin(namesrv=namesrv) as admin:
         await admin.create_topic("orders", queues, perm=perm)
-
-
-def unused_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 async def a_cluster_without_faults(store: Path) -> None:
@@ -222,11 +169,6 @@ async def unequal_subscriptions(store: Path) -> None:
 
 
 async def queues_without_an_owner(store: Path) -> None:
-    def first_only(
-        _mine: str, queues: list[MessageQueue], _members: list[str]
-    ) -> list[MessageQueue]:
-        return queues[:1]
-
     async with running(store) as cluster:
         await topic(cluster.namesrv, 3)
         async with member(cluster.namesrv, "a", "orders", allocate=first_only):

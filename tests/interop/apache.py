@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import socket
 import subprocess
 import threading
@@ -15,6 +16,7 @@ from cometmq import Admin
 from cometmq.errors import CometError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _OPEN = [
@@ -80,6 +82,10 @@ class ApacheRole:
                 self._has_started.set()
         self._has_started.set()  # it has ended
 
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._child.send_signal(number)
+
     def stop(self) -> None:
         """End it cleanly, or at once after ten seconds."""
         self._child.terminate()
@@ -117,7 +123,7 @@ class ApacheCluster:
                 self._roles.append(ApacheRole(jars, start, 128, home / "namesrv", given))
             if broker:
                 given = self._given(home / "store", settings)
-                self.broker = f"127.0.0.1:{given['listenPort']}"
+                self.broker = f"{given['brokerIP1']}:{given['listenPort']}"
                 start = "org.apache.rocketmq.broker.BrokerStartup"
                 self._roles.append(ApacheRole(jars, start, 512, home / "broker", given))
                 with Admin(namesrv=self.namesrv) as admin:
@@ -149,6 +155,19 @@ class ApacheCluster:
             "messageDelayLevel": "1s 1s 1s 1s 2s 2s",
             **settings,
         }
+
+    @contextlib.contextmanager
+    def broker_suspended(self) -> Iterator[None]:
+        """Let the broker do nothing meanwhile (SIGSTOP)."""
+        self._roles[-1].signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._roles[-1].signal(signal.SIGCONT)
+
+    def stop_broker(self) -> None:
+        """Stop the broker alone."""
+        self._roles.pop().stop()
 
     def stop(self) -> None:
         """Stop what runs, the broker first."""

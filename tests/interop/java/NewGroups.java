@@ -1,3 +1,5 @@
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -8,51 +10,69 @@ import org.apache.rocketmq.common.message.Message;
 
 /** Groups that start amid the first sends to their topics PREFIX0, PREFIX1, ...; says what each misses. */
 public class NewGroups {
-    static final int SENDS = 40, PAUSE_MS = 20;
+    static final int SENDS = 40, PAUSE_MS = 20, STAGGER_MS = 100;
 
     public static void main(String[] args) throws Exception {
         String namesrv = args[0], prefix = args[1];
         int groups = Integer.parseInt(args[2]);
         DefaultMQProducer producer = new DefaultMQProducer("NewGroupsProducer");
         producer.setNamesrvAddr(namesrv);
+        producer.setInstanceName(prefix);
         producer.setMqClientApiTimeout(30_000);
         producer.setSendMsgTimeout(10_000);
         producer.start();
         for (int i = 0; i < groups; i++) {
             producer.fetchPublishMessageQueues(prefix + i); // its route: later sends go out at once
         }
+        DefaultMQPushConsumer[] consumers = new DefaultMQPushConsumer[groups];
         CountDownLatch[] left = new CountDownLatch[groups];
         Thread[] threads = new Thread[groups];
         for (int i = 0; i < groups; i++) {
-            int number = i;
-            left[i] = new CountDownLatch(SENDS);
-            threads[i] = new Thread(() -> startAmidSends(producer, namesrv, prefix + number, left[number]));
+            String topic = prefix + i;
+            CountDownLatch missing = left[i] = new CountDownLatch(SENDS);
+            DefaultMQPushConsumer consumer = consumers[i] = consumer(namesrv, topic, missing);
+            threads[i] = new Thread(() -> startAmidSends(producer, consumer, topic));
             threads[i].start();
+            TimeUnit.MILLISECONDS.sleep(STAGGER_MS);
         }
         for (int i = 0; i < groups; i++) {
             threads[i].join();
         }
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(Integer.parseInt(args[3]));
         for (int i = 0; i < groups; i++) {
-            if (!left[i].await(40, TimeUnit.SECONDS)) { // two rounds of rebalance
+            if (!left[i].await(Math.max(0, end - System.nanoTime()), TimeUnit.NANOSECONDS)) {
                 System.out.println("MISSING " + prefix + i + " " + left[i].getCount());
             }
         }
+        for (DefaultMQPushConsumer consumer : consumers) {
+            consumer.shutdown();
+        }
+        producer.shutdown();
         System.out.println("END");
     }
 
-    static void startAmidSends(DefaultMQProducer producer, String namesrv, String topic, CountDownLatch left) {
+    static DefaultMQPushConsumer consumer(String namesrv, String topic, CountDownLatch left) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("group-" + topic);
+        consumer.setNamesrvAddr(namesrv);
+        consumer.setInstanceName(topic);
+        consumer.setMqClientApiTimeout(30_000);
+        consumer.setConsumeThreadMin(1);
+        consumer.setConsumeThreadMax(1);
+        consumer.subscribe(topic, "*");
+        Set<Byte> seen = ConcurrentHashMap.newKeySet();
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (Message message : messages) {
+                if (seen.add(message.getBody()[0])) {
+                    left.countDown();
+                }
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        return consumer;
+    }
+
+    static void startAmidSends(DefaultMQProducer producer, DefaultMQPushConsumer consumer, String topic) {
         try {
-            DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("group-" + topic);
-            consumer.setNamesrvAddr(namesrv);
-            consumer.setInstanceName(topic);
-            consumer.setMqClientApiTimeout(30_000);
-            consumer.setConsumeThreadMin(1);
-            consumer.setConsumeThreadMax(1);
-            consumer.subscribe(topic, "*");
-            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                messages.forEach(message -> left.countDown());
-                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-            });
             Thread starter = new Thread(() -> start(consumer));
             starter.start();
             for (int n = 0; n < SENDS; n++) {
