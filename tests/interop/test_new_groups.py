@@ -85,12 +85,12 @@ def running(store: Path) -> Iterator[str]:
         loop.close()
 
 
-def missing(java: JavaHost, namesrv: str, prefix: str, patience_s: int) -> list[str]:
+def missing(java: JavaHost, namesrv: str, prefix: str, wait_s: int) -> list[str]:
     """What each of fifty groups misses that start amid the first sends to a topic of their own."""
     with Admin(namesrv=namesrv) as admin:
         for number in range(STARTS):
             admin.create_topic(f"{prefix}{number}", QUEUES)
-    said = java.run("NewGroups", namesrv, prefix, STARTS, patience_s, timeout_s=200)
+    said = java.run("NewGroups", namesrv, prefix, STARTS, wait_s, timeout_s=200)
     assert "END" in said, said
     return [line for line in said if line.startswith("MISSING")]
 

@@ -242,7 +242,7 @@ class Soak:
         for at, topic, body in handled:
             if topic == DELAYED:
                 early_s = senders.sent_at[body] + DELAY_S - at
-                assert early_s < 0.02, f"{body} came {early_s} s early"
+                assert early_s < 0.002, f"{body} came {early_s} s early"
         self._judge_order()
         assert "Traceback" not in self._broker_errors, self._broker_errors
         for member in self._members:

@@ -94,6 +94,10 @@ class MessageAppender:
         """The store time of what is put now: the one base of delays and ages."""
         return self.batch.store_ms or max(self._clock.now_ms(), self.last_store_ms, 1)
 
+    def renew_store_time(self) -> None:
+        """Let what is put next have the time of now, not of the loop iteration's first message."""
+        self._batch.store_ms = 0
+
     # ---- putting
 
     def put(self, draft: MessageDraft) -> PutResult:

@@ -84,6 +84,7 @@ class MessageStore:
         self.put = appender.put
         self.put_batch = appender.put_batch
         self.current_store_ms = appender.current_store_ms
+        self.renew_store_time = appender.renew_store_time
         self.believed_ms = parts.store_clock.believed_ms
         self.record_template = appender.record_template
         self.on_durable = appender.on_durable

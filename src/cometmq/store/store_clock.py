@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 FOLLOW_S = 1.0
 """Time between two comparisons with the wall clock, seconds."""
 
+GRAIN_MS = 1
+"""A difference that two clocks show though they agree, for both are read in whole milliseconds."""
+
 STEP_MS = 1_000
 """A difference above this is a step of the clock: logged, and if ahead not believed at once."""
 
@@ -65,9 +68,9 @@ class StoreClock:
             self._ahead_since_ms = None
         if behind_ms > STEP_MS:
             self._follow_ahead(behind_ms, monotonic_ms)
-        elif behind_ms >= 0:
+        elif behind_ms > GRAIN_MS:
             self.offset_ms += behind_ms
-        else:
+        elif behind_ms < -GRAIN_MS:
             self._note_set_back(-behind_ms)
             self.offset_ms -= min(-behind_ms, passed_ms // SLOWER)
         if self._is_behind and behind_ms >= -STEP_MS:

@@ -52,6 +52,24 @@ def test_a_delayed_message_comes_when_due_and_never_early() -> None:
     run(scenario())
 
 
+def test_a_delay_begins_when_its_message_is_put_however_long_the_iteration_lasts_already() -> None:
+    async def scenario() -> None:
+        async with running(**SHORT) as harness:
+            client = await harness.client()
+            await client.send("T", b"now")
+            store, loop = harness.broker.store, asyncio.get_running_loop()
+            store.put(MessageDraft("T", 0, b"before"))
+            loop.pass_time(0.05)  # type: ignore[attr-defined]
+            sent_ms = now_ms()
+            late = MessageDraft("T", 0, b"later", properties.encode({"DELAY": "1"}))
+            harness.broker.state.delayed_messages.schedule(late)
+            store.put(late)
+            *_, later = await received(client, 3)
+            assert later.store_ms - sent_ms >= 1_000
+
+    run(scenario())
+
+
 def test_delay_levels_do_not_wait_for_each_other() -> None:
     async def scenario() -> None:
         async with running(**SHORT) as harness:

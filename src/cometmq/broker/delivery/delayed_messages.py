@@ -30,6 +30,7 @@ from cometmq.model.topic import SCHEDULE_TOPIC, DataVersion
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.message_draft import MessageDraft
 from cometmq.store.put_result import PutStatus
+from cometmq.store.store_clock import GRAIN_MS
 from cometmq.wire.bodies import json_fields as shape
 from cometmq.wire.bodies.topic import version_fields, version_of
 from cometmq.wire.records import log_record as stored
@@ -117,6 +118,7 @@ class DelayedMessages:
         draft.properties = raw
         draft.topic = SCHEDULE_TOPIC
         draft.queue_id = level - 1
+        self._store.renew_store_time()  # its delay begins now, however long this iteration lasts
 
     def arrived(self, due_ms: int) -> None:
         """A message that is due at this time was stored."""
@@ -293,7 +295,7 @@ class DelayedMessages:
             return None
         phy_offset, _, due_ms = entry
         # early neither by the clock nor by the time at which it will be stored
-        wait_ms = due_ms - self._store.current_store_ms()
+        wait_ms = due_ms + GRAIN_MS - self._store.current_store_ms()
         if wait_ms > 0 and not self._is_clock_back(level, offset, wait_ms, context):
             return _Waiting(phy_offset, wait_ms, None)
         return _Waiting(phy_offset, 0, context.record_at(phy_offset))
