@@ -29,7 +29,12 @@ from cometmq.wire.headers.offset import (
     OffsetResponseHeader,
     SearchOffsetRequestHeader,
 )
-from cometmq.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from cometmq.wire.headers.pull import (
+    SUBSCRIPTION,
+    SUSPEND,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+)
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
 
@@ -98,6 +103,7 @@ class Script:
     beyond: dict[int, list[bytes]] = field(default_factory=dict)
     registered: bool = True
     breaks: bool = False
+    ends_holds: bool = False
     stored_later_ms: int = 0
     peers: list[ScriptedBroker] = field(default_factory=list)
 
@@ -181,22 +187,38 @@ class ScriptedBroker:
 
     def _serve(self, connection: socket.socket) -> None:
         decoder = FrameDecoder()
+        held: list[Command] = []
+        connection.settimeout(0.01)
         with connection:
             while True:
                 try:
                     chunk = connection.recv(65536)
+                except TimeoutError:
+                    chunk = None
                 except OSError:
                     return
-                if not chunk:
+                if chunk == b"":
                     return
-                for frame in decoder.feed(chunk):
-                    answer = self._answer(Command.decode(frame))
+                asked = [Command.decode(frame) for frame in decoder.feed(chunk or b"")]
+                waiting, held = [*held, *asked], []
+                for one in waiting:
+                    if self._holds(one):
+                        held.append(one)
+                        continue
+                    answer = self._answer(one)
                     if answer is None:
                         return
                     try:
                         connection.sendall(answer.encode())
                     except OSError:
                         return
+
+    def _holds(self, asked: Command) -> bool:
+        """Whether this is a pull that waits at the end of its queue."""
+        if asked.code != RequestCode.PULL_MESSAGE or not int(asked.ext["sysFlag"]) & SUSPEND:
+            return False
+        kept = self.script.queues.get(int(asked.ext["queueId"]), ())
+        return len(kept) == int(asked.ext["queueOffset"]) and not self.script.ends_holds
 
     def _answer(self, asked: Command) -> Command | None:
         script = self.script
@@ -289,9 +311,9 @@ class ScriptedBroker:
 
     def _pull(self, asked: Command, queue_id: int) -> Command:
         script, header = self.script, PullMessageRequestHeader.decode(asked.ext)
-        assert header.sys_flag == 4
+        assert header.sys_flag & ~SUSPEND == SUBSCRIPTION
         script.expressions.add((header.expression_type, header.subscription))
-        kept, low = script.queues[queue_id], script.earliest_offsets.get(queue_id, 0)
+        kept, low = script.queues.get(queue_id, []), script.earliest_offsets.get(queue_id, 0)
         at, wanted = header.queue_offset, set(split_expression(header.subscription))
         code, body, after = ResponseCode.SUCCESS, [], at
         if not low <= at <= len(kept):

@@ -102,6 +102,19 @@ class BlockingChannel:
                 raise RemotingTimeout(f"{self.addr} did not answer within {limit_s:g} s")
         return self._answers.pop(opaque)
 
+    def fileno(self) -> int:
+        """The socket's number, for a selector."""
+        return self._socket.fileno()
+
+    def receive(self) -> dict[int, Command]:
+        """Once the socket is readable: the answers that have come whole, by their numbers.
+
+        Raises RemotingError when the connection has broken.
+        """
+        self._receive(self._timeout_s)
+        answers, self._answers = self._answers, {}
+        return answers
+
     def forget(self, opaque: int) -> None:
         """Give up on an answer; it is dropped when it comes."""
         self._wanted.discard(opaque)

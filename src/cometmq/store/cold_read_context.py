@@ -53,11 +53,13 @@ class ReadContext:
         max_bytes: int,
         match: Callable[[int], bool] | None = None,
         judge: PropertyFilter | None = None,
+        is_large: bool | None = None,
     ) -> GetResult:
         """Records of a queue from `queue_offset` on, one after the other, as they are on disk.
 
         At most `max_count` messages and `max_bytes` (the first comes whatever its size), and no
-        more than the transfer limits of the settings. `match` says by a tags code whether a message
+        more than the transfer limits of the settings, or than `queue_reader.LARGE_LIMITS`
+        with `is_large`. `match` says by a tags code whether a message
         is wanted, `judge` then by its properties. `next_offset`: where to go on, or the queue's end
         or beginning.
         """
@@ -69,6 +71,7 @@ class ReadContext:
             match,
             judge,
             self.cached_only,
+            is_large,
         )
 
     def record_at(self, phy_offset: int) -> bytes | None:

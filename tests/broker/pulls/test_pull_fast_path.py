@@ -72,6 +72,7 @@ def facts(harness: Harness, group: str = "CG") -> tuple[object, ...]:
         {"subscription": "A || B", "max_msg_nums": 3},
         {"sys_flag": 7, "commit_offset": 4, "suspend_timeout_ms": 1_000},
         {"max_msg_bytes": 300},
+        {"max_msg_nums": 1000, "is_large": True},
         {"max_msg_nums": 0},
         {"sub_version": 99, "expression_type": None},
     ],
@@ -186,10 +187,10 @@ def test_what_is_not_in_memory_is_fetched_before_the_answer(monkeypatch) -> None
             said, fetched = watch(monkeypatch), []
             gather = harness.broker.store._log.gather
 
-            def cold(places, sizes, total, cached_only=False):
+            def cold(places, sizes, total, cached_only=False, span_max=0):
                 if not fetched and cached_only:
                     raise NotInMemory(row.segments[0], 0, 10)
-                return gather(places, sizes, total, cached_only)
+                return gather(places, sizes, total, cached_only, span_max)
 
             async def fetch(_missing):
                 fetched.append(True)

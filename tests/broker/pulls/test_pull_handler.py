@@ -110,6 +110,23 @@ def test_a_pull_takes_no_more_than_it_asked_for() -> None:
     run(scenario())
 
 
+def test_a_reader_that_takes_large_pulls_gets_more_and_within_what_it_asked_for() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            await filled(harness, 80)
+            client = await harness.client()
+            large = await client.pull("T", max_msg_nums=100, is_large=True)
+            assert [record.queue_offset for record in records(large)] == list(range(80))
+            assert ends(large) == (80, 0, 80)
+            asked = {"max_msg_nums": 50, "queue_offset": 7, "is_large": True}
+            assert len(records(await client.pull("T", **asked))) == 50
+            assert len(records(await client.pull("T", **asked, max_msg_bytes=1000))) < 8
+            assert len(records(await client.pull("T", **asked, subscription="B"))) == 37
+            assert len(records(await client.pull("T", max_msg_nums=100, is_large=False))) == 32
+
+    run(scenario())
+
+
 def test_a_pull_commits_its_offset_but_not_when_it_is_refused() -> None:
     async def scenario() -> None:
         async with running() as harness:

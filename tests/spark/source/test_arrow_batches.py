@@ -25,7 +25,8 @@ from pyspark.sql.types import (
 from cometmq.errors import DamagedMessage, InvalidMessage, ProtocolError, SettingsError
 from cometmq.model.queue import MessageQueue
 from cometmq.spark.source import columns
-from cometmq.spark.source.arrow_batches import ROWS_MAX, BatchBuilder, PulledRecords, record_starts
+from cometmq.spark.source.arrow_batches import BYTES_MAX, ROWS_MAX, BatchBuilder, PulledRecords
+from cometmq.spark.source.record_positions import record_starts
 from cometmq.wire.compression import inflate
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties, sysflag
@@ -38,9 +39,8 @@ V6 = bytes(range(16)) + b"\0\0\x2a\x9f"
 
 def batch_of(*records: bytes, names: tuple[str, ...] = EVERY, hi: int = 1 << 60) -> pa.RecordBatch:
     builder = BatchBuilder(names)
-    assert builder.add(PulledRecords(A, hi, b"".join(records))) is None
-    batch = builder.finish()
-    assert batch is not None
+    assert not builder.add(PulledRecords(A, hi, b"".join(records)))
+    (batch,) = builder.batches()
     batch.validate(full=True)
     return batch
 
@@ -153,29 +153,58 @@ def test_messages_behind_the_end_of_a_range_are_left_out() -> None:
     assert batch["queue_offset"].to_pylist() == [5, 6, 7]
     builder = BatchBuilder(EVERY)
     builder.add(PulledRecords(A, 5, record(0, 5)))
-    assert builder.finish() is None
+    assert not list(builder.batches())
 
 
 def test_a_batch_is_given_out_when_it_has_enough_rows_and_mixes_brokers() -> None:
     builder = BatchBuilder(("topic", "broker", "queue_offset"))
     half = b"".join(record(0, at) for at in range(ROWS_MAX // 2))
-    assert builder.add(PulledRecords(A, ROWS_MAX, half)) is None
+    assert not builder.add(PulledRecords(A, ROWS_MAX, half))
     other = MessageQueue("U", "broker-b", 0)
-    batch = builder.add(PulledRecords(other, ROWS_MAX, half))
-    assert batch is not None
+    assert builder.add(PulledRecords(other, ROWS_MAX, half))
+    (batch,) = builder.batches()
     assert batch.num_rows == ROWS_MAX
     assert batch["topic"].to_pylist() == ["T"] * (ROWS_MAX // 2) + ["U"] * (ROWS_MAX // 2)
     assert batch["broker"].to_pylist() == ["broker-a"] * (ROWS_MAX // 2) + ["broker-b"] * (
         ROWS_MAX // 2
     )
-    assert builder.finish() is None
+    assert not list(builder.batches())
 
 
 def test_a_large_message_passes_alone() -> None:
     builder = BatchBuilder(("body",))
-    batch = builder.add(PulledRecords(A, 1, record(0, 0, body=b"x" * (5 << 20))))
-    assert batch is not None
+    assert builder.add(PulledRecords(A, 1, record(0, 0, body=b"x" * (5 << 20))))
+    (batch,) = builder.batches()
     assert len(batch["body"][0].as_py()) == 5 << 20
+
+
+def test_bodies_that_grow_when_they_are_inflated_are_divided_into_batches_of_bounded_size() -> None:
+    squeezed = zlib.compress(b"0" * (BYTES_MAX // 4))
+    plain, flag = b"plain", sysflag.COMPRESSED_ZLIB
+    data = b"".join(
+        record(0, at, body=squeezed, sys_flag=flag, pairs={"TAGS": "AB"[at % 2]})
+        if at % 3
+        else record(0, at, body=plain, pairs={"TAGS": "AB"[at % 2]})
+        for at in range(30)
+    )
+    for tags, step in (("*", 1), ("B", 2)):
+        builder = BatchBuilder(("queue_offset", "tags", "body"), tags)
+        builder.add(PulledRecords(A, 99, data))
+        batches = list(builder.batches())
+        assert len(batches) == 5
+        assert max(batch.nbytes for batch in batches) < BYTES_MAX * 1.3
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        assert [row["queue_offset"] for row in rows] == list(range(step - 1, 30, step))
+        assert all(
+            len(row["body"]) == (BYTES_MAX // 4 if row["queue_offset"] % 3 else 5) for row in rows
+        )
+
+
+def test_a_body_that_holds_records_does_not_confuse_those_around_it() -> None:
+    inner = record(7, 70) + record(7, 71)
+    batch = batch_of(record(0, 0, body=inner), record(0, 1), record(0, 2, body=inner[4:]))
+    assert batch["body"].to_pylist() == [inner, b"hello", inner[4:]]
+    assert batch["queue_offset"].to_pylist() == [0, 1, 2]
 
 
 def test_tags_of_the_same_hash_are_distinguished() -> None:
@@ -183,8 +212,7 @@ def test_tags_of_the_same_hash_are_distinguished() -> None:
     pairs = [{"TAGS": "Aa"}, {"TAGS": "BB"}, {}, {"TAGS": "CC"}]
     data = b"".join(record(0, at, pairs=one) for at, one in enumerate(pairs))
     builder.add(PulledRecords(A, 9, data))
-    batch = builder.finish()
-    assert batch is not None
+    (batch,) = builder.batches()
     assert batch["tags"].to_pylist() == ["Aa", "CC"]
 
 
@@ -266,11 +294,10 @@ def test_a_body_whose_checksum_is_wrong_is_an_error_or_null() -> None:
     builder = BatchBuilder(("body",))
     builder.add(pulled)
     with pytest.raises(DamagedMessage, match="first is 1 of T@broker-a/0"):
-        builder.finish()
+        list(builder.batches())
     lenient = BatchBuilder(("body",), fail_on_damage=False)
     lenient.add(pulled)
-    batch = lenient.finish()
-    assert batch is not None
+    (batch,) = lenient.batches()
     assert [body is None for body in batch.column("body").to_pylist()] == [False, True, False]
 
 
@@ -283,7 +310,8 @@ def test_a_damaged_body_gives_rows_or_a_protocol_error(noise: bytes, at: int, va
         try:
             count = len(record_starts(damaged))
             builder = BatchBuilder(EVERY)
-            batch = builder.add(PulledRecords(A, 1 << 62, damaged)) or builder.finish()
+            builder.add(PulledRecords(A, 1 << 62, damaged))
+            rows = sum(batch.num_rows for batch in builder.batches())
         except (ProtocolError, DamagedMessage):
             continue
-        assert (batch.num_rows if batch else 0) <= count
+        assert rows <= count

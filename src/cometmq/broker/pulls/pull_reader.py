@@ -67,6 +67,7 @@ class PullReader:
             _NO_LIMIT if bytes_max is None else max(BODY_BYTES_MIN, bytes_max),
             message_filter.matches_tags_code,
             property_filter,
+            header.is_large,
         )
 
     async def read_cold(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.errors import BrokerAway, BrokerError, QueueShrank, RemotingError, RouteNotFound
 from cometmq.rules import route_queues
+from cometmq.spark.source.arrival_watch import ArrivalWatch
 from cometmq.spark.source.queue_positions import QueuePositions, by_broker
 from cometmq.spark.source.retries import RetryDeadline
 from cometmq.spark.source.topic_routes import TopicRoutes
@@ -51,6 +52,8 @@ class ClusterClient:
         self._routes = TopicRoutes(options)
         self._positions = QueuePositions(options, self._routes)
         self._was_known = False
+        self.arrivals = ArrivalWatch(options, self._address)
+        """Waits for messages without asking again and again."""
 
     def retry_deadline(self) -> RetryDeadline:
         """A new deadline with the limit of the option `retryForMs`."""
@@ -163,6 +166,7 @@ class ClusterClient:
     def reset(self) -> None:
         """Close every connection and forget the routes, after an error."""
         self._routes.reset()
+        self.arrivals.close()
 
     def _address(self, broker: str) -> str:
         """Where a broker is, by the topics' routes or else by the list of all brokers."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.spark.source.arrow_batches import record_starts
+from cometmq.spark.source.record_positions import record_starts
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.pull import SUBSCRIPTION, PullMessageRequestHeader
 

@@ -5,7 +5,8 @@ what each response code means for a reader that must get exactly `begin <= queue
 Does not know what is inside a record (`arrow_batches`), Spark, or Arrow.
 Invariant: the records of a range come in the order of their offsets and hold each message once,
 however often brokers restart; an offset that is gone raises DataLoss, or is logged and skipped with
-failOnDataLoss=false. At most `PULLS_IN_FLIGHT_MAX` answers are buffered.
+failOnDataLoss=false. Answers that are buffered are bounded in number and, but for two of them, in
+bytes.
 Java: PullAPIWrapper, DefaultMQPullConsumer.
 """
 
@@ -49,7 +50,10 @@ if TYPE_CHECKING:
 
 PULLS_IN_FLIGHT_MAX = 16
 """Most pulls in flight; new ones are sent when half of them are answered, in one write."""
-_PULL_SIZE_MIN, _PULL_SIZE_MAX = 32, 1024
+_BYTES_IN_FLIGHT = 8 * 1024 * 1024
+_PULL_SIZE_MAX = 1024
+_COUNT_LIMIT = 32
+"""An answer with more messages was cut by its bytes, so the next ones vary: leave some room."""
 _FULL_BEFORE_GROWTH = 16
 
 _log = logging.getLogger("cometmq.spark")
@@ -61,12 +65,9 @@ def read_batches(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Itera
     builder = BatchBuilder(options.columns, options.tags, fail_on_damage=options.fail_on_data_loss)
     for one in ranges:
         for chunk in pull_range(cluster, one):
-            batch = builder.add(chunk)
-            if batch is not None:
-                yield batch
-    batch = builder.finish()
-    if batch is not None:
-        yield batch
+            if builder.add(chunk):
+                yield from builder.batches()
+    yield from builder.batches()
 
 
 def pull_range(cluster: ClusterClient, one: OffsetRange) -> Iterator[PulledRecords]:
@@ -134,7 +135,8 @@ class _Pulls:
         self._range = one
         self._next = one.begin
         self._windows: deque[_Window] = deque()
-        self._pull_size = _PULL_SIZE_MIN
+        self._windows_max = 1  # the first answer says how much this broker returns
+        self._pull_size = _PULL_SIZE_MAX
         self._full = 0
 
     def __iter__(self) -> Iterator[tuple[bytes, int, int]]:
@@ -151,20 +153,23 @@ class _Pulls:
         answer = self._channel.wait(window.opaque)
         data, after = self._check_answer(window, answer)
         self._adapt_pull_size(window, after)
-        window.at = min(after, window.end)
-        if window.at < window.end:
+        in_flight = _BYTES_IN_FLIGHT // max(len(data), 1)
+        self._windows_max = min(max(in_flight, 2), PULLS_IN_FLIGHT_MAX)
+        end = window.end
+        window.at = min(after, end)
+        if window.at < end < self._next:
             self._post(window)
-        else:
+        else:  # what the newest window lacks is divided anew
+            self._next = window.at if window.at < end else self._next
             self._windows.popleft()
-        return data, window.end, window.at
+        return data, end, window.at
 
     def _fill(self) -> bool:
         """Open windows when half of the pulls may be sent; False when the range is done."""
-        if len(self._windows) <= PULLS_IN_FLIGHT_MAX // 2 and self._next < self._range.end:
+        if len(self._windows) <= self._windows_max // 2 and self._next < self._range.end:
             fresh: list[_Window] = []
             while (
-                self._next < self._range.end
-                and len(self._windows) + len(fresh) < PULLS_IN_FLIGHT_MAX
+                self._next < self._range.end and len(self._windows) + len(fresh) < self._windows_max
             ):
                 end = min(self._next + self._pull_size, self._range.end)
                 fresh.append(_Window(self._next, end))
@@ -193,13 +198,14 @@ class _Pulls:
             subscription=self._options.sql or self._options.tags,
             sub_version=0,
             expression_type="SQL92" if self._options.sql else "TAG",
+            is_large=True,
         )
 
     def _adapt_pull_size(self, window: _Window, after: int) -> None:
         """Adapt to what the broker returns: a window should be about one pull."""
         asked, got = window.end - window.at, after - window.at
         if got < asked:
-            self._pull_size = max(got, 1)
+            self._pull_size = max(got if got <= _COUNT_LIMIT else got - got // 16, 1)
             self._full = 0
         elif got > asked:  # the filter matched little, so the broker scanned further
             self._pull_size = min(max(self._pull_size, got), _PULL_SIZE_MAX)

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from cometmq.spark.source.source_options import SourceOptions
 
 _POLL_MIN_S, _POLL_MAX_S = 0.02, 0.05
+_TRUSTED_S = 5.0
+"""An idle query asks for all positions after this time, though no message came: for queues that
+are new, gone or made anew."""
 
 _log = logging.getLogger("cometmq.spark")
 
@@ -64,6 +67,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._target: Positions | None = None
         self._latest: PlannedOffsets | None = None
         self._planned_at_s: float | None = None
+        self._idle_at: dict[str, Any] | None = None
+        self._idle_until_s = 0.0
         self._committed: QueueOffsets = {}
         self._reported: set[MessageQueue] = set()
 
@@ -87,6 +92,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
         """Where the next batch ends, within the limits; waits a moment for new messages."""
+        if start is not None and self._is_idle(start):
+            return start
         at = self._initial() if start is None else self._decoded(start)
         positions = self._positions_beyond(at)
         self._commit({queue: done for queue, done in at.queues.items() if queue in positions})
@@ -104,9 +111,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             waiting = waiting_messages(at.queues, positions)
             sizes = message_bytes(self._cluster(), at.queues, waiting)
         end = plan_end(self._checked_start(at, positions), positions, limits, sizes)
-        if end is not at:
+        planned = planned_offsets.encode(end)
+        if end is at:
+            self._idle_at = planned
+        else:
             self._planned_at_s = time.monotonic()
-        return planned_offsets.encode(end)
+        return planned
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """The latest offsets as last seen; minus `endOffset` they are the lag."""
@@ -151,29 +161,45 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._first = PlannedOffsets(first, newest_ms)
         return self._first
 
+    def _is_idle(self, start: dict[str, Any]) -> bool:
+        """Whether the last call found nothing here, and nothing has come since nor comes now.
+
+        Brokers hold pulls meanwhile, so that an idle query asks them nothing.
+        """
+        if start != self._idle_at or time.monotonic() >= self._idle_until_s:
+            return False
+        return not self._cluster().arrivals.wait(self._options.idle_wait_ms / 1000)
+
     def _positions_beyond(self, at: PlannedOffsets) -> Positions:
         """The positions now, or those fixed for this run.
 
         Without fixed ones it waits until a queue is beyond `at` or `idleWaitMs` has passed.
         """
+        self._idle_until_s = 0.0
         if self._target is not None:
             if _is_behind(self._target, at.queues):  # it was fixed without knowing the start
                 now = self._checked_positions(at)
                 self._target |= {queue: now[queue] for queue in at.queues if queue in now}
             self._checked_start(at, self._target)
             return self._target
-        deadline = time.monotonic() + self._options.idle_wait_ms / 1000
-        pause_s = _POLL_MIN_S
+        arrivals = self._cluster().arrivals
+        deadline_s = time.monotonic() + self._options.idle_wait_ms / 1000
+        pause_s, was_woken = _POLL_MIN_S, False
         while True:
+            asked_s = time.monotonic()
             positions = self._checked_positions(at)
-            has_news = any(
-                position.max_offset > at.queues.get(queue, -1)
-                for queue, position in positions.items()
-            )
-            if has_news or time.monotonic() + pause_s >= deadline:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or _has_news(positions, at.queues):
                 return positions
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, _POLL_MAX_S)
+            ends = {queue: position.max_offset for queue, position in positions.items()}
+            if was_woken or not arrivals.begin(ends):  # woken for nothing, or not to be woken
+                time.sleep(min(pause_s, left_s))
+                pause_s, was_woken = min(pause_s * 2, _POLL_MAX_S), False
+            elif arrivals.wait(left_s):
+                was_woken = True
+            else:
+                self._idle_until_s = asked_s + _TRUSTED_S
+                return positions
 
     def _checked_positions(self, at: PlannedOffsets) -> Positions:
         """The positions now; waits for a queue that shrank to grow again."""
@@ -237,6 +263,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             _log.warning("offsets of %s were not committed: %s", self._options.group, error)
         else:
             self._committed |= moved
+
+
+def _has_news(positions: Positions, start: QueueOffsets) -> bool:
+    """Whether a queue is new, or has messages beyond the place up to which it was read."""
+    return any(position.max_offset > start.get(queue, -1) for queue, position in positions.items())
 
 
 def _is_behind(positions: Positions, start: QueueOffsets) -> bool:

@@ -89,6 +89,11 @@ class CommitLog:
         return self._mapped_files.first
 
     @property
+    def resident_from(self) -> int:
+        """Bytes from here on were written lately, so they are in memory."""
+        return self._mapped_files.resident_from
+
+    @property
     def file_bytes(self) -> int:
         """How large each file is."""
         return self._file_bytes
@@ -255,26 +260,35 @@ class CommitLog:
         return stored.properties_after(magic, rest, 0)
 
     def gather(
-        self, places: Sequence[int], sizes: Sequence[int], total: int, cached_only: bool = False
+        self,
+        places: Sequence[int],
+        sizes: Sequence[int],
+        total: int,
+        cached_only: bool = False,
+        span_max: int = 0,
     ) -> bytes | None:
-        """Copy records out, side by side, in the order of their places; None: not in one file."""
+        """Copy records out, side by side, in the order of their places; None: not in one file.
+
+        None also for records that lie too far apart to be read at once from the disk; within
+        `span_max` bytes they never do.
+        """
         first, end = places[0], places[-1] + sizes[-1]
         base = self._mapped_files.base_of(first)
         segment = self._mapped_files.segments.get(base)
         if segment is None or end > base + self._file_bytes:
             return None
         if cached_only and first < self._mapped_files.resident_from:
-            return self._gather_cached(places, sizes, end, total)
+            return self._gather_cached(places, sizes, end, total, span_max)
         if end - first == total:
             return segment.open().read(first - base, total)
         return segment.open().gather(base, places, sizes)
 
     def _gather_cached(
-        self, places: Sequence[int], sizes: Sequence[int], end: int, total: int
+        self, places: Sequence[int], sizes: Sequence[int], end: int, total: int, span_max: int
     ) -> bytes | None:
         """Do as `gather` with what may not be in memory: in one read, unless it lies far apart."""
         first = places[0]
-        if end - first > 4 * total + _SPAN_BYTES:
+        if end - first > max(4 * total + _SPAN_BYTES, span_max + sizes[-1]):
             return None
         raw = self._mapped_files.read(first, end - first, True)
         if end - first == total:

@@ -1,14 +1,17 @@
 """Hot. What one pull gets: entries looked at, records copied out of the log, where to go on.
 
 Neighbours in the log are copied as one run. Limits follow RocketMQ: old messages come in smaller
-helpings than fresh ones, the first message comes whatever its size.
+helpings than fresh ones, the first message comes whatever its size. A large read has limits of its
+own, for messages of any age.
 Refuses to know requests and sessions. Java: DefaultMessageStore.getMessage.
 """
 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from functools import lru_cache
+from itertools import accumulate
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -25,10 +28,18 @@ if TYPE_CHECKING:
     from cometmq.store.property_filter import PropertyFilter
     from cometmq.store.queues.consume_queue import ConsumeQueue
 
+_Bounds = tuple[int, int, int, int]
+"""Of one read: messages, bytes, where fresh messages begin, where those begin that are in memory
+(0 for a read that is not large: it is small enough for either)."""
+
 _logger = logging.getLogger(__name__)
 _are_whole = stored.are_whole
 _entries = ENTRY.iter_unpack
 _place_of = Struct(">qq").unpack_from
+LARGE_LIMITS = (1024, 1024 * 1024)
+"""Messages and bytes of a large read; more where the settings allow more."""
+LARGE_SPAN_BYTES = 2 * 1024 * 1024
+"""A large read of what may not be in memory ends there, so that the disk is asked few times."""
 _REPORTED_MAX = 10_000
 """Skipped messages that are named in the log, each once."""
 
@@ -52,6 +63,7 @@ class QueueReader:
         self._scan_max = settings.filter_scan_bytes_max // ENTRY.size
         self._fresh = (settings.transfer_count_in_memory_max, settings.transfer_bytes_in_memory_max)
         self._old = (settings.transfer_count_on_disk_max, settings.transfer_bytes_on_disk_max)
+        self._large = (max(LARGE_LIMITS[0], self._fresh[0]), max(LARGE_LIMITS[1], self._fresh[1]))
 
     def get(
         self,
@@ -62,22 +74,26 @@ class QueueReader:
         match: Callable[[int], bool] | None,
         judge: PropertyFilter | None = None,
         cached_only: bool = False,
+        is_large: bool | None = None,
     ) -> GetResult:
-        """Messages from `queue_offset` on that are wanted; see `MessageStore.get`."""
+        """Messages from `queue_offset` on that are wanted; see `ReadContext.get`."""
         if queue is None or queue.max_offset == 0:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, b"", 0)
         high = queue.max_offset
         low = queue.min_offset(self._log.first, cached_only)
         if low <= queue_offset < high:
-            max_count = min(max_count, self._fresh[0])
-            max_bytes = min(max_bytes, self._fresh[1])
+            log = self._log
+            limits, fresh_from, near_from = self._fresh, log.written - self._fresh_bytes, 0
+            if is_large:
+                limits, fresh_from, near_from = self._large, 0, log.resident_from
+            max_count = min(max_count, limits[0])
+            max_bytes = min(max_bytes, limits[1])
+            bounds = max_count, max_bytes, fresh_from, near_from
             if match is None and judge is None:
-                got = self._read_all(queue, queue_offset, max_count, max_bytes, low, cached_only)
+                got = self._read_all(queue, queue_offset, bounds, low, cached_only)
                 if got is not None:
                     return got
-            return self._scan(
-                queue, queue_offset, max_count, max_bytes, match, judge, low, cached_only
-            )
+            return self._scan(queue, queue_offset, bounds, match, judge, low, cached_only)
         if queue_offset < low:
             return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high, b"", 0)
         if queue_offset == high:
@@ -88,12 +104,12 @@ class QueueReader:
         self,
         queue: ConsumeQueue,
         queue_offset: int,
-        max_count: int,
-        max_bytes: int,
+        bounds: _Bounds,
         low: int,
         cached_only: bool,
     ) -> GetResult | None:
         """Fresh records as they come, where there is nothing to choose: 14 us less for 32."""
+        max_count, max_bytes, fresh_from, near_from = bounds
         raw = queue.read(queue_offset, max(max_count, 1), cached_only)
         if not raw:
             return None
@@ -101,10 +117,18 @@ class QueueReader:
         flat = _flat(count).unpack(raw)
         places, sizes = flat[::2], flat[1::2]
         total, log = sum(sizes), self._log
-        is_old = places[0] < log.first or places[0] < log.written - self._fresh_bytes
-        if is_old or total > max_bytes or min(sizes) <= 0:
-            return None  # fillers are longer than any answer
-        body = log.gather(places, sizes, total, cached_only)
+        if places[0] < fresh_from or places[0] < log.first or min(sizes) <= 0:
+            return None
+        span_max = LARGE_SPAN_BYTES if places[0] < near_from else 0
+        if total > max_bytes or span_max:  # a filler is longer than any answer
+            ends = list(accumulate(sizes))
+            count = bisect_right(ends, max_bytes)
+            if span_max:
+                count = min(count, bisect_right(places, places[0] + span_max))
+            if not count:
+                return None
+            places, sizes, total = places[:count], sizes[:count], ends[count - 1]
+        body = log.gather(places, sizes, total, cached_only, span_max)
         if body is None:
             return None
         if places[0] < log.life_start and not _are_whole(body, sizes, places, queue_offset):
@@ -142,19 +166,18 @@ class QueueReader:
         self,
         queue: ConsumeQueue,
         queue_offset: int,
-        max_count: int,
-        max_bytes: int,
+        bounds: _Bounds,
         match: Callable[[int], bool] | None,
         judge: PropertyFilter | None,
         low: int,
         cached_only: bool,
     ) -> GetResult:
+        max_count, max_bytes, fresh_from, near_from = bounds
         log, first = self._log, self._log.first
-        life_start, written = log.life_start, log.written
+        life_start, written, span_end = log.life_start, log.written, log.written
         old_count_max, old_bytes_max = min(max_count, self._old[0]), min(max_bytes, self._old[1])
         scan_max = self._scan_count(max_count, match, judge)
         raw = queue.read(queue_offset, scan_max, cached_only)
-        fresh_from = log.written - self._fresh_bytes
         runs: list[tuple[int, int]] = []
         from_disk: list[tuple[int, int, int]] = []
         run_start = run_end = total = count = scanned = removed = 0
@@ -180,8 +203,10 @@ class QueueReader:
                 if phy_offset < fresh_from:
                     if count >= old_count_max or total > old_bytes_max:
                         break
-                elif count >= max_count or total > max_bytes:
+                elif count >= max_count or total > max_bytes or phy_offset > span_end:
                     break
+            elif phy_offset < near_from:
+                span_end = phy_offset + LARGE_SPAN_BYTES
             if phy_offset < life_start:
                 from_disk.append((queue_offset + scanned, phy_offset, size))
             if phy_offset != run_end:

@@ -27,6 +27,7 @@ class PullMessageRequestHeader(Header):
         "suspend_timeout_ms": "suspendTimeoutMillis",
         "proxy_forward_client_id": "proxyFrowardClientId",
         "broker_name": "bname",
+        "is_large": "cometLargePull",
     }
     consumer_group: str
     topic: str
@@ -43,6 +44,8 @@ class PullMessageRequestHeader(Header):
     request_source: int | None = None
     proxy_forward_client_id: str | None = None
     broker_name: str | None = None
+    is_large: bool | None = None
+    """The reader takes more at once than the transfer limits allow; Apache's broker ignores it."""
 
 
 @dataclass(slots=True, kw_only=True)

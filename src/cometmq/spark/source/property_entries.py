@@ -1,0 +1,110 @@
+"""The properties of many records at once, cut at their separators: an entry is a key and a value.
+
+Properties are `(key 0x01 value 0x02)*`, one record's after the other's. Loosely written ones, which
+some clients make, are first read as Java reads them and written anew.
+Invariant: an entry belongs to one record; of a key that a record has twice the last one counts.
+Java: MessageDecoder.string2messageProperties.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from cometmq.spark.source.record_positions import read_at
+from cometmq.wire.records import properties
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Octets = NDArray[np.uint8]
+
+_HIDDEN = b"__CRC32#"
+_NUMBERS: dict[int, np.dtype[Any]] = {4: np.dtype(">u4"), 8: np.dtype(">u8")}
+"""Names of these lengths are compared as numbers, which is several times faster."""
+
+
+class PropertyEntries:
+    """The properties of the rows of one batch; `raw` has those of a row in each value."""
+
+    def __init__(self, raw: pa.Array) -> None:
+        data, ends = _contents(raw)
+        cut = _separators(data, ends)
+        if cut is None:
+            tidy = [properties.encode(properties.decode(text)) for text in raw.to_pylist()]
+            data, ends = _contents(pa.array(tidy, pa.binary()))
+            cut = _separators(data, ends)
+            assert cut is not None, "properties encoded by us are well formed"
+        self._data = data
+        self._key_at, key_end, value_end = cut
+        self._key_sizes = key_end - self._key_at
+        self._bounds = np.searchsorted(value_end, ends)
+        self._row_of = np.repeat(np.arange(len(raw)), np.diff(self._bounds))
+        # Four pieces an entry: key, 0x01, value, 0x02.
+        offsets = np.empty(4 * len(value_end) + 1, np.int32)
+        offsets[:-1:4] = self._key_at
+        offsets[1::4] = key_end
+        offsets[2::4] = key_end + 1
+        offsets[3::4] = value_end
+        offsets[-1] = len(data)
+        self._pieces = pa.Array.from_buffers(
+            pa.string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
+
+    def values(self, key: bytes) -> pa.Array:
+        """The value of one property for each record, null where it has none."""
+        entry_of = np.full(len(self._bounds) - 1, -1)
+        found = self._having(key)
+        entry_of[self._row_of[found]] = found
+        return self._pieces.take(pa.array(entry_of * 4 + 2, mask=entry_of < 0))
+
+    def as_map(self) -> pa.Array:
+        """All properties of each record; the checksum that brokers append is not shown."""
+        kept = np.delete(np.arange(len(self._key_at)), self._having(_HIDDEN))
+        bounds = np.searchsorted(kept, self._bounds).astype(np.int32)
+        return pa.MapArray.from_arrays(
+            pa.array(bounds),
+            self._pieces.take(pa.array(kept * 4)),
+            self._pieces.take(pa.array(kept * 4 + 2)),
+        )
+
+    def _having(self, key: bytes) -> Ints:
+        """Which entries have this key."""
+        sized = np.flatnonzero(self._key_sizes == len(key))
+        if not len(sized):
+            return sized
+        number = _NUMBERS.get(len(key))
+        names = read_at(self._data, self._key_at[sized], number or np.dtype(f"S{len(key)}"))
+        found: Ints = sized[names == (int.from_bytes(key, "big") if number else key)]
+        return found
+
+
+def _contents(raw: pa.Array) -> tuple[Octets, Ints]:
+    """The bytes of a binary array one after the other, and its n + 1 bounds."""
+    _, bounds, content = raw.buffers()
+    ends = np.frombuffer(bounds, np.int32, len(raw) + 1).astype(np.int64)
+    data = np.frombuffer(content, np.uint8) if content else np.zeros(0, np.uint8)
+    return data[: ends[-1]], ends
+
+
+def _separators(data: Octets, ends: Ints) -> tuple[Ints, Ints, Ints] | None:
+    """Where keys begin and end and where values end, or None unless all is key 0x01 value 0x02."""
+    filled = ends[1:][ends[1:] > ends[:-1]]
+    if not (data[filled - 1] == 2).all():
+        return None
+    both = np.flatnonzero((data - np.uint8(1)) < 2)
+    kinds = data[both]
+    value_end = both[kinds == 2]
+    key_at = np.zeros_like(value_end)
+    key_at[1:] = value_end[:-1] + 1
+    key_end = both[kinds == 1]
+    if len(key_end) < len(value_end):
+        return None
+    if len(key_end) > len(value_end):  # values may hold 0x01: the first one after a key counts
+        key_end = key_end[np.searchsorted(key_end, key_at).clip(max=len(key_end) - 1)]
+    if not ((key_end > key_at).all() and (value_end > key_end + 1).all()):
+        return None
+    return key_at, key_end, value_end
