@@ -12,6 +12,7 @@ import pytest
 
 from broker.commands import properties_of, received
 from broker.harness import CONFIG, STORE, new_broker, run, running
+from cometmq.errors import StoreCorrupt
 from cometmq.settings.store import StoreSettings
 from cometmq.testing.sim_files import SimFile, SimFiles, SimWorker
 from cometmq.testing.sim_loop import LoopClock
@@ -244,5 +245,32 @@ def test_offsets_that_cannot_be_written_hold_up_no_stop(
         (line,) = caplog.records
         assert "consumerOffset.json is not written: " in line.message
         assert disk.read(STORE / "abort") is None
+
+    run(scenario())
+
+
+def test_a_start_on_a_full_disk_deletes_nothing_where_a_table_is_bad() -> None:
+    settings = StoreSettings(commit_log_file_bytes=4096, max_hash_slot_num=500, max_index_num=2000)
+
+    async def scenario() -> None:
+        disk = TroubledDisk()
+        async with running(settings, disk=disk) as harness:
+            client = await harness.client()
+            for _ in range(30):
+                assert (await client.send("T", b"x" * 500)).code == 0
+        before = disk.names(STORE / "commitlog")
+        assert len(before) > 3
+        disk.used = disk.total
+        for name in ("consumerFilter.json", "delayOffset.json", "topics.json"):
+            whole = [(path, disk.read(path)) for path in (CONFIG / name, CONFIG / f"{name}.bak")]
+            for path, _ in whole:
+                disk.write(path, b"[]")
+            with pytest.raises(StoreCorrupt, match=name):
+                new_broker(settings, disk=disk)
+            assert disk.names(STORE / "commitlog") == before
+            for path, data in whole:
+                disk.delete(path) if data is None else disk.write(path, data)
+        async with running(settings, disk=disk):
+            assert len(disk.names(STORE / "commitlog")) == 1
 
     run(scenario())

@@ -34,7 +34,7 @@ class StoreHarness:
         self.settings = small()
         self.store: MessageStore
 
-    def open(self, **changes: object) -> MessageStore:
+    def open(self, *, refuse: Callable[[], None] = lambda: None, **changes: object) -> MessageStore:
         if changes:
             self.settings = small(**changes)
         self.store = MessageStore.open(
@@ -46,6 +46,7 @@ class StoreHarness:
             store_host=HOST,
             worker=self.worker,
             ram=1 << 30,
+            refuse=refuse,
         )
         return self.store
 

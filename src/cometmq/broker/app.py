@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cometmq.broker.advertised_address import advertised_host, packed_address
-from cometmq.broker.broker_state import BrokerEnvironment, BrokerState
+from cometmq.broker.broker_state import BrokerEnvironment, BrokerState, refuse_bad_tables
 from cometmq.broker.cluster.config_requests import BrokerConfigRequests
 from cometmq.broker.cluster.global_order_check import GlobalOrderCheck
 from cometmq.broker.cluster.own_address_check import wrong_address
@@ -213,6 +213,7 @@ class Broker:
             tags_code=TagCodes(levels),
             store_host=packed_address(advertised_host(settings), settings.listen_port),
             worker=worker,
+            refuse=partial(refuse_bad_tables, environment),
         )
         with ExitStack() as undo:
             undo.callback(opened.abandon)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.cluster.topics import Topics, end_deletions, system_topics
 from cometmq.broker.delivery.check_back import CheckBack
 from cometmq.broker.delivery.dead_letters import DeadLetterQueues
-from cometmq.broker.delivery.delayed_messages import DelayedMessages
+from cometmq.broker.delivery.delayed_messages import DelayedMessages, stored_places_of
 from cometmq.broker.delivery.transactions import Transactions
 from cometmq.broker.groups.client_registry import ClientRegistry
 from cometmq.broker.groups.consumer_groups import ConsumerGroups
@@ -19,7 +19,7 @@ from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
 from cometmq.broker.groups.queue_locks import QueueLocks
 from cometmq.broker.metrics.broker_stats import BrokerStats
 from cometmq.broker.metrics.gauges import register_store, register_tables
-from cometmq.broker.pulls.consumer_filters import ConsumerFilters
+from cometmq.broker.pulls.consumer_filters import ConsumerFilters, stored_filters_of
 from cometmq.broker.pulls.held_requests import HeldRequests
 from cometmq.broker.pulls.pull_long_polling import HeldPulls
 from cometmq.broker.requests.large_tables import LargeTables
@@ -27,9 +27,14 @@ from cometmq.metrics.registry import MetricsRegistry
 from cometmq.rules.filters import bloom_filter
 from cometmq.runtime.turns import Turns
 from cometmq.store.json_file import JsonFile
+from cometmq.wire.bodies.group import group_table_of
+from cometmq.wire.bodies.offset import stored_offsets_of
+from cometmq.wire.bodies.topic import topic_table_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+    from typing import Any
 
     from cometmq.model.topic import TopicConfig
     from cometmq.net.admission import Admission
@@ -38,6 +43,16 @@ if TYPE_CHECKING:
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore
+
+
+_TABLES: tuple[tuple[str, str, Callable[[Mapping[str, Any]], object]], ...] = (
+    ("topics.json", "topicConfigTable", topic_table_of),
+    ("subscriptionGroup.json", "subscriptionGroupTable", group_table_of),
+    ("consumerOffset.json", "offsetTable", stored_offsets_of),
+    ("delayOffset.json", "offsetTable", stored_places_of),
+    ("consumerFilter.json", "filterDataByTopic", stored_filters_of),
+)
+"""Every table that is loaded once the store is open: its file, its name there, and its reader."""
 
 
 class BrokerEnvironment:
@@ -63,6 +78,15 @@ class BrokerEnvironment:
     def config_file(self, name: str) -> JsonFile:
         """One table under config/."""
         return JsonFile(self.root / "config" / name, self.files)
+
+
+def refuse_bad_tables(environment: BrokerEnvironment) -> None:
+    """Raise StoreCorrupt where a table cannot be read, before a start deletes for want of room.
+
+    Changes nothing. Each is read again by who owns it.
+    """
+    for name, table, read in _TABLES:
+        environment.config_file(name).load(table, read)
 
 
 class BrokerState:

@@ -135,6 +135,11 @@ def _print(report: InspectionReport) -> None:
     )
     for topic, count in report.topics.most_common(_LINES_MAX):
         click.echo(f"  {count:>12}  {topic}")
+    if report.light_queues:
+        click.echo(
+            f"{report.light_queues} queues of light topics (%LMQ%...) are not looked at and left "
+            "alone: only Apache's broker serves them"
+        )
     if not report.was_stopped:
         click.echo("the last broker did not stop in order; the next start reads the end again")
     for title, lines in (

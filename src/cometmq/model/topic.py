@@ -16,6 +16,7 @@ PERM_INHERIT = 1
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
+LIGHT_PREFIX = "%LMQ%"
 SYSTEM_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 
@@ -98,6 +99,11 @@ def dlq_topic_of(group: str) -> str:
 def is_retry_topic(topic: str) -> bool:
     """Whether the topic holds some group's messages to be tried again."""
     return topic.startswith(RETRY_PREFIX)
+
+
+def is_light_topic(topic: str) -> bool:
+    """Whether the topic is named as light topics are, whose queues hold messages of others."""
+    return topic.startswith(LIGHT_PREFIX)
 
 
 def is_dlq_topic(topic: str) -> bool:

@@ -114,12 +114,16 @@ class TableRebuilder:
             raise StoreLocked(f"the store {self._root} is in use; stop its broker first")
         try:
             entries = self._entries(name)
-            file = JsonFile(self._root / "config" / name, self._files)
-            for path in (file.path, file.backup):
+            version = version_fields(DataVersion(timestamp=now_ms))
+            content = JsonFile.encode({"dataVersion": version, TABLES[name]: entries})
+            directory = self._root / "config"
+            fresh = JsonFile(directory / f"{name}.new", self._files)
+            fresh.write(content)  # before anything is renamed: the disk may have no room
+            for path in (directory / name, directory / f"{name}.bak"):
                 if self._files.stat(path) is not None:
                     self._files.rename(path, path.with_name(path.name + ".damaged"))
-            version = version_fields(DataVersion(timestamp=now_ms))
-            file.save({"dataVersion": version, TABLES[name]: entries})
+            self._files.rename(fresh.path, directory / name)
+            self._files.sync_dir(directory)
         finally:
             held.release()
         return sorted(entries)
@@ -142,7 +146,7 @@ class TableRebuilder:
         return {
             topic: topic_of_queues(topic, ids)
             for topic, ids in queues.items()
-            if ids and topic not in names.SYSTEM_TOPICS
+            if ids and topic not in names.SYSTEM_TOPICS and not names.is_light_topic(topic)
         }
 
     def _groups(self) -> set[str]:
@@ -177,7 +181,8 @@ def _committed(offsets: JsonFile) -> list[tuple[str, str, Collection[int]]]:
 
 
 def _is_users_topic(topic: str) -> bool:
-    return not (topic in names.SYSTEM_TOPICS or topic.startswith(names.SYSTEM_PREFIX))
+    is_light = names.is_light_topic(topic)  # its queue says nothing of a topic's shape
+    return not (topic in names.SYSTEM_TOPICS or topic.startswith(names.SYSTEM_PREFIX) or is_light)
 
 
 def _is_users_group(group: str) -> bool:

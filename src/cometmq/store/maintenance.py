@@ -181,7 +181,7 @@ class Maintenance:
             if not is_on:
                 self._index.cancel_writes(writes)
         await self._index.flush(writes, self._worker)
-        if checksums:
+        if checksums is not None:
             await run_job(self._worker, partial(self._queues.checksums.write, checksums))
         if deletions != self._deletions:
             return  # queues were deleted meanwhile: what was counted is no longer so
@@ -189,11 +189,11 @@ class Maintenance:
         await run_job(self._worker, checkpoint.save)
         self._checkpointed_deletions = deletions
 
-    def _due_checksums(self) -> bytes:
+    def _due_checksums(self) -> bytes | None:
         """Those of the queue files as they are now, once a minute and when the log lost files."""
         checksums, now = self._queues.checksums, self._monotonic_ms()
         if now < self._checksums_due_ms and checksums.log_first == self._log.first:
-            return b""
+            return None
         self._checksums_due_ms = now + _CHECKSUMS_MS
         return checksums.encode(self._queues, self._log.first)
 

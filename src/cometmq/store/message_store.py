@@ -38,6 +38,10 @@ log = logging.getLogger(__name__)
 _LAST_CATCH_UP_MS = 3_000
 
 
+def _has_no_reason() -> None:
+    """Of a caller that refuses no start."""
+
+
 class MessageStore:
     """One broker's messages. Everything but `open` runs on one loop.
 
@@ -111,12 +115,15 @@ class MessageStore:
         store_host: bytes,
         worker: Callable[[str], Worker] = ThreadWorker,
         ram: int | None = None,
+        refuse: Callable[[], None] = _has_no_reason,
     ) -> MessageStore:
         """Lock the directory (made when missing), repair what a crash left, and open it; blocks.
 
         `tags_code(topic, raw properties, store_ms)` gives the number a consumer's filter sees;
         `store_host` is the packed address written into records; with `ram` bytes of memory some of
-        the log counts as fresh. Raises StoreLocked, NotAStore, StoreCorrupt, StoreFull, StoreError.
+        the log counts as fresh. `refuse` is called before files are deleted to make room on a full
+        disk, and raises where its caller is about to refuse the start. Raises StoreLocked,
+        NotAStore, StoreCorrupt, StoreFull, StoreError.
         """
         parts = open_parts(
             root,
@@ -127,6 +134,7 @@ class MessageStore:
             store_host=store_host,
             worker=worker,
             ram=ram,
+            refuse=refuse,
         )
         return cls(parts, settings)
 

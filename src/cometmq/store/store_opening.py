@@ -27,7 +27,7 @@ from cometmq.store.message_visibility import MessagePublisher
 from cometmq.store.queues.consume_queues import ConsumeQueues
 from cometmq.store.queues.queue_reader import QueueReader
 from cometmq.store.recovery.checkpoint import Checkpoint
-from cometmq.store.recovery.full_disk import make_room, open_failure
+from cometmq.store.recovery.full_disk import RoomMaker, open_failure
 from cometmq.store.recovery.missing_log import require_log
 from cometmq.store.recovery.recovery import Recovery
 from cometmq.store.recovery.store_directory import StoreDirectory, check_files
@@ -130,6 +130,7 @@ def open_parts(
     store_host: bytes,
     worker: Callable[[str], Worker],
     ram: int | None,
+    refuse: Callable[[], None],
 ) -> StoreParts:
     """Build and recover the parts for `MessageStore.open`; nothing runs yet."""
     directory = StoreDirectory(files, root, _log_directory(settings))
@@ -142,12 +143,11 @@ def open_parts(
             refuse_undelivered_timers(files, directory)
             undo.callback(directory.release)
             directory.take()
-            make_room(files, directory, log_files, settings, clock)
             memory = ram_bytes() if ram is None else ram
             parts = StoreParts(
                 directory, settings, clock, files, tags_code, store_host, worker, memory
             )
-            _recover(parts, settings)
+            _recover(parts, settings, refuse)
             undo.pop_all()
     except OSError as problem:
         raise open_failure(root, problem) from problem
@@ -166,19 +166,24 @@ def _log_files(
     return MappedFileQueue(files, directory.commit_log, size, open_files, mapped=True)
 
 
-def _recover(parts: StoreParts, settings: StoreSettings) -> None:
+def _recover(parts: StoreParts, settings: StoreSettings, refuse: Callable[[], None]) -> None:
     checkpoint, commit_log, directory = parts.checkpoint, parts.commit_log, parts.directory
+    files, checksums = parts.mapped_files.files, parts.queues.checksums
     checkpoint.load()
-    parts.queues.checksums.load()
+    checksums.load()
     was_stopped = directory.was_stopped
-    recovered = Recovery(
+    recovery = Recovery(
         parts.mapped_files,
         commit_log,
         parts.queues,
         checkpoint,
         parts.tags_code,
         check_crc=settings.check_crc_on_recover,
-    ).run(was_stopped=was_stopped, is_same_boot=directory.is_same_boot)
+    )
+    recovery.check(was_stopped=was_stopped, is_same_boot=directory.is_same_boot)
+    log_files, clock = parts.mapped_files, parts.clock
+    RoomMaker(files, directory, log_files, checkpoint, checksums, settings, clock).run(refuse)
+    recovered = recovery.run()
     assert commit_log.flushed == commit_log.written == commit_log.tail
     assert recovered.last.end <= commit_log.tail, "a record reaches beyond the end of the log"
     parts.index.load(checkpoint, commit_log.tail, was_stopped=was_stopped)

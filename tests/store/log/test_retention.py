@@ -111,3 +111,33 @@ def test_no_more_than_a_batch_of_files_is_deleted_at_once(run_scenario, disk):
         assert bases(harness) == [2, 3, 4, 5, 6, 7]
 
     run_scenario(scenario)
+
+
+def test_a_kill_right_after_old_files_went_loses_nothing(run_scenario, disk, caplog):
+    async def scenario(harness):
+        await fill(harness)
+        await harness.store._maintenance.checkpoint_queues()
+        harness.clock.ms += 73 * HOUR_MS
+        harness.clock.hour = 4
+        await harness.store._maintenance.clean()
+        assert bases(harness) == [3]
+        await harness.crash()
+        disk.kill()
+        harness.open(commit_log_file_bytes=4096, consume_queue_file_bytes=200)
+        assert "lost" not in caplog.text
+
+    run_scenario(scenario)
+
+
+def test_young_files_that_go_for_want_of_room_are_a_warning_that_says_why(
+    run_scenario, disk, caplog
+):
+    async def scenario(harness):
+        await fill(harness)
+        disk.used = disk.total * 86 // 100
+        await harness.store._maintenance.clean()
+        warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+        why = "the disk is used to 86 % (diskSpaceCleanForciblyRatio=85)"
+        assert len([line for line in warned if line.endswith(why)]) == 3
+
+    run_scenario(scenario)

@@ -161,3 +161,42 @@ def test_a_crash_before_the_first_flush_leaves_no_message_to_refuse_for(run_scen
 def test_a_log_in_several_directories_is_refused():
     with pytest.raises(SettingsError, match="storePathCommitLog is '/a,/b'; it must be one"):
         StoreSettings(store_path_commit_log="/a,/b")
+
+
+async def _files(harness):
+    harness.open(commit_log_file_bytes=4096)
+    for number in range(60):
+        await harness.put(b"%d" % number + bytes(200))
+    await harness.stop()
+    return harness.log_files()
+
+
+def test_a_file_of_the_log_that_was_cut_is_an_error_at_the_start(run_scenario, caplog):
+    async def scenario(harness):
+        files = await _files(harness)
+        with files[1].open("r+b") as file:
+            file.truncate(1000)
+        harness.open(commit_log_file_bytes=4096)
+        said = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+        assert said[0].startswith(f"{files[1]} has 1000 bytes, not 4096: what it held behind them")
+        assert len(said) == 1
+
+    run_scenario(scenario)
+
+
+def test_a_start_that_is_refused_leaves_every_file_as_long_as_it_was(run_scenario):
+    async def scenario(harness):
+        files = await _files(harness)
+        (harness.root / "consumequeue/T/1").mkdir()
+        queue = harness.root / "consumequeue/T/0" / ("0" * 20)
+        for path in (files[-1], queue):
+            with path.open("r+b") as file:
+                file.truncate(150)
+        before = {path: path.stat().st_size for path in harness.root.rglob("*") if path.is_file()}
+        with pytest.raises(StoreCorrupt, match="was written up to byte"):
+            harness.open(commit_log_file_bytes=4096)
+        after = {path: path.stat().st_size for path in harness.root.rglob("*") if path.is_file()}
+        assert after == before
+        assert (harness.root / "consumequeue/T/1").exists()
+
+    run_scenario(scenario)

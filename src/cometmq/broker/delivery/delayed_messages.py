@@ -98,7 +98,7 @@ class DelayedMessages:
         self._levels_max = max(levels.max_level, *(queue_id + 1 for queue_id in waiting), 0)
         """Levels served: also those beyond a table that became shorter."""
         self._ranges: dict[int, list[BacklogRange]] = {}
-        self._load(file.load("offsetTable", _stored_places))
+        self._load(file.load("offsetTable", stored_places_of))
         self.skipped = skip_delivered(store, self._ranges, store.current_store_ms())
         """Messages found delivered at the start, though their offsets had not been saved."""
         self._update_offsets()
@@ -349,7 +349,8 @@ class _StoredPlaces(NamedTuple):
     ranges: dict[int, list[tuple[int, int]]]
 
 
-def _stored_places(obj: shape.Json) -> _StoredPlaces:
+def stored_places_of(obj: shape.Json) -> _StoredPlaces:
+    """What delayOffset.json holds; ProtocolError where it is misshapen."""
     several = shape.object_of(obj.get(_RANGES_KEY), _RANGES_KEY)
     ranges = {
         shape.as_number(level, _RANGES_KEY): shape.items(several, level, _range_of)

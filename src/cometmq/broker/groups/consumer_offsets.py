@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from cometmq.broker.groups.table_pieces import table_pieces
-from cometmq.model.topic import DataVersion
+from cometmq.model.topic import DataVersion, is_light_topic
 from cometmq.runtime.turns import Turns
 from cometmq.wire.bodies.offset import stored_offsets_of
 from cometmq.wire.bodies.topic import version_fields
@@ -34,7 +34,6 @@ NO_OFFSET = -1
 VERSION_STEP = 500
 """The data version moves once in so many commits."""
 
-_LIGHT_QUEUE_PREFIX = "%LMQ%"
 _NAMED_MAX = 20
 """Groups and queues that one warning each names at a start."""
 
@@ -164,7 +163,7 @@ class ConsumerOffsets:
         lost = [
             f"{topic}@{group}"
             for topic, group, _ in self._items()
-            if topic not in topics and not topic.startswith(_LIGHT_QUEUE_PREFIX)
+            if topic not in topics and not is_light_topic(topic)
         ]
         if lost:
             log.warning(
@@ -179,7 +178,7 @@ class ConsumerOffsets:
         """
         count = 0
         for topic, group, queues in self._items():
-            if topic.startswith(_LIGHT_QUEUE_PREFIX):
+            if is_light_topic(topic):
                 continue
             for queue_id, offset in queues.items():
                 end = end_of(topic, queue_id)

@@ -154,7 +154,7 @@ class ConsumerFilters:
         self._is_dirty = False
         self._writing: asyncio.Future[None] | None = None
         self._cache = FilterCache()
-        self._load(file.load("filterDataByTopic", _stored_filters) or [])
+        self._load(file.load("filterDataByTopic", stored_filters_of) or [])
 
     def parsed(self, expression: str, expression_type: str | None) -> Sql92Filter | None:
         """The filter of an expression; None when it or its type is invalid.
@@ -342,7 +342,7 @@ class ConsumerFilters:
         self._is_dirty = False
 
 
-def _stored_filters(obj: shape.Json) -> list[tuple[str, str, GroupFilter]]:
+def stored_filters_of(obj: shape.Json) -> list[tuple[str, str, GroupFilter]]:
     """Topic, group and filter of all entries of consumerFilter.json."""
     topics = shape.table(obj, "filterDataByTopic", shape.object_of)
     return [

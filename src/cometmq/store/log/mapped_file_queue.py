@@ -11,11 +11,13 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right, insort
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cometmq.errors import NotAStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cometmq.runtime.clock_and_file_protocols import Files, OpenFile
@@ -340,6 +342,17 @@ class MappedFileQueue:
         return [
             self.segments[b] for b in self.bases[at:] if b < end and b + self.file_bytes > start
         ]
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Within it files are read as they are: one that is too short stays so."""
+        mapped, may_grow = self.mapped, self.may_grow
+        self.mapped = self.may_grow = False
+        try:
+            yield
+        finally:
+            self.close()
+            self.mapped, self.may_grow = mapped, may_grow
 
     def close(self) -> None:
         """Close all files."""

@@ -3,7 +3,8 @@
 A file is deleted when its last write is older than fileReservedTime, in the hours of deleteWhen or
 when the disk fills up; when the disk is nearly full, age does not count. The newest file and files
 that are not durable are never deleted. The loop removes files from its lists and a worker deletes
-them, the oldest first and each durably before the next, so a crash leaves no gap.
+them, the oldest first and each durably before the next, so a crash leaves no gap. That they go is
+written down first, lest a start after a crash call them lost.
 Java: CleanCommitLogService, CleanConsumeQueueService.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.runtime.worker_jobs import run_job
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from cometmq.runtime.clock_and_file_protocols import Clock, Worker
+    from cometmq.runtime.clock_and_file_protocols import Clock, Files, Worker
     from cometmq.settings.store import StoreSettings
     from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.cold_reads import ColdReader
@@ -35,6 +36,36 @@ log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000
 _SLICE = 256
 """Queues checked in one iteration of the loop."""
+_NOT_FOLLOWED = -1
+"""Where the log began when queues and index last followed it: not known, so they do at first."""
+_ANY_AGE_MS = 1 << 62
+
+
+class DeletionLimit(NamedTuple):
+    """Which files of the log may go now: those last written up to a time, ms; and why."""
+
+    until_ms: int
+    why: str
+
+
+def deletion_limit(
+    settings: StoreSettings, used_percent: int, now_ms: int, hour: int
+) -> DeletionLimit | None:
+    """What the settings allow with the disk used so far, at this hour of day; None: nothing."""
+    old = f"last written more than {settings.file_reserved_hours} hours ago (fileReservedTime)"
+    rule = DeletionLimit(now_ms - settings.file_reserved_hours * _HOUR_MS, old)
+    if settings.clean_forcibly and used_percent > settings.disk_clean_percent:
+        limit = settings.disk_clean_percent
+        why = f"the disk is used to {used_percent} % (diskSpaceCleanForciblyRatio={limit})"
+        return DeletionLimit(_ANY_AGE_MS, why)
+    is_time = hour in settings.delete_hours or used_percent > settings.disk_used_percent_max
+    return rule if is_time else None
+
+
+def used_percent_of(files: Files, directories: Iterable[Path]) -> int:
+    """The use of the disk, or of the fullest one where the directories lie on several."""
+    spaces = map(files.space, directories)
+    return max(-(-100 * space.used // max(space.total, 1)) for space in spaces)
 
 
 class Retention:
@@ -65,7 +96,7 @@ class Retention:
         self._mapped_files = mapped_files
         self._log = commit_log
         self._queues = queues
-        self._first = mapped_files.first
+        self._first = _NOT_FOLLOWED
         self.is_disk_full = False
         """Whether the disk is used beyond diskSpaceWarningLevelRatio: sends are refused."""
 
@@ -75,37 +106,38 @@ class Retention:
 
     async def clean(self, *, any_hour: bool = False) -> None:
         """One round: measure the disk, delete what may go, let the queues follow."""
-        used = self._used_percent()
+        used = used_percent_of(self._files, self._directories)
         settings = self._settings
         was_full, self.is_disk_full = self.is_disk_full, used > settings.disk_full_percent
         if self.is_disk_full != was_full:
             log.warning("the disk is used to %d %%: %s", used, _word(is_full=self.is_disk_full))
-        at_once = settings.clean_forcibly and used > settings.disk_clean_percent
-        is_hour = any_hour or self._clock.local_hour() in settings.delete_hours
-        if at_once or is_hour or used > settings.disk_used_percent_max:
-            await self._delete(self._old_files(at_once=at_once))
+        hour = min(settings.delete_hours) if any_hour else self._clock.local_hour()
+        if rule := deletion_limit(settings, used, self._store_clock.believed_ms(), hour):
+            await self._delete_old(rule)
         if self._mapped_files.first != self._first:
             self._first = self._mapped_files.first
             await self._follow(self._first)
 
-    def _used_percent(self) -> int:
-        """The use of the disk, or of the fuller one where log and queues lie on two."""
-        spaces = map(self._files.space, self._directories)
-        return max(-(-100 * space.used // max(space.total, 1)) for space in spaces)
+    async def _delete_old(self, rule: DeletionLimit) -> None:
+        """Delete what may go of the log, once it is written down that it goes."""
+        if gone := self._old_files(rule):
+            checksums = self._queues.checksums
+            checksums.begin_at(self._mapped_files.first)
+            await run_job(self._worker, checksums.try_rewrite)
+            await self._delete(gone)
 
-    def _old_files(self, *, at_once: bool) -> list[Path]:
+    def _old_files(self, rule: DeletionLimit) -> list[Path]:
         """Remove the files that may be deleted from the log; their paths, the oldest first."""
-        now_ms = self._store_clock.believed_ms()
-        before = now_ms - self._settings.file_reserved_hours * _HOUR_MS
         gone = []
         for base in self._mapped_files.bases[:-1][: self._settings.delete_file_batch_max]:
             if base + self._mapped_files.file_bytes > self._log.flushed:
                 break  # senders still wait for it, and the worker may be flushing it
             path = self._mapped_files.path_of(base)
             stat = self._files.stat(path)
-            if not at_once and stat is not None and stat.modified_ms > before:
+            if stat is not None and stat.modified_ms > rule.until_ms:
                 break
-            log.info("deleting %s: it is older than need be", path)
+            level = logging.WARNING if rule.until_ms == _ANY_AGE_MS else logging.INFO
+            log.log(level, "deleting %s: %s", path, rule.why)
             gone.append(self._mapped_files.release(base))
             assert base < self._mapped_files.first <= self._log.flushed, "the oldest goes first"
         return gone

@@ -52,6 +52,8 @@ class ConsumeQueues:
         self._dirty: dict[ConsumeQueue, None] = {}
         self._unflushed: dict[Segment, None] = {}
         self._new_names: dict[Path, None] = {}
+        self._empty: list[Path] = []
+        """Directories that `load` found, which may be empty."""
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, or None when nothing was ever put in it."""
@@ -86,16 +88,27 @@ class ConsumeQueues:
         return found
 
     def load(self) -> None:
-        """Make an object for each queue that has files; their ends are not known yet.
-
-        Directories without files, which a deletion cut short leaves, are removed.
-        """
+        """Make an object for each queue that has files; their ends are not known yet."""
         for topic in self._files.names(self._directory):
-            for name in self._files.names(self._directory / topic):
-                if not name.isdecimal() or self._remove_empty(self._directory / topic / name):
-                    continue
-                self.get_or_create(topic, int(name)).mapped_files.load()
-            self._remove_empty(self._directory / topic)
+            directory = self._directory / topic
+            for name in (name for name in self._files.names(directory) if name.isdecimal()):
+                if self._files.names(directory / name):
+                    self.get_or_create(topic, int(name)).mapped_files.load()
+                else:
+                    self._empty.append(directory / name)
+            self._empty.append(directory)
+
+    def forget(self, queue: ConsumeQueue) -> None:
+        """Leave a queue and its files alone, as if they were not there."""
+        assert not queue.tail, "a queue that was used"
+        queue.mapped_files.close()
+        del self._queues[queue.topic, queue.queue_id]
+
+    def remove_empty(self) -> None:
+        """Remove the directories without files that `load` found: a deletion was cut short."""
+        for directory in self._empty:
+            self._remove_empty(directory)
+        self._empty.clear()
 
     def append(self, entries: list[QueueEntry]) -> set[tuple[ConsumeQueue, int]]:
         """Show messages to readers and remember the queues whose entries are to be written.

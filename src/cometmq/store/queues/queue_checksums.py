@@ -11,6 +11,7 @@ Java: none.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from struct import Struct, error
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -30,6 +31,7 @@ _CRC = Struct(">I")
 _LOG_FIRST = Struct(">q")
 _QUEUE = Struct(">HiH")
 _FILE = Struct(">qIIq")
+_ENTRIES_AT = len(_MAGIC) + _CRC.size + _LOG_FIRST.size
 _FILES_MAX = 65_535
 NOT_KNOWN = -1
 """Where the log began, while no checksums tell: a store of another broker or an early version."""
@@ -56,7 +58,7 @@ class QueueChecksums:
         self._queues: dict[tuple[str, int], QueueFileChecksums] = {}
         self.log_first = NOT_KNOWN
         """Where the log began when they were saved."""
-        self._saved = _encode({}, 0)
+        self._saved = b""
 
     def load(self) -> None:
         """Read what was saved; nothing when there is no such file or it is not whole."""
@@ -115,10 +117,12 @@ class QueueChecksums:
                 kept[queue.topic, queue.queue_id] = files
         self._queues = kept
         self.log_first = log_first
-        return _encode(kept, log_first)
+        return _encode(kept)
 
-    def write(self, data: bytes) -> None:
+    def write(self, checksums: bytes) -> None:
         """Make this the file's content, durably, once the entries it speaks of are; any thread."""
+        data = _LOG_FIRST.pack(self.log_first) + checksums
+        data = _MAGIC + _CRC.pack(crc32(data)) + data
         if data == self._saved:
             return
         fresh = self._path.with_name(NAME + ".tmp")
@@ -126,6 +130,21 @@ class QueueChecksums:
         self._files.rename(fresh, self._path)
         self._files.sync_dir(self._path.parent)
         self._saved = data
+
+    def begin_at(self, log_first: int) -> None:
+        """Have the log begin here: files before are about to be deleted. `try_rewrite` follows."""
+        if self.log_first != NOT_KNOWN:
+            self.log_first = log_first
+
+    def try_rewrite(self) -> None:
+        """Write anew where the log begins, durably; any thread.
+
+        Where the disk refuses, a start after a crash will call the deleted files lost: better than
+        to keep them on a full disk.
+        """
+        if self.log_first != NOT_KNOWN:
+            with suppress(OSError):
+                self.write(self._saved[_ENTRIES_AT:])
 
     def _complete(self, queue: ConsumeQueue) -> QueueFileChecksums:
         """The checksums of a queue's files up to the last entry written."""
@@ -153,14 +172,13 @@ def measure(raw: bytes) -> QueueFileChecksum:
     return QueueFileChecksum(len(raw) // SIZE, crc32(raw), last)
 
 
-def _encode(queues: dict[tuple[str, int], QueueFileChecksums], log_first: int) -> bytes:
-    parts = [_LOG_FIRST.pack(log_first)]
+def _encode(queues: dict[tuple[str, int], QueueFileChecksums]) -> bytes:
+    parts = []
     for (topic, queue_id), files in queues.items():
         name = topic.encode()
         parts.append(_QUEUE.pack(len(name), queue_id, len(files)) + name)
         parts += [_FILE.pack(base, *each) for base, each in files.items()]
-    data = b"".join(parts)
-    return _MAGIC + _CRC.pack(crc32(data)) + data
+    return b"".join(parts)
 
 
 def _decode(raw: bytes) -> tuple[dict[tuple[str, int], QueueFileChecksums], int]:

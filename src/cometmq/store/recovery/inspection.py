@@ -20,10 +20,17 @@ from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
 from cometmq.store.queues.deleted_topics import DeletedTopics
 from cometmq.store.queues.queue_checksums import QueueChecksums
 from cometmq.store.recovery.checkpoint import Checkpoint
+from cometmq.store.recovery.light_topics import is_light_queue
 from cometmq.store.recovery.log_walk import LogWalk
-from cometmq.store.recovery.lost_messages import known_end, lost_end, messages_between, named
+from cometmq.store.recovery.lost_messages import (
+    known_end,
+    lost_begin,
+    lost_end,
+    messages_between,
+    named,
+)
 from cometmq.store.recovery.missing_log import require_log
-from cometmq.store.recovery.queue_check import OR_TOO_OLD, QueueCheck, durable_end_of, lost_begin
+from cometmq.store.recovery.queue_check import QueueCheck, durable_end_of
 from cometmq.store.recovery.store_directory import StoreDirectory
 from cometmq.wire.records import sysflag
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
@@ -59,6 +66,8 @@ class InspectionReport:
     end: int = 0
     records: int = 0
     queues: int = 0
+    light_queues: int = 0
+    """Those of light topics, which only Apache's broker serves; they are not looked at."""
     topics: Counter[str] = field(default_factory=Counter)
     damage: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -139,9 +148,9 @@ class Inspection:
     def verify(self) -> InspectionReport:
         """Read everything and say what is whole. StoreCorrupt, NotAStore: as a start says."""
         require_log(self._files, self.directory, self.log_files)
-        self._load_queues()
         first = self.log_files.first
         report = InspectionReport(self.directory.was_stopped, first, first)
+        self._load_queues(report)
         self._check_files(report)
         index = IndexCheck(self._files, self.directory.index, self._index_layout)
         deletions = DeletedTopics(self._files, self.directory.config)
@@ -174,14 +183,17 @@ class Inspection:
             )
         return report
 
-    def _load_queues(self) -> None:
+    def _load_queues(self, report: InspectionReport) -> None:
         root = self.directory.consume_queue
         for topic in self._files.names(root):
             for name in self._files.names(root / topic):
                 if name.isdecimal() and self._files.names(root / topic / name):
-                    self._queue_files[topic, int(name)] = self._files_of(
-                        root / topic / name, _QUEUE_BYTES
-                    )
+                    found = self._files_of(root / topic / name, _QUEUE_BYTES)
+                    if is_light_queue(topic, found, self.log_files):
+                        report.light_queues += 1
+                        found.close()
+                    else:
+                        self._queue_files[topic, int(name)] = found
 
     def _check_files(self, report: InspectionReport) -> None:
         if missing := self.log_files.missing():
@@ -255,10 +267,7 @@ class Inspection:
         if self._checkpoint.is_known:
             checksums.load()
         if lost := lost_begin(report.first, checksums):
-            if report.was_stopped:
-                report.damage.append(f"{lost}; a start goes on without them")
-            else:
-                report.notes.append(f"{lost}{OR_TOO_OLD}")
+            report.damage.append(f"{lost}; a start goes on without them")
         check = QueueCheck(
             self.log_files,
             self._queue_files,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cometmq.store.queues.queue_checksums import NOT_KNOWN
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cometmq.store.log.mapped_file_queue import MappedFileQueue
+    from cometmq.store.queues.queue_checksums import QueueChecksums
     from cometmq.store.recovery.checkpoint import Checkpoint
 
     QueueFiles = Mapping[tuple[str, int], MappedFileQueue]
@@ -96,6 +98,30 @@ def lost_end(queue_files: QueueFiles, directory: Path, end: int, durable_end: in
         f"last {durable_end - end} bytes are lost ({lost}). Bring its files back from a "
         "backup, or give these messages up with `cometmq store repair --accept-loss`"
     )
+
+
+def lost_begin(log_first: int, checksums: QueueChecksums) -> str:
+    """What is said where files before the log's first one have gone; else empty.
+
+    Those that retention deletes are not called so: that they go is written down before.
+    """
+    if checksums.log_first == NOT_KNOWN or log_first <= checksums.log_first:
+        return ""
+    return (
+        f"the log begins at byte {log_first}, and began at byte {checksums.log_first}: the "
+        "messages of the files in between are lost"
+    )
+
+
+def cut_files(log_files: MappedFileQueue) -> list[tuple[Path, int]]:
+    """The files of the log, but for the newest, that are too short, and how long they are."""
+    found = []
+    for base in log_files.bases[:-1]:
+        path = log_files.path_of(base)
+        stat = log_files.files.stat(path)
+        if stat is not None and stat.size < log_files.file_bytes:
+            found.append((path, stat.size))
+    return found
 
 
 def _search(files: MappedFileQueue, is_behind: Callable[[int], bool]) -> int:

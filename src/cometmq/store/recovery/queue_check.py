@@ -14,7 +14,6 @@ from zlib import crc32
 
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import SCHEDULE_TOPIC
-from cometmq.store.queues.queue_checksums import NOT_KNOWN
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
@@ -33,7 +32,6 @@ _COMPARED_MAX = 20_000
 """Entries without a checksum that one start compares with their records; of a file beyond, few."""
 _SAMPLES = 16
 _READ_BYTES = 1 << 16
-OR_TOO_OLD = ", unless they had just been deleted as too old when the broker crashed"
 
 
 class DamagedQueueFile(NamedTuple):
@@ -181,16 +179,6 @@ def _detached(files: MappedFileQueue | None, damaged: list[int]) -> list[int]:
             found += [each for each in there if each >= base and each not in damaged]
             break
     return found
-
-
-def lost_begin(log_first: int, checksums: QueueChecksums) -> str:
-    """What is said where files before the log's first one have gone; else empty."""
-    if checksums.log_first == NOT_KNOWN or log_first <= checksums.log_first:
-        return ""
-    return (
-        f"the log begins at byte {log_first}, and began at byte {checksums.log_first}: the "
-        "messages of the files in between are lost"
-    )
 
 
 def durable_end_of(checkpoint: Checkpoint, *, was_stopped: bool) -> int:

@@ -11,20 +11,16 @@ Java: CommitLog.recoverNormally, recoverAbnormally.
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.errors import StoreCorrupt
 from cometmq.store.log.log_reader import LogReader
 from cometmq.store.queues.record_dispatcher import RecordDispatcher
+from cometmq.store.recovery.light_topics import is_light_queue
 from cometmq.store.recovery.log_walk import LogWalk
-from cometmq.store.recovery.lost_messages import known_end, lost_end
-from cometmq.store.recovery.queue_check import (
-    OR_TOO_OLD,
-    QueueCheck,
-    durable_end_of,
-    is_of_log,
-    lost_begin,
-)
+from cometmq.store.recovery.lost_messages import cut_files, known_end, lost_begin, lost_end
+from cometmq.store.recovery.queue_check import QueueCheck, durable_end_of, is_of_log
 from cometmq.store.recovery.queue_repair import FILES_MAX, QueueRepair
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
@@ -95,21 +91,65 @@ class Recovery:
         self._reader = LogReader(mapped_files, check_crc=check_crc)
         self._resumed: set[ConsumeQueue] = set()
         self._from_first = False
-        self._is_same_boot = False
+        self._was_stopped = self._is_same_boot = False
         self._records = 0
         self._last = NO_RECORD
         self._entry_count = 0
 
-    def run(self, *, was_stopped: bool, is_same_boot: bool = False) -> RecoveryResult:
-        """Repair the store; afterwards log and queues continue after the last good record.
+    def check(self, *, was_stopped: bool, is_same_boot: bool = False) -> None:
+        """Raise for every reason to refuse the store, and say what is lost; changes nothing.
 
         `is_same_boot`: the machine has not gone down since the crash. StoreCorrupt: the log lacks
-        what was durable; nothing was changed.
+        what was durable, or a table cannot be read. NotAStore: a file has a strange name.
         """
+        self._was_stopped = was_stopped
         self._is_same_boot = is_same_boot and not was_stopped
         self._deletions.load(self._mapped_files.first)
         self._queues.load()
-        self._refuse_short_log(was_stopped=was_stopped)
+        with ExitStack() as until_checked:
+            for mapped_files in (
+                self._mapped_files,
+                *(queue.mapped_files for queue in self._queues),
+            ):
+                until_checked.enter_context(mapped_files.unchanged())
+            self._leave_light_queues()
+            self._refuse_short_log(was_stopped=was_stopped)
+        self._report_damage()
+
+    def _leave_light_queues(self) -> None:
+        light = [
+            queue
+            for queue in self._queues
+            if is_light_queue(queue.topic, queue.mapped_files, self._mapped_files)
+        ]
+        for queue in light:
+            self._queues.forget(queue)
+        if light:
+            log.info("%d queues of light topics (%%LMQ%%...) are left as they are", len(light))
+
+    def _report_damage(self) -> None:
+        """Say what was lost before and between the files of the log, as far as their names tell."""
+        mapped_files, checksums = self._mapped_files, self._queues.checksums
+        if not self._checkpoint.is_known:
+            checksums.clear()
+        if lost := lost_begin(mapped_files.first, checksums):
+            log.error("%s", lost)
+        for path, size in cut_files(mapped_files):
+            log.error(
+                "%s has %d bytes, not %d: what it held behind them is lost; `cometmq store verify` "
+                "names the messages",
+                path,
+                size,
+                mapped_files.file_bytes,
+            )
+
+    def run(self) -> RecoveryResult:
+        """Repair the store; afterwards log and queues continue after the last good record.
+
+        `check` comes before it.
+        """
+        was_stopped = self._was_stopped
+        self._queues.remove_empty()
         self._drop_deleted()
         counted = self._checkpoint.entries
         expected = counted - self._deletions.uncounted(self._checkpoint.dispatched, counted)
@@ -170,11 +210,6 @@ class Recovery:
         """Build anew the queue files that disagree with the log; _GapInQueue: they are too many."""
         checkpoint, deletions = self._checkpoint, self._deletions
         durable_end = durable_end_of(checkpoint, was_stopped=was_stopped)
-        if not checkpoint.is_known:
-            self._queues.checksums.clear()
-        first = self._mapped_files.first
-        if lost := lost_begin(first, self._queues.checksums):
-            log.error("%s%s", lost, "" if was_stopped else OR_TOO_OLD)
         queues = {(queue.topic, queue.queue_id): queue for queue in self._queues}
         files = {name: queue.mapped_files for name, queue in queues.items()}
         check = QueueCheck(

@@ -23,6 +23,7 @@ KNOWN = frozenset(
     [
         "abort",
         "abort.bak",
+        "abort.tmp",
         "batchconsumequeue",
         "brokerIdentity",
         "checkpoint",
@@ -113,9 +114,14 @@ class StoreDirectory:
         return len(lines) > 1 and bool(lines[1]) and lines[1] == self._files.boot_id()
 
     def mark_running(self, pid: int) -> None:
-        """Write `abort`, durably: a broker runs, since this boot of the machine."""
+        """Write `abort`, durably: a broker runs, since this boot of the machine.
+
+        OSError: it is as it was, so that a start that fails does not look like a crash.
+        """
         assert self._locks, "only the holder of the lock runs"
-        self._files.write(self.abort, f"{pid}\n{self._files.boot_id()}\n".encode())
+        fresh = self.abort.with_name("abort.tmp")
+        self._files.write(fresh, f"{pid}\n{self._files.boot_id()}\n".encode())
+        self._files.rename(fresh, self.abort)
         self._files.sync_dir(self.root)
 
     def mark_stopped(self) -> None:
