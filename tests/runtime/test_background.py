@@ -1,6 +1,8 @@
-"""BackgroundTasks tasks: an error is logged and does not end them; a stop does."""
+"""Background tasks: an error is logged and does not end them; a stop does."""
 
 import asyncio
+import gc
+import warnings
 
 from cometmq.runtime.background import BackgroundTasks
 
@@ -27,3 +29,19 @@ def test_background_work_goes_on_after_an_error_and_ends_when_stopped(caplog):
     asyncio.run(scenario())
     assert "ValueError: once" in caplog.text
     assert "test: work" in caplog.text
+
+
+def test_work_that_is_stopped_before_it_began_is_closed():
+    async def work():
+        raise AssertionError("it was stopped before")
+
+    async def scenario():
+        background = BackgroundTasks("test")
+        background.spawn(work(), name="work")
+        await background.stop()
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        asyncio.run(scenario())
+        gc.collect()
+    assert [str(one.message) for one in said] == []

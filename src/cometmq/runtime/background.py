@@ -42,7 +42,9 @@ class BackgroundTasks:
 
     def spawn(self, work: Awaitable[object], *, name: str) -> None:
         """Run one awaitable to its end; an error is logged."""
-        self._start(self._once(work), name)
+        task = self._start(self._once(work), name)
+        if asyncio.iscoroutine(work):  # a task that is cancelled before it began never awaits it
+            task.add_done_callback(lambda _task: work.close())
 
     async def stop(self) -> None:
         """Cancel all tasks and wait until they have ended."""
@@ -51,10 +53,11 @@ class BackgroundTasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, coroutine: Coroutine[None, None, None], name: str) -> None:
+    def _start(self, coroutine: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine, name=f"{self._name}: {name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _repeat(self, first_s: float, interval_s: float, work: Callable[[], object]) -> None:
         await asyncio.sleep(first_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 async def send(namesrv: str) -> None:
     async with AsyncProducer("P", namesrv=namesrv, retries=0) as producer:
         await producer.send(Message("T", b"x"))
+
+
+async def until_logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    async with asyncio.timeout(20):
+        while text not in caplog.text:
+            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -65,6 +72,27 @@ def test_a_name_server_without_brokers(caplog: pytest.LogCaptureFixture) -> None
                     await asyncio.sleep(0.01)
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_a_producer_that_starts_warns_of_name_servers_by_which_it_cannot_send(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            nobody = f"127.0.0.1:{listener.getsockname()[1]}"
+        async with AsyncProducer("Nobody", namesrv=nobody):
+            await until_logged(caplog, "group Nobody cannot send yet: no name server answers: no ")
+        async with InProcessCluster(tmp_path) as cluster:
+            async with AsyncProducer("Broker", namesrv=cluster.broker):
+                await until_logged(caplog, "group Broker cannot send yet: no name server answers")
+            caplog.clear()
+            async with AsyncProducer("Well", namesrv=cluster.namesrv):
+                await asyncio.sleep(0.1)
+            assert caplog.text == ""
+        async with name_server() as server, AsyncProducer("Empty", namesrv=server.address):
+            await until_logged(caplog, "group Empty cannot send yet: no broker is registered")
+
+    asyncio.run(scenario())
 
 
 def test_an_address_on_which_the_broker_does_not_listen(

@@ -54,7 +54,10 @@ class Producer:
         self._bridge = BlockingBridge("producer")
 
     def start(self) -> None:
-        """Get ready to send. The first message that needs a connection opens it."""
+        """Get ready to send; does not wait for a server.
+
+        The log has a warning soon where no name server answers or knows a broker.
+        """
         if not self._bridge.is_started:
             self._bridge.start(self._inner.start())
 

@@ -72,11 +72,16 @@ class AsyncProducer:
         self._pending: set[asyncio.Task[SendResult]] = set()
 
     async def start(self) -> None:
-        """Get ready to send. The first message that needs a connection opens it."""
+        """Get ready to send; does not wait for a server.
+
+        The log has a warning soon where no name server answers or knows a broker.
+        """
         if self._session is None:
             session = ClientSession(self._client_options, SystemClock())
             session.register_producer(self._options.group)
             session.start()
+            group = self._options.group
+            session.background.spawn(session.warn_unless_routed(group), name="name servers")
             self._session = session
             self._now = asyncio.get_running_loop().time
             self.pipeline = SendPipeline(session, self._options)

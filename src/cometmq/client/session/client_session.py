@@ -73,6 +73,11 @@ class ClientSession:
         self.background.every(options.route_refresh_s, self.routes.refresh, name="routes")
         self.background.every(options.heartbeat_s, self.heartbeat, name="heartbeat")
 
+    async def warn_unless_routed(self, group: str) -> None:
+        """Log what keeps a producer from finding brokers: no name server answers, or knows one."""
+        if problem := await self.name_servers.problem():
+            log.warning("the producer of the group %s cannot send yet: %s", group, problem)
+
     def register_producer(self, group: str) -> None:
         """Name the producer group in heartbeats from now on.
 

@@ -7,9 +7,11 @@ Java: NettyRemotingClient.getAndCreateNameserverChannel, MQClientAPIImpl
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError, CometError, ConnectFailed, RemotingError
+from cometmq.model.topic import DEFAULT_TOPIC
 from cometmq.rules.namespace import with_namespace
 from cometmq.wire.bodies.name_lists import decode_topic_list
 from cometmq.wire.bodies.route import decode_cluster_info, decode_route
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from cometmq.model.route import ClusterInfo, TopicRouteData
     from cometmq.net.channel_pool import ChannelPool
     from cometmq.wire.command import Command
+
+log = logging.getLogger(__name__)
 
 
 class NameServers:
@@ -77,6 +81,20 @@ class NameServers:
                 "with it as namesrvAddr, or give the name server of your brokers"
             )
         return otherwise
+
+    async def problem(self) -> str | None:
+        """What keeps clients from finding any broker; None where routes can be had.
+
+        Asks for the route of the default topic, as RocketMQ's producers do when they start.
+        """
+        try:
+            if await self.route(DEFAULT_TOPIC) is None:
+                return await self.why_unknown("") or None
+        except RemotingError as error:
+            return str(error)
+        except CometError as error:  # it answers, and refuses this one topic
+            log.debug("the route of %s is refused: %s", DEFAULT_TOPIC, error)
+        return None
 
     async def _call(self, make: Callable[[], Command]) -> Command:
         problems = []
