@@ -17,6 +17,7 @@ CometError
 │   ├── BrokerAway         a broker whose queues must be read cannot be asked
 │   ├── TopicExists, WouldHideMessages
 │   ├── RowNotSent             a row that Spark writes could not be sent
+│   ├── TableTaken             another job has written to the table meanwhile
 │   └── DataLoss           messages that a reader had planned are gone; QueueShrank: may return
 └── Reject                 server side only: answer this code with this remark
 """
@@ -197,6 +198,10 @@ class PartlySent(ClientError):
         self.results = results
         sent = sum(result is not None for result in results)
         super().__init__(f"{sent} of {len(results)} messages were stored; the first error: {first}")
+
+
+class TableTaken(ClientError):
+    """Another job began to write to the same table; what this one had not committed is dropped."""
 
 
 class RowNotSent(ClientError):

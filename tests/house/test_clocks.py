@@ -48,6 +48,7 @@ WALL = {
     "client/producer/send_pipeline.py": BORN,
     "client/producer/thread_sender.py": BORN,
     "client/producer/transactions.py": BORN,
+    "spark/tables/manifest_log.py": "since when merged files are not needed, for later runs",
     "store/index/key_index.py": "the name of a new index file",
     "store/log/retention.py": "the hour of the day at which old files are deleted",
     "store/message_appender.py": "the store's clock, not the wall clock",

@@ -1,28 +1,25 @@
 """The command `cometmq demo`: the demonstrations on real data.
 
-Owns the options, the working directory, the progress bars and the exit code. Invariant: exit code 0
+Owns the options, the working directory and the exit code. Invariant: exit code 0
 means that every count was right.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
+from cometmq.cli.progress_bars import ProgressBars, redirected_stderr
 from cometmq.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rich.progress import Progress
+    from collections.abc import Iterator
 
     from cometmq.demo.flights.report import JobReport
 
@@ -60,72 +57,12 @@ def flights(messages: int | None, directory: Path, keep: bool, as_json: bool) ->
     _empty_directory(directory)
     from cometmq.demo.flights import job
 
-    with _redirect_stderr(directory / "spark.log") as stderr, _Bars(stderr) as bars:
+    with redirected_stderr(directory / "spark.log") as stderr, ProgressBars(stderr) as bars:
         report = job.run(job.JobSettings(directory=directory, messages=messages), bars)
     if report.passed and not keep:
         _remove_leftovers(directory)
     _print_report(report, as_json=as_json)
     sys.exit(0 if report.passed else 1)
-
-
-class _Bars:
-    """Progress bars on a terminal, plain lines elsewhere."""
-
-    def __init__(self, file: TextIO) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-        )
-
-        console = Console(file=file)
-        self._lines = None if console.is_terminal else console
-        self._progress: Progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-
-    def __enter__(self) -> _Bars:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._progress.stop()
-
-    def step(self, name: str, total: int) -> Callable[[int], None]:
-        """Begin a bar."""
-        if self._lines:
-            self._lines.print(name)
-        task = self._progress.add_task(name, total=total or None)
-
-        def report_progress(done: int) -> None:
-            self._progress.update(task, completed=done, total=total or done)
-
-        return report_progress
-
-
-@contextmanager
-def _redirect_stderr(path: Path) -> Iterator[TextIO]:
-    """Redirect stderr to a file, for Spark's JVM and workers; yield the real stderr.
-
-    Their messages (log levels, ends of worker processes) do not concern the user.
-    """
-    sys.stderr.flush()
-    with os.fdopen(os.dup(2), "w") as real, path.open("ab") as log:
-        os.dup2(log.fileno(), 2)
-        try:
-            yield real
-        finally:
-            sys.stderr.flush()
-            real.flush()
-            os.dup2(real.fileno(), 2)
 
 
 def _require_packages() -> None:

@@ -36,6 +36,7 @@ _COMMANDS = {
     "topic": _Command("topic_commands", "topic", "Create, list and look at topics."),
     "doctor": _Command("doctor_command", "doctor", "Say what is wrong with a cluster."),
     "store": _Command("store_commands", "store", "Verify and dump a stopped store."),
+    "pipeline": _Command("pipeline_commands", "pipeline", "Keep tables of topics with Spark."),
     "demo": _Command("demo_commands", "demo", "Run a demonstration on real data."),
 }
 

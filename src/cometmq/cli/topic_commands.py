@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cometmq.cli.printed_columns import print_columns
 from cometmq.client.admin.async_admin import AsyncAdmin
 from cometmq.model.topic import PERMS, QUEUES_MAX
 
@@ -154,7 +155,7 @@ def status(name: str, namesrv: str) -> None:
     rows = [_row(queue, offset) for queue, offset in sorted(found.items())]
     total = sum(offset.max_offset - offset.min_offset for offset in found.values())
     rows.append(("all", "", "", "", str(total), ""))
-    _print_columns([("broker", "queue", "first", "next", "messages", "last"), *rows])
+    print_columns([("broker", "queue", "first", "next", "messages", "last"), *rows])
 
 
 def _row(queue: MessageQueue, offset: TopicOffset) -> tuple[str, ...]:
@@ -165,13 +166,6 @@ def _row(queue: MessageQueue, offset: TopicOffset) -> tuple[str, ...]:
 
 def _time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ms else ""
-
-
-def _print_columns(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
 
 
 def _with_admin(namesrv: str, work: Callable[[AsyncAdmin], Awaitable[Any]]) -> Any:

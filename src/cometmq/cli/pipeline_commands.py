@@ -1,0 +1,180 @@
+"""The commands `cometmq pipeline`: tables of topics, kept with Spark.
+
+Each command is a thin face of a function of `cometmq.spark.tables`, where the work is described.
+Owns options, printing and exit codes: 1 also where a table is not what it should be.
+Java: none.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cometmq.cli.printed_columns import print_columns
+from cometmq.cli.spark_jobs import (
+    json_option,
+    namesrv_option,
+    spark_job_options,
+    stopped_by_signals,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cometmq.cli.progress_bars import ProgressBars
+    from cometmq.cli.spark_jobs import SparkJob
+    from cometmq.spark.tables.archive import ArchiveResult
+    from cometmq.spark.tables.archive_verification import ArchiveAudit, QueueAudit
+    from cometmq.spark.tables.table_appender import TableProgress
+
+
+@click.group()
+def pipeline() -> None:
+    """Keep tables of topics with Spark: archive them, and verify the archive."""
+
+
+@pipeline.command()
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("directory", metavar="DIRECTORY")
+@click.option(
+    "--schema",
+    metavar="DDL",
+    help="Fields of JSON bodies, such as 'name string, amount int'; what does not fit is kept "
+    "as misfits, with the reason.",
+)
+@click.option("--keep-body", is_flag=True, help="With --schema: keep the bodies as well.")
+@click.option(
+    "--partition",
+    default="day",
+    show_default=True,
+    metavar="day|hour|none|SQL",
+    help="By store time, or an expression such as 'to_date(value.time) AS day'.",
+)
+@click.option(
+    "--max-rows",
+    type=click.IntRange(1),
+    default=1_000_000,
+    show_default=True,
+    help="Messages of a commit at most.",
+)
+@click.option("--skip-lost", is_flag=True, help="Go on without messages that retention deleted.")
+@click.option("--no-compact", is_flag=True, help="Do not merge small files.")
+@click.option(
+    "--every",
+    "every_s",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Go on until Ctrl-C or SIGTERM, with a run every so many seconds.  [default: one run]",
+)
+@namesrv_option
+@spark_job_options
+@json_option
+def archive(
+    job: SparkJob,
+    as_json: bool,
+    topics: tuple[str, ...],
+    directory: str,
+    every_s: float | None,
+    skip_lost: bool,
+    no_compact: bool,
+    **rest: Any,
+) -> None:
+    """Append what TOPICs hold to a table of Parquet files in DIRECTORY; each message once.
+
+    A run goes on where the last commit ended, whatever happened to the last run.
+    """
+    from cometmq.spark.tables.archive import archive as run
+
+    def work(spark: SparkSession, bars: ProgressBars) -> ArchiveResult:
+        with stopped_by_signals() if every_s else nullcontext() as stop:
+            return run(
+                spark,
+                topics,
+                directory,
+                every_s=every_s,
+                stop=stop,
+                fail_on_data_loss=not skip_lost,
+                compact=not no_compact,
+                report=_RunBar(bars, ", ".join(topics)).show,
+                **rest,
+            )
+
+    done = job.run(work)
+    if as_json:
+        click.echo(json.dumps(asdict(done)))
+        return
+    misfits = f" and {done.misfits:,} misfits" if done.misfits else ""
+    click.echo(f"{done.rows:,} rows{misfits} added to {directory} in {done.commits} commits")
+
+
+class _RunBar:
+    """A bar for each run of an archive that has something to do."""
+
+    def __init__(self, bars: ProgressBars, name: str) -> None:
+        self._bars, self._name = bars, name
+        self._show: Any = None
+
+    def show(self, progress: TableProgress) -> None:
+        """Show how far a run is; without commits it begins."""
+        done = progress.rows + progress.misfits
+        if self._show is None or not progress.commits:
+            self._show = self._bars.step(f"archiving {self._name}", done + progress.waiting)
+        self._show(done)
+
+
+@pipeline.command()
+@click.argument("directory", metavar="DIRECTORY")
+@click.option("--bodies", is_flag=True, help="Read all bodies at the brokers and compare them.")
+@namesrv_option
+@spark_job_options
+@json_option
+@click.pass_context
+def verify(
+    ctx: click.Context, job: SparkJob, as_json: bool, directory: str, bodies: bool, namesrv: str
+) -> None:
+    """Compare the archive in DIRECTORY with its brokers, queue by queue.
+
+    The exit code is 1 when a row is missing, repeated or different, or a queue is not the one that
+    was archived. What waits, and what retention has deleted since, is shown and is no fault.
+    """
+    from cometmq.spark.tables.archive_verification import verify_archive
+
+    def work(spark: SparkSession, bars: ProgressBars) -> ArchiveAudit:
+        done = bars.step(f"verifying {directory}", 1)
+        audit = verify_archive(spark, directory, namesrv=namesrv, bodies=bodies)
+        done(1)
+        return audit
+
+    audit = job.run(work)
+    if as_json:
+        click.echo(json.dumps(audit.as_json(), indent=2))
+    else:
+        _print_audit(audit)
+    ctx.exit(0 if audit.is_exact else 1)
+
+
+_SHOWN = (
+    "topic", "broker", "queue_id", "begin", "end", "rows", "misfits", "holes", "unreadable",
+    "missing", "repeats", "removed", "waiting", "compared", "different",
+)  # fmt: skip
+
+
+def _print_audit(audit: ArchiveAudit) -> None:
+    rows = [[*map(str, _cells(one))] for one in audit.queues]
+    print_columns([_SHOWN, *rows])
+    for one in audit.queues:
+        if one.problem:
+            click.echo(one.problem)
+    for name in audit.missing_files:
+        click.echo(f"the file {name} is missing")
+    wrong = sum(not one.is_exact for one in audit.queues)
+    click.echo(f"{wrong} queues are not exact" if wrong else "every queue is exact")
+
+
+def _cells(one: QueueAudit) -> list[object]:
+    values = asdict(one)
+    return ["-" if values[name] is None else values[name] for name in _SHOWN]

@@ -1,0 +1,145 @@
+"""The manifests of one archive: the newest is read, and the next one is written by one job only.
+
+A job that begins to write puts a manifest of its own first: from then on no job that began earlier
+can commit, and what those left behind may be deleted. So a job that was killed needs no lock to be
+broken.
+Invariant: version N+1 is made from version N, by one job; no file that a manifest of the last
+`REPLACED_KEPT_S` names is deleted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from cometmq.errors import TableTaken
+from cometmq.runtime.system_clock_and_files import SystemClock
+from cometmq.spark.tables.manifest import DEAD, ROWS, DataFile, Manifest, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cometmq.spark.tables.archived_ranges import ArchivedQueues
+    from cometmq.spark.tables.table_files import TableFiles
+
+FOLDER = "_manifests"
+REPLACED_KEPT_S = 3600.0
+"""How long files that were merged into others stay for those who still read them."""
+
+_KEPT = 8
+"""Manifests that are kept, the newest one included."""
+
+
+class ManifestLog:
+    """Reads and writes the manifests of one archive; `current` is what was read or written last."""
+
+    def __init__(
+        self,
+        files: TableFiles,
+        replaced_kept_s: float = REPLACED_KEPT_S,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        self.files = files
+        self._now_ms = now_ms or SystemClock().now_ms
+        self._replaced_kept_s = replaced_kept_s
+        self.current = self._newest()
+
+    @property
+    def archived(self) -> ArchivedQueues:
+        """What the archive holds."""
+        return self.current.archived
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same in every run; empty before the first commit."""
+        return self.current.settings
+
+    def refresh(self) -> None:
+        """Read the newest manifest again."""
+        self.current = self._newest()
+
+    def begin(self) -> None:
+        """Shut out jobs that began earlier, and delete what they left; raises TableTaken."""
+        oldest_ms = self._now_ms() - round(self._replaced_kept_s * 1000)
+        self._put(self.current.taken_over(oldest_ms))
+        self._delete_leftovers()
+
+    def new_commit(self) -> str:
+        """A name for the directories of the next commit, never used before."""
+        return f"commit={self.current.version + 1}-{uuid4().hex[:12]}"
+
+    def uri(self, kind: str, commit: str) -> str:
+        """The directory to which Spark writes files of a kind."""
+        return f"{self.files.uri}/{kind}/{commit}"
+
+    def written(self, commit: str) -> list[DataFile]:
+        """The files that Spark wrote for a commit, on disk."""
+        found = [
+            DataFile(path, size)
+            for kind in (ROWS, DEAD)
+            for path, size in self.files.data_files(f"{kind}/{commit}")
+        ]
+        self.files.sync(one.path for one in found)
+        return found
+
+    def commit(
+        self,
+        archived: ArchivedQueues,
+        files: Sequence[DataFile],
+        settings: Mapping[str, Any],
+        schemas: Mapping[str, Any],
+    ) -> None:
+        """Add files and the offsets that they hold, all at once; raises TableTaken."""
+        self._put(self.current.added(archived, files, settings, schemas))
+
+    def commit_merge(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
+        """Put files in place of others with the same rows; raises TableTaken."""
+        self._put(self.current.merged(old, new, self._now_ms()))
+
+    def _put(self, manifest: Manifest) -> None:
+        name = _name(manifest.version)
+        if not self.files.create(f"{FOLDER}/{name}", manifest.encode()):
+            raise self._taken()
+        versions = self._versions()
+        if versions[-1] != name:  # ours was made where an old one had been deleted
+            raise self._taken()
+        self.current = manifest
+        for old in versions[:-_KEPT]:
+            self.files.delete(f"{FOLDER}/{old}")
+
+    def _taken(self) -> TableTaken:
+        return TableTaken(
+            f"another job has written to the table {self.files.uri} meanwhile: let only one run "
+            "at a time; what this one had not committed is read again by the next run"
+        )
+
+    def _delete_leftovers(self) -> None:
+        kept = self.current.paths()
+        commits = {DataFile(path, 0).commit for path in kept}
+        for kind in (ROWS, DEAD):
+            for name in self.files.names(kind):
+                place = f"{kind}/{name}"
+                if place not in commits:
+                    self.files.delete(place)
+                    continue
+                for path, _ in self.files.data_files(place):
+                    if path not in kept:
+                        self.files.delete(path)
+
+    def _newest(self) -> Manifest:
+        versions = self._versions()
+        if not versions:
+            return Manifest()
+        path = f"{FOLDER}/{versions[-1]}"
+        return decode(self.files.read(path), f"{self.files.uri}/{path}")
+
+    def _versions(self) -> list[str]:
+        return [
+            name
+            for name in self.files.names(FOLDER)
+            if name.endswith(".json") and not name.startswith(".")
+        ]
+
+
+def _name(version: int) -> str:
+    return f"{version:020d}.json"
