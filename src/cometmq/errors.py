@@ -18,6 +18,7 @@ CometError
 │   ├── TopicExists, WouldHideMessages
 │   ├── RowNotSent             a row that Spark writes could not be sent
 │   ├── TableTaken             another job has written to the table meanwhile
+│   ├── BatchNotHandled        handlers on Spark could not finish a micro-batch
 │   └── DataLoss           messages that a reader had planned are gone; QueueShrank: may return
 └── Reject                 server side only: answer this code with this remark
 """
@@ -219,6 +220,10 @@ class RowNotSent(ClientError):
     def __reduce__(self) -> tuple[type[RowNotSent], tuple[int, int, str | None, str]]:
         """Pickle the parts: tasks are processes of their own."""
         return RowNotSent, (self.partition, self.row, self.topic, self.reason)
+
+
+class BatchNotHandled(ClientError):
+    """The handlers of a micro-batch could not finish it; the next start of the query replays it."""
 
 
 class Reject(CometError):

@@ -121,8 +121,11 @@ def test_every_module_that_a_page_imports_or_names_exists(name):
 
 def _is_attribute(path):
     parent, _, last = path.rpartition("/")
-    module = ROOT / "src" / "cometmq" / (f"{parent}.py" if parent else "__init__.py")
-    return module.exists() and last in module.read_text(encoding="utf-8")
+    package = ROOT / "src" / "cometmq"
+    modules = (package / f"{parent}.py", package / parent / "__init__.py")
+    return any(last in m.read_text(encoding="utf-8") for m in modules if parent and m.exists()) or (
+        not parent and last in (package / "__init__.py").read_text(encoding="utf-8")
+    )
 
 
 def test_every_class_that_a_page_names_occurs_in_the_code():

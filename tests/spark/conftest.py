@@ -32,7 +32,8 @@ def _close_connections() -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with Live(tmp_path_factory.mktemp("live")) as broker:
+    levels = " ".join(["1s"] * 20)
+    with Live(tmp_path_factory.mktemp("live"), message_delay_level=levels) as broker:
         yield broker
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from cometmq.spark.deduplication import deduplicated
+from cometmq.spark import deduplicated
 from spark.streams import WAIT_S, said, texts
 
 if TYPE_CHECKING:

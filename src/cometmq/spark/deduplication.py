@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
+from cometmq.spark.pyspark_version import require_pyspark
 from cometmq.spark.sink.row_identity import ORIGIN, WRITE
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def deduplicated(frame: DataFrame, within: str | None = None) -> DataFrame:
     which bounds what Spark remembers. Which of the repeats is kept is not defined. Raises
     SettingsError.
     """
+    require_pyspark()
     needed = (*_NEEDED, "store_ts") if frame.isStreaming else _NEEDED
     missing = [name for name in needed if name not in frame.columns]
     if missing:

@@ -94,6 +94,22 @@ def test_wrong_arguments_of_a_policy_are_refused_with_a_sentence(make):
         make()
 
 
+@pytest.mark.parametrize(
+    ("policy", "most_ms"),
+    [
+        (OnFailure.dead_letter(), 0),
+        (OnFailure.retry(1, pause_ms=10), 10),
+        (OnFailure.retry(3, pause_ms=10), 70),
+        (OnFailure.retry(4, pause_ms=10, pause_most_ms=20), 70),
+        (OnFailure.retry(2), 2000),
+    ],
+)
+def test_the_pauses_of_one_message_together(policy, most_ms):
+    assert policy.pauses_within(most_ms, 1000)
+    assert most_ms == 0 or not policy.pauses_within(most_ms - 1, 1000)
+    assert not BLOCK.pauses_within(10**9, 10)
+
+
 def test_the_old_names_of_a_policy_work_with_a_warning():
     policy = OnFailure.retry(2, pause_ms=20)
     with pytest.warns(DeprecationWarning, match="action"):

@@ -48,6 +48,7 @@ def batch_of(*records: bytes, names: tuple[str, ...] = EVERY, hi: int = 1 << 60)
 def test_every_column_of_a_record() -> None:
     pairs = {"UNIQ_KEY": "ID1", "KEYS": "k1 k2", "TAGS": "TagA", "__SHARDINGKEY": "N1", "mine": "x"}
     (row,) = batch_of(record(3, 17, pairs=pairs)).to_pylist()
+    assert row.pop("record") == record(3, 17, pairs=pairs)
     assert row.pop("born_ts").timestamp() * 1000 == BORN_MS + 17
     assert row.pop("store_ts").timestamp() * 1000 == BORN_MS + 24
     assert row == {
@@ -64,6 +65,27 @@ def test_every_column_of_a_record() -> None:
         "sharding_key": "N1",
         "phy_offset": 17_003,
     }
+
+
+def test_stored_records_come_out_as_they_are_cut_at_the_end_of_the_range() -> None:
+    records = [record(0, offset, body=b"x" * offset) for offset in range(9)]
+    batch = batch_of(*records, names=("record",), hi=7)
+    assert batch["record"].to_pylist() == records[:7]
+
+
+def test_the_messages_of_one_topic_may_all_be_wanted_whatever_their_tags() -> None:
+    retry = MessageQueue("%RETRY%g", "broker-a", 0)
+    builder = BatchBuilder(("topic", "tags"), "a", unfiltered=retry.topic)
+    for queue in (A, retry):
+        data = record(0, 0, pairs={"TAGS": "a"}) + record(0, 1, pairs={"TAGS": "b"}) + record(0, 2)
+        assert not builder.add(PulledRecords(queue, 9, data))
+    (batch,) = builder.batches()
+    assert [tuple(row.values()) for row in batch.to_pylist()] == [
+        ("T", "a"),
+        ("%RETRY%g", "a"),
+        ("%RETRY%g", "b"),
+        ("%RETRY%g", None),
+    ]
 
 
 def test_without_properties_names_are_null_and_the_id_is_the_place_in_the_log() -> None:

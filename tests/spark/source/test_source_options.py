@@ -62,8 +62,15 @@ def test_columns_come_in_the_order_of_the_schema() -> None:
     assert parsed(columns="body, topic").columns == ("topic", "body")
     assert parsed(columns="body", includeProperties="true").columns == ("body", "properties")
     assert parsed(includeProperties="TRUE").columns == tuple(
-        name for name in columns.DDL_TYPES if name not in {"sharding_key", "phy_offset"}
+        name for name in columns.DDL_TYPES if name not in {"sharding_key", "phy_offset", "record"}
     )
+
+
+def test_filters_leave_out_the_retry_topic_of_the_group() -> None:
+    found = parsed(tags="a", group="g")
+    assert found.filter_of("T") == ("a", "")
+    assert found.filter_of("%RETRY%g") == ("*", "")
+    assert found.filter_of("%RETRY%other") == ("a", "")
 
 
 def test_a_read_without_bodies() -> None:

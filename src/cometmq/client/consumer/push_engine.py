@@ -95,7 +95,7 @@ class PushEngine:
             options, self._offsets, self._locks, session.background, problems
         )
         self._rebalance = Rebalance(session, options, subscriptions, self._assignment, problems)
-        self._strategy = _strategy_of(options)(self._strategy_context())
+        self._strategy = strategy_of(options)(self._strategy_context())
         pulls = PullLoop(
             session,
             options,
@@ -287,7 +287,7 @@ def _locks(session: ClientSession, options: ConsumerOptions) -> QueueLockClient 
     return QueueLockClient(session, options.group, options.lock_valid_s)
 
 
-def _strategy_of(options: ConsumerOptions) -> StrategyFactory:
+def strategy_of(options: ConsumerOptions) -> StrategyFactory:
     """The strategy that the options ask for."""
     if options.is_by_key:
         return KeyStrategy

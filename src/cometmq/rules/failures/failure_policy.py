@@ -78,6 +78,17 @@ class FailurePolicy:
         most_ms = SUSPEND_MS_MAX if self.pause_most_ms is None else self.pause_most_ms
         return clamp_suspend_ms(int(backoff_s(max(1, failures), self.pause_ms, most_ms)))
 
+    def pauses_within(self, most_ms: int, default_ms: int) -> bool:
+        """Whether all pauses of one message, in order, take at most so long together."""
+        if self.action is FailureAction.NONE:
+            return False
+        left_ms = most_ms
+        for failures in range(1, self.after):
+            left_ms -= self.pause_after(failures, default_ms)
+            if left_ms < 0:
+                return False
+        return True
+
     @property
     def ending(self) -> FailureAction:
         """The old name of `action`; deprecated."""

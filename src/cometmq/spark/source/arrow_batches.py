@@ -82,10 +82,19 @@ class BatchBuilder:
     """
 
     def __init__(
-        self, columns: Sequence[str], tags: str = "*", *, fail_on_damage: bool = True
+        self,
+        columns: Sequence[str],
+        tags: str = "*",
+        *,
+        unfiltered: str = "",
+        fail_on_damage: bool = True,
     ) -> None:
-        """`fail_on_damage`: a body whose checksum is wrong is a DamagedMessage, else null."""
+        """`unfiltered` is a topic whose messages are all wanted, whatever their tags.
+
+        `fail_on_damage`: a body whose checksum is wrong is a DamagedMessage, else null.
+        """
         self._fail_on_damage = fail_on_damage
+        self._unfiltered = unfiltered
         self._tags = split_expression(tags)
         self._columns = tuple(columns)
         self._schema = arrow_schema(columns)
@@ -115,7 +124,8 @@ class BatchBuilder:
         wanted = None
         if self._tags:  # the broker compares hash codes, and several tags may have the same
             tags = records.parsed().values(b"TAGS")
-            wanted = pc.is_in(tags, value_set=pa.array(self._tags))
+            tagged = pc.is_in(tags, value_set=pa.array(self._tags))
+            wanted = pc.or_(tagged, records.are_of(self._unfiltered))
         columns = {name: _COLUMNS[name](records) for name in self._columns if name != "body"}
         parts = records.bodies() if "body" in self._columns else iter((None,))
         at = 0
@@ -159,6 +169,7 @@ class _Records:
 
     def _measure(self, at: Ints) -> None:
         """Find body and properties; every record must end where its length says."""
+        self._at = at
         first = self.first
         v2 = first["magic"] == _MAGIC_V2
         flags = first["sys_flag"]
@@ -181,11 +192,20 @@ class _Records:
         sizes = octets[size_at].astype(np.int64) * 256 + octets[size_at + 1]
         require(self._properties_at + sizes == ends)
 
+    def whole(self) -> pa.Array:
+        """Each record as it is stored."""
+        return _slices(pa.binary(), self._data, self._at, self._properties_end)
+
     def of_chunks(self, texts: list[str]) -> pa.Array:
         """For each record what its chunk has."""
         if texts.count(texts[0]) == len(texts):
             return pa.repeat(texts[0], len(self))
         return pa.array(texts, pa.string()).take(pa.array(self.chunk_of))
+
+    def are_of(self, topic: str) -> pa.Array:
+        """For each record whether it was read from this topic."""
+        found = np.array([queue.topic == topic for queue in self.queues])
+        return pa.array(found[self.chunk_of])
 
     def bodies(self) -> Iterator[pa.Array]:
         """What was sent, in one part or several; null where it is damaged or can't be inflated.
@@ -265,6 +285,7 @@ _COLUMNS: dict[str, Callable[[_Records], pa.Array]] = {
     "reconsume_times": lambda r: pa.array(r.last["reconsume_times"].astype(np.int32)),
     "sharding_key": lambda r: r.parsed().values(b"__SHARDINGKEY"),
     "phy_offset": lambda r: pa.array(r.first["phy_offset"].astype(np.int64)),
+    "record": lambda r: r.whole(),
 }
 
 

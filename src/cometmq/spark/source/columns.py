@@ -30,11 +30,12 @@ DDL_TYPES: dict[str, str] = {
     "reconsume_times": "int",
     "sharding_key": "string",
     "phy_offset": "bigint",
+    "record": "binary",
 }
 """Every column in the order of the schema, with its type in Spark's DDL."""
 
 DEFAULT: tuple[str, ...] = tuple(
-    name for name in DDL_TYPES if name not in {"properties", "sharding_key", "phy_offset"}
+    name for name in DDL_TYPES if name not in {"properties", "sharding_key", "phy_offset", "record"}
 )
 """What is delivered when neither `columns` nor `includeProperties` says otherwise."""
 

@@ -62,7 +62,12 @@ _log = logging.getLogger("cometmq.spark")
 def read_batches(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
     """The messages of the ranges, one range after the other, as Arrow batches."""
     cluster = cluster_client_of(options)
-    builder = BatchBuilder(options.columns, options.tags, fail_on_damage=options.fail_on_data_loss)
+    builder = BatchBuilder(
+        options.columns,
+        options.tags,
+        unfiltered=options.retry_topic,
+        fail_on_damage=options.fail_on_data_loss,
+    )
     for one in ranges:
         for chunk in pull_range(cluster, one):
             if builder.add(chunk):
@@ -186,6 +191,7 @@ class _Pulls:
             window.opaque = opaque
 
     def _header(self, at: int, end: int) -> PullMessageRequestHeader:
+        tags, sql = self._options.filter_of(self._range.queue.topic)
         return PullMessageRequestHeader(
             consumer_group=self._options.group,
             topic=self._range.queue.topic,
@@ -195,9 +201,9 @@ class _Pulls:
             sys_flag=SUBSCRIPTION,
             commit_offset=0,
             suspend_timeout_ms=0,
-            subscription=self._options.sql or self._options.tags,
+            subscription=sql or tags,
             sub_version=0,
-            expression_type="SQL92" if self._options.sql else "TAG",
+            expression_type="SQL92" if sql else "TAG",
             is_large=True,
         )
 

@@ -55,11 +55,8 @@ class QueuePositions:
         addresses = dict(routes.addresses)
         if unrouted:
             addresses = self._registered(addresses, unrouted)
-        elif routes.missing and self._options.fail_on_missing_topic:
-            raise RouteNotFound(
-                f"topic {routes.missing[0]} does not exist: no name server of "
-                f"{';'.join(self._options.namesrv)} has a route for it"
-            )
+        elif self._options.fail_on_missing_topic:
+            self._require(routes.missing)
         found: Positions = {}
         for broker in sorted(addresses.keys() & (routed.keys() | unrouted.keys())):
             some, others = routed.get(broker, []), unrouted.get(broker, [])
@@ -85,6 +82,15 @@ class QueuePositions:
             opaques = channel.post_all(code, headers[at : at + _REQUESTS_MAX])
             answers += [channel.wait(opaque) for opaque in opaques]
         return answers
+
+    def _require(self, missing: Sequence[str]) -> None:
+        """Raise RouteNotFound for a topic without route, unless a send-back will make it."""
+        for topic in missing:
+            if topic != self._options.retry_topic:
+                raise RouteNotFound(
+                    f"topic {topic} does not exist: no name server of "
+                    f"{';'.join(self._options.namesrv)} has a route for it"
+                )
 
     def _unrouted(
         self, routes: FetchedRoutes, known: Collection[MessageQueue]

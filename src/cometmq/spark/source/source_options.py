@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cometmq.errors import BadFilter, SettingsError
+from cometmq.model.topic import retry_topic_of
 from cometmq.rules.filters import sql92_parser
 from cometmq.rules.filters.tag_expressions import expression_problem
 from cometmq.spark.option_reader import OptionReader
@@ -86,6 +87,18 @@ class SourceOptions:
     idle_wait_ms: int
     timeout_ms: int
     retry_for_ms: int
+
+    @property
+    def retry_topic(self) -> str:
+        """The retry topic of the group.
+
+        What is in it was wanted, so no filter applies; it comes with the first message sent back.
+        """
+        return retry_topic_of(self.group)
+
+    def filter_of(self, topic: str) -> tuple[str, str]:
+        """The tags and the SQL condition by which the messages of a topic are filtered."""
+        return ("*", "") if topic == self.retry_topic else (self.tags, self.sql)
 
 
 def parse(given: Mapping[str, str]) -> SourceOptions:

@@ -260,7 +260,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         try:
             self._cluster().commit(moved)
         except CometError as error:
-            _log.warning("offsets of %s were not committed: %s", self._options.group, error)
+            # a new group comes into being with its first pull
+            is_start = self._first is not None and moved.items() <= self._first.queues.items()
+            level = logging.DEBUG if is_start else logging.WARNING
+            _log.log(level, "offsets of %s were not committed: %s", self._options.group, error)
         else:
             self._committed |= moved
 

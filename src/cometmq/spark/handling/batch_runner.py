@@ -1,0 +1,95 @@
+"""Runs a micro-batch: on the driver one action over it, in each task the engine.
+
+Owns the way of outcomes from tasks to the driver. Invariant: a batch whose messages were not all
+handled raises on the driver, after every task has ended, so that Spark replays the batch at the
+next start and does not run a task again meanwhile.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from cometmq.errors import BatchNotHandled, CometError
+from cometmq.spark.handling.batch_engine import BatchEngine
+from cometmq.spark.handling.record_messages import queue_runs
+from cometmq.spark.handling.worker_client import worker_client_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from cometmq.spark.handling.handler_settings import HandlerJob
+    from cometmq.spark.handling.worker_client import WorkerClient
+
+OUTCOME_DDL = "messages bigint, problem string"
+"""What a task reports: how many messages it took, and why it could not finish them, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRunner:
+    """What Spark calls in each task, with the rows of whole queues."""
+
+    job: HandlerJob
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Handle all messages; yields one row."""
+        import pyarrow as pa
+
+        count, problem = handle(self.job, batches)
+        schema = pa.schema([("messages", pa.int64()), ("problem", pa.string())])
+        yield pa.RecordBatch.from_pydict({"messages": [count], "problem": [problem]}, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRunner:
+    """What Spark calls on the driver for each micro-batch."""
+
+    task: TaskRunner
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Run the handlers of all tasks; raises BatchNotHandled."""
+        outcomes = frame.mapInArrow(self.task, OUTCOME_DDL).toArrow()
+        problems = sorted({text for text in outcomes.column("problem").to_pylist() if text})
+        if problems:
+            raise BatchNotHandled(
+                f"batch {batch_id} of the handlers of {self.task.job.topic} is not finished, and "
+                f"comes again when the query is started again: {'; '.join(problems)}"
+            )
+
+
+def handle(job: HandlerJob, batches: Iterable[pa.RecordBatch]) -> tuple[int, str | None]:
+    """Handle the messages of one task; how many there were, and why they are not finished."""
+    batches = iter(batches)
+    first = next(batches, None)
+    if first is None:
+        return 0, None
+    worker = worker_client_of(job)
+    with tempfile.TemporaryDirectory(prefix="cometmq-") as state_dir:
+        return _handle(worker, first, batches, state_dir)
+
+
+def _handle(
+    worker: WorkerClient,
+    first: pa.RecordBatch,
+    others: Iterator[pa.RecordBatch],
+    state_dir: str,
+) -> tuple[int, str | None]:
+    portal = worker.portal
+    engine = portal.run(lambda: BatchEngine(worker, state_dir))
+    try:
+        for batch in chain((first,), others):
+            for queue, messages, has_unreadable in queue_runs(
+                batch, worker.options.inflated_bytes_max
+            ):
+                portal.call(engine.add(queue, messages, has_unreadable=has_unreadable))
+        portal.call(engine.finish())
+    except CometError as error:
+        return engine.taken, str(error)
+    finally:
+        portal.call(engine.close())
+    return engine.taken, None

@@ -1,0 +1,106 @@
+"""What a worker process keeps of a query from batch to batch: its handler and its client.
+
+Owns the unpickled handler, so that what it opens lives as long as the process, the threads in which
+it runs, and the connections over which failed messages go back. Used by the task's thread; the rest
+runs on the loop of the process's portal. Invariant: one client for each query a process, made in
+that process: a fork shares no socket and no thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from cometmq.client.blocking.event_loop_thread import EventLoopThread
+from cometmq.client.failures.failed_message_sender import FailedMessageSender
+from cometmq.client.handling.handler_call import is_async
+from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
+from cometmq.client.producer.queue_selector import QueueSelector
+from cometmq.client.producer.retrying_sender import RetryingSender
+from cometmq.client.session.client_options import ProducerOptions
+from cometmq.client.session.client_session import ClientSession
+from cometmq.errors import CometError
+from cometmq.model.group import INNER_PRODUCER_GROUP
+from cometmq.rules.failures.retry_policy import reconsume_times_max
+from cometmq.runtime.system_clock_and_files import SystemClock
+
+if TYPE_CHECKING:
+    from cometmq.client.consumer.consumer_options import ConsumerOptions
+    from cometmq.client.handling.handler_call import Handler
+    from cometmq.spark.handling.handler_settings import HandlerJob
+
+log = logging.getLogger(__name__)
+
+_CLIENTS_MAX = 4
+
+
+class WorkerClient:
+    """The client of one query in this process; made by `worker_client_of`."""
+
+    session: ClientSession
+    threads: ThreadPool
+    tasks: TaskPool
+    failed_sender: FailedMessageSender
+
+    def __init__(self, job: HandlerJob) -> None:
+        from pyspark import cloudpickle
+
+        self.job = job
+        unpickled: tuple[Handler, ConsumerOptions] = cloudpickle.loads(job.pickled)
+        self.handler, self.options = unpickled
+        self.is_async = is_async(self.handler)
+        self.portal = EventLoopThread.enter()
+        self.portal.call(self._start())
+
+    def close(self) -> None:
+        """Close threads and connections."""
+        try:
+            self.portal.call(self._stop())
+        finally:
+            self.portal.leave()
+
+    async def _start(self) -> None:
+        job, options = self.job, self.options
+        self.session = session = ClientSession(job.client, SystemClock())
+        self.threads = ThreadPool(options.consume_threads, f"cometmq-{options.group}")
+        self.tasks = TaskPool(options.consume_threads)
+        delivery = RetryingSender(session, ProducerOptions(group=INNER_PRODUCER_GROUP))
+        times_max = reconsume_times_max(options.max_attempts, orderly=options.is_locking)
+        self.failed_sender = FailedMessageSender(
+            session, delivery, QueueSelector(os.getpid()), options.group, times_max
+        )
+        refresh_s = job.client.route_refresh_s
+        session.background.every(refresh_s, session.routes.refresh, name="routes")
+        try:
+            await session.routes.subscribe_queues(job.topic)  # where its brokers are
+        except CometError as error:
+            log.warning("the route of %s is not known yet: %s", job.topic, error)
+
+    async def _stop(self) -> None:
+        self.threads.close()
+        self.tasks.close()
+        await self.session.stop()
+
+
+_clients: dict[str, WorkerClient] = {}
+_owner = 0
+
+
+def worker_client_of(job: HandlerJob) -> WorkerClient:
+    """This process's client of a query, kept for its next batches; of a few queries at most."""
+    global _owner
+    if _owner != os.getpid():
+        _clients.clear()
+        _owner = os.getpid()
+    while len(_clients) >= _CLIENTS_MAX and job.job_id not in _clients:
+        _clients.pop(next(iter(_clients))).close()
+    if job.job_id not in _clients:
+        _clients[job.job_id] = WorkerClient(job)
+    return _clients[job.job_id]
+
+
+def forget_worker_clients() -> None:
+    """Close all clients of this process."""
+    while _clients:
+        _clients.popitem()[1].close()

@@ -1,0 +1,202 @@
+"""Generated plans of failures, and what became of them: by a push consumer, and on Spark.
+
+A handler fails as its plan says, by the attempt that the message itself says it is, so it does the
+same in any process. Every call is a line of a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from client.short_delay_cluster import until
+from cometmq import Admin, LitePullConsumer, Message, OnFailure, Producer, RetryLater
+from cometmq.errors import CometError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cometmq import FailurePolicy, MessageExt
+    from spark.live import Live
+
+ERRORS: dict[str, type[BaseException]] = {
+    "value": ValueError,
+    "lookup": KeyError,
+    "os": OSError,
+    "later": RetryLater,
+}
+FOR_EVER = 1000
+WAIT_S = 60
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How often a message fails, and with what."""
+
+    times: int
+    error: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Bodies of the form "key-number", in the order of their sends, and those that fail."""
+
+    bodies: tuple[str, ...]
+    failures: Mapping[str, Failure]
+
+
+def generated(seed: int, keys: int = 4, each: int = 5, failing: float = 0.3) -> Plan:
+    """A plan that follows from its seed."""
+    dice = random.Random(seed)
+    bodies = [f"{chr(97 + key)}-{number}" for number in range(each) for key in range(keys)]
+    failures = {
+        body: Failure(dice.choice((1, 2, FOR_EVER)), dice.choice(sorted(ERRORS)))
+        for body in bodies
+        if dice.random() < failing
+    }
+    return Plan(tuple(bodies), failures)
+
+
+@dataclass
+class PlannedHandler:
+    """Fails as planned, and writes down each call before and after."""
+
+    plan: Plan
+    path: str
+    ends_process_at: str = ""
+
+    def __call__(self, messages: list[MessageExt]) -> None:
+        for at, message in enumerate(messages):
+            body = message.body.decode()
+            failure = self.plan.failures.get(body)
+            fails = failure is not None and message.reconsume_times < failure.times
+            self.note(body, message.reconsume_times, "failed" if fails else "done")
+            if body == self.ends_process_at and not Path(f"{self.path}.ended").exists():
+                Path(f"{self.path}.ended").touch()
+                os._exit(1)
+            if fails:
+                assert failure is not None
+                if failure.error == "later":
+                    raise RetryLater(body, done=at)
+                raise ERRORS[failure.error](body)
+
+    def note(self, *what: object) -> None:
+        line = json.dumps(what) + "\n"
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, line.encode())
+        os.close(file)
+
+
+@dataclass
+class Stored:
+    """A sink that writes down what it gets."""
+
+    path: str
+
+    def __call__(self, message: MessageExt, failure: Any) -> None:
+        PlannedHandler(Plan((), {}), self.path).note(
+            message.body.decode(), failure.attempts, "stored"
+        )
+
+
+@dataclass
+class Outcome:
+    """What became of a plan."""
+
+    calls: dict[str, list[tuple[str, int, str]]] = field(default_factory=dict)
+    """By key: body, failures so far, and whether this call fails; in the order of the calls."""
+    dead: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By body: the properties of its dead letter that two groups share."""
+    dead_order: list[str] = field(default_factory=list)
+
+    def without_repeats(self) -> dict[str, list[tuple[str, int, str]]]:
+        """The calls of each key, a call that came again left out."""
+        return {key: list(dict.fromkeys(calls)) for key, calls in self.calls.items()}
+
+
+def calls_of(path: str) -> list[tuple[str, int, str]]:
+    """All lines of a handler's file."""
+    if not Path(path).exists():
+        return []
+    return [tuple(json.loads(line)) for line in Path(path).read_text().splitlines()]
+
+
+def outcome_of(live: Live, group: str, path: str) -> Outcome:
+    """What became of a plan for this group."""
+    found = Outcome()
+    by_key = defaultdict(list)
+    for call in calls_of(path):
+        by_key[call[0].partition("-")[0]].append(call)
+    found.calls = dict(by_key)
+    for letter in letters_of(live, group):
+        body = letter.body.decode()
+        found.dead[body] = shared_properties(letter)
+        found.dead_order.append(body)
+    return found
+
+
+def shared_properties(letter: MessageExt) -> dict[str, str]:
+    """The properties of a dead letter that do not depend on group and time."""
+    own = {"DLQ_FAILED_AT", "REAL_TOPIC", "REAL_QID", "MSG_REGION", "TRACE_ON", "CLUSTER", "WAIT"}
+    offsets = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"}
+    return {k: v for k, v in letter.properties.items() if k not in own | offsets}
+
+
+def letters_of(live: Live, group: str) -> list[MessageExt]:
+    """The dead letters of a group, in their order."""
+    stats = _letters(live, group)
+    count = sum(found.max_offset - found.min_offset for found in stats.values())
+    letters: list[MessageExt] = []
+    if not count:
+        return letters
+    reader = LitePullConsumer(f"read-{group}", namesrv=live.namesrv)
+    with reader:
+        reader.assign(list(stats))
+        for queue in stats:
+            reader.seek(queue, 0)
+        until(lambda: letters.extend(reader.poll(0.2)) or len(letters) >= count, WAIT_S)
+    return letters
+
+
+def dead_count(live: Live, group: str) -> int:
+    stats = _letters(live, group)
+    return sum(found.max_offset - found.min_offset for found in stats.values())
+
+
+def _letters(live: Live, group: str) -> dict[Any, Any]:
+    with Admin(namesrv=live.namesrv) as admin:
+        try:
+            return admin.topic_stats(f"%DLQ%{group}")
+        except CometError:
+            return {}  # the topic comes with its first letter
+
+
+def send(live: Live, topic: str, plan: Plan) -> None:
+    with Producer("senders", namesrv=live.namesrv) as producer:
+        producer.send_many(
+            [
+                Message(topic, body.encode(), sharding_key=body.partition("-")[0])
+                for body in plan.bodies
+            ]
+        )
+
+
+LAST_FAILURE = {"dead": 1, "skip": 1, "retry-skip": 2, "store": 1, "retry": 1, "block": 10**9}
+"""By policy: what `reconsume_times` is at the call after which a message is given up."""
+POLICIES = ("dead", "skip", "retry-skip", "store", "retry")
+
+
+def policy(name: str, sink: Stored) -> FailurePolicy:
+    """The policies of the tests, by name."""
+    return {
+        "dead": OnFailure.dead_letter(after=2),
+        "skip": OnFailure.skip(after=2),
+        "retry-skip": OnFailure.retry(2, OnFailure.skip(), pause_ms=10),
+        "store": OnFailure.store(sink, after=2),
+        "retry": OnFailure.retry(1, pause_ms=10, pause_most_ms=20),
+    }[name]

@@ -1,0 +1,100 @@
+"""A micro-batch engine in this process: the source's reader, the tasks' handlers, a checkpoint.
+
+It calls what Spark calls, in Spark's order, and nothing else, so that many plans can be run without
+a Java machine; `test_spark_handlers.py` has the same with Spark itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cometmq.spark.handling import listen as listens
+from cometmq.spark.handling.batch_runner import handle
+from cometmq.spark.handling.worker_client import forget_worker_clients
+from cometmq.spark.source import source_options
+from cometmq.spark.source.stream_reader import StreamReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark.live import Live
+
+
+_here: list[Callable[..., Any]] = []
+
+
+def _found(number: int) -> Callable[..., Any]:
+    return _here[number]
+
+
+class Here:
+    """A handler that is pickled by its place in this process, and so remains itself."""
+
+    def __init__(self, handler: Callable[..., Any]) -> None:
+        self.number = len(_here)
+        _here.append(handler)
+
+    def __call__(self, messages: list[Any]) -> None:
+        raise AssertionError("it is called once it was unpickled")
+
+    def __reduce__(self) -> tuple[Callable[[int], Callable[..., Any]], tuple[int]]:
+        return _found, (self.number,)
+
+
+class NotReported(Exception):
+    """A batch whose outcome was lost: a driver that died before it noted the end."""
+
+
+class MicroBatches:
+    """A query that can be started again and again; its checkpoint is two offsets."""
+
+    def __init__(
+        self,
+        live: Live,
+        group: str,
+        topic: str,
+        handler: Callable[..., Any],
+        wait_most_s: float = 60.0,
+        **settings: Any,
+    ) -> None:
+        self._given = (live, group, topic, handler, wait_most_s, settings)
+        self._done: dict[str, Any] | None = None
+        self._planned: dict[str, Any] | None = None
+        self.batches = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start it, with new processes; what was planned and not done is replayed."""
+        live, group, topic, handler, wait_most_s, settings = self._given
+        forget_worker_clients()
+        self.job, read = listens.prepare(
+            group,
+            topic,
+            "*",
+            handler,
+            {"idleWaitMs": "0"},
+            wait_most_s,
+            namesrv=live.namesrv,
+            **settings,
+        )
+        self.reader = StreamReader(source_options.parse({**read, "slots": "2"}))
+        if self._done is None:
+            self._done = self.reader.initialOffset()
+
+    def run_batch(self, *, is_reported: bool = True) -> bool:
+        """Run the next batch, or the last one again; whether there was one."""
+        assert self._done is not None
+        end = self._planned
+        if end is None:
+            end = self.reader.latestOffset(self._done, self.reader.getDefaultReadLimit())
+        if end == self._done:
+            return False
+        self._planned = end
+        self.batches += 1
+        parts = self.reader.partitions(self._done, end)
+        problems = [handle(self.job, self.reader.read(part))[1] for part in parts]
+        assert not any(problems), problems
+        if not is_reported:
+            raise NotReported
+        self._done, self._planned = end, None
+        return True
