@@ -48,6 +48,8 @@ WALL = {
     "client/producer/send_pipeline.py": BORN,
     "client/producer/thread_sender.py": BORN,
     "client/producer/transactions.py": BORN,
+    "spark/sink/chunk_sender.py": STORED,
+    "spark/sink/rejected_rows.py": STORED,
     "spark/tables/manifest_log.py": "since when merged files are not needed, for later runs",
     "store/index/key_index.py": "the name of a new index file",
     "store/log/retention.py": "the hour of the day at which old files are deleted",

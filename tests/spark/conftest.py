@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cometmq.spark.session import spark_session
+from cometmq.spark.sink import producers
 from spark.live import Live
 from spark.scripted import forget_clients
 from spark.streams import Stream
@@ -28,6 +29,7 @@ _numbers = itertools.count()
 def _close_connections() -> Iterator[None]:
     yield
     forget_clients()
+    producers.stop_all()
 
 
 @pytest.fixture(scope="package")

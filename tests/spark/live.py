@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.commands import send_header
+from client.short_delay_cluster import until
 from cometmq import Admin
 from cometmq.net.blocking_channel import BlockingChannel
-from cometmq.testing.cluster import LocalCluster
+from cometmq.testing.cluster import LocalCluster, ServerProcess
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.admin import DeleteTopicRequestHeader
 from cometmq.wire.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
@@ -54,3 +55,18 @@ class Live(LocalCluster):
                 data = message_batch.encode(items[at : at + 500])
                 answer = channel.call(RequestCode.SEND_BATCH_MESSAGE, header, data)
                 assert answer.code == ResponseCode.SUCCESS, answer
+
+
+class TwoBrokers(Live):
+    """A name server with one broker in its process, and broker-b in another."""
+
+    def start_second(self) -> None:
+        arguments = ["broker", f"-n{self.namesrv}", "-p0", f"--store={self.store}-b"]
+        self.second = ServerProcess([*arguments, "--set=brokerName=broker-b"])
+        with Admin(namesrv=self.namesrv) as admin:
+            until(lambda: "broker-b" in admin.clusters().broker_addr_table, 20)
+
+    def kill_second(self) -> None:
+        self.second.kill()
+        with Admin(namesrv=self.namesrv) as admin:
+            until(lambda: "broker-b" not in admin.clusters().broker_addr_table, 20)

@@ -9,9 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from client.short_delay_cluster import until
-from cometmq import Admin
-from cometmq.testing.cluster import ServerProcess
-from spark.live import Live
+from spark.live import TwoBrokers
 from spark.streams import WAIT_S, Stream, said, texts
 
 if TYPE_CHECKING:
@@ -20,25 +18,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from spark.live import Live
+
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]
-
-
-class TwoBrokers(Live):
-    """A name server with one broker in its process, and broker-b in another."""
-
-    def start_second(self) -> None:
-        arguments = ["broker", f"-n{self.namesrv}", "-p0", f"--store={self.store}-b"]
-        self.second = ServerProcess([*arguments, "--set=brokerName=broker-b"])
-        with Admin(namesrv=self.namesrv) as admin:
-            until(lambda: "broker-b" in admin.clusters().broker_addr_table, 20)
-
-    def kill_second(self) -> None:
-        self.second.kill()
-        with Admin(namesrv=self.namesrv) as admin:
-            until(lambda: "broker-b" not in admin.clusters().broker_addr_table, 20)
 
 
 @pytest.fixture

@@ -89,6 +89,76 @@ def test_a_row_that_cannot_be_sent_fails_the_write_and_is_named(
     assert "a topic cannot be overwritten" in said(overwritten)
 
 
+def test_rows_that_cannot_be_sent_go_to_a_table_are_repaired_there_and_written_back(
+    spark: SparkSession, live: Live, topic: str, load: Callable[..., DataFrame], tmp_path: Path
+) -> None:
+    frame = spark.range(0, 1000, numPartitions=3).selectExpr(
+        "if(id % 100 = 7, null, cast(id as string)) AS body",
+        "concat('k', id) AS keys",
+        "id AS number",
+    )
+    path = str(tmp_path / "rejected")
+    sink = {"namesrv": live.namesrv, "topic": topic, "rejectedPath": path}
+    writer = frame.write.format("rocketmq").mode("append").options(**sink)
+    writer.option("ignoreColumns", "number").save()
+    assert load().count() == 990
+    rejected = spark.read.parquet(path)
+    rows = rejected.select("number", "keys", "rejected.*").collect()
+    assert sorted(row.number for row in rows) == list(range(7, 1000, 100))
+    assert {row.partition for row in rows} == {0, 1, 2}
+    assert {row.reason for row in rows} == {f"the body of a message for {topic} is null"}
+    repaired = rejected.selectExpr("cast(number as string) AS body", "keys")
+    repaired.write.format("rocketmq").mode("append").options(**sink).save()
+    assert sorted(int(row.body) for row in load().collect()) == list(range(1000))
+    assert spark.read.parquet(path).count() == 10
+
+
+def test_a_batch_of_a_stream_that_is_replayed_leaves_each_rejected_row_once(
+    spark: SparkSession, live: Live, topic: str, tmp_path: Path
+) -> None:
+    copy = live.make_topic(f"{topic}Copy", 2)
+    live.send(topic, 0, texts(0, 300))
+    live.send(topic, 1, texts(300, 600))
+    where = {"namesrv": live.namesrv, "topic": topic, "startingOffsets": "earliest"}
+    path, checkpoint = tmp_path / "rejected", tmp_path / "checkpoint"
+
+    def run() -> None:
+        stream = spark.readStream.format("rocketmq").options(**where).load()
+        body = "if(queue_offset % 10 = 3, cast('' as binary), body) AS body"
+        writer = stream.selectExpr("* EXCEPT (body)", body).writeStream.format("rocketmq")
+        writer = writer.options(namesrv=live.namesrv, topic=copy, rejectedPath=str(path))
+        writer = writer.option("ignoreColumns", "msg_id,born_ts,store_ts,reconsume_times")
+        query = (
+            writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        )
+        assert query.awaitTermination(WAIT_S)
+
+    def forget_the_commit_of(batch: int) -> None:
+        for file in (checkpoint / "commits").glob(f"*{batch}*"):
+            file.unlink()
+
+    def rejected() -> list[tuple[int, int]]:
+        rows = spark.read.parquet(str(path)).collect()
+        assert len(rows) == len({(row.queue_id, row.queue_offset) for row in rows})
+        return sorted((row.rejected.batch, row.queue_offset) for row in rows)
+
+    run()
+    first = [(0, offset) for offset in range(3, 300, 10) for _ in (0, 1)]
+    assert rejected() == first
+    live.send(topic, 0, texts(600, 700))
+    run()
+    second = [(1, offset) for offset in range(303, 400, 10)]
+    assert rejected() == first + second
+    forget_the_commit_of(1)
+    run()
+    assert rejected() == first + second
+    read = spark.read.format("rocketmq").option("includeProperties", "true")
+    sent = read.options(namesrv=live.namesrv, topic=copy).load()
+    assert sent.count() == 630 + 90, "the last batch was sent twice"
+    assert deduplicated(sent).count() == 630
+    assert not list((path / "_staged").iterdir())
+
+
 def test_a_stream_that_is_restarted_sends_again_at_most_what_deduplicated_drops(
     spark: SparkSession, live: Live, topic: str, tmp_path: Path
 ) -> None:

@@ -36,6 +36,8 @@ def test_rows_as_they_were_read_have_an_origin_and_others_do_not() -> None:
         ({**READ, **BODY, "origin": "struct<topic:string,broker:string,queue_id:int,"
           "queue_offset:bigint>"}, {"topic": "T"}, "origin or a column queue_offset, not both"),
         ({**BODY, "broker": "string"}, {"topic": "T"}, "broker says whose queue queue_id is"),
+        ({**BODY, "rejected": "int"}, {"topic": "T", "rejectedPath": "/x", "ignoreColumns":
+          "rejected"}, "have a column rejected, which the table of rejectedPath adds: drop it"),
         (BODY, {"topic": "T", "ignoreColumns": "c"}, "names c: the rows have no such column"),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -30,8 +31,18 @@ def test_defaults_and_given_values() -> None:
         ("topic", "no topic", "an option of the write to format"),
         ("group", "?", "an option of the write to format"),
         ("maxInFlights", "5", "did you mean maxInFlight"),
+        ("rejectedPath", "s3a://bucket/rejected", "it must be a directory that driver and"),
         ("namesrv", "here", "holds 'here', which is no host:port"),
     ],
 )
 def test_a_wrong_option_is_answered_in_a_sentence(option: str, value: str, sentence: str) -> None:
     assert sentence in error_of(lambda: sink_options.parse({**GOOD, option: value}))
+
+
+def test_the_directory_of_rejected_rows_is_the_same_for_every_process() -> None:
+    def directory(text: str) -> str:
+        return sink_options.parse({**GOOD, "rejectedPath": text}).rejected_path
+
+    assert directory("rejected") == str(Path.cwd() / "rejected")
+    assert directory("file:///mnt/rejected") == directory("/mnt/rejected") == "/mnt/rejected"
+    assert directory("") == ""

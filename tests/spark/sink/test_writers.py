@@ -6,22 +6,27 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cometmq.errors import RowNotSent
-from cometmq.spark.sink import sink_options
+from cometmq.spark.sink import producers, sink_options
+from cometmq.spark.sink.rejected_rows import WrittenBatch
 from cometmq.spark.sink.row_columns import RowColumns
-from cometmq.spark.sink.writers import SentRows, send_rows
+from cometmq.spark.sink.writers import SentRows, commit_rejected, send_rows
+from spark.live import Live
 
 if TYPE_CHECKING:
-    from spark.live import Live
+    from pathlib import Path
+
+BATCH = WrittenBatch("q", 0)
 
 
 def send(live: Live, topic: str, columns: dict[str, list[Any]], **options: str) -> SentRows:
     parsed = sink_options.parse({"namesrv": live.namesrv, "topic": topic, **options})
     batch = pa.RecordBatch.from_pydict(columns)
     used = RowColumns(frozenset(columns), is_read=False)
-    return send_rows(iter([batch, batch]), parsed, used, "q/0/3", 3)
+    return send_rows(iter([batch, batch]), parsed, used, BATCH, 3)
 
 
 def not_sent(live: Live, topic: str, columns: dict[str, list[Any]], **options: str) -> RowNotSent:
@@ -31,38 +36,70 @@ def not_sent(live: Live, topic: str, columns: dict[str, list[Any]], **options: s
 
 
 def test_a_task_reports_how_many_rows_were_stored(live: Live, topic: str) -> None:
-    assert send(live, topic, {"body": [b"1", b"2", b"3"]}, maxInFlight="1") == SentRows(3, 6)
+    assert send(live, topic, {"body": [b"1", b"2", b"3"]}, maxInFlight="1") == SentRows(BATCH, 3, 6)
 
 
 def test_a_task_without_rows_reports_none(live: Live, topic: str) -> None:
-    assert send(live, topic, {"body": pa.array([], pa.binary())}) == SentRows(3, 0)
+    assert send(live, topic, {"body": pa.array([], pa.binary())}) == SentRows(BATCH, 3, 0)
 
 
-@pytest.mark.parametrize(
-    ("columns", "row", "reason"),
-    [
-        ({"body": [b"1", b"x" * (4 * 1024 * 1024 + 1)]}, 1, "has 4194305 bytes; the limit is"),
-        ({"body": [b"1", b"2", None]}, 2, "is null"),
-        ({"body": [b"1", b"2"], "queue_id": [1, 9]}, 1, "no broker has a queue 9"),
-        ({"body": [b"1"], "tags": [" "]}, 0, "tags must be a text that is not blank"),
-    ],
-)
+CANNOT_BE_SENT = [
+    ({"body": [b"1", b"x" * (4 * 1024 * 1024 + 1)]}, 1, "has 4194305 bytes; the limit is"),
+    ({"body": [b"1", b"2", None]}, 2, "is null"),
+    ({"body": [b"1", b"2"], "queue_id": [1, 9]}, 1, "no broker has a queue 9"),
+    ({"body": [b"1"], "tags": [" "]}, 0, "tags must be a text that is not blank"),
+    ({"body": [b"1"], "topic": ["SCHEDULE_TOPIC_XXXX"]}, 0, "nothing may be sent to it"),
+]
+
+
+@pytest.mark.parametrize(("columns", "row", "reason"), CANNOT_BE_SENT)
 def test_a_row_that_cannot_be_sent_is_named(
     live: Live, topic: str, columns: dict[str, list[Any]], row: int, reason: str
 ) -> None:
-    error = not_sent(live, topic, columns)
-    assert (error.partition, error.row, error.topic) == (3, row, topic)
+    error = not_sent(live, "" if "topic" in columns else topic, columns)
+    assert (error.partition, error.row) == (3, row)
     assert reason in error.reason
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_a_topic_of_rocketmqs_own_is_refused(live: Live) -> None:
-    error = not_sent(live, "SCHEDULE_TOPIC_XXXX", {"body": [b"1"]})
-    assert "nothing may be sent to it" in error.reason
+@pytest.mark.parametrize(("columns", "row", "reason"), CANNOT_BE_SENT)
+def test_or_it_goes_to_the_table_and_the_others_are_sent(
+    live: Live,
+    topic: str,
+    tmp_path: Path,
+    columns: dict[str, list[Any]],
+    row: int,
+    reason: str,
+) -> None:
+    count = 2 * len(columns["body"])
+    where = {"rejectedPath": str(tmp_path)}
+    sent = send(live, "" if "topic" in columns else topic, columns, **where)
+    assert (sent.count, sent.rejected) == (count - 2, 2)
+    assert not list(tmp_path.glob("*.parquet")), "nothing is seen before the commit"
+    commit_rejected(sink_options.parse({"namesrv": live.namesrv, **where}), [sent])
+    found = pq.read_table(tmp_path / "q-0-3.parquet").to_pylist()
+    assert [one["rejected"]["row"] for one in found] == [row, row + count // 2]
+    assert all(reason in one["rejected"]["reason"] for one in found)
+    assert [one["body"] for one in found] == [columns["body"][row]] * 2
 
 
-def test_a_topic_that_cannot_be_found_fails_the_task_and_is_not_waited_for_long() -> None:
-    parsed = sink_options.parse({"namesrv": "127.0.0.1:1", "topic": "T", "retryForMs": "100"})
+def test_a_topic_that_no_broker_has_differs_from_brokers_that_are_away(tmp_path: Path) -> None:
+    with Live(tmp_path / "store", autoCreateTopicEnable=False, apart=True) as live:
+        columns = {"body": [b"1", b"2"], "topic": [live.make_topic("Here", 2), "NoSuchTopic"]}
+        error = not_sent(live, "", columns, retryForMs="100")
+        assert (error.row, error.topic) == (1, "NoSuchTopic")
+        assert "the topic NoSuchTopic does not exist" in error.reason
+        sent = send(live, "", columns, retryForMs="100", rejectedPath=str(tmp_path))
+        assert (sent.count, sent.rejected) == (2, 2)
+        producers.stop_all()
+        live.stop_broker()
+        away = not_sent(live, "", columns, retryForMs="100", rejectedPath=str(tmp_path))
+        assert "no broker is registered with the name server" in away.reason
+
+
+def test_a_name_server_that_is_away_fails_the_task_also_with_a_table(tmp_path: Path) -> None:
+    given = {"namesrv": "127.0.0.1:1", "topic": "T", "retryForMs": "100"}
+    parsed = sink_options.parse({**given, "rejectedPath": str(tmp_path)})
     batch = pa.RecordBatch.from_pydict({"body": [b"1"]})
     with pytest.raises(RowNotSent, match="row 0 of partition 3 was not sent to the topic T"):
-        send_rows(iter([batch]), parsed, RowColumns(frozenset({"body"}), is_read=False), "q/0/3", 3)
+        send_rows(iter([batch]), parsed, RowColumns(frozenset({"body"}), is_read=False), BATCH, 3)

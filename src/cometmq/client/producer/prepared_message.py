@@ -206,9 +206,26 @@ class PreparedBatch:
 
     def own_properties(self) -> str:
         """The properties of the batch itself."""
-        return properties.encode(
-            {Property.UNIQ_KEY: self.msg_ids[0], Property.WAIT: "true"}
-        ).decode()
+        return _batch_properties(self.msg_ids[0])
+
+
+class EncodedBatch(NamedTuple):
+    """Several messages of one topic for one queue that their maker has encoded already."""
+
+    topic: str
+    born_ms: int
+    first_id: str
+    """The UNIQ_KEY of the first message."""
+    items: bytes
+    """As `message_batch` has them."""
+
+    def body(self) -> bytes:
+        """The body of the request."""
+        return self.items
+
+    def own_properties(self) -> str:
+        """The properties of the batch itself."""
+        return _batch_properties(self.first_id)
 
 
 def batch_item_bytes(message: Message, msg_id: str) -> int:
@@ -217,7 +234,13 @@ def batch_item_bytes(message: Message, msg_id: str) -> int:
     return BATCH_ITEM_BYTES + len(message.body) + len(raw)
 
 
-def batch_request(sent: PreparedBatch, options: ProducerOptions, queue: MessageQueue) -> Command:
+def _batch_properties(first_id: str) -> str:
+    return properties.encode({Property.UNIQ_KEY: first_id, Property.WAIT: "true"}).decode()
+
+
+def batch_request(
+    sent: PreparedBatch | EncodedBatch, options: ProducerOptions, queue: MessageQueue
+) -> Command:
     """The SEND_BATCH_MESSAGE request that puts the messages into the queue."""
     header = SendMessageRequestHeaderV2(
         producer_group=options.group,

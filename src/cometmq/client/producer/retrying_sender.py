@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from cometmq.client.producer.latency_tracker import LatencyTracker
-    from cometmq.client.producer.prepared_message import PreparedBatch, PreparedMessage
+    from cometmq.client.producer.prepared_message import (
+        EncodedBatch,
+        PreparedBatch,
+        PreparedMessage,
+    )
     from cometmq.client.session.client_options import ProducerOptions
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
+    from cometmq.wire.command import Command
 
     ChooseQueue = Callable[[str | None], Awaitable[MessageQueue]]
     """Chooses the queue of an attempt, given the name of the broker that failed last."""
@@ -98,6 +103,24 @@ class RetryingSender:
             failed,
         )
         return results
+
+    async def send_encoded(
+        self,
+        sent: EncodedBatch,
+        choose: ChooseQueue,
+        retries: int,
+        deadline: float,
+        attempt_s: float,
+    ) -> SendResult:
+        """Send one batch frame for a caller who needs no result of each message, like `send`."""
+        result: SendResult = await self._retry(
+            sent.topic,
+            choose,
+            lambda queue, left_s: self._attempt_encoded(sent, queue, min(left_s, attempt_s)),
+            retries,
+            deadline,
+        )
+        return result
 
     async def send_oneway(self, message: PreparedMessage, queue: MessageQueue) -> None:
         """Write one message to the queue's broker, which sends no response."""
@@ -197,10 +220,21 @@ class RetryingSender:
     async def _attempt_batch(
         self, sent: PreparedBatch, queue: MessageQueue, left_s: float
     ) -> list[SendResult]:
+        answer, addr = await self._call_batch(sent, queue, left_s)
+        return frames.batch_results_of(answer, addr, queue, sent.msg_ids)
+
+    async def _attempt_encoded(
+        self, sent: EncodedBatch, queue: MessageQueue, left_s: float
+    ) -> SendResult:
+        answer, addr = await self._call_batch(sent, queue, left_s)
+        return frames.result_of(answer, addr, queue, sent.first_id)
+
+    async def _call_batch(
+        self, sent: PreparedBatch | EncodedBatch, queue: MessageQueue, left_s: float
+    ) -> tuple[Command, str]:
         addr = self._session.routes.master_addr(queue.broker_name)
         command = frames.batch_request(sent, self.options, queue)
-        answer = await self._session.call(addr, command, _positive(left_s))
-        return frames.batch_results_of(answer, addr, queue, sent.msg_ids)
+        return await self._session.call(addr, command, _positive(left_s)), addr
 
 
 def _positive(left_s: float) -> float:

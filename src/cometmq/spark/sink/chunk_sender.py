@@ -1,8 +1,8 @@
-"""Sends chunks of rows with the client's producer, and says which row could not be sent.
+"""Sends chunks of rows, and says which rows no broker takes.
 
 Owns what becomes of one chunk; the window of chunks is `send_window`. Invariants: a chunk is sent
-only when every row of it has an answer; rows of one sharding key, and those for one given queue,
-are sent in their order, and none after one that failed. One loop owns it.
+only when every row of it has an answer or is refused; rows of one sharding key, and those for one
+given queue, are sent in order, and none while an earlier one is tried again. One loop owns it.
 """
 
 from __future__ import annotations
@@ -10,143 +10,145 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NoReturn
 
-from cometmq.client.producer import message_checks as checks
-from cometmq.errors import (
-    ClientError,
-    CometError,
-    InvalidMessage,
-    PartlySent,
-    RouteNotFound,
-    RowNotSent,
-)
+from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE
+from cometmq.errors import BrokerError, CometError, RouteNotFound, RowNotSent
+from cometmq.spark.sink import row_frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cometmq.client.producer.async_producer import AsyncProducer
-    from cometmq.model.message import Message
+    from cometmq.client.producer.send_pipeline import SendPipeline
     from cometmq.model.queue import MessageQueue
-    from cometmq.spark.sink.row_messages import RowChunk
+    from cometmq.spark.sink.row_decisions import RowChunk
+    from cometmq.spark.sink.row_frames import RowFrame
 
-BODY_BYTES_MAX = 4 * 1024 * 1024
+_ATTEMPT_S = 5.0
 _UNKNOWN_TOPIC_RETRY_S = 3.0
 
 
 class ChunkSender:
-    """Sends the chunks of one task; a broker that is away is tried again for `retry_for_s`."""
+    """Sends the chunks of one task; a broker that is away is tried again for `retry_for_s`.
 
-    def __init__(self, producer: AsyncProducer, retry_for_s: float, partition: int) -> None:
-        self._producer = producer
+    With `keeps_refused` rows that cannot be sent are left in `RowChunk.refused`; without it the
+    first of them raises RowNotSent.
+    """
+
+    def __init__(
+        self, pipeline: SendPipeline, retry_for_s: float, partition: int, *, keeps_refused: bool
+    ) -> None:
+        self._pipeline = pipeline
         self._retry_for_s, self._partition = retry_for_s, partition
+        self._keeps_refused = keeps_refused
         self._queues: dict[str, Sequence[MessageQueue]] = {}
+        """Fixed for the task, so that no key changes its queue within it."""
+        self._unknown: dict[str, str] = {}
 
-    async def send(self, chunk: RowChunk) -> int:
-        """Send all rows, and return how many; raises RowNotSent for the first that was not."""
-        self._check(chunk)
-        for at, message in enumerate(chunk.messages):
-            if message.topic not in self._queues:
-                try:
-                    self._queues[message.topic] = await self._queues_of(message.topic)
-                except CometError as error:
-                    self._refuse(chunk, at, error)
-        free, queued = self._by_queue(chunk)
-        await asyncio.gather(
-            self._send_free(chunk, free),
-            *(self._send_in_turn(chunk, queue, rows) for queue, rows in queued.items()),
-        )
-        return len(chunk.messages)
+    async def send(self, chunk: RowChunk) -> None:
+        """Send all rows that can be; raises RowNotSent for a row that may be sent later."""
+        self._raise_refused(chunk)
+        await self._find_queues(chunk)
+        index_of = self._pipeline.queue_selector.index_of
+        runs = row_frames.runs_of(chunk, self._queues, index_of)
+        self._raise_refused(chunk)
+        try:
+            async with asyncio.TaskGroup() as group:  # the first error cancels the other runs
+                for run in runs:
+                    group.create_task(self._send_run(chunk, run))
+        except* RowNotSent as errors:
+            raise errors.exceptions[0] from None
 
-    def _check(self, chunk: RowChunk) -> None:
-        topics: set[object] = set()
-        for at, message in enumerate(chunk.messages):
-            try:
-                if message.topic not in topics:
-                    checks.check_topic(message.topic)
-                    topics.add(message.topic)
-                if message.body is None:
-                    raise InvalidMessage(f"the body of a message for {message.topic} is null")
-            except InvalidMessage as error:
-                self._refuse(chunk, at, error)
+    def _raise_refused(self, chunk: RowChunk) -> None:
+        if chunk.refused and not self._keeps_refused:
+            at = min(chunk.refused)
+            raise RowNotSent(self._partition, chunk.first + at, chunk.topics[at], chunk.refused[at])
 
-    async def _queues_of(self, topic: str) -> Sequence[MessageQueue]:
-        """The queues of a topic; an unknown one is asked for during 3 s at most."""
+    async def _find_queues(self, chunk: RowChunk) -> None:
+        """Have the queues of every topic of the chunk; refuse the rows for unknown topics."""
+        refused = chunk.refused
+        wanted = {topic for at, topic in enumerate(chunk.topics) if at not in refused}
+        new = wanted - self._queues.keys() - self._unknown.keys()
+        for topic, error in zip(new, await asyncio.gather(*map(self._find, new)), strict=True):
+            if error is not None:
+                self._raise(chunk, chunk.topics.index(topic), error)
+        if self._unknown:
+            for at, topic in enumerate(chunk.topics):
+                if topic in self._unknown:
+                    refused.setdefault(at, self._unknown[topic])
+
+    async def _find(self, topic: str) -> CometError | None:
+        """Find the queues of a topic, or that there is no such topic; else return the error."""
         now = asyncio.get_running_loop().time
         began = now()
         while True:
             try:
-                return await self._producer.queues(topic)
+                self._queues[topic] = await self._publish_queues(topic)
             except CometError as error:
-                limit = self._retry_for_s
-                if isinstance(error, RouteNotFound):
-                    limit = min(limit, _UNKNOWN_TOPIC_RETRY_S)
-                if not error.retriable or now() - began + 0.5 >= limit:
-                    raise
+                waited = now() - began + 0.5
+                if waited >= min(self._retry_for_s, _UNKNOWN_TOPIC_RETRY_S) and (
+                    await self._is_unknown(topic, error)
+                ):
+                    self._unknown[topic] = str(error)
+                    return None
+                if not error.retriable or waited >= self._retry_for_s:
+                    return error
                 await asyncio.sleep(0.5)
+            else:
+                return None
 
-    def _by_queue(self, chunk: RowChunk) -> tuple[list[int], dict[MessageQueue, list[int]]]:
-        """The rows that go to any queue, and those that ask for one, by place in the chunk."""
-        if chunk.queues is None:
-            return list(range(len(chunk.messages))), {}
-        free: list[int] = []
-        queued: dict[MessageQueue, list[int]] = {}
-        for at, (broker, number) in enumerate(chunk.queues):
-            if number is None:
-                free.append(at)
-                continue
-            try:
-                queue = self._queue(chunk.messages[at].topic, broker, number)
-            except ClientError as error:
-                self._refuse(chunk, at, error)
-            queued.setdefault(queue, []).append(at)
-        return free, queued
-
-    def _queue(self, topic: str, broker: str | None, number: int) -> MessageQueue:
-        found = [
-            queue
-            for queue in self._queues[topic]
-            if queue.queue_id == number and broker in (None, queue.broker_name)
-        ]
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            raise ClientError(f"no broker{f' {broker}' if broker else ''} has a queue {number}")
-        names = ", ".join(queue.broker_name for queue in found)
-        raise ClientError(f"{names} have a queue {number} each: a column broker must say whose")
-
-    async def _send_free(self, chunk: RowChunk, rows: list[int]) -> None:
-        """Send rows without a queue of their own, by queue in frames."""
-        messages = [chunk.messages[at] for at in rows]
-        if not messages:
-            return
+    async def _is_unknown(self, topic: str, error: CometError) -> bool:
+        """Whether brokers are there, and none has the topic; they may all be away instead."""
+        session = self._pipeline.session
+        if not isinstance(error, RouteNotFound) or topic in session.routes.cached:
+            return False
         try:
-            await self._producer.send_many(messages, self._retry_for_s)
-        except PartlySent as error:
-            first = next(at for at, result in enumerate(error.results) if result is None)
-            cause = error.__cause__ if isinstance(error.__cause__, CometError) else error
-            self._refuse(chunk, rows[first], cause)
-        except InvalidMessage as error:
-            self._refuse(chunk, rows[_first_invalid(messages)], error)
+            return bool((await session.name_servers.clusters()).broker_addr_table)
+        except CometError:
+            return False
+
+    async def _send_run(self, chunk: RowChunk, run: list[RowFrame]) -> None:
+        """Send the frames of a run, each after the answer to the one before it."""
+        for frame in run:
+            await self._send(chunk, frame)
+
+    async def _send(self, chunk: RowChunk, frame: RowFrame) -> None:
+        """Send a frame; where a broker refuses it for good, find the rows that it refuses."""
+        try:
+            await self._send_once(chunk, frame)
         except CometError as error:
-            self._refuse(chunk, rows[0], error)
+            if error.retriable or not isinstance(error, BrokerError):
+                self._raise(chunk, frame.places[0], error)
+            if len(frame.places) == 1:
+                chunk.refused[frame.places[0]] = str(error)
+                self._raise_refused(chunk)
+                return
+            for half in frame.halves():
+                await self._send(chunk, half)
 
-    async def _send_in_turn(self, chunk: RowChunk, queue: MessageQueue, rows: list[int]) -> None:
-        """Send rows for one queue, each after the answer to the one before it."""
-        for at in rows:
-            try:
-                await self._producer.send(chunk.messages[at], self._retry_for_s, queue=queue)
-            except CometError as error:
-                self._refuse(chunk, at, error)
+    async def _send_once(self, chunk: RowChunk, frame: RowFrame) -> None:
+        pipeline = self._pipeline
+        session, sender = pipeline.session, pipeline.retrying_sender
+        deadline = asyncio.get_running_loop().time() + self._retry_for_s
+        born_ms = session.clock.now_ms()
+        ids = session.uniq_keys.next_keys(born_ms, len(frame.places))
 
-    def _refuse(self, chunk: RowChunk, at: int, error: CometError) -> NoReturn:
-        topic, row = chunk.messages[at].topic, chunk.first + at
+        async def choose(failed_broker: str | None) -> MessageQueue:
+            queues = await self._publish_queues(frame.topic)  # anew, where a broker was away
+            if frame.queue is not None:
+                return frame.queue
+            return pipeline.queue_selector.round_robin(frame.topic, queues, failed_broker)
+
+        if len(ids) == 1:
+            one = row_frames.alone(chunk, frame, ids[0], born_ms)
+            await sender.send(one, choose, UNTIL_DEADLINE, deadline, _ATTEMPT_S)
+        else:
+            batch = row_frames.encoded(chunk, frame, ids, born_ms)
+            await sender.send_encoded(batch, choose, UNTIL_DEADLINE, deadline, _ATTEMPT_S)
+
+    async def _publish_queues(self, topic: str) -> Sequence[MessageQueue]:
+        return await self._pipeline.session.routes.publish_queues(
+            topic, self._pipeline.retrying_sender.options.default_topic_queues
+        )
+
+    def _raise(self, chunk: RowChunk, at: int, error: CometError) -> NoReturn:
+        topic, row = chunk.topics[at], chunk.first + at
         raise RowNotSent(self._partition, row, topic, str(error)) from error
-
-
-def _first_invalid(messages: Sequence[Message]) -> int:
-    """The place of the first message that breaks the rules; 0 when none of them alone does."""
-    for at, message in enumerate(messages):
-        try:
-            checks.check_message(message, BODY_BYTES_MAX)
-        except InvalidMessage:
-            return at
-    return 0

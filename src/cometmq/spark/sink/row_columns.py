@@ -32,6 +32,8 @@ TYPES: dict[str, tuple[str, ...]] = {
     "origin": ("struct<topic:string,broker:string,queue_id:int,queue_offset:bigint>",),
 }
 """The columns of a row that is written, and the types that each may have, as Spark writes them."""
+REJECTED = "rejected"
+"""What the table of rejected rows has beside the columns of a row."""
 ORIGIN_COLUMNS = ("topic", "broker", "queue_id", "queue_offset")
 """Where the source read a row: columns of the row, or fields of its column `origin`."""
 
@@ -53,6 +55,10 @@ def row_columns(types: Mapping[str, str], options: SinkOptions) -> RowColumns:
     if absent:
         raise SettingsError(
             f"ignoreColumns names {', '.join(absent)}: the rows have no such column"
+        )
+    if options.rejected_path and REJECTED in types:
+        raise SettingsError(
+            f"the rows have a column {REJECTED}, which the table of rejectedPath adds: drop it"
         )
     used = {name: kind for name, kind in types.items() if name not in options.ignored}
     unknown = [name for name in used if name not in TYPES]

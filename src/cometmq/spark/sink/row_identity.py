@@ -7,17 +7,8 @@ that differ never do, also where a replay meets rows in another order.
 
 from __future__ import annotations
 
-from zlib import crc32
-
 WRITE = "SPARK_WRITE"
-"""`query/batch/partition/row/checksum`; a batch write has an id of its own, and batch 0."""
+"""`query/batch/partition/row/checksum`; a batch write has an id of its own, and batch 0. The
+checksum is CRC-32 of the body, and of the row's other properties as they are sent."""
 ORIGIN = "SPARK_ORIGIN"
 """`topic/broker/queue/offset` of the message that the row was read from."""
-
-
-def checksum(body: bytes | None, others: tuple[object, ...]) -> str:
-    """Of what the row holds: its body, and the other columns where there are any."""
-    number = crc32(body or b"")
-    if others:
-        number = crc32(repr(others).encode("utf-8", "replace"), number)
-    return f"{number:08x}"

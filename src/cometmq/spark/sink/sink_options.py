@@ -7,6 +7,7 @@ Invariant: what is wrong without asking a broker is refused here, before a task 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
@@ -25,6 +26,7 @@ OPTIONS = (
     "ignoreColumns",
     "maxInFlight",
     "retryForMs",
+    "rejectedPath",
     "checkpointLocation",
 )
 """Every option of a write; the last one is Spark's own."""
@@ -43,6 +45,8 @@ class SinkOptions:
     max_in_flight: int
     """Most messages of one task that are being made or wait for their answers."""
     retry_for_ms: int
+    rejected_path: str
+    """The directory for rows that cannot be sent; empty: such a row fails the write."""
 
 
 def parse(given: Mapping[str, str]) -> SinkOptions:
@@ -59,4 +63,18 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
         ignored=texts.names("ignoreColumns"),
         max_in_flight=texts.whole("maxInFlight", 16_384, least=1),
         retry_for_ms=texts.whole("retryForMs", 60_000, least=1),
+        rejected_path=_directory(texts.text("rejectedPath")),
     )
+
+
+def _directory(text: str) -> str:
+    """The absolute path of a directory on a mounted file system; empty for none."""
+    scheme, separator, rest = text.partition(":/")
+    if separator and scheme.isalnum() and scheme.lower() != "file":
+        raise SettingsError(
+            f"the option rejectedPath is {text!r}; it must be a directory that driver and "
+            "executors see under the same path, such as a mounted one: Spark does not write it"
+        )
+    if separator and scheme.lower() == "file":
+        text = "/" + rest.lstrip("/")
+    return str(Path(text).absolute()) if text else ""

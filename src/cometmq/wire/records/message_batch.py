@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cometmq.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _HEAD = Struct(">iiiii")
 _LENGTH = Struct(">h")
@@ -37,6 +37,18 @@ def encode(items: Iterable[BatchItem]) -> bytes:
         parts += (_HEAD.pack(size, 0, 0, flag, len(body)), body)
         parts += (_LENGTH.pack(len(properties)), properties)
     return b"".join(parts)
+
+
+def encode_columns(bodies: Sequence[bytes], properties: Sequence[bytes]) -> bytes:
+    """The same as `encode`, of items without flag that lie in two columns of equal length."""
+    heads = [
+        _HEAD.pack(22 + len(body) + len(raw), 0, 0, 0, len(body))
+        for body, raw in zip(bodies, properties, strict=True)
+    ]
+    pieces = [b""] * (4 * len(heads))
+    pieces[0::4], pieces[1::4] = heads, bodies
+    pieces[2::4], pieces[3::4] = [_LENGTH.pack(len(raw)) for raw in properties], properties
+    return b"".join(pieces)
 
 
 def decode(raw: bytes, count_max: int = maxsize) -> list[BatchItem]:

@@ -1,0 +1,137 @@
+"""Divides the rows of a chunk into frames, and frames into runs whose order must be kept.
+
+Owns which rows travel together; does not know connections. Invariants: a row that is not refused is
+in one frame; rows of one sharding key, or for one given queue, are in one run, in their order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.client.producer.prepared_message import BATCH_ITEM_BYTES, EncodedBatch, PreparedMessage
+from cometmq.client.producer.send_fast_path import FRAME_BYTES_MAX, FRAME_MESSAGES_MAX
+from cometmq.errors import ClientError
+from cometmq.model.topic import RETRY_PREFIX
+from cometmq.wire.records import message_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from cometmq.model.queue import MessageQueue
+    from cometmq.spark.sink.row_decisions import RowChunk
+
+    IndexOfKey = Callable[[str, int], int]
+    """Which of so many queues a sharding key has."""
+
+_BATCH_TOPIC_MAX = 127
+"""RocketMQ takes batches for no longer topic."""
+
+
+class RowFrame(NamedTuple):
+    """Rows that travel in one request, by their places in the chunk; one may be sent alone."""
+
+    topic: str
+    queue: MessageQueue | None
+    """None: any queue of the topic."""
+    places: Sequence[int]
+
+    def halves(self) -> tuple[RowFrame, RowFrame]:
+        """The same rows in two frames."""
+        middle = len(self.places) // 2
+        assert middle, "a single row cannot be divided"
+        return (
+            self._replace(places=self.places[:middle]),
+            self._replace(places=self.places[middle:]),
+        )
+
+
+def runs_of(
+    chunk: RowChunk, queues: Mapping[str, Sequence[MessageQueue]], index_of: IndexOfKey
+) -> list[list[RowFrame]]:
+    """The frames of each run, to be sent one after another; rows without order have a run each.
+
+    A row whose queue does not exist joins the refused ones. `queues` are those of every topic.
+    """
+    groups = _groups(chunk, queues, index_of)
+    runs: list[list[RowFrame]] = []
+    for (topic, queue), places in groups.items():
+        frames = [RowFrame(topic, queue, part) for part in _parts(chunk, topic, places)]
+        runs += [frames] if queue is not None else [[frame] for frame in frames]
+    return runs
+
+
+def encoded(chunk: RowChunk, frame: RowFrame, ids: Sequence[str], born_ms: int) -> EncodedBatch:
+    """The frame as a batch; `ids` are the unique keys of its messages."""
+    bodies, others = chunk.bodies, chunk.properties
+    properties = [
+        b"UNIQ_KEY\x01%b\x02%b" % (msg_id, others[at])
+        for msg_id, at in zip(map(str.encode, ids), frame.places, strict=True)
+    ]
+    items = message_batch.encode_columns([bodies[at] for at in frame.places], properties)
+    return EncodedBatch(frame.topic, born_ms, ids[0], items)
+
+
+def alone(chunk: RowChunk, frame: RowFrame, msg_id: str, born_ms: int) -> PreparedMessage:
+    """The one message of a frame."""
+    (at,) = frame.places
+    properties = f"UNIQ_KEY\x01{msg_id}\x02{chunk.properties[at].decode()}"
+    return PreparedMessage(frame.topic, chunk.bodies[at], 0, 0, properties, msg_id, born_ms)
+
+
+def _groups(
+    chunk: RowChunk, queues: Mapping[str, Sequence[MessageQueue]], index_of: IndexOfKey
+) -> Mapping[tuple[str, MessageQueue | None], Sequence[int]]:
+    """The places of rows by topic and, where it is fixed, by queue."""
+    topics, keys, asked = chunk.topics, chunk.sharding_keys, chunk.queues
+    if keys is None and asked is None and not chunk.refused and len(set(topics)) == 1:
+        return {(topics[0], None): range(len(topics))}
+    groups: dict[tuple[str, MessageQueue | None], list[int]] = {}
+    for at, topic in enumerate(topics):
+        if at in chunk.refused:
+            continue
+        queue, key = None, keys[at] if keys is not None else None
+        broker, number = asked[at] if asked is not None else (None, None)
+        if number is not None:
+            try:
+                queue = _queue(queues[topic], broker, number)
+            except ClientError as error:
+                chunk.refused[at] = str(error)
+                continue
+        elif key is not None:
+            of_topic = queues[topic]
+            queue = of_topic[index_of(key, len(of_topic))]
+        groups.setdefault((topic, queue), []).append(at)
+    return groups
+
+
+def _queue(queues: Sequence[MessageQueue], broker: str | None, number: int) -> MessageQueue:
+    found = [
+        queue
+        for queue in queues
+        if queue.queue_id == number and broker in (None, queue.broker_name)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ClientError(f"no broker{f' {broker}' if broker else ''} has a queue {number}")
+    names = ", ".join(queue.broker_name for queue in found)
+    raise ClientError(f"{names} have a queue {number} each: a column broker must say whose")
+
+
+def _parts(chunk: RowChunk, topic: str, places: Sequence[int]) -> Iterable[Sequence[int]]:
+    """The places of each frame: bounded in messages and bytes; delayed messages travel alone."""
+    bodies, properties, delays = chunk.bodies, chunk.properties, chunk.delays
+    if topic.startswith(RETRY_PREFIX) or len(topic) > _BATCH_TOPIC_MAX:
+        yield from ([at] for at in places)
+        return
+    begin, size = 0, 0
+    for index, at in enumerate(places):
+        own = len(bodies[at]) + len(properties[at]) + BATCH_ITEM_BYTES + 64
+        is_alone = delays is not None and bool(delays[at])
+        is_full = size + own > FRAME_BYTES_MAX or index - begin >= FRAME_MESSAGES_MAX
+        if index > begin and (is_alone or is_full):
+            yield places[begin:index]
+            begin, size = index, 0
+        size += own if not is_alone else FRAME_BYTES_MAX  # so that the next one begins a frame
+    if begin < len(places):
+        yield places[begin:]
