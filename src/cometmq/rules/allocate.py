@@ -67,6 +67,7 @@ def consistent_hash(
         (_md5(f"{client}-{n}"), client) for client in clients for n in range(_VIRTUAL_NODES)
     )
     places = [place for place, _ in ring]
+    assert len(ring) == _VIRTUAL_NODES * len(set(clients)), "members come once each"
     return [
         queue
         for queue in queues

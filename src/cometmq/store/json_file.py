@@ -126,6 +126,7 @@ class JsonTable(Generic[_T]):
 
     def encode(self, before: dict[str, object], table: Mapping[str, _T]) -> bytes:
         """The bytes that `JsonFile.encode` gives for `before`, not empty, and then the table."""
+        assert before, "a table stands behind another field"
         texts = self._texts
         if len(texts) > len(table):
             texts = self._texts = {key: texts[key] for key in table if key in texts}

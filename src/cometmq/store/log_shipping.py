@@ -70,9 +70,12 @@ class RawLog:
         if begins:
             self._log.begin_at(at_offset)
         queues = [self._dispatcher.queue_of(record) for record in records]
+        tail = self._log.tail
         self._log.append_raw(unread[:taken])
+        assert self._log.tail == tail + taken, "more or less was appended than was decoded"
         self._partial = unread[taken:]
         self._partial_at = self._log.tail
+        assert len(self._partial) < self._log.file_bytes, "part of a record is larger than a file"
         entries: list[QueueEntry] = []
         for record, queue in zip(records, queues, strict=True):
             if queue is not None:
@@ -116,6 +119,7 @@ class RawLog:
             if is_sound:
                 records.append(_whole_record(unread, index, at))
             index += size
+        assert index <= len(unread), "more was decoded than there is"
         return records, index
 
     def _check_numbers(self, records: list[StoredRecord]) -> None:

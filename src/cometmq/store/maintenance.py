@@ -162,6 +162,7 @@ class Maintenance:
             or deletions > self._checkpointed_deletions
             or self._index.is_ahead_of(checkpoint.index_mark)
         )
+        assert deletions >= self._checkpointed_deletions, "more deletions are saved than were made"
         if newest_visible is NO_RECORD or not is_news:
             return
         self._index.is_paused = True  # what is indexed by now will be written, after the log
@@ -185,6 +186,7 @@ class Maintenance:
             await run_job(self._worker, partial(self._queues.checksums.write, checksums))
         if deletions != self._deletions:
             return  # queues were deleted meanwhile: what was counted is no longer so
+        assert newest_visible.end >= checkpoint.dispatched, "a checkpoint goes back"
         self._record_checkpoint(newest_visible, entries, mark)
         await run_job(self._worker, checkpoint.save)
         self._checkpointed_deletions = deletions

@@ -57,13 +57,15 @@ class StoreClock:
     def not_before(self, store_ms: int) -> None:
         """Go on from the store time of a record that is in the log."""
         self.offset_ms += max(0, store_ms - self.now_ms())
+        assert self.now_ms() >= store_ms, "the next message would be older than one in the log"
 
     def follow(self) -> None:
         """Compare with the wall clock, and come nearer to it."""
         monotonic_ms = self._clock.monotonic_ms()
         passed_ms, self._compared_ms = monotonic_ms - self._compared_ms, monotonic_ms
         assert passed_ms >= 0, "the monotonic clock went back"
-        behind_ms = self._clock.now_ms() - (monotonic_ms + self.offset_ms)
+        offset_ms = self.offset_ms
+        behind_ms = self._clock.now_ms() - (monotonic_ms + offset_ms)
         if behind_ms <= STEP_MS:
             self._ahead_since_ms = None
         if behind_ms > STEP_MS:
@@ -73,6 +75,7 @@ class StoreClock:
         elif behind_ms < -GRAIN_MS:
             self._note_set_back(-behind_ms)
             self.offset_ms -= min(-behind_ms, passed_ms // SLOWER)
+        assert self.offset_ms + passed_ms >= offset_ms, "store times went back"
         if self._is_behind and behind_ms >= -STEP_MS:
             self._is_behind = False
             log.warning("store times and the clock agree again")

@@ -70,6 +70,12 @@ def fit_property_pairs(
     reason = _cut(reason, room - _size(Property.DLQ_REASON, ""))
     if reason:
         found[Property.DLQ_REASON] = reason
+    stored_bytes = sum(_size(name, text) for name, text in found.items())
+    kept = found.keys() <= _KEPT
+    assert kept or stored_bytes <= bytes_max, (
+        "a property that could go takes room that is not there"
+    )
+    assert not set(left_out) & found.keys(), "a property was left out and kept"
     return found, left_out
 
 

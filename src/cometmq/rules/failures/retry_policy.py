@@ -32,6 +32,7 @@ def queue_block_s_max(max_attempts: int | None, pause_ms: int) -> float | None:
 
     The sum of the pauses between attempts, without the time of the handler.
     """
+    assert max_attempts is None or max_attempts > 0, "the first delivery is an attempt"
     return None if max_attempts is None else (max_attempts - 1) * clamp_suspend_ms(pause_ms) / 1000
 
 
@@ -48,6 +49,7 @@ def clamp_suspend_ms(asked_ms: int) -> int:
 def backoff_s(failures: int, first_s: float, most_s: float) -> float:
     """The pause after so many failures in a row (at least 1): it doubles, up to `most_s`."""
     assert failures > 0, "a pause follows a failure"
+    assert min(first_s, most_s) >= 0, "a pause is not negative"
     return min(first_s * 2.0 ** min(failures - 1, 30), most_s)
 
 

@@ -77,7 +77,9 @@ class _Parser:
         self._nested = 0
 
     def whole(self) -> Expression:
-        return terms.condition(self._either(), 0)
+        found = terms.condition(self._either(), 0)
+        assert self._nested == 0, "a bracket was opened and not closed, or the other way round"
+        return found
 
     def _either(self) -> Expression:
         return self._row("OR", self._both)
@@ -173,7 +175,9 @@ class _Parser:
         self._nested += 1
         if self._nested > terms.DEPTH_MAX:
             raise BadFilter(f"the filter is nested deeper than {terms.DEPTH_MAX}", at)
+        depth = self._nested
         term = part()
+        assert self._nested == depth, "what is nested ended at another depth"
         self._nested -= 1
         return term
 
@@ -193,4 +197,5 @@ class _Parser:
 
 def _plain(literal: str) -> str:
     """The text of a literal: without its quotes, two inside standing for one."""
+    assert literal[0] == literal[-1] == "'", "a literal stands in quotes"
     return literal[1:-1].replace("''", "'")

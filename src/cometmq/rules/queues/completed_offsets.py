@@ -57,6 +57,7 @@ class CompletedOffsets:
         self._ends[low:high] = [end]
         del self._starts[RUNS_MAX:]
         del self._ends[RUNS_MAX:]
+        assert self._starts[0] >= self.base, "a run begins below the base"
 
     def advance(self, base: int) -> None:
         """Note that all below `base` is finished; it never goes back."""

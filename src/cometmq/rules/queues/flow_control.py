@@ -44,6 +44,7 @@ class FlowLimits:
 
     def of_one(self, queues: int) -> FlowLimits:
         """The limits of one queue when so many of its topic are in work: at least 1 each."""
+        assert queues >= 0, "fewer queues than none are in work"
         share, count, size = max(queues, 1), self.topic_count, self.topic_size_mib
         return FlowLimits(
             count=self.count if count is None else max(1, count // share),

@@ -122,8 +122,10 @@ class KeyQueue(Generic[M]):
         assert 0 <= number <= len(batch.messages), "more was finished than was taken"
         messages = batch.messages[:number]
         del batch.messages[:number]
+        committed = self.window.commit_offset
         self._lanes.finish(batch.lane, number)
         self.window.finish(messages)
+        assert self.window.commit_offset >= committed, "the commit offset went back"
         for message in messages:
             self._unwritten_finished.append(message.queue_offset)
             self._unwritten_failures.pop(message.queue_offset, None)

@@ -134,6 +134,7 @@ class OffsetJournal:
         if offset not in self.failures and len(self.failures) >= FAILURES_MAX:
             del self.failures[next(iter(self.failures))]
         self.failures[offset] = (failures, store_ms)
+        assert len(self.failures) <= FAILURES_MAX, "more failures are kept than may be"
         return failure_record(offset, failures, store_ms)
 
     def opening_records(self) -> bytes:
@@ -162,6 +163,7 @@ class OffsetJournal:
         assert offset >= self.own_commits[0], "commits never go backwards"
         pending = self.own_commits[1:][-_PENDING_MAX:]  # sent before, and not known to have arrived
         self.own_commits = (self.own_commits[0], *pending, offset)
+        assert len(self.own_commits) <= _PENDING_MAX + 2, "more commits are kept than may be"
         return commits_record(self.own_commits)
 
     def record_commit_done(self, offset: int) -> bytes:
@@ -224,6 +226,7 @@ def _record(kind: bytes, rest: bytes) -> bytes:
 def _runs(origin: int, runs: Iterable[Run]) -> bytes:
     numbers: list[int] = []
     for start, end in runs:
+        assert origin <= start < end, "runs are in order, and none is empty"
         numbers += (start - origin, end - start)
         origin = end
     return _varints(numbers)

@@ -151,6 +151,8 @@ class LogFlusher:
         if is_durable:
             assert self._log.flushed <= batch.end <= self._log.written
             self._log.flushed = batch.end
+            counted = sum([count for count, _ in batch.put_counts])
+            assert counted == len(batch.entries), "puts were counted twice, or not at all"
         else:
             if self.failure is None:
                 log.error(

@@ -59,6 +59,7 @@ class OpenFiles:
                 ring.append(oldest)
             else:
                 oldest.close()
+        assert len(ring) < self._limit or all(each.pins for each in ring), "too many are open"
         ring.append(segment)
 
     def remove(self, segment: Segment) -> None:
@@ -338,6 +339,7 @@ class MappedFileQueue:
 
     def between(self, start: int, end: int) -> list[Segment]:
         """The files that hold bytes of [start, end)."""
+        assert start <= end, "a range ends before it begins"
         at = max(bisect_right(self.bases, start) - 1, 0)
         return [
             self.segments[b] for b in self.bases[at:] if b < end and b + self.file_bytes > start

@@ -43,6 +43,7 @@ class PutTimes:
     def add(self, count: int, begun_s: float, now_s: float) -> None:
         """Count puts that are as durable as promised now."""
         assert count >= 0
+        assert begun_s <= now_s, "a put ended before it began"
         if now_s >= self._until_s:
             self._begin_minute(now_s)
         self.histogram.observe(now_s - begun_s, count)
@@ -80,7 +81,9 @@ class PutTimes:
     def _counted(self) -> list[int]:
         """What was counted within the minute that is not over."""
         now, before = self.histogram.counts, self._at_begin
-        return [count - begun for count, begun in zip(now, before, strict=True)]
+        counted = [count - begun for count, begun in zip(now, before, strict=True)]
+        assert min(counted) >= 0, "a histogram counts up only"
+        return counted
 
     def _begin_minute(self, now_s: float) -> None:
         """End the minute that was counted; also those that went by meanwhile without a put."""
@@ -92,3 +95,4 @@ class PutTimes:
         self._last = [0] * len(counted) if over else counted
         self._at_begin = self.histogram.counts[:]
         self._until_s += MINUTE_S * (over + 1)
+        assert now_s < self._until_s, "the minute that is counted is over already"

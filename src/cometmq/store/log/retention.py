@@ -114,6 +114,7 @@ class Retention:
         hour = min(settings.delete_hours) if any_hour else self._clock.local_hour()
         if rule := deletion_limit(settings, used, self._store_clock.believed_ms(), hour):
             await self._delete_old(rule)
+        assert self._mapped_files.first >= self._first, "files before the log's begin came back"
         if self._mapped_files.first != self._first:
             self._first = self._mapped_files.first
             await self._follow(self._first)
@@ -144,6 +145,7 @@ class Retention:
 
     async def _follow(self, log_first: int) -> None:
         """Delete the files of queues and index whose records are all gone."""
+        assert log_first <= self._log.flushed, "the log begins behind what is durable"
         for number, queue in enumerate(self._queues):
             if len(queue.mapped_files.bases) > 1:
                 bases = await self._cold_reader.run(partial(self._expired, queue, log_first))

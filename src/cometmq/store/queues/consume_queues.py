@@ -89,6 +89,7 @@ class ConsumeQueues:
 
     def load(self) -> None:
         """Make an object for each queue that has files; their ends are not known yet."""
+        assert not self._queues, "queues are loaded before any is made"
         for topic in self._files.names(self._directory):
             directory = self._directory / topic
             for name in (name for name in self._files.names(directory) if name.isdecimal()):
@@ -150,6 +151,8 @@ class ConsumeQueues:
         before = len(queue.mapped_files.bases)
         at, entries = queue.written_offset * 20, bytes(queue.tail)
         bases = queue.write_pending()
+        assert queue.written_offset * SIZE == at + len(entries), "other entries were written"
+        assert bases or not entries, "entries are in no file"
         self.checksums.extend(queue, at, entries)
         if len(queue.mapped_files.bases) > before:
             directory = queue.mapped_files.directory
@@ -234,6 +237,7 @@ class ConsumeQueues:
         queue.mapped_files.cut(queue_offset * 20)
         assert queue.mapped_files.end - queue.mapped_files.file_bytes <= queue_offset * 20
         queue.begin_at(queue_offset)
+        assert queue.written_offset == queue.max_offset == queue_offset, "entries are left"
         self.checksums.cut(queue, queue_offset)
         self._dirty.pop(queue, None)
         alive = set(queue.mapped_files.segments.values())

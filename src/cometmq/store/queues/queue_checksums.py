@@ -81,6 +81,8 @@ class QueueChecksums:
 
     def extend(self, queue: ConsumeQueue, at: int, data: bytes) -> None:
         """Count entries that were just written at byte `at` of a queue."""
+        assert at % SIZE == len(data) % SIZE == 0, "a part of an entry"
+        assert at + len(data) <= queue.written_offset * SIZE, "counted before it was written"
         found = self._queues.setdefault((queue.topic, queue.queue_id), {})
         file_bytes, done = queue.mapped_files.file_bytes, 0
         while done < len(data):
@@ -94,6 +96,7 @@ class QueueChecksums:
                 crc = known.crc
             end = at + len(piece)
             last = ENTRY.unpack_from(piece, len(piece) - SIZE)[0]
+            assert base < end <= base + file_bytes, "an entry of another file"
             found[base] = QueueFileChecksum((end - base) // SIZE, crc32(piece, crc), last)
             at = end
             done += len(piece)
@@ -111,6 +114,7 @@ class QueueChecksums:
 
     def encode(self, queues: Iterable[ConsumeQueue], log_first: int) -> bytes:
         """What `write` takes: those of all entries in the files now; reads what is not known."""
+        assert log_first >= 0, "checksums are saved for a log whose begin is known"
         kept: dict[tuple[str, int], QueueFileChecksums] = {}
         for queue in queues:
             if files := self._complete(queue):

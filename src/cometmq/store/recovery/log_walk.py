@@ -51,7 +51,10 @@ class LogWalk:
 
     def records(self) -> Iterator[StoredRecord]:
         """The whole records from here to the end, at which `at` then stands."""
+        before = -1
         while True:
+            assert self.at > before, "a walk goes forward"
+            before = self.at
             record = self._reader.at(self.at)
             if record is not None:
                 yield record

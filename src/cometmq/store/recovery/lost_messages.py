@@ -60,6 +60,7 @@ def known_end(
     went down, the entry may be on disk and the record not.
     """
     found = KnownEnd(checkpoint.newest, checkpoint.dispatched if checkpoint.is_known else -1)
+    assert found.newest <= found.end, "the newest record lies behind the end"
     if not (was_stopped or is_same_boot):
         return found
     limit = log_files.end + log_files.file_bytes  # what lies beyond is no place, but damage
@@ -72,6 +73,7 @@ def known_end(
 
 def messages_between(queue_files: QueueFiles, start: int, end: int) -> list[LostMessages]:
     """The messages whose entries name bytes [start, end) of the log."""
+    assert start <= end, "a range ends before it begins"
     found = []
     for (topic, queue_id), files in sorted(queue_files.items()):
         first = _search(files, lambda place: place >= start)

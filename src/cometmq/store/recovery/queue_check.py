@@ -71,7 +71,9 @@ class QueueCheck:
         """All files that are to be built anew from the log."""
         found: list[DamagedQueueFile] = []
         for queue in sorted(set(self._queue_files) | self._checksums.queues()):
-            found += [DamagedQueueFile(*queue, base) for base in self._damaged_of(queue)]
+            bases = self._damaged_of(queue)
+            assert len(bases) == len(set(bases)), "a file is named twice"
+            found += [DamagedQueueFile(*queue, base) for base in bases]
         return found
 
     def _damaged_of(self, queue: Queue) -> list[int]:

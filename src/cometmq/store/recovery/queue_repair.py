@@ -86,12 +86,14 @@ class _File:
     def put(self, at: int, place: int, size: int, tags_code: int) -> None:
         """Set an entry; those that were skipped before it stand for lost messages."""
         entries = self._entries
+        assert at % SIZE == 0, "a part of an entry"
         if at < len(entries):
             del entries[at:]  # the topic was deleted and made again
         if at > len(entries):
             filler = ENTRY.pack(place, FILLER_SIZE, 0) if self._is_behind_first else FILLER
             entries += filler * ((at - len(entries)) // SIZE)
         entries += ENTRY.pack(place, size, tags_code)
+        assert len(entries) == at + SIZE <= self._queue.mapped_files.file_bytes
         self._is_behind_first = True
 
     def write(self) -> None:
@@ -111,6 +113,7 @@ class _File:
             len(self._entries) // SIZE,
             known,
         )
+        assert len(self._entries) <= mapped_files.file_bytes, "more than fits into the file"
         if not self._entries:
             if base in mapped_files.segments:
                 mapped_files.remove(base)

@@ -243,6 +243,7 @@ class Recovery:
             return -1
         record = self._newest_checkpointed()
         size = record.size if record else checkpoint.dispatched - checkpoint.newest
+        assert size > 0, "a checkpoint ends before its newest record"
         self._last = LastRecord(checkpoint.newest, size, record.store_ms if record else 0)
         return checkpoint.dispatched
 
@@ -275,6 +276,7 @@ class Recovery:
         for record in walk.records():
             if not self._dispatch(record):
                 break
+        assert walk.at >= start, "a replay ends before it began"
         for lost in walk.lost:
             log.error(
                 "%s is damaged at byte %d: what bytes %d to %d of the log held is lost; "
@@ -288,6 +290,7 @@ class Recovery:
 
     def _dispatch(self, record: StoredRecord) -> bool:
         """Give a record its queue entry; False: it is left over from before an earlier crash."""
+        assert record.phy_offset >= self._last.end, "a record is replayed twice"
         queue = self._dispatcher.queue_of(record)
         if queue is not None:
             number = record.queue_offset
@@ -303,6 +306,7 @@ class Recovery:
             if entries is None:
                 return False
             self._queues.append(entries)
+            assert queue.max_offset == queue.next_offset == number + 1, "an entry is missing"
         self._last = LastRecord(record.phy_offset, record.size, record.store_ms)
         self._records += 1
         if not self._records % _WRITE_EVERY:
@@ -330,7 +334,7 @@ class Recovery:
                 low = middle + 1
             else:
                 high = middle
-        assert low <= max(high, queue.mapped_files.end // SIZE)
+        assert queue.mapped_files.first // SIZE <= low <= queue.mapped_files.end // SIZE
         queue.begin_at(low)
         self._resumed.add(queue)
         self._entry_count += low

@@ -51,6 +51,7 @@ class StoreRepair:
             self._give_up(each)
 
     def _give_up(self, lost: LostBytes) -> None:
+        assert lost.start < lost.end, "nothing is lost there"
         file_bytes, at = self._log_files.file_bytes, lost.start
         while at < lost.end:
             base = at - at % file_bytes
@@ -67,6 +68,7 @@ class StoreRepair:
             finally:
                 file.close()
             at = end
+        assert at == lost.end, "a part that was lost is still there, or more was given up"
         self._files.sync_dir(self._log_files.directory)
 
 
