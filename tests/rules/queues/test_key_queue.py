@@ -324,3 +324,22 @@ def test_a_stuck_key_with_many_messages_of_its_own_holds_back_its_queue_at_the_c
     window = member.key_queue.window
     assert 500 < window.count <= 532
     assert sum(sent.is_finished for sent in world.log) == window.next_offset // 2
+
+
+def test_a_message_whose_sender_claims_a_negative_count_of_failures_is_counted_from_none():
+    world = World(log=[Sent(0, "a", FOR_EVER, OnFailure.dead_letter(after=AFTER))])
+    member = Member(world)
+    member.take()
+    message = Pulled(0, world.log[0], reconsume_times=-5)
+    member.key_queue.window.put([message], 1)
+    member.key_queue.window.take(1)
+    member.key_queue.add_messages([("a", message)])
+    taken = member.key_queue.take_batch(1, 0.0)
+    for failures in range(1, AFTER):
+        decision, _ = member.key_queue.record_failure(taken, 1, world.log[0].policy, 10, 0.0)
+        assert decision.action is FailureAction.NONE
+        assert decode_journal(member.disk + member.key_queue.take_journal_records()).failures == {
+            0: (failures, 1)
+        }
+    decision, _ = member.key_queue.record_failure(taken, 1, world.log[0].policy, 10, 0.0)
+    assert decision.action is FailureAction.DEAD_LETTER

@@ -166,7 +166,7 @@ class KeyQueue(Generic[M]):
         elif batch.is_probe:
             breaker.cancel_probe()
         is_outage = is_handlers and breaker.excuses_failures(now)
-        failures = first.reconsume_times + 1
+        failures = max(first.reconsume_times, 0) + 1  # a sender may have set any number
         decision = decide(policy, failures, rest_ms, is_outage=is_outage or number > 1)
         if decision.action is FailureAction.NONE and number == 1 and not is_outage:
             first.reconsume_times = failures
