@@ -97,6 +97,17 @@ def test_a_topic_that_no_broker_has_differs_from_brokers_that_are_away(tmp_path:
         assert "no broker is registered with the name server" in away.reason
 
 
+def test_what_a_broker_refuses_in_a_batch_is_found_and_the_rest_is_sent(tmp_path: Path) -> None:
+    with Live(tmp_path / "store", maxMessageSize=20_000) as live:
+        topic = live.make_topic("Small", 2)
+        bodies = [b"x" * (30_000 if at in (5, 77, 399) else 100) for at in range(400)]
+        error = not_sent(live, topic, {"body": bodies})
+        assert error.row == 5
+        assert "answered code 13" in error.reason
+        sent = send(live, topic, {"body": bodies}, rejectedPath=str(tmp_path))
+        assert (sent.count, sent.rejected) == (794, 6)
+
+
 def test_a_name_server_that_is_away_fails_the_task_also_with_a_table(tmp_path: Path) -> None:
     given = {"namesrv": "127.0.0.1:1", "topic": "T", "retryForMs": "100"}
     parsed = sink_options.parse({**given, "rejectedPath": str(tmp_path)})

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.client.producer import prepared_message as frames
 from cometmq.client.session.client_session import before_deadline
-from cometmq.errors import CometError, RemotingTimeout
+from cometmq.errors import BrokerError, CometError, RemotingTimeout
 from cometmq.model.results import SendResult, SendStatus
 from cometmq.rules.failures.retry_policy import backoff_s
+from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -112,7 +113,11 @@ class RetryingSender:
         deadline: float,
         attempt_s: float,
     ) -> SendResult:
-        """Send one batch frame for a caller who needs no result of each message, like `send`."""
+        """Send one batch frame for a caller who needs no result of each message, like `send`.
+
+        After SYSTEM_ERROR it is not tried again: brokers answer so to a batch, or a message in one,
+        that is larger than they take. The caller sends the messages in parts.
+        """
         result: SendResult = await self._retry(
             sent.topic,
             choose,
@@ -227,7 +232,11 @@ class RetryingSender:
         self, sent: EncodedBatch, queue: MessageQueue, left_s: float
     ) -> SendResult:
         answer, addr = await self._call_batch(sent, queue, left_s)
-        return frames.result_of(answer, addr, queue, sent.first_id)
+        try:
+            return frames.result_of(answer, addr, queue, sent.first_id)
+        except BrokerError as error:
+            error.retriable &= error.code != ResponseCode.SYSTEM_ERROR
+            raise
 
     async def _call_batch(
         self, sent: PreparedBatch | EncodedBatch, queue: MessageQueue, left_s: float
