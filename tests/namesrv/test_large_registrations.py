@@ -1,4 +1,4 @@
-"""Registrations of very many topics: bounded, read in turns, and not read twice."""
+"""Registrations of very many topics: bounded, read in time slices, and not read twice."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.settings.properties import Entry, parse
+from cometmq.settings.properties import PropertiesEntry, parse
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,17 @@ from cometmq.settings.properties import Entry, parse
     ],
 )
 def test_one_entry_is_read_as_java_reads_it(text: str, key: str, value: str) -> None:
-    assert parse(text)[0] == Entry(key, value, 1)
+    assert parse(text)[0] == PropertiesEntry(key, value, 1)
 
 
 def test_comments_and_blank_lines_are_skipped_and_lines_are_counted() -> None:
     text = "# one\n\n  ! two\na=1\n# b=2\\\nc=3\\\n 4\nd=5\r\ne=6\rf=7"
-    found = [Entry("a", "1", 4), Entry("c", "34", 6), Entry("d", "5", 8)]
-    assert parse(text) == [*found, Entry("e", "6", 9), Entry("f", "7", 10)]
+    found = [
+        PropertiesEntry("a", "1", 4),
+        PropertiesEntry("c", "34", 6),
+        PropertiesEntry("d", "5", 8),
+    ]
+    assert parse(text) == [*found, PropertiesEntry("e", "6", 9), PropertiesEntry("f", "7", 10)]
 
 
 def test_a_key_given_twice_comes_twice() -> None:

@@ -25,7 +25,7 @@ from cometmq.broker.pulls.pull_long_polling import HeldPulls
 from cometmq.broker.requests.large_tables import LargeTables
 from cometmq.metrics.registry import MetricsRegistry
 from cometmq.rules.filters import bloom_filter
-from cometmq.runtime.turns import Turns
+from cometmq.runtime.time_slices import TimeSlices
 from cometmq.store.json_file import JsonFile
 from cometmq.wire.bodies.group import group_table_of
 from cometmq.wire.bodies.offset import stored_offsets_of
@@ -110,8 +110,10 @@ class BrokerState:
             auto_create=settings.auto_create_subscription_group,
         )
         end_deletions(store, self.topics)
-        self.large_tables = LargeTables(Turns())
-        self.offsets = ConsumerOffsets(file("consumerOffset.json"), now_ms, self.large_tables.turns)
+        self.large_tables = LargeTables(TimeSlices())
+        self.offsets = ConsumerOffsets(
+            file("consumerOffset.json"), now_ms, self.large_tables.time_slices
+        )
         self.offsets.keep_only(self.topics.table.keys() | store.deletion.topics())
         self.offsets.keep_within(store.max_offset)
         self.delayed_messages = DelayedMessages(store, levels, file("delayOffset.json"), now_ms)

@@ -26,7 +26,7 @@ _FIELDS = 3
 _KEPT = tuple(length * _FIELDS for _, length in _WINDOWS)
 
 
-class Window(NamedTuple):
+class WindowCounts(NamedTuple):
     """What a counter counted within one window; `per_call` is what one call counted."""
 
     sum: int
@@ -37,9 +37,9 @@ class Window(NamedTuple):
 class TrafficWindows(NamedTuple):
     """A counter's last minute, hour and day, each as far as it is known."""
 
-    minute: Window
-    hour: Window
-    day: Window
+    minute: WindowCounts
+    hour: WindowCounts
+    day: WindowCounts
 
 
 class TrafficCounter:
@@ -141,18 +141,18 @@ class WindowSampler:
         """Messages a second over the last minute; 0 for no counter."""
         return self._window(counter, 0, in_bytes=False).per_second if counter else 0.0
 
-    def _window(self, counter: TrafficCounter, window: int, *, in_bytes: bool) -> Window:
+    def _window(self, counter: TrafficCounter, window: int, *, in_bytes: bool) -> WindowCounts:
         values = counter.samples[window]
         times = self._times[window]
         taken = min(len(values) // _FIELDS, len(times))
         if taken < 2:
-            return Window(0, 0.0, 0.0)
+            return WindowCounts(0, 0.0, 0.0)
         first = values[-taken * _FIELDS :]
         last = values[-_FIELDS:]
         counted = last[in_bytes] - first[in_bytes]
         calls = last[2] - first[2]
         spent_ms = times[-1] - times[-taken]
-        return Window(
+        return WindowCounts(
             counted,
             counted * 1000 / spent_ms if spent_ms > 0 else 0.0,
             counted / calls if calls > 0 else 0.0,

@@ -25,7 +25,7 @@ from cometmq.net.server import RemotingServer
 from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles, expand_user_path
 from cometmq.runtime.text_file import TextFile
-from cometmq.runtime.turns import Turns
+from cometmq.runtime.time_slices import TimeSlices
 from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
@@ -60,14 +60,14 @@ class NameServer:
         conf: TextFile | None = None,
         admission: Admission | None = None,
     ) -> None:
-        turns = Turns()
+        time_slices = TimeSlices()
         self._settings = settings
         self._routes = routes
         self._registrations = RegistrationRequests(
-            routes, kv, settings, clock.monotonic_ms, self._send_oneway, turns
+            routes, kv, settings, clock.monotonic_ms, self._send_oneway, time_slices
         )
         route_requests = RouteRequests(routes, kv, settings, clock.monotonic_ms)
-        topic_lists = TopicListRequests(routes, settings, turns)
+        topic_lists = TopicListRequests(routes, settings, time_slices)
         self._live = live = LiveSettings(settings, net)
         live.subscribe(
             NamesrvSettings,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cometmq.namesrv.kv_config import KvConfig
     from cometmq.namesrv.registered_brokers import MinBrokerIdChange, RegisterBrokerResult
     from cometmq.namesrv.route_registry import RouteRegistry
-    from cometmq.runtime.turns import Turns
+    from cometmq.runtime.time_slices import TimeSlices
     from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.wire.command import Command
 
@@ -53,7 +53,7 @@ class RegistrationRequests:
         settings: NamesrvSettings,
         monotonic_ms: Callable[[], int],
         send_oneway: Callable[[str, Command], None],
-        turns: Turns,
+        time_slices: TimeSlices,
     ) -> None:
         """`send_oneway` sends a command to an address and waits for nothing."""
         self._routes = routes
@@ -61,7 +61,7 @@ class RegistrationRequests:
         self._settings = settings
         self._monotonic_ms = monotonic_ms
         self._send_oneway = send_oneway
-        self._turns = turns
+        self._time_slices = time_slices
         self._owners: set[Connection] = set()
         routes.on_min_id = self._tell_min_id
 
@@ -111,10 +111,10 @@ class RegistrationRequests:
     async def _register_in_turns(
         self, work: Iterator[RegisterBrokerResult | None], connection: Connection
     ) -> Reply:
-        async with self._turns.lock:
+        async with self._time_slices.lock:
             if connection.is_closed:
                 return Reply()  # to nobody: its brokers would never be let go
-            found = await self._turns.collect(work)
+            found = await self._time_slices.collect(work)
         return self._registered(found[-1], connection)
 
     def _registering(
@@ -171,10 +171,10 @@ class RegistrationRequests:
         return Reply(ResponseCode.SUCCESS, answer, self._order_topics())
 
     async def forget_gone(self) -> None:
-        """Forget, in turns, what is left of brokers that are gone; called now and then."""
+        """Forget, in time slices, what is left of brokers that are gone; called now and then."""
         if self._routes.has_gone:
-            async with self._turns.lock:
-                await self._turns.collect(self._routes.forget_gone())
+            async with self._time_slices.lock:
+                await self._time_slices.collect(self._routes.forget_gone())
 
     def unregister(self, request: Command, _connection: Connection) -> Reply:
         """Let a broker go that says so (104)."""

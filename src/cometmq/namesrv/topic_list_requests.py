@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cometmq.namesrv.route_registry import RouteRegistry
     from cometmq.net.connection import Connection
-    from cometmq.runtime.turns import Turns
+    from cometmq.runtime.time_slices import TimeSlices
     from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.wire.command import Command
 
@@ -31,10 +31,12 @@ _UNIT, _UNIT_SUBSCRIBED = 1, 2
 class TopicListRequests:
     """Answers requests about the topics of registered brokers."""
 
-    def __init__(self, routes: RouteRegistry, settings: NamesrvSettings, turns: Turns) -> None:
+    def __init__(
+        self, routes: RouteRegistry, settings: NamesrvSettings, time_slices: TimeSlices
+    ) -> None:
         self._routes = routes
         self._settings = settings
-        self._turns = turns
+        self._time_slices = time_slices
         self._kept = -1, b""
         """The list of all topics, and at which generation of the routes it was made."""
 
@@ -63,7 +65,7 @@ class TopicListRequests:
         """List all topics (206)."""
         if not self._settings.enable_all_topic_list:
             raise Reject(ResponseCode.SYSTEM_ERROR, "disable")
-        async with self._turns.lock:
+        async with self._time_slices.lock:
             generation, body = self._kept
             if generation != self._routes.generation:
                 generation = self._routes.generation
@@ -73,12 +75,14 @@ class TopicListRequests:
 
     async def _encode(self, topics: Iterable[str]) -> bytes:
         """The list of these topics, sorted; an empty name only takes its turn."""
-        names = await self._turns.collect(topics)
-        texts = await self._turns.collect(name_lists.topic_list_pieces(list(filter(None, names))))
+        names = await self._time_slices.collect(topics)
+        texts = await self._time_slices.collect(
+            name_lists.topic_list_pieces(list(filter(None, names)))
+        )
         return b"".join(texts)
 
     async def _answer(self, topics: Iterable[str]) -> Reply:
-        async with self._turns.lock:
+        async with self._time_slices.lock:
             return Reply(body=await self._encode(topics))
 
     async def topics_of_cluster(self, request: Command, _connection: Connection) -> Reply:

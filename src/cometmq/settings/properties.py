@@ -21,7 +21,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _SPECIAL = re.compile(r"[\\\t\n\r\f]|^ ")
 
 
-class Entry(NamedTuple):
+class PropertiesEntry(NamedTuple):
     """One key with its value and the line it starts on, counted from 1."""
 
     key: str
@@ -29,10 +29,12 @@ class Entry(NamedTuple):
     line: int
 
 
-def parse(text: str) -> list[Entry]:
+def parse(text: str) -> list[PropertiesEntry]:
     """Return all entries in the order of the text; a key given twice comes twice."""
     lines = _LINE_END.split(text.removeprefix("\ufeff"))
-    return [Entry(key, value, start + 1) for start, _, key, value in _logical_lines(lines)]
+    return [
+        PropertiesEntry(key, value, start + 1) for start, _, key, value in _logical_lines(lines)
+    ]
 
 
 def edited(text: str, values: Mapping[str, str]) -> str:

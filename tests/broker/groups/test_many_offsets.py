@@ -114,7 +114,7 @@ def test_others_are_served_while_thirty_thousand_offsets_are_encoded() -> None:
         for number in range(30_000):
             offsets.commit(f"G{number % 100}", f"T{number // 100}", 0, number)
         times = [1.0]
-        while min(times) > 0.05 and len(times) < 4:  # other programs have turns as well
+        while min(times) > 0.05 and len(times) < 4:  # other programs run as well
             work: asyncio.Future[object] = asyncio.ensure_future(offsets.encode_in_turns())
             times.append(await longest_turn(work))
             assert len(fastjson.loads(await work)["offsetTable"]) == 30_000  # type: ignore[arg-type, call-overload, index]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from cometmq.broker.metrics.broker_stats import BrokerStats
-from cometmq.metrics.traffic_counters import SAMPLE_S, Window
+from cometmq.metrics.traffic_counters import SAMPLE_S, WindowCounts
 
 START_MS = 1_700_000_000_000
 
@@ -46,15 +46,15 @@ def test_a_counter_tells_its_last_minute_hour_and_day() -> None:
     sampled.advance(3600, lambda stats: stats.count_put("T", 10, 500))
     found = sampled.stats.figures("TOPIC_PUT_NUMS", "T")
     assert found is not None
-    assert found.minute == Window(60, 1.0, 10.0)
-    assert found.hour == Window(3600, 1.0, 10.0)
+    assert found.minute == WindowCounts(60, 1.0, 10.0)
+    assert found.hour == WindowCounts(3600, 1.0, 10.0)
     sizes = sampled.stats.figures("TOPIC_PUT_SIZE", "T")
     assert sizes is not None
-    assert sizes.minute == Window(3000, 50.0, 500.0)
+    assert sizes.minute == WindowCounts(3000, 50.0, 500.0)
     sampled.advance(3600)
     found = sampled.stats.figures("TOPIC_PUT_NUMS", "T")
     assert found is not None
-    assert found.minute == Window(0, 0.0, 0.0), "nothing came within the last minute"
+    assert found.minute == WindowCounts(0, 0.0, 0.0), "nothing came within the last minute"
     assert found.day.sum == 3600, "but within the day"
 
 
@@ -78,7 +78,7 @@ def test_a_group_is_counted_by_topic_and_by_queue_with_the_time_it_took() -> Non
     assert of_group.minute.sum == 8
     spent = stats.figures("GROUP_GET_LATENCY", "3@T@G")
     assert spent is not None
-    assert spent.minute == Window(14, 0.7, 7.0)
+    assert spent.minute == WindowCounts(14, 0.7, 7.0)
     for name, key in (("GROUP_GET_NUMS", "T@H"), ("QUEUE_GET_NUMS", "T@0@G"), ("NOPE", "T")):
         assert stats.figures(name, key) is None
 

@@ -29,8 +29,8 @@ def test_the_log_says_whose_a_lock_is_and_how_long_it_may_take(said):
     waits = LockWaits("G")
     refuse_for(waits, LOG_AFTER_S, holder=LockHolder("10.0.0.9@77", 41_000, 56_000))
     assert said() == [
-        "the group G waits since 2 s for the lock of T1@b0/0, T1@b0/1: the client 10.0.0.9@77 has "
-        "it since 41 s and keeps it until it gives it up, or for 56 s without asking for it again"
+        "the group G has waited 2 s for the lock of T1@b0/0, T1@b0/1: the client 10.0.0.9@77 has "
+        "held it for 41 s and keeps it until it releases it, or for 56 s without renewing it"
     ]
     waits.grant(QUEUES[0], 58.0)
     assert "after 58 s" in said()[-1]
@@ -39,7 +39,7 @@ def test_the_log_says_whose_a_lock_is_and_how_long_it_may_take(said):
 def test_of_a_broker_that_does_not_tell_the_holder_the_log_says_how_long_it_has_been(said):
     refuse_for(LockWaits("G"), 2)
     [line] = said()
-    assert "waits since 2 s" in line
+    assert "has waited 2 s" in line
     assert "another member has it, the broker does not say which" in line
 
 

@@ -164,8 +164,8 @@ def test_while_a_queue_waits_for_a_lock_the_log_says_whose_it_is(
     waiting = PushConsumer(group, namesrv=cluster_with_long_locks.namesrv, orderly=True)
     waiting.subscribe(holder.topic, "*", lambda messages: None)
     with waiting:
-        until(lambda: "waits since" in caplog.text)
-    assert "@program-0 has it since" in caplog.text
+        until(lambda: "has waited" in caplog.text)
+    assert "@program-0 has held it for" in caplog.text
 
 
 def wait_in_a_thread(consumer):

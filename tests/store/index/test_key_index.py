@@ -254,7 +254,7 @@ def test_a_kill_right_after_a_file_was_begun_costs_nothing_of_the_one_before(run
         assert len(index_files(harness)) == 2
         await harness.crash()
         harness.open()
-        assert harness.store._parts.index.position > 0, "it goes on where it was vouched for"
+        assert harness.store._parts.index.position > 0, "it goes on where the checkpoint says"
         assert first.stat().st_ino == made
         assert len(await find(harness, "k")) == 64
         assert await find(harness, "k", count=1) == [b"69"]
@@ -408,12 +408,12 @@ def test_the_index_keeps_up_by_itself(run_scenario):
 
 
 def test_the_rate_of_messages_is_measured_since_the_last_look():
-    rush = lookup._Rush()
-    assert not rush.is_on(0, 100.0)
-    assert not rush.is_on(1 << 30, 100.001)  # too early to look again
-    assert rush.is_on(1 << 20, 100.1)
-    assert rush.is_on((1 << 20) + 1, 100.105)
-    assert not rush.is_on((1 << 20) + 1000, 100.2)
+    rate = lookup._PutRate()
+    assert not rate.is_fast(0, 100.0)
+    assert not rate.is_fast(1 << 30, 100.001)  # too early to look again
+    assert rate.is_fast(1 << 20, 100.1)
+    assert rate.is_fast((1 << 20) + 1, 100.105)
+    assert not rate.is_fast((1 << 20) + 1000, 100.2)
 
 
 @pytest.mark.parametrize("bound", [1 << 40, 0])

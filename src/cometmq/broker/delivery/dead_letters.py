@@ -82,7 +82,11 @@ class DeadLetterQueues:
                 raw = properties.append(properties.remove(raw, key), key, value)
         raw, left_out = fit_properties(raw)
         if left_out:
-            log.warning("a dead letter of %s goes without %s", group, ", ".join(left_out))
+            log.warning(
+                "a dead letter of %s is stored without the properties %s",
+                group,
+                ", ".join(left_out),
+            )
         draft.topic = topic
         draft.queue_id = 0
         draft.properties = raw

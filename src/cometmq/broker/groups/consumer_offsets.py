@@ -2,7 +2,7 @@
 
 Owns the committed offsets, written to config/consumerOffset.json every 5 s and at the stop, and, in
 memory only, the pulled offsets and the pending resets. The last commit wins, even a lower one.
-A large table is encoded in turns of the loop, and the less often the longer that takes.
+A large table is encoded in time slices, and the less often the longer that takes.
 Invariant: while a reset is pending, commits of that queue are ignored: the consumer has not fetched
 its new offset yet. Java: ConsumerOffsetManager.
 """
@@ -13,16 +13,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from cometmq.broker.groups.table_pieces import table_pieces
+from cometmq.broker.groups.large_table_encoding import table_pieces
 from cometmq.model.topic import DataVersion, is_light_topic
-from cometmq.runtime.turns import Turns
+from cometmq.runtime.time_slices import TimeSlices
 from cometmq.wire.bodies.offset import stored_offsets_of
 from cometmq.wire.bodies.topic import version_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
-    from cometmq.broker.groups.table_pieces import Table
+    from cometmq.broker.groups.large_table_encoding import Table
     from cometmq.store.json_file import JsonFile
     from cometmq.wire.bodies.offset import StoredOffsets
 
@@ -52,11 +52,11 @@ class ConsumerOffsets:
         self,
         file: JsonFile,
         now_ms: Callable[[], int],
-        turns: Turns | None = None,
+        time_slices: TimeSlices | None = None,
         entries_max: int = ENTRIES_MAX,
     ) -> None:
-        """`turns`: what encodes in turns shares them; None: nothing else does."""
-        self._turns = turns or Turns()
+        """`time_slices` are shared with others that encode large tables; None: with nobody."""
+        self._time_slices = time_slices or TimeSlices()
         self._entries_max = entries_max
         self._rest_until = 0.0
         self._topics: dict[str, dict[str, None]] = {}
@@ -197,7 +197,10 @@ class ConsumerOffsets:
                         offset,
                     )
         if count > _NAMED_MAX:
-            log.warning("so do groups in %d more queues", count - _NAMED_MAX)
+            log.warning(
+                "groups go on at the end in %d more queues, which have lost messages",
+                count - _NAMED_MAX,
+            )
         self._is_dirty = self._is_dirty or count > 0
 
     def forget_topic(self, topic: str) -> None:
@@ -251,14 +254,14 @@ class ConsumerOffsets:
 
         What changes meanwhile is in them, or not.
         """
-        async with self._turns.lock:
+        async with self._time_slices.lock:
             tables: dict[str, Table] = {
                 "groupTopicMap": (list(self._topics), self._topics_with_offsets),
                 "offsetTable": (list(self._committed), self._committed.get),
                 "pullOffsetTable": (list(self._pulled), self._pulled.get),
             }
             pieces = table_pieces({"dataVersion": version_fields(self.version)}, tables, as_file)
-            return "".join(await self._turns.collect(pieces)).encode()
+            return "".join(await self._time_slices.collect(pieces)).encode()
 
     def _topics_with_offsets(self, group: str) -> list[str] | None:
         return self.topics_of(group) or None

@@ -1,4 +1,4 @@
-"""Tables of a broker as answers: large ones are encoded in turns, and once for each version.
+"""Tables of a broker as answers: large ones are encoded in time slices, and once for each version.
 
 Owns the bytes of the last version of each large table. Refuses to know what is in a table: whoever
 asks gives the answer without its entries, and what encodes some of them.
@@ -19,7 +19,7 @@ from cometmq.wire.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-    from cometmq.runtime.turns import Turns
+    from cometmq.runtime.time_slices import TimeSlices
 
 SMALL_MAX = 200
 """Entries of a table that is encoded at once: about 2 ms."""
@@ -33,9 +33,9 @@ _V = TypeVar("_V")
 class LargeTables:
     """The large tables of one broker. Belongs to its loop."""
 
-    def __init__(self, turns: Turns, bytes_max: int = ANSWER_BYTES_MAX) -> None:
-        self.turns = turns
-        """Shared by all that encodes in turns."""
+    def __init__(self, time_slices: TimeSlices, bytes_max: int = ANSWER_BYTES_MAX) -> None:
+        self.time_slices = time_slices
+        """Shared by all that encodes in time slices."""
         self._bytes_max = bytes_max
         self._kept: dict[str, tuple[Hashable, bytes]] = {}
 
@@ -51,7 +51,7 @@ class LargeTables:
 
         Raises Reject where no frame can hold it.
         """
-        async with self.turns.lock:
+        async with self.time_slices.lock:
             known = self._kept.get(name)
             if known is None or known[0] != version:
                 known = version, await self._encode(name, empty, table, fields)
@@ -62,7 +62,7 @@ class LargeTables:
         self, name: str, empty: bytes, table: Mapping[str, _V], fields: Callable[[_V], object]
     ) -> bytes:
         made = (fastjson.dumps({key: fields(value)})[1:-1] for key, value in list(table.items()))
-        entries = b",".join(await self.turns.collect(made))
+        entries = b",".join(await self.time_slices.collect(made))
         check_size(name, len(empty) + len(entries), self._bytes_max)
         return filled(empty, name, entries)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from cometmq.client.admin.server_questions import ServerQuestions
+from cometmq.client.admin.server_probe import ServerProbe
 from cometmq.errors import ProtocolError, RemotingError
 from cometmq.model.cluster_facts import (
     BrokerFacts,
@@ -78,7 +78,7 @@ class ClusterSurvey:
         self._timeout_s = timeout_s
         self._now_ms = now_ms
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._open: dict[str, ServerQuestions] = {}
+        self._open: dict[str, ServerProbe] = {}
         self._left_out: list[str] = []
 
     async def take(self) -> ClusterFacts:
@@ -90,8 +90,8 @@ class ClusterSurvey:
             groups = await self._groups([one for one in brokers if one.runtime])
             routes = await self._routes(answering, groups) if answering else {}
         finally:
-            for questions in self._open.values():
-                questions.close()
+            for probe in self._open.values():
+                probe.close()
         return ClusterFacts(
             name_servers=name_servers,
             brokers=brokers,
@@ -129,12 +129,12 @@ class ClusterSurvey:
         )
 
     async def _identify(self, addr: str, code: RequestCode) -> tuple[ServerFacts, Command | None]:
-        questions = ServerQuestions(addr, self._timeout_s)
-        found = await questions.identify(code)
+        probe = ServerProbe(addr, self._timeout_s)
+        found = await probe.identify(code)
         if found[0].reachability is Reachability.ANSWERS and addr not in self._open:
-            self._open[addr] = questions
+            self._open[addr] = probe
         else:
-            questions.close()
+            probe.close()
         return found
 
     async def _ask(

@@ -57,7 +57,7 @@ class LockWaits:
         """Note that a lock is ours."""
         wait = self._table.pop(queue, None)
         if wait is not None and self._is_logged:
-            log.warning("the lock of %s is ours after %.0f s", queue, now - wait.since)
+            log.warning("got the lock of %s after %.0f s", queue, now - wait.since)
         if not self._table:
             self._is_logged = False
 
@@ -84,7 +84,7 @@ class LockWaits:
         holders = [wait.holder for wait in waits if wait.holder is not None]
         if not holders:
             log.warning(
-                "the group %s waits since %.0f s for the lock of %s: another member has it, the "
+                "the group %s has waited %.0f s for the lock of %s: another member has it, the "
                 "broker does not say which; one that has died keeps it for 60 s",
                 self._group,
                 waited_s,
@@ -92,8 +92,8 @@ class LockWaits:
             )
             return
         log.warning(
-            "the group %s waits since %.0f s for the lock of %s: the client %s has it since %.0f s "
-            "and keeps it until it gives it up, or for %.0f s without asking for it again",
+            "the group %s has waited %.0f s for the lock of %s: the client %s has held it for %.0f "
+            "s and keeps it until it releases it, or for %.0f s without renewing it",
             self._group,
             waited_s,
             names,

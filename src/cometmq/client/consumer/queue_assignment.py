@@ -119,7 +119,7 @@ class QueueAssignment:
         wanted = set(queues)
         for queue, assigned in list(self.table.items()):
             if queue.topic == topic and queue not in wanted:
-                log.info("giving %s away", queue)
+                log.info("releasing %s", queue)
                 del self.table[queue]
                 assigned.drop()
                 self._finish_later(assigned, self._give_away(assigned))
@@ -184,7 +184,7 @@ class QueueAssignment:
             if not task.cancelling():  # by something it waited for, not by us
                 error = cancelled
         if error is not None:
-            log.error("%s broke off", task.get_name(), exc_info=error)
+            log.error("%s ended with an error", task.get_name(), exc_info=error)
             self.restart_after_error(assigned)
 
     def _restart_unless_dropped(self, assigned: AssignedQueue) -> None:

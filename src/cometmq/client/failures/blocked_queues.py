@@ -50,7 +50,7 @@ class BlockedQueues:
         """Note that the queue goes on."""
         one = self._table.pop(queue, None)
         if one is not None and (age_ms := self._age_ms(queue)) >= _LOG_AFTER_MS:
-            log.warning("%s goes on after: %s", queue, describe(one, age_ms))
+            log.warning("%s is no longer blocked; it was: %s", queue, describe(one, age_ms))
         self.forget(queue)
 
     def forget(self, queue: MessageQueue) -> None:

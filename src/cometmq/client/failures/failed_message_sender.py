@@ -76,7 +76,9 @@ class FailedMessageSender:
         try:
             await self._back(message, queue, delay_level, reason, times_max)
         except CometError as error:
-            log.warning("%s was not taken back, sending it anew: %s", message, error)
+            log.warning(
+                "the broker did not take %s back, sending it as a new message: %s", message, error
+            )
             if delay_level < 0 or attempts_exhausted(message.reconsume_times, times_max):
                 return await self.send_dead_letter(message, queue, reason, times_max)
             pairs = self._retry_pairs(message, times_max)

@@ -208,7 +208,9 @@ def call_sink(sink: Callable[..., object], message: MessageExt, failure: Failure
     try:
         sink(message, failure)
     except BaseException as error:
-        log.warning("the sink failed, %r waits and goes there again", message, exc_info=error)
+        log.warning(
+            "the sink failed for %r; it is called again after a pause", message, exc_info=error
+        )
         return False
     return True
 

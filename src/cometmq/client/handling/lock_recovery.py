@@ -59,7 +59,11 @@ class LockRecovery:
         if not is_ours:
             await assigned.sleep_unless_dropped(_PAUSE_S)
         else:
-            log.info("%s went on elsewhere: it restarts here at %d", assigned.queue, committed)
+            log.info(
+                "another member has consumed %s meanwhile: it restarts here at offset %d",
+                assigned.queue,
+                committed,
+            )
             self._restart_queue(assigned)
         return False
 

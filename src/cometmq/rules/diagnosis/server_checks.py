@@ -37,7 +37,7 @@ _BROKER_ADVICE = {
     Reachability.UNRESOLVED: "set brokerIP1 of the broker to an address that clients can resolve",
     Reachability.REFUSED: "if the broker is dead, start it (name servers forget it after two "
     "minutes); if it runs, correct its brokerIP1 and listenPort: clients go where they say",
-    Reachability.UNREACHABLE: "set brokerIP1 of the broker to an address of its that is reached "
+    Reachability.UNREACHABLE: "set brokerIP1 of the broker to one of its addresses that is reached "
     "from here, or open the firewall",
     Reachability.SILENT: "see whether its process hangs, is stopped or overloaded, and start it "
     "again",

@@ -173,7 +173,10 @@ class KeyIndex:
     def _drop_newer(self, name: int) -> None:
         """Delete files that are newer than the checkpoint."""
         for later in [later for later in self._mapped_files.bases if later > name]:
-            log.info("the index file %s was not vouched for yet", self._mapped_files.path_of(later))
+            log.info(
+                "the index file %s is newer than the checkpoint: built anew",
+                self._mapped_files.path_of(later),
+            )
             self._mapped_files.remove(later)
 
     def _drop_unsafe(self, index_ms: int) -> None:

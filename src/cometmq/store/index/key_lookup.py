@@ -31,24 +31,24 @@ _FAST_BYTES_A_S = 6 << 20
 """What counts as fast: up to there indexing takes about a tenth of a core, 9 us a message."""
 
 
-class _Rush:
-    """Whether messages come fast now, looked at every `_LOOK_S`."""
+class _PutRate:
+    """How fast messages come, measured every `_LOOK_S`."""
 
-    __slots__ = ("_end", "_is_on", "_since")
+    __slots__ = ("_end", "_is_fast", "_since")
 
     def __init__(self) -> None:
         self._end = -1
         self._since = 0.0
-        self._is_on = False
+        self._is_fast = False
 
-    def is_on(self, end: int, now: float) -> bool:
-        """`end` is that of the log, `now` in seconds."""
+    def is_fast(self, end: int, now: float) -> bool:
+        """Whether it is so fast that the index waits; `end` of the log, `now` in seconds."""
         passed = now - self._since
         if passed >= _LOOK_S:
-            self._is_on = 0 <= self._end < end - _FAST_BYTES_A_S * passed
+            self._is_fast = 0 <= self._end < end - _FAST_BYTES_A_S * passed
             self._end = end
             self._since = now
-        return self._is_on
+        return self._is_fast
 
 
 class KeyLookup:
@@ -79,14 +79,14 @@ class KeyLookup:
 
         While messages come fast they go first, until the index is far behind.
         """
-        index, more, rush = self._index, True, _Rush()
+        index, more, rate = self._index, True, _PutRate()
         clock = asyncio.get_running_loop().time
         if not self._is_warm:
             self._is_warm = True
             await index.warm(self._cold_reader)
         while more:
             end = self._publisher.newest_visible.end
-            if rush.is_on(end, clock()) and not index.is_far_behind(end):
+            if rate.is_fast(end, clock()) and not index.is_far_behind(end):
                 await asyncio.sleep(_LOOK_S)
                 continue
             try:

@@ -39,7 +39,7 @@ class LostMessages(NamedTuple):
         return f"{self.topic} queue {self.queue_id} offset {self.first}{last}"
 
 
-class KnownEnd(NamedTuple):
+class ExpectedLogEnd(NamedTuple):
     """Up to which byte the log must reach, and where its newest record begins; -1: not known."""
 
     newest: int
@@ -53,13 +53,13 @@ def known_end(
     *,
     was_stopped: bool,
     is_same_boot: bool,
-) -> KnownEnd:
+) -> ExpectedLogEnd:
     """Say how far the log came: by the checkpoint, and by the entries where no write was lost.
 
     An entry is written after its record, so a record with an entry was there. Where the machine
     went down, the entry may be on disk and the record not.
     """
-    found = KnownEnd(checkpoint.newest, checkpoint.dispatched if checkpoint.is_known else -1)
+    found = ExpectedLogEnd(checkpoint.newest, checkpoint.dispatched if checkpoint.is_known else -1)
     assert found.newest <= found.end, "the newest record lies behind the end"
     if not (was_stopped or is_same_boot):
         return found
@@ -67,7 +67,7 @@ def known_end(
     for files in queue_files.values():
         place, size, _ = _entry(files, _search(files, lambda _: False) - 1)
         if found.end <= place < limit and stored.FIXED_BYTES < size <= log_files.file_bytes:
-            found = KnownEnd(place, place + size)
+            found = ExpectedLogEnd(place, place + size)
     return found
 
 

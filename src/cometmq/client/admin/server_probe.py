@@ -29,8 +29,8 @@ _KINDS = {
 """The question that only a server of this kind answers."""
 
 
-class ServerQuestions:
-    """Questions to one address, with a limit of time for each. Use it on one loop."""
+class ServerProbe:
+    """Asks one address what it is, with a limit of time for each question. Use it on one loop."""
 
     def __init__(self, addr: str, timeout_s: float) -> None:
         self.addr = addr
