@@ -54,6 +54,7 @@ class Property:
     DLQ_ORIGIN_OFFSET = "DLQ_ORIGIN_OFFSET"
     DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
     DLQ_FAILED_AT = "DLQ_FAILED_AT"
+    DLQ_DIVERTED = "DLQ_DIVERTED"
 
 
 RESERVED_PROPERTIES = frozenset(
@@ -113,6 +114,7 @@ RESERVED_PROPERTIES = frozenset(
         "DLQ_ORIGIN_OFFSET",
         "DLQ_ORIGIN_MESSAGE_ID",
         "DLQ_FAILED_AT",
+        "DLQ_DIVERTED",
         "__SHARDINGKEY",
         "__CRC32#",
     }

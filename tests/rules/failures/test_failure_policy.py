@@ -87,6 +87,7 @@ def test_pauses_double_up_to_their_bound_and_stay_within_ten_ms_and_thirty_s():
         lambda: policies({"ValueError": BLOCK}),
         lambda: policies({ValueError: "skip"}),
         lambda: policies({int: BLOCK}),
+        lambda: policies({ValueError: OnFailure.retry(2, OnFailure.divert())}),
     ],
 )
 def test_wrong_arguments_of_a_policy_are_refused_with_a_sentence(make):

@@ -78,11 +78,12 @@ class PushSettings(ClientSettings, total=False):
 
 
 def push_options(
-    group: str, settings: PushSettings, environ: Mapping[str, str]
+    group: str, settings: PushSettings, environ: Mapping[str, str], *, may_divert: bool = False
 ) -> tuple[ClientOptions, ConsumerOptions]:
     """Make the options of a push consumer from keyword arguments; the rest has its default.
 
-    Raises TypeError for an unknown name, SettingsError for a bad value.
+    `may_divert`: whether a policy may divert keys. Raises TypeError for an unknown name,
+    SettingsError for a bad value.
     """
     given: dict[str, Any] = dict(settings)
     check_names(given, PushSettings.__annotations__)
@@ -96,7 +97,7 @@ def push_options(
         check_type("state_dir", own["state_dir"], str | PathLike, "a path")
         own["state_dir"] = Path(own["state_dir"])
     if "on_failure" in own:
-        own["on_failure"] = policies(own["on_failure"])
+        own["on_failure"] = policies(own["on_failure"], may_divert=may_divert)
     check_group(group)
     if own.get("broadcasting") is True and given.get("instance_name") is None:
         given["instance_name"] = BROADCAST_INSTANCE

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.producer.message_checks import PROPERTIES_BYTES_MAX
 from cometmq.client.producer.prepared_message import prepare_retry
-from cometmq.errors import CometError
+from cometmq.errors import CometError, RouteNotFound
 from cometmq.model.message import Property
 from cometmq.model.topic import retry_topic_of
 from cometmq.rules.failures.dead_letter_properties import fit_property_pairs
@@ -25,6 +25,8 @@ from cometmq.wire.command import request
 from cometmq.wire.headers.retry import ConsumerSendMsgBackRequestHeader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cometmq.client.producer.queue_selector import QueueSelector
     from cometmq.client.producer.retrying_sender import RetryingSender
     from cometmq.client.session.client_session import ClientSession
@@ -87,11 +89,18 @@ class FailedMessageSender:
         return True
 
     async def send_dead_letter(
-        self, message: MessageExt, queue: MessageQueue, reason: str, times_max: int | None = None
+        self,
+        message: MessageExt,
+        queue: MessageQueue,
+        reason: str,
+        times_max: int | None = None,
+        facts: Mapping[str, str] | None = None,
+        broker_name: str | None = None,
     ) -> bool:
         """Make the message a dead letter of the group; False when no broker took it.
 
-        `times_max` is said to have been its maximum of repeats; None: that of the group.
+        `times_max` is said to have been its maximum of repeats; None: that of the group. `facts`
+        are further properties; `broker_name` is the only broker that may have it.
         What does not fit into a record beside the message's properties is left out.
         """
         times_max = self._times_max if times_max is None else times_max
@@ -105,6 +114,7 @@ class FailedMessageSender:
         pairs[Property.DLQ_FAILED_AT] = str(self._session.clock.now_ms())
         # one above the maximum, so that any broker takes it for a dead letter
         pairs[Property.RECONSUME_TIME] = str(times_max + 1)
+        pairs.update(facts or {})
         pairs, left_out = fit_property_pairs(pairs, _room(message))
         if left_out:
             log.warning(
@@ -112,7 +122,7 @@ class FailedMessageSender:
                 message,
                 ", ".join(left_out),
             )
-        return await self._send(message, pairs)
+        return await self._send(message, pairs, broker_name)
 
     async def _back(
         self,
@@ -145,11 +155,18 @@ class FailedMessageSender:
         pairs[Property.MAX_RECONSUME_TIMES] = str(times_max)
         return pairs
 
-    async def _send(self, message: MessageExt, pairs: dict[str, str]) -> bool:
+    async def _send(
+        self, message: MessageExt, pairs: dict[str, str], broker_name: str | None = None
+    ) -> bool:
         topic = retry_topic_of(self._group)
 
         async def choose(failed_broker: str | None) -> MessageQueue:
             queues = await self._session.routes.publish_queues(topic, 1)
+            if broker_name is not None:
+                queues = [queue for queue in queues if queue.broker_name == broker_name]
+                if not queues:
+                    self._session.routes.mark_stale(topic)
+                    raise RouteNotFound(f"the broker {broker_name} does not take {topic}")
             return self._queue_selector.round_robin(topic, queues, failed_broker)
 
         deadline = asyncio.get_running_loop().time() + _SEND_TIMEOUT_S

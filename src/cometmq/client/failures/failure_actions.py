@@ -16,7 +16,7 @@ from cometmq.rules.failures.failure_policy import FailureAction, policy_of
 from cometmq.rules.failures.retry_policy import backoff_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.subscriptions import Subscription
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from cometmq.client.handling.handler_call import HandlerOutcome
     from cometmq.client.handling.worker_pools import ThreadPool
     from cometmq.model.message import MessageExt
+    from cometmq.model.queue import MessageQueue
     from cometmq.rules.failures.failure_policy import FailureDecision, FailurePolicy, Policies
     from cometmq.runtime.clock_and_file_protocols import Clock
+
+    Divert = Callable[[MessageExt, MessageQueue, HandlerOutcome], Awaitable[bool]]
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +46,13 @@ class FailureActions:
         threads: ThreadPool,
         clock: Clock,
         stop_consumer: Callable[[str], None],
+        divert: Divert | None = None,
     ) -> None:
-        """`stop_consumer` stops the consumer soon, for the reason given."""
+        """`stop_consumer` stops the consumer soon, for the reason given.
+
+        `divert` diverts the key of a message; needed where a policy does.
+        """
+        self._divert = divert
         self._policies = policies or {}
         self._failed_sender = failed_sender
         self._threads = threads
@@ -94,6 +102,9 @@ class FailureActions:
         if decision.action is FailureAction.SKIP:
             log.warning("%s is skipped, as its policy says: %s", message, outcome.reason)
             return True
+        if decision.action is FailureAction.DIVERT:
+            assert self._divert is not None, "only who can divert has a policy that does"
+            return await self._divert(message, assigned.queue, outcome)
         if decision.action is FailureAction.STORE:
             return await self._store(message, decision, outcome)
         self._stop_consumer(f"{message} failed, and its policy is to stop: {outcome.reason}")

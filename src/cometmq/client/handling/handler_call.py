@@ -20,7 +20,7 @@ from typing import NamedTuple
 from cometmq.errors import InvalidMessage, SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import ConsumeStatus
-from cometmq.rules.failures.retry_policy import dead_letter_reason
+from cometmq.rules.failures.retry_policy import SUSPEND_MS_MIN, dead_letter_reason
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,10 @@ class RetryLater(Exception):
         self.suspend_ms = suspend_ms
         self.done = done
         super().__init__(reason)
+
+
+class NotHandled(Exception):
+    """Raised in place of a call of the handler: a failure of its messages that is not its own."""
 
 
 class HandlerOutcome(NamedTuple):
@@ -177,6 +181,10 @@ def _failure(error: BaseException, messages: Sequence[MessageExt]) -> HandlerOut
     if isinstance(error, RetryLater):
         done = min(max(error.done, 0), len(messages))
         return HandlerOutcome(False, reason, error.delay_level, error.suspend_ms, done)
+    if isinstance(error, NotHandled):
+        return HandlerOutcome(
+            False, _text_of(error), suspend_ms=SUSPEND_MS_MIN, error=error, is_handlers=False
+        )
     first = messages[0]
     log.warning(
         "the handler failed on %d message(s) of %s, the first at offset %d: %s",

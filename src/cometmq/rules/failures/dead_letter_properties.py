@@ -30,6 +30,7 @@ _KEPT = {
     Property.MAX_RECONSUME_TIMES,
     Property.DLQ_ORIGIN_TOPIC,
     Property.DLQ_ORIGIN_MESSAGE_ID,
+    Property.DLQ_DIVERTED,
 }
 _BROKERS = {
     Property.REAL_TOPIC,

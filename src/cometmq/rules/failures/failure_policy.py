@@ -42,6 +42,7 @@ class FailureAction(Enum):
     SKIP = "counted as done"
     STOP = "the consumer stops before it"
     STORE = "a row of the user's own table"
+    DIVERT = "a dead letter of the group, and all later messages of its key after it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +171,15 @@ class OnFailure:
         """
         return FailurePolicy(action=FailureAction.STORE, after=after, sink=sink)
 
+    @staticmethod
+    def divert(*, after: int = 1) -> FailurePolicy:
+        """Make it a dead letter after so many failures, and so all later messages of its key.
+
+        They follow it there in their order and reach no handler, until the group's offset in its
+        dead-letter queue is set beyond the letters. For handlers on Spark, in order.
+        """
+        return FailurePolicy(action=FailureAction.DIVERT, after=after)
+
 
 BLOCK = OnFailure.block()
 
@@ -179,8 +189,27 @@ def default_policy(max_attempts: int | None) -> FailurePolicy:
     return BLOCK if max_attempts is None else OnFailure.dead_letter(after=max_attempts)
 
 
-def policies(given: FailurePolicy | Policies | None) -> Policies | None:
-    """What a user gave, checked: one policy for all errors, or one a type. Raises SettingsError."""
+def policies(
+    given: FailurePolicy | Policies | None, *, may_divert: bool = False
+) -> Policies | None:
+    """What a user gave, checked: one policy for all errors, or one a type. Raises SettingsError.
+
+    `may_divert`: whether who carries them out can divert keys.
+    """
+    known = _policies(given)
+    if (
+        known
+        and not may_divert
+        and any(one.action is FailureAction.DIVERT for one in known.values())
+    ):
+        raise SettingsError(
+            "OnFailure.divert must be given to cometmq.spark.listen: a push consumer cannot divert "
+            "a key; say OnFailure.dead_letter(), or OnFailure.stop()"
+        )
+    return known
+
+
+def _policies(given: FailurePolicy | Policies | None) -> Policies | None:
     if given is None:
         return None
     if isinstance(given, FailurePolicy):

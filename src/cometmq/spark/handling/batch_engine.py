@@ -22,9 +22,11 @@ from cometmq.client.consumer.push_engine import strategy_of
 from cometmq.client.consumer.subscriptions import Subscriptions
 from cometmq.client.failures.failure_actions import FailureActions
 from cometmq.client.handling.consume_strategy import StrategyContext
+from cometmq.client.handling.handler_call import NotHandled
 from cometmq.client.offsets.offset_store import OffsetStore
 from cometmq.errors import BatchNotHandled
 from cometmq.model.selector import MessageSelector
+from cometmq.rules.failures.failure_policy import OnFailure
 from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.spark.handling.running_calls import RunningCalls
@@ -52,6 +54,7 @@ class BatchEngine:
         self._calls = RunningCalls()
         self._background = BackgroundTasks(f"handlers of {worker.options.group}")
         self._queues: dict[MessageQueue, AssignedQueue] = {}
+        self._diverted = worker.diverted
         self._problem = ""
         self._taken = 0
         self._context = _context(worker, self, state_dir)
@@ -76,6 +79,9 @@ class BatchEngine:
         self, queue: MessageQueue, messages: Sequence[MessageExt], *, has_unreadable: bool
     ) -> None:
         """Take the next messages of a queue, once there is room. Raises BatchNotHandled."""
+        brokers = {known.broker_name for known in self._queues}
+        if self._diverted is not None and queue.broker_name not in brokers:
+            await self._diverted.refresh(queue.broker_name)
         assigned = self._queues.get(queue) or self._start_queue(queue, messages[0].queue_offset)
         assigned.has_unreadable |= has_unreadable
         await self._wait_until(lambda: self._has_room(assigned))
@@ -172,10 +178,18 @@ def _context(worker: WorkerClient, engine: BatchEngine, state_dir: str) -> Strat
     job, session = worker.job, worker.session
     options = replace(worker.options, state_dir=Path(state_dir))
     subscriptions = Subscriptions(options.group)
-    handler = engine.calls.counted(worker.handler)
+    handler, known = engine.calls.counted(worker.handler), dict(options.on_failure or {})
+    if worker.diverted is not None:
+        handler = worker.diverted.guarded(handler)
+        known[NotHandled] = OnFailure.divert()
     subscriptions.add(job.topic, MessageSelector.by_tag("*"), handler)
     actions = FailureActions(
-        options.on_failure, worker.failed_sender, worker.threads, session.clock, engine.fail
+        known,
+        worker.failed_sender,
+        worker.threads,
+        session.clock,
+        engine.fail,
+        worker.diverted.divert if worker.diverted else None,
     )
     return StrategyContext(
         options=options,

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from cometmq.rules.failures.failure_policy import FailurePolicy, Policies
 
 _INSTEAD = (
-    "say max_attempts=3 (then it becomes a dead letter), or on_failure=OnFailure.retry(3, "
+    "say max_attempts=3 (then it becomes a dead letter), on_failure=OnFailure.retry(3, "
+    "OnFailure.divert()) (then its key follows it there), or on_failure=OnFailure.retry(3, "
     "OnFailure.stop()) (then the query fails before it)"
 )
 
@@ -82,7 +83,7 @@ def consumer_settings(
         if name in PushSettings.__annotations__ and name not in ListenSettings.__annotations__:
             raise SettingsError(f"{name} has no meaning for handlers on Spark: leave it out")
     given: Any = dict(settings)
-    return push_options(group, given, os.environ)
+    return push_options(group, given, os.environ, may_divert=True)
 
 
 def handler_job(
@@ -99,6 +100,11 @@ def handler_job(
     check_seconds("wait_most_s", wait_most_s)
     if options.is_locking:
         _check_policies(options, wait_most_s)
+    elif diverts(options):
+        raise SettingsError(
+            "OnFailure.divert keeps the order of a key, and order='none' has none: say order='key' "
+            "or order='queue', or another policy"
+        )
     return HandlerJob(
         job_id=uuid4().hex,
         topic=topic,
@@ -108,6 +114,11 @@ def handler_job(
         is_in_order=options.is_locking,
         wait_most_s=wait_most_s,
     )
+
+
+def diverts(options: ConsumerOptions) -> bool:
+    """Whether a policy may divert keys."""
+    return any(one.action is FailureAction.DIVERT for one in (options.on_failure or {}).values())
 
 
 def filter_options(topic: str, expression: str | MessageSelector) -> Mapping[str, str]:

@@ -1,0 +1,172 @@
+"""Keys whose messages are diverted: one has failed, and all later ones follow it, in order.
+
+They go to the group's dead letters, at the broker of their queue, which keep their order there.
+Owns which keys are diverted. That is read from the letters themselves, so it holds for every
+process, and after any death. Invariants: a key of a queue is diverted from the origin offset of a
+letter on that bears the mark of this policy and lies at or above the offset that the group has
+committed in its dead-letter queue; what has such a letter is not sent again.
+One loop owns it; the threads of handlers only ask.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from cometmq.client.consumer.pull_request import PullClient, PullRequest, TopicFilter
+from cometmq.client.handling.handler_call import NotHandled, call_key_function, is_async
+from cometmq.client.offsets.offset_store import OffsetStore
+from cometmq.errors import BrokerError
+from cometmq.model.message import Property
+from cometmq.model.queue import MessageQueue
+from cometmq.model.results import PullStatus
+from cometmq.model.topic import dlq_topic_of
+from cometmq.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from cometmq.client.consumer.consumer_options import ConsumerOptions
+    from cometmq.client.failures.failed_message_sender import FailedMessageSender
+    from cometmq.client.handling.handler_call import (
+        AsyncHandler,
+        Handler,
+        HandlerOutcome,
+        HandlerStatus,
+        SyncHandler,
+    )
+    from cometmq.client.session.client_session import ClientSession
+    from cometmq.model.message import MessageExt
+
+log = logging.getLogger(__name__)
+
+_PULL_COUNT = 32
+_FOLLOWS = "it follows a message of its key that failed"
+
+
+class _Letter(NamedTuple):
+    """What a letter says of the message it was made of."""
+
+    queue: MessageQueue
+    offset: int
+    key: Hashable
+
+
+class DivertedKeys:
+    """The diverted keys of one group."""
+
+    def __init__(
+        self, session: ClientSession, options: ConsumerOptions, failed_sender: FailedMessageSender
+    ) -> None:
+        self._options = options
+        self._failed_sender = failed_sender
+        self._pulls = PullClient(session, options.group, options.inflated_bytes_max)
+        self._offsets = OffsetStore(session, options.group, options.consume_from, None)
+        self._read: defaultdict[str, dict[int, _Letter]] = defaultdict(dict)
+        """By broker: the letters that were read, by their offset in the dead-letter queue."""
+        self._next: dict[str, int] = {}
+        self._own: set[_Letter] = set()
+        """Sent by this process and not read back yet."""
+        self._first: dict[tuple[MessageQueue, Hashable], int] = {}
+        self._sent: set[tuple[MessageQueue, int]] = set()
+
+    async def refresh(self, broker_name: str) -> None:
+        """Read what has come to the dead letters at a broker, and forget what was released.
+
+        Raises RemotingError or BrokerError.
+        """
+        queue = MessageQueue(dlq_topic_of(self._options.group), broker_name, 0)
+        known = self._read[broker_name]
+        released = await self._offsets.committed(queue) or 0
+        at = self._next.get(broker_name, released)
+        while True:
+            pull = PullRequest(queue, at, _PULL_COUNT, TopicFilter(), carries_filter=True)
+            try:
+                result = await self._pulls.pull(pull)
+            except BrokerError as error:
+                if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                    raise
+                break  # it comes with the first letter
+            for message in result.messages:
+                self._own.discard(letter := self._letter_of(message, broker_name))
+                if message.properties.get(Property.DLQ_DIVERTED):
+                    known[message.queue_offset] = letter
+            if result.next_offset <= at or result.status is PullStatus.NO_NEW_MSG:
+                break
+            at = result.next_offset
+        self._next[broker_name] = at
+        for offset in [offset for offset in known if offset < released]:
+            del known[offset]
+        self._index()
+
+    async def divert(
+        self, message: MessageExt, queue: MessageQueue, outcome: HandlerOutcome
+    ) -> bool:
+        """Make a message a dead letter whose key is diverted from now on; False: not stored."""
+        facts = {Property.DLQ_DIVERTED: "true"}
+        if isinstance(outcome.error, NotHandled):
+            facts[Property.DLQ_ATTEMPTS] = "0"
+        else:
+            log.warning("%s failed: its key is diverted from there on: %s", message, outcome.reason)
+        if not await self._failed_sender.send_dead_letter(
+            message, queue, outcome.reason, message.reconsume_times, facts, queue.broker_name
+        ):
+            return False
+        self._own.add(_Letter(message.message_queue, message.queue_offset, self._key_of(message)))
+        self._index()
+        return True
+
+    def guarded(self, handler: Handler) -> Handler:
+        """The handler, which gets no message of a diverted key; it stays plain, or async."""
+        if is_async(handler):
+            awaited = cast("AsyncHandler", handler)
+
+            async def run_async(messages: list[MessageExt]) -> HandlerStatus:
+                return None if self._were_sent(messages) else await awaited(messages)
+
+            return run_async
+        plain = cast("SyncHandler", handler)
+        return lambda messages: None if self._were_sent(messages) else plain(messages)
+
+    def _were_sent(self, messages: list[MessageExt]) -> bool:
+        """Whether a message by itself has its letter; raises NotHandled where one is diverted.
+
+        A list with one that is diverted is then handled message by message.
+        """
+        if not any(self._is_diverted(message) for message in messages):
+            return False
+        first = messages[0]
+        if len(messages) == 1 and (first.message_queue, first.queue_offset) in self._sent:
+            return True
+        raise NotHandled(_FOLLOWS)
+
+    def _is_diverted(self, message: MessageExt) -> bool:
+        queue = message.message_queue
+        if (queue, message.queue_offset) in self._sent:
+            return True
+        key = self._key_of(message)
+        first = self._first.get((queue, key)) if key is not None else None
+        return first is not None and first <= message.queue_offset
+
+    def _key_of(self, message: MessageExt) -> Hashable:
+        key = self._options.key
+        if callable(key):
+            return call_key_function(key, message)
+        return message.sharding_key if key is None else message.properties.get(key)
+
+    def _letter_of(self, letter: MessageExt, broker_name: str) -> _Letter:
+        pairs = letter.properties
+        topic = pairs.get(Property.DLQ_ORIGIN_TOPIC, "")
+        queue_id = int(pairs.get(Property.DLQ_ORIGIN_QUEUE_ID, "-1"))
+        offset = int(pairs.get(Property.DLQ_ORIGIN_OFFSET, "-1"))
+        return _Letter(MessageQueue(topic, broker_name, queue_id), offset, self._key_of(letter))
+
+    def _index(self) -> None:
+        letters = [*self._own, *(one for read in self._read.values() for one in read.values())]
+        first: dict[tuple[MessageQueue, Hashable], int] = {}
+        for queue, offset, key in letters:
+            if key is not None:
+                first[queue, key] = min(offset, first.get((queue, key), offset))
+        self._first = first
+        self._sent = {(letter.queue, letter.offset) for letter in letters}
