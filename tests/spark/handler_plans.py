@@ -92,6 +92,17 @@ class PlannedHandler:
         os.close(file)
 
 
+class CountingHandler:
+    """A handler with a state of its own: each call makes a file named by process and count."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.seen = folder, 0
+
+    def __call__(self, messages: list[MessageExt]) -> None:
+        self.seen += len(messages)
+        Path(self.folder, f"{os.getpid()}-{self.seen}").touch()
+
+
 @dataclass
 class Stored:
     """A sink that writes down what it gets."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import random
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,13 +12,14 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from client.short_delay_cluster import until
-from cometmq import Admin, ClientError, OnFailure, SettingsError
+from cometmq import Admin, OnFailure
 from cometmq.spark import listen
 from cometmq.spark.handling.batch_runner import BatchRunner
 from spark import handler_plans
 from spark.handler_plans import (
     FOR_EVER,
     WAIT_S,
+    CountingHandler,
     Failure,
     Plan,
     PlannedHandler,
@@ -26,11 +28,11 @@ from spark.handler_plans import (
     outcome_of,
     send,
 )
+from spark.planned_case import ORDERS, PlannedCase, push
 from spark.streams import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
@@ -125,6 +127,7 @@ def test_a_worker_that_dies_in_the_handler_repeats_its_batch_in_order(
     assert lag(live, start.group, topic) == 0
 
 
+@pytest.mark.slow
 def test_a_driver_that_dies_between_outcome_and_commit_repeats_the_batch(
     live: Live, topic: str, start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,52 +171,51 @@ def test_a_policy_of_stopping_fails_the_query_before_the_message_and_says_which(
     assert [body for body, _, kind in calls["a"] if kind == "done"] == list(STEPS[::2])
 
 
-class Counting:
-    """A handler with a state of its own, which it makes when it is first called."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.seen = path, 0
-
-    def __call__(self, messages: list[Any]) -> None:
-        import os
-
-        self.seen += len(messages)
-        (self.path / f"{os.getpid()}-{self.seen}").touch()
-
-
 def test_a_handler_keeps_its_state_from_batch_to_batch_in_a_worker_process(
     live: Live, topic: str, start: Any, tmp_path: Path
 ) -> None:
-    cloudpickle.register_pickle_by_value(__import__(__name__, fromlist=["Counting"]))
     send(live, topic, Plan(STEPS, {}))
     (tmp_path / "seen").mkdir()
     settings = {"trigger": ONCE, "source": {"maxOffsetsPerTrigger": "2", "slots": "1"}}
-    finish(start(Counting(tmp_path / "seen"), consume_threads=1, **settings))
+    finish(start(CountingHandler(str(tmp_path / "seen")), consume_threads=1, **settings))
     counts = sorted(int(path.name.partition("-")[2]) for path in (tmp_path / "seen").iterdir())
     assert counts[-1] > 2, "each batch began with a new handler"
 
 
-def test_what_a_batch_cannot_wait_for_is_refused_when_the_query_starts(
-    start: Any, tmp_path: Path
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("seed", range(200, 206))
+def test_a_plan_ends_as_with_a_push_consumer_though_workers_die(
+    spark: SparkSession, live: Live, tmp_path: Path, order: str, seed: int
 ) -> None:
-    def handle(messages: list[Any]) -> None: ...
+    case, number = PlannedCase(live, tmp_path, seed, order), next(_numbers)
+    pushed, handled = f"pushed-{number}", f"spark-{number}"
+    dies_at = random.Random(seed).choice(case.plan.bodies)
+    handler = case.handler(handled, ends_process_at=dies_at)
+    settings = {**case.settings(handled), "source": {"maxOffsetsPerTrigger": "9"}}
 
-    def refused(**settings: Any) -> str:
-        with pytest.raises((SettingsError, ClientError)) as error:
-            start(settings.pop("handler", handle), **settings)
-        return str(error.value)
+    def step() -> bool:
+        query = listen(
+            spark,
+            handled,
+            case.topic,
+            "*",
+            handler,
+            namesrv=live.namesrv,
+            checkpoint=str(tmp_path / "checkpoint"),
+            trigger=ONCE,
+            **settings,
+        )
+        try:
+            finish(query)
+        except PySparkException:
+            assert Path(f"{case.path(handled)}.ended").exists()
+        return case.is_over(handled)
 
-    assert "cannot wait for it: say max_attempts=3" in refused(order="key")
-    block = {ValueError: OnFailure.block(), Exception: OnFailure.skip()}
-    assert "fails with ValueError would be tried for ever" in refused(
-        orderly=True, on_failure=block
-    )
-    slow = OnFailure.retry(10, pause_ms=10_000)
-    assert "pauses for more than wait_most_s=60 in all" in refused(order="queue", on_failure=slow)
-    assert "splits queues" in refused(order="key", max_attempts=2, source={"minPartitions": "8"})
-    assert "listen sets itself" in refused(source={"startingOffsets": "latest"})
-    assert "broadcasting has no meaning" in refused(broadcasting=True)
-    assert "cannot be sent to Spark's workers" in refused(
-        handler=PlannedHandler(Plan((), {}), threading.Lock())  # type: ignore[arg-type]
-    )
-    assert "is no function of a list of messages" in refused(handler=7)
+    with push(case, pushed):
+        until(step, 300)
+        until(lambda: case.is_over(pushed), WAIT_S)
+    step()
+    case.judge(pushed, handled)
+    assert lag(live, handled, case.topic) == 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cometmq import Admin, MessageQueue, OnFailure, SettingsError
+from cometmq import Admin, MessageQueue, OnFailure
 from spark import handler_plans as plans
 from spark.handler_plans import FOR_EVER, Failure, Plan, PlannedHandler
 from spark.micro_batches import Here, MicroBatches, NotReported
@@ -114,11 +114,6 @@ def test_a_letter_without_key_diverts_nothing(live: Live, topic: str, tmp_path: 
     assert query.run_batch()
     assert calls == [b"1", b"2"]
     assert [letter.body for letter in plans.letters_of(live, group)] == [b"1"]
-
-
-def test_where_nothing_is_in_order_diverting_is_refused(live: Live, topic: str) -> None:
-    with pytest.raises(SettingsError, match="order='none' has none: say order='key'"):
-        MicroBatches(live, "diverting", topic, print, on_failure=OnFailure.divert())
 
 
 @pytest.mark.slow
