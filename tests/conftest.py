@@ -1,12 +1,14 @@
 """What holds for all tests: how hypothesis judges, and how tests share workers of pytest-xdist.
 
 Hypothesis judges what comes out, never how long an example took. Most tests wait rather than
-compute, so `-n auto` starts twice as many workers as there are cores; tests that start a Spark
-session take turns on one of them, for each brings a Java machine of its own, and the year of
-flights is read on one of them.
+compute, so `-n auto` starts twice as many workers as there are cores. Some tests keep to one of
+them: those of one Spark session, for each session brings a Java machine of its own; those that
+start a program with such a session, so that there are two machines at most; those that read the
+year of flights; and those that read the whole source tree, which is parsed once.
 """
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -26,6 +28,7 @@ settings.register_profile(
 settings.load_profile("cometmq")
 
 WORKERS_MAX = 8
+HOUSE = Path(__file__).parent / "house"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -36,10 +39,18 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif "whole_year" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("flights"))
+        if group := _group_of(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group_of(item: pytest.Item) -> str:
+    """The tests that share one worker with this one; empty: it runs on any."""
+    fixtures = getattr(item, "fixturenames", ())
+    if item.get_closest_marker("spark"):
+        return "spark" if "spark" in fixtures else "spark programs"
+    if "whole_year" in fixtures:
+        return "flights"
+    return "house" if item.path.parent == HOUSE else ""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

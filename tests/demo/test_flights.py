@@ -53,8 +53,8 @@ def test_the_whole_job_on_the_first_messages_counts_right_through_both_kills(tmp
     until(lambda: not processes_in(directory), 15)
 
 
-@pytest.mark.xdist_group("spark")
-@pytest.mark.timeout(60)
+@pytest.mark.xdist_group("spark programs")
+@pytest.mark.timeout(120)
 def test_ctrl_c_leaves_no_process_behind(tmp_path):
     directory = tmp_path / "flights"
     job = subprocess.Popen(
@@ -62,14 +62,14 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until(lambda: (directory / "producer-0.count").exists(), 40)
+    until(lambda: (directory / "producer-0.count").exists(), 80)
     job.send_signal(signal.SIGINT)
     assert job.wait(30) == 130
     until(lambda: not processes_in(directory), 15)  # the JVM ends a moment after its parent
 
 
-@pytest.mark.xdist_group("spark")
-@pytest.mark.timeout(60)
+@pytest.mark.xdist_group("spark programs")
+@pytest.mark.timeout(120)
 def test_kill_9_of_the_job_takes_its_processes_along(tmp_path):
     directory = tmp_path / "flights"
     job = subprocess.Popen(
@@ -77,7 +77,7 @@ def test_kill_9_of_the_job_takes_its_processes_along(tmp_path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until(lambda: (directory / "producer-0.count").exists(), 40)
+    until(lambda: (directory / "producer-0.count").exists(), 80)
     job.kill()
     job.wait()
     until(lambda: not processes_in(directory), 15)
