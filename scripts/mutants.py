@@ -8,7 +8,8 @@ A room is a part of the code with the tests that judge it (ROOMS). A pattern suc
 tests/mutants/ROOM.json, where a reason can be given why that is right; a reason stays with its
 change from run to run. The words of an assertion are not counted. Files that were not part of the
 run keep their figures. The mutants of a run stay in .mutants/ROOM, so a second run starts where the
-first one was stopped.
+first one was stopped, and tries again what survived. Programs that a test starts run the code as it
+is: what happens only there is judged by tests/crash, not here.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ ROOMS = {
     ),
 }
 KILLED, SURVIVED, UNTESTED = {1, 3}, {0}, {5, 33}
+ALIVE = SURVIVED | UNTESTED
 """Exit codes that mutmut keeps; every other one means that the tests did not end."""
 
 CONFIG = """\
@@ -80,7 +82,17 @@ def prepare(room: str, patterns: list[str]) -> Path:
     chosen = {"paths": paths, "patterns": patterns or ["*"], "tests": tests}
     lists = {name: "\n    ".join(values) for name, values in chosen.items()}
     (place / "setup.cfg").write_text(CONFIG.format(**lists))
+    forget_survivors(place)
     return place
+
+
+def forget_survivors(place: Path) -> None:
+    """Have what survived an earlier run tried again: there may be new tests."""
+    for meta in place.rglob("*.meta"):
+        known = json.loads(meta.read_text())
+        codes = known["exit_code_by_key"]
+        codes.update((mutant, None) for mutant, code in codes.items() if code in ALIVE)
+        meta.write_text(json.dumps(known))
 
 
 def change_of(place: Path, mutant: str) -> list[str]:
@@ -120,7 +132,7 @@ def collect(place: Path, patterns: list[str]) -> tuple[dict[str, dict[str, int]]
         counts = defaultdict(int, mutants=len(codes))
         for mutant, code in codes.items():
             kind = "unfinished" if code is None else "killed" if code in KILLED else "hung"
-            if code in SURVIVED | UNTESTED:
+            if code in ALIVE:
                 kind = "survived" if code in SURVIVED else "untested"
                 alive.append(mutant)
             counts[kind] += 1

@@ -45,3 +45,19 @@ def test_work_that_is_stopped_before_it_began_is_closed():
         asyncio.run(scenario())
         gc.collect()
     assert [str(one.message) for one in said] == []
+
+
+def test_one_piece_of_work_that_fails_is_logged_by_its_name(caplog):
+    async def scenario():
+        background = BackgroundTasks("test")
+
+        async def fail():
+            raise ValueError("alone")
+
+        background.spawn(fail(), name="piece")
+        await asyncio.sleep(0.01)
+        await background.stop()
+
+    asyncio.run(scenario())
+    assert "test: piece: background work failed" in caplog.text
+    assert "ValueError: alone" in caplog.text

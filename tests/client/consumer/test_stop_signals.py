@@ -65,8 +65,9 @@ def start(cluster_with_long_locks, tmp_path, group):
     """Starts programs of one group on one topic; what still runs at the end is killed."""
     topic, started = new_topic(cluster_with_long_locks), []
     with Producer("producers", namesrv=cluster_with_long_locks.namesrv) as producer:
-        for number in range(400):
-            producer.send(Message(topic, b"x", sharding_key=str(number)))
+        producer.send_many(
+            [Message(topic, b"x", sharding_key=str(number)) for number in range(400)]
+        )
 
     def begin(**options):
         place = tmp_path / f"program-{len(started)}"

@@ -1,0 +1,64 @@
+"""A settings file: after a crash at any moment it has its old text or its new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cometmq.runtime.system_clock_and_files import SystemFiles
+from cometmq.runtime.text_file import TextFile
+from cometmq.testing.sim_files import SimFiles
+
+CONF = Path("/conf/broker.conf")
+
+
+def test_what_was_saved_is_read_and_what_was_before_is_kept_beside_it(tmp_path: Path) -> None:
+    file = TextFile(tmp_path / "broker.conf", SystemFiles())
+    assert file.read() == ""
+    file.save("first = ä\n")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["broker.conf"]
+    file.save("second\n")
+    assert file.read() == "second\n"
+    assert (tmp_path / "broker.conf.bak").read_text(encoding="utf-8") == "first = ä\n"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["broker.conf", "broker.conf.bak"]
+
+
+def test_bytes_that_are_no_utf_8_are_read_with_marks_in_their_place(tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_bytes(b"name = \xff\n")
+    assert TextFile(tmp_path / "broker.conf", SystemFiles()).read() == "name = \ufffd\n"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_text_that_was_saved_survives_a_power_cut(seed: int) -> None:
+    disk = SimFiles(Random(seed))
+    disk.make_dir(CONF.parent)
+    file = TextFile(CONF, disk)
+    for text in ("first", "second", "third"):
+        file.save(text)
+        disk.power_cut()
+        assert file.read() == text
+
+
+@pytest.mark.parametrize("missing", ["write", "rename", "sync_dir"])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_save_that_fails_leaves_the_old_text_or_the_new_one(
+    seed: int, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimFiles(Random(seed))
+    disk.make_dir(CONF.parent)
+    file = TextFile(CONF, disk)
+    file.save("old")
+    real = getattr(disk, missing)
+
+    def fail(*arguments: object) -> None:
+        if arguments[0] != CONF.with_name("broker.conf.bak"):
+            raise OSError(5, "broken")
+        real(*arguments)
+
+    monkeypatch.setattr(disk, missing, fail)
+    with pytest.raises(OSError, match="broken"):
+        file.save("new")
+    disk.power_cut()
+    assert file.read() in ("old", "new")

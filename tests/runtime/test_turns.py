@@ -1,0 +1,69 @@
+"""Long work in turns: all of it is done, in order, and others are served between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cometmq.runtime.turns import TURN_S, Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def slow_pieces(count: int, each_s: float) -> Iterator[int]:
+    for number in range(count):
+        time.sleep(each_s)
+        yield number
+
+
+def test_all_pieces_come_in_their_order_and_others_are_served_between() -> None:
+    async def scenario() -> None:
+        turns, served = Turns(), []
+
+        async def neighbour() -> None:
+            while True:
+                served.append(time.monotonic())
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(neighbour())
+        async with turns.lock:
+            assert await turns.collect(slow_pieces(10, TURN_S * 1.5)) == list(range(10))
+        task.cancel()
+        assert len(served) >= 10, "each piece took longer than a turn"
+
+    asyncio.run(scenario())
+
+
+def test_short_work_is_done_in_one_turn() -> None:
+    async def scenario() -> None:
+        turns, served = Turns(), []
+        asyncio.get_running_loop().call_soon(served.append, 1)
+        async with turns.lock:
+            assert await turns.collect(iter("abc")) == ["a", "b", "c"]
+        assert not served
+
+    asyncio.run(scenario())
+
+
+def test_whoever_has_turns_must_hold_the_lock() -> None:
+    with pytest.raises(AssertionError, match="holds the lock"):
+        asyncio.run(Turns().collect([]))
+
+
+def test_an_error_of_a_piece_reaches_the_caller() -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise ValueError("piece")
+
+    async def scenario() -> None:
+        turns = Turns()
+        async with turns.lock:
+            with pytest.raises(ValueError, match="piece"):
+                await turns.collect(broken())
+        assert not turns.lock.locked()
+
+    asyncio.run(scenario())

@@ -1,0 +1,41 @@
+"""Waiting for a job of a worker thread."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cometmq.runtime.system_clock_and_files import ThreadWorker
+from cometmq.runtime.worker_jobs import run_job
+
+
+def fail() -> None:
+    raise OSError(5, "broken")
+
+
+def test_a_job_is_waited_for_and_its_error_is_the_callers() -> None:
+    async def scenario() -> None:
+        worker, done = ThreadWorker("test"), []
+        await run_job(worker, lambda: done.append("job"), lambda: done.append("after"))
+        assert done == ["job", "after"]
+        with pytest.raises(OSError, match="broken"):
+            await run_job(worker, fail, lambda: done.append("after"))
+        assert done == ["job", "after", "after"]
+        worker.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_comes_after_a_job_happens_though_its_caller_was_cancelled() -> None:
+    async def scenario() -> None:
+        worker, ended = ThreadWorker("test"), asyncio.Event()
+        task = asyncio.create_task(run_job(worker, fail, ended.set))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait_for(ended.wait(), 5)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        worker.close()
+
+    asyncio.run(scenario())
