@@ -1,4 +1,4 @@
-"""Long work in turns: all of it is done, in order, and others are served between."""
+"""Long work in slices: all of it is done, in order, and others are served between."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cometmq.runtime.turns import TURN_S, Turns
+from cometmq.runtime.time_slices import SLICE_S, TimeSlices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ def slow_pieces(count: int, each_s: float) -> Iterator[int]:
 
 def test_all_pieces_come_in_their_order_and_others_are_served_between() -> None:
     async def scenario() -> None:
-        turns, served = Turns(), []
+        slices, served = TimeSlices(), []
 
         async def neighbour() -> None:
             while True:
@@ -30,28 +30,28 @@ def test_all_pieces_come_in_their_order_and_others_are_served_between() -> None:
                 await asyncio.sleep(0)
 
         task = asyncio.create_task(neighbour())
-        async with turns.lock:
-            assert await turns.collect(slow_pieces(10, TURN_S * 1.5)) == list(range(10))
+        async with slices.lock:
+            assert await slices.collect(slow_pieces(10, SLICE_S * 1.5)) == list(range(10))
         task.cancel()
-        assert len(served) >= 10, "each piece took longer than a turn"
+        assert len(served) >= 10, "each piece took longer than a slice"
 
     asyncio.run(scenario())
 
 
-def test_short_work_is_done_in_one_turn() -> None:
+def test_short_work_is_done_in_one_slice() -> None:
     async def scenario() -> None:
-        turns, served = Turns(), []
+        slices, served = TimeSlices(), []
         asyncio.get_running_loop().call_soon(served.append, 1)
-        async with turns.lock:
-            assert await turns.collect(iter("abc")) == ["a", "b", "c"]
+        async with slices.lock:
+            assert await slices.collect(iter("abc")) == ["a", "b", "c"]
         assert not served
 
     asyncio.run(scenario())
 
 
-def test_whoever_has_turns_must_hold_the_lock() -> None:
+def test_work_that_is_sliced_must_hold_the_lock() -> None:
     with pytest.raises(AssertionError, match="holds the lock"):
-        asyncio.run(Turns().collect([]))
+        asyncio.run(TimeSlices().collect([]))
 
 
 def test_an_error_of_a_piece_reaches_the_caller() -> None:
@@ -60,10 +60,10 @@ def test_an_error_of_a_piece_reaches_the_caller() -> None:
         raise ValueError("piece")
 
     async def scenario() -> None:
-        turns = Turns()
-        async with turns.lock:
+        slices = TimeSlices()
+        async with slices.lock:
             with pytest.raises(ValueError, match="piece"):
-                await turns.collect(broken())
-        assert not turns.lock.locked()
+                await slices.collect(broken())
+        assert not slices.lock.locked()
 
     asyncio.run(scenario())
