@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cometmq.cli.dead_letter_commands import deadletters, redrive
 from cometmq.cli.printed_columns import print_columns
 from cometmq.cli.spark_jobs import (
+    RunBar,
     json_option,
     namesrv_option,
     spark_job_options,
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from cometmq.cli.spark_jobs import SparkJob
     from cometmq.spark.tables.archive import ArchiveResult
     from cometmq.spark.tables.archive_verification import ArchiveAudit, QueueAudit
-    from cometmq.spark.tables.table_appender import TableProgress
 
 
 @click.group()
@@ -99,7 +100,7 @@ def archive(
                 stop=stop,
                 fail_on_data_loss=not skip_lost,
                 compact=not no_compact,
-                report=_RunBar(bars, ", ".join(topics)).show,
+                report=RunBar(bars, ", ".join(topics)).show,
                 **rest,
             )
 
@@ -109,21 +110,6 @@ def archive(
         return
     misfits = f" and {done.misfits:,} misfits" if done.misfits else ""
     click.echo(f"{done.rows:,} rows{misfits} added to {directory} in {done.commits} commits")
-
-
-class _RunBar:
-    """A bar for each run of an archive that has something to do."""
-
-    def __init__(self, bars: ProgressBars, name: str) -> None:
-        self._bars, self._name = bars, name
-        self._show: Any = None
-
-    def show(self, progress: TableProgress) -> None:
-        """Show how far a run is; without commits it begins."""
-        done = progress.rows + progress.misfits
-        if self._show is None or not progress.commits:
-            self._show = self._bars.step(f"archiving {self._name}", done + progress.waiting)
-        self._show(done)
 
 
 @pipeline.command()
@@ -178,3 +164,7 @@ def _print_audit(audit: ArchiveAudit) -> None:
 def _cells(one: QueueAudit) -> list[object]:
     values = asdict(one)
     return ["-" if values[name] is None else values[name] for name in _SHOWN]
+
+
+pipeline.add_command(deadletters)
+pipeline.add_command(redrive)

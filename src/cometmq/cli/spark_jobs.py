@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from cometmq.spark.tables.table_appender import TableProgress
+
 Result = TypeVar("Result")
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
@@ -77,6 +79,21 @@ class SparkJob:
             finally:
                 if is_ours:
                     spark.stop()
+
+
+class RunBar:
+    """A bar for each run of an archive that has something to do."""
+
+    def __init__(self, bars: ProgressBars, name: str) -> None:
+        self._bars, self._name = bars, name
+        self._show: Any = None
+
+    def show(self, progress: TableProgress) -> None:
+        """Show how far a run is; without commits it begins."""
+        done = progress.rows + progress.misfits
+        if self._show is None or not progress.commits:
+            self._show = self._bars.step(f"archiving {self._name}", done + progress.waiting)
+        self._show(done)
 
 
 _OPTIONS = (

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from cometmq.spark.tables.table_appender import TableRows
+
 ROWS_MAX = 1_000_000
 SOURCE_OPTIONS = ("brokers", "group", "timeoutMs", "retryForMs", "slots", "minPartitions")
 """Options of the source that a job of these tables takes."""
@@ -84,13 +86,39 @@ def archive(
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     source = source_of({"subscribe": ",".join(names)}, namesrv, options)
+    return keep_table(
+        spark,
+        directory,
+        ArchiveRows(schema, partition, keep_body),
+        source,
+        max_rows=max_rows,
+        fail_on_data_loss=fail_on_data_loss,
+        compact=compact,
+        every_s=every_s,
+        stop=stop,
+        report=report,
+    )
+
+
+def keep_table(
+    spark: SparkSession,
+    directory: str | Path,
+    rows: TableRows,
+    source: Mapping[str, str],
+    *,
+    max_rows: int,
+    fail_on_data_loss: bool,
+    compact: bool,
+    every_s: float | None,
+    stop: threading.Event | None,
+    report: Callable[[TableProgress], None] | None,
+) -> ArchiveResult:
+    """What `archive` does, for any rows and any options of the source; see there."""
     log = ManifestLog(table_files(spark, directory))
-    rows = ArchiveRows(schema, partition, keep_body)
     _check(max_rows, every_s)
     table = TableAppender(
         spark, log, rows, source, max_rows=max_rows, fail_on_data_loss=fail_on_data_loss
     )
-
     ends = stop or threading.Event()
 
     def run() -> ArchiveResult:
