@@ -230,6 +230,9 @@ class MessageStore:
             await run_job(parts.queue_worker, lambda: None)  # what it was given before has ended
             if parts.flusher.failure is not None:
                 raise parts.flusher.failure
+            assert self._log.flushed == self._log.written, (
+                "a stop leaves bytes that are not flushed"
+            )
             self._maintenance.checkpoint_now()
             parts.directory.mark_stopped()
         except OSError as problem:

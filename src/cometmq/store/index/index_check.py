@@ -48,6 +48,8 @@ class IndexCheck:
         self._entries = self._walk()
         self._next = next(self._entries, None)
         self._lacking = self._strange = 0
+        self._seen = -1
+        """Where the record begins that came last."""
 
     @property
     def is_there(self) -> bool:
@@ -57,6 +59,8 @@ class IndexCheck:
     def see(self, record: StoredRecord) -> None:
         """Compare the next record of the log with the entries that should speak of it."""
         at, found = record.phy_offset, []
+        assert at > self._seen, "records come in the order of the log"
+        self._seen = at
         while self._next is not None and self._next[0] <= at:
             if self._next[0] == at:
                 found.append(self._next[1])

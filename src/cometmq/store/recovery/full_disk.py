@@ -104,7 +104,10 @@ class RoomMaker:
 
     def _delete_first(self) -> int:
         """Delete the oldest file, and write down that it went; its size."""
-        path = self._log_files.release(self._log_files.first)
+        base = self._log_files.first
+        path = self._log_files.release(base)
+        assert base < self._log_files.first, "the newest file of the log stays"
+        assert self._log_files.first <= self._checkpoint.dispatched, "recovery may read the file"
         stat = self._files.stat(path)
         self._files.delete(path)
         self._files.sync_dir(path.parent)

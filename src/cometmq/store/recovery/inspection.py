@@ -169,6 +169,8 @@ class Inspection:
                 if (found := self._strange(queue, record)) is not None:
                     strange[queue].append(found)
         report.end, report.lost = walk.at, walk.lost
+        assert report.first <= report.end, "the log ends before it begins"
+        assert report.records == report.topics.total(), "a record is counted twice, or not at all"
         report.queues = len(ends)
         self._report_lost(report)
         self._check_end(report)
