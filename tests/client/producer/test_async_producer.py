@@ -267,6 +267,24 @@ def test_send_many_waits_for_a_broker_that_was_killed_and_keeps_each_queue_in_or
             assert offsets[0] >= 100  # what was acknowledged before the kill is still there
 
 
+def test_a_queue_is_found_again_when_its_broker_comes_back_at_another_address(
+    own_cluster, make_topic
+):
+    topic = make_topic(own_cluster)
+    with Producer("producers", namesrv=own_cluster.namesrv) as producer:
+        queue = producer.queues(topic)[0]
+        keyed = [Message(topic, b"%d" % n, sharding_key=f"k{n % 5}") for n in range(20)]
+        for send in (
+            lambda: producer.send(Message(topic, b"x"), timeout_s=5.0, queue=queue),
+            lambda: producer.send_many(keyed, timeout_s=8.0),
+        ):
+            send()
+            own_cluster.kill()
+            own_cluster.broker = "127.0.0.1:0"
+            own_cluster.restart()
+            send()
+
+
 def test_a_broker_that_stays_away_ends_a_send_at_its_deadline(own_cluster, make_topic):
     topic = make_topic(own_cluster)
     with Producer("producers", namesrv=own_cluster.namesrv) as producer:

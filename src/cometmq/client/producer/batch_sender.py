@@ -224,9 +224,11 @@ class BatchSender:
         )
 
         async def choose(failed_broker: str | None) -> MessageQueue:
-            if failed_broker is None or retries == UNTIL_DEADLINE or not may_move:
+            if failed_broker is None:
+                return queue
+            queues = await self._queues(queue.topic, deadline)  # its broker's address may be new
+            if retries == UNTIL_DEADLINE or not may_move:
                 return queue  # another queue would break the order
-            queues = await self._queues(queue.topic, deadline)
             return self._queue_selector.round_robin(queue.topic, queues, failed_broker)
 
         at = 0

@@ -236,8 +236,9 @@ class SendPipeline:
         async def choose(failed_broker: str | None) -> MessageQueue:
             if queue is None:
                 return await self.choose_queue(message, failed_broker)
-            if self.session.routes.find_master_addr(queue.broker_name) is None:
-                await self._publish_queues(message.topic)  # nothing was sent so far
+            routes = self.session.routes
+            if failed_broker is not None or routes.find_master_addr(queue.broker_name) is None:
+                await self._publish_queues(message.topic)  # its address may be new, or unknown
             return queue
 
         retries = self._options.retries
