@@ -12,8 +12,6 @@ topic propsLen:2 props, where props = (key 0x01 value 0x02)*.    Java: MessageDe
 from __future__ import annotations
 
 import logging
-from itertools import chain
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -30,7 +28,7 @@ from cometmq.wire.compression import inflate
 from cometmq.wire.records.log_record import CRC_MASK, FIXED_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -301,16 +299,15 @@ def _slices(kind: pa.DataType, data: bytes, starts: Ints, ends: Ints) -> pa.Arra
     return pieces.take(pa.array(np.arange(1, 2 * len(starts), 2)))
 
 
-def _pieces(bodies: pa.Array) -> Iterable[bytes]:
-    """The values of an array without nulls; those of one length cost half as much."""
+def _pieces(bodies: pa.Array) -> list[bytes]:
+    """The values of an array without nulls; those of one length cost a third."""
     _, bounds, content = bodies.buffers()
-    if content is None:
-        return [b""] * len(bodies)
     ends = np.frombuffer(bounds, np.int32, len(bodies) + 1)
     size = int(ends[1])
-    if size and int(ends[-1]) == size * len(bodies) and (np.diff(ends) == size).all():
-        return chain.from_iterable(Struct(f"{size}s").iter_unpack(content[: int(ends[-1])]))
-    data = content.to_pybytes()
+    if size and (np.diff(ends) == size).all():
+        pieces: list[bytes] = np.frombuffer(content, f"V{size}", len(bodies)).tolist()
+        return pieces
+    data = content.to_pybytes() if content else b""
     spans = zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
     return [data[begin:end] for begin, end in spans]
 

@@ -97,12 +97,14 @@ def _separators(data: Octets, ends: Ints) -> tuple[Ints, Ints, Ints] | None:
         return None
     both = np.flatnonzero((data - np.uint8(1)) < 2)
     kinds = data[both]
-    value_end = both[kinds == 2]
-    key_at = np.zeros_like(value_end)
-    key_at[1:] = value_end[:-1] + 1
-    key_end = both[kinds == 1]
+    if len(both) % 2 == 0 and (kinds[::2] == 1).all() and (kinds[1::2] == 2).all():
+        key_end, value_end = both[::2], both[1::2]
+    else:
+        key_end, value_end = both[kinds == 1], both[kinds == 2]
     if len(key_end) < len(value_end):
         return None
+    key_at = np.zeros_like(value_end)
+    key_at[1:] = value_end[:-1] + 1
     if len(key_end) > len(value_end):  # values may hold 0x01: the first one after a key counts
         key_end = key_end[np.searchsorted(key_end, key_at).clip(max=len(key_end) - 1)]
     if not ((key_end > key_at).all() and (value_end > key_end + 1).all()):

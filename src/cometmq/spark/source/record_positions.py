@@ -1,9 +1,10 @@
 """Where records begin in the bytes that pulls brought, found for all of them at once.
 
-A record has its mark four bytes after its beginning. All marks are looked up in one pass; then the
-size of each record must lead exactly to the next one. Where it does not, because a body holds a
-mark as well, the sizes are followed one after the other.
-Invariant: both ways give the same places, or raise ProtocolError.
+A record has its mark four bytes after its beginning. Where all have one size, that tells; else all
+marks are looked up in one pass. Then the size of each record must lead exactly to the next one.
+Where it does not, because a body holds a mark as well, and where records are so large that the pass
+costs more, the sizes are followed one after the other.
+Invariant: all ways give the same places, or raise ProtocolError.
 """
 
 from __future__ import annotations
@@ -23,22 +24,28 @@ if TYPE_CHECKING:
 
 _MARK_BYTE = MAGIC_V1 >> 24
 """The first byte of both marks."""
+_SMALL_BYTES = 640
+"""Up to here one look at each byte is cheaper than one Python step a record."""
 _HEAD = np.dtype([("size", ">i4"), ("mark", ">u4")])
 _size_at = Struct(">i").unpack_from
 
 
 def record_starts(data: bytes) -> Ints:
     """Where each record of some pulls' bodies begins; raises ProtocolError for wrong sizes."""
-    starts = _by_marks(data)
+    if len(data) < FIXED_BYTES:
+        return _by_sizes(data)
+    (size,) = _size_at(data)
+    starts: Ints | None = None
+    if size >= FIXED_BYTES and not len(data) % size:
+        starts = _if_chained(data, np.arange(0, len(data), size))
+    if starts is None and size <= _SMALL_BYTES:
+        found = np.flatnonzero(np.frombuffer(data, np.uint8) == _MARK_BYTE) - 4
+        starts = _if_chained(data, found[(found >= 0) & (found <= len(data) - FIXED_BYTES)])
     return _by_sizes(data) if starts is None else starts
 
 
-def _by_marks(data: bytes) -> Ints | None:
-    """The places where a mark says so; None where they are not those of records."""
-    if len(data) < FIXED_BYTES:
-        return None
-    starts: Ints = np.flatnonzero(np.frombuffer(data, np.uint8) == _MARK_BYTE) - 4
-    starts = starts[(starts >= 0) & (starts <= len(data) - FIXED_BYTES)]
+def _if_chained(data: bytes, starts: Ints) -> Ints | None:
+    """Those of these places that have a mark; None where they are not all records of `data`."""
     heads = read_at(data, starts, _HEAD)
     is_marked = _are_marked(heads)
     if not is_marked.all():
