@@ -58,7 +58,7 @@ async def attackers(port: int, frames: int) -> list[socket.socket]:
     return made
 
 
-def test_a_neighbour_is_served_while_many_connections_have_much_to_do() -> None:
+def test_a_client_is_served_while_many_other_connections_are_busy() -> None:
     clock = FrameClock()
 
     async def scenario() -> None:
@@ -182,7 +182,7 @@ def turns() -> list[Callable[[], None]]:
     return []
 
 
-def test_those_that_wait_longest_come_first_and_those_that_had_a_share_come_last(
+def test_connections_that_wait_longest_are_served_first_and_those_just_served_last(
     turns: list[Callable[[], None]],
 ) -> None:
     clock, done = HandClock(FIRST_SHARE_S), []
@@ -197,7 +197,7 @@ def test_those_that_wait_longest_come_first_and_those_that_had_a_share_come_last
     assert done[before : before + 2] == ["e", "b"]
 
 
-def test_while_new_ones_wait_nobody_is_served_before_them(
+def test_new_connections_that_wait_are_served_before_others(
     turns: list[Callable[[], None]],
 ) -> None:
     clock = HandClock(FIRST_SHARE_S)

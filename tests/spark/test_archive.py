@@ -230,7 +230,7 @@ def test_a_topic_made_anew_is_refused_although_it_is_longer(
         add()
 
 
-def test_wrong_calls_are_one_sentence(
+def test_wrong_calls_are_one_sentence_errors(
     spark: SparkSession, live: Live, topic: str, place: Path, add: Archive
 ) -> None:
     live.send(topic, 0, texts(1))
@@ -269,7 +269,7 @@ def test_hadoops_file_systems_keep_manifests_as_the_local_disk_does(
     assert files.names("nowhere") == []
 
 
-def test_the_commands_archive_verify_and_say_no(
+def test_the_commands_archive_verify_and_fail_where_rows_are_missing(
     live: Live, topic: str, spark: SparkSession, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     live.send(topic, 0, texts(0, 20))

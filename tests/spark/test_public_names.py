@@ -24,14 +24,14 @@ for call, given in ((listen, ("g", "T", "*", print)), (deduplicated, ())):
 """
 
 
-def test_each_public_name_is_there() -> None:
+def test_each_public_name_can_be_imported() -> None:
     for name in cometmq.spark.__all__:
         assert getattr(cometmq.spark, name).__doc__
     with pytest.raises(AttributeError, match="has no attribute 'listens'"):
         cometmq.spark.listens  # noqa: B018
 
 
-def test_without_pyspark_a_call_is_one_sentence() -> None:
+def test_without_pyspark_a_call_is_a_one_sentence_error() -> None:
     code = [sys.executable, "-c", WITHOUT_PYSPARK]
     done = subprocess.run(code, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

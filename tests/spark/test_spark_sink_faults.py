@@ -53,7 +53,7 @@ def fail() -> None:
     raise ValueError("the task fails")
 
 
-def test_a_task_that_fails_after_half_of_its_sends_and_is_retried_beside_a_twin(
+def test_a_task_that_fails_after_half_of_its_sends_and_is_retried_by_two_attempts_at_once(
     spark: SparkSession, live: Live, topic: str
 ) -> None:
     task = Task(live.namesrv, topic, 2000)

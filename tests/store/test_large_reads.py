@@ -48,7 +48,7 @@ def test_a_large_read_brings_more_and_others_what_they_always_did(run_scenario, 
     run_scenario(scenario)
 
 
-def test_its_bytes_are_limited_but_the_first_message_always_comes(run_scenario):
+def test_the_bytes_of_a_large_read_are_limited_but_the_first_message_always_comes(run_scenario):
     async def scenario(harness):
         store = await filled(harness, 1000, restarted=False, size=2000)
         got = store.get("T", 0, 0, 5000, ANY, is_large=True)
@@ -62,7 +62,7 @@ def test_its_bytes_are_limited_but_the_first_message_always_comes(run_scenario):
     run_scenario(scenario)
 
 
-def test_settings_that_allow_more_hold_for_it_too(run_scenario):
+def test_a_large_read_brings_as_much_as_the_settings_allow(run_scenario):
     async def scenario(harness):
         store = await filled(harness, 1500, restarted=False)
         store.adjust(harness.settings.__class__(transfer_count_in_memory_max=1300))
@@ -71,7 +71,7 @@ def test_settings_that_allow_more_hold_for_it_too(run_scenario):
     run_scenario(scenario)
 
 
-def test_what_lies_apart_on_the_disk_is_read_whole_with_few_waits(run_scenario, disk, monkeypatch):
+def test_records_far_apart_on_the_disk_are_read_with_few_waits(run_scenario, disk, monkeypatch):
     monkeypatch.setattr(queue_reader, "LARGE_SPAN_BYTES", 100_000)
 
     async def scenario(harness):

@@ -56,7 +56,7 @@ async def made(harness: Harness, topic: str) -> None:
     await harness.broker.state.topics.writer.flushed()
 
 
-def test_what_a_connection_has_taught_is_forgotten_when_it_closes() -> None:
+def test_headers_learned_from_a_connection_are_forgotten_when_it_closes() -> None:
     async def scenario() -> None:
         async with running() as harness:
             await made(harness, "T")

@@ -105,7 +105,7 @@ def test_wrong_arguments_of_a_policy_are_refused_with_a_sentence(make):
         (OnFailure.retry(2), 2000),
     ],
 )
-def test_the_pauses_of_one_message_together(policy, most_ms):
+def test_the_pauses_of_one_message_are_bounded_in_sum(policy, most_ms):
     assert policy.pauses_within(most_ms, 1000)
     assert most_ms == 0 or not policy.pauses_within(most_ms - 1, 1000)
     assert not BLOCK.pauses_within(10**9, 10)

@@ -24,7 +24,9 @@ def test_the_next_task_takes_the_same_producer_and_another_one_does_not(live: Li
         one.stop()
 
 
-def test_few_are_kept_and_none_for_long(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_idle_producers_are_kept_and_none_for_long(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(producers, "IDLE_S", 0.3)
     taken = [producers.take("g", (live.namesrv,)) for _ in range(3)]
     for one in taken:

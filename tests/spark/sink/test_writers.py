@@ -63,7 +63,7 @@ def test_a_row_that_cannot_be_sent_is_named(
 
 
 @pytest.mark.parametrize(("columns", "row", "reason"), CANNOT_BE_SENT)
-def test_or_it_goes_to_the_table_and_the_others_are_sent(
+def test_a_row_that_cannot_be_sent_goes_to_the_table_and_the_others_are_sent(
     live: Live,
     topic: str,
     tmp_path: Path,

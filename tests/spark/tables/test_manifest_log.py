@@ -52,7 +52,7 @@ def test_a_commit_is_seen_whole_by_whoever_reads_next(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.json.*")), "no drafts are left"
 
 
-def test_a_job_that_begins_later_shuts_out_the_earlier_and_deletes_what_it_left(
+def test_a_job_that_begins_later_excludes_the_earlier_and_deletes_what_it_left(
     tmp_path: Path,
 ) -> None:
     first = log_in(tmp_path)
@@ -68,7 +68,7 @@ def test_a_job_that_begins_later_shuts_out_the_earlier_and_deletes_what_it_left(
     assert log_in(tmp_path).archived.queues[QUEUE].ranges == ((0, 2),)
 
 
-def test_a_job_that_slept_through_many_commits_cannot_fill_a_gap_of_deleted_manifests(
+def test_a_job_that_missed_many_commits_cannot_fill_a_gap_of_deleted_manifests(
     tmp_path: Path,
 ) -> None:
     sleeper = log_in(tmp_path)
@@ -85,7 +85,7 @@ def test_a_job_that_slept_through_many_commits_cannot_fill_a_gap_of_deleted_mani
     assert log_in(tmp_path).archived == other.archived
 
 
-def test_merged_files_stay_for_a_while_and_then_go(tmp_path: Path) -> None:
+def test_merged_files_stay_for_a_while_and_are_then_deleted(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     log.begin()
     for number in range(3):

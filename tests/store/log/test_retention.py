@@ -113,7 +113,7 @@ def test_no_more_than_a_batch_of_files_is_deleted_at_once(run_scenario, disk):
     run_scenario(scenario)
 
 
-def test_a_kill_right_after_old_files_went_loses_nothing(run_scenario, disk, caplog):
+def test_a_kill_right_after_old_files_were_deleted_loses_nothing(run_scenario, disk, caplog):
     async def scenario(harness):
         await fill(harness)
         await harness.store._maintenance.checkpoint_queues()
@@ -129,7 +129,7 @@ def test_a_kill_right_after_old_files_went_loses_nothing(run_scenario, disk, cap
     run_scenario(scenario)
 
 
-def test_young_files_that_go_for_want_of_room_are_a_warning_that_says_why(
+def test_deleting_young_files_for_lack_of_space_is_a_warning_that_says_why(
     run_scenario, disk, caplog
 ):
     async def scenario(harness):

@@ -119,7 +119,7 @@ def test_what_recovery_may_have_to_read_stays(run_scenario: Run, disk: SimFiles)
     run_scenario(scenario)
 
 
-def test_one_sentence_says_what_went_and_nothing_of_it_is_called_lost(
+def test_one_log_line_says_what_was_deleted_and_nothing_of_it_is_called_lost(
     run_scenario: Run, disk: SimFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(harness: StoreHarness) -> None:
@@ -156,7 +156,7 @@ def bad_deletions(disk: SimFiles, harness: StoreHarness) -> None:
 
 
 @pytest.mark.parametrize("harm", [damage_the_end, strange_queue_file, bad_deletions])
-def test_nothing_goes_where_the_start_is_refused_for_another_reason(
+def test_no_file_is_deleted_where_the_start_is_refused_for_another_reason(
     run_scenario: Run,
     disk: SimFiles,
     harm: Callable[[SimFiles, StoreHarness], None],
@@ -176,7 +176,9 @@ def test_nothing_goes_where_the_start_is_refused_for_another_reason(
     run_scenario(scenario)
 
 
-def test_nothing_goes_where_the_caller_refuses(run_scenario: Run, disk: SimFiles) -> None:
+def test_no_file_is_deleted_where_the_caller_refuses_the_start(
+    run_scenario: Run, disk: SimFiles
+) -> None:
     async def scenario(harness: StoreHarness) -> None:
         before = await full_store(harness, disk)
 

@@ -210,7 +210,7 @@ def test_a_connection_learns_again_once_time_has_passed(clock):
     assert match(late, pull())
 
 
-def test_where_all_have_learned_too_much_whoever_learned_most_forgets_it(clock):
+def test_above_the_bound_of_learned_headers_the_connection_with_most_forgets_them(clock):
     size = BYTES_A_BYTE * len(pull(topic="T0"))
     budget = LearningLimiter(lambda: clock.now, bytes_max=6 * size)
     greedy, modest = PullTemplates(budget), PullTemplates(budget)
