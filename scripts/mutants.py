@@ -136,7 +136,8 @@ def collect(place: Path, patterns: list[str]) -> tuple[dict[str, dict[str, int]]
                 kind = "survived" if code in SURVIVED else "untested"
                 alive.append(mutant)
             counts[kind] += 1
-        files[source] = dict(counts)
+        if counts["unfinished"] < len(codes):
+            files[source] = dict(counts)
     return files, alive
 
 
@@ -151,7 +152,7 @@ def record(room: str, place: Path, patterns: list[str], commit: str) -> None:
     }
     files, alive = collect(place, patterns)
     if not files:
-        sys.exit(f"no mutant was made in {room}: look at the patterns")
+        sys.exit(f"no mutant was tried in {room}: look at {place}/progress and at the patterns")
     modules = {module_of(path) for path in files}
     survivors = [
         old for old in known["survivors"] if old["function"].partition(":")[0] not in modules

@@ -101,7 +101,7 @@ def test_no_java_group_misses_messages_that_arrive_while_it_starts(
     questions = Questions(monkeypatch)
     with running(tmp_path) as namesrv:
         assert missing(java, namesrv, "NewGroups", 40) == []  # two rounds of rebalance
-    record_run("new-groups", "today", replay=REPLAY, starts=STARTS, questions=questions.offsets)
+    record_run("new-groups", replay=REPLAY, starts=STARTS, questions=questions.offsets)
 
 
 def test_java_groups_do_miss_messages_where_an_empty_queue_has_no_offset(
@@ -113,4 +113,9 @@ def test_java_groups_do_miss_messages_where_an_empty_queue_has_no_offset(
         lost = missing(java, namesrv, "OldAnswers", 10)
     assert questions.ends, "nobody asked for the end of a queue"
     assert lost, "the other test proves nothing"
-    record_run("new-groups", "old answer", replay=REPLAY, groups_that_missed_some=len(lost))
+    record_run(
+        "new-groups-by-the-old-answer",
+        replay=REPLAY,
+        starts=STARTS,
+        groups_that_missed_some=len(lost),
+    )
