@@ -235,3 +235,36 @@ def test_a_broker_that_goes_while_its_registration_is_read_leaves_nothing() -> N
 def test_the_pieces_of_a_list_are_those_of_the_list() -> None:
     found = [f"t{number * 7919 % 5000}" for number in range(5_000)]
     assert b"".join(name_lists.topic_list_pieces(found)) == name_lists.encode_topic_list(found)
+
+
+def steps_of(body: bytes, *, is_compressed: bool = False) -> int:
+    reader = RegistrationReader(
+        body, is_compressed=is_compressed, version=479, topics_max=1_000_000
+    )
+    return sum(1 for _ in reader.steps())
+
+
+@pytest.mark.parametrize("piece", [b"x", rb"\"", rb"\\", b"]}"])
+def test_a_long_text_in_what_is_passed_over_is_read_in_steps(piece: bytes) -> None:
+    text = piece * (2_000_000 // len(piece))
+    table = b'{"topicQueueMappingDetailMap":{"a":["%b"]},"topicConfigTable":{}}' % text
+    body = b'{"topicConfigSerializeWrapper":%b}' % table
+    assert json.loads(body)
+    assert steps_of(body) >= 30
+
+
+def test_a_long_value_that_must_be_read_at_once_is_refused() -> None:
+    servers = b",".join([b'"a"'] * 100_000)
+    body = b'{"filterServerList":[%b],"topicConfigSerializeWrapper":{}}' % servers
+    with pytest.raises(ProtocolError, match="as the value at"):
+        steps_of(body)
+    attributes = json.dumps({f"a{number}": "b" for number in range(10_000)}).encode()
+    table = b'{"topicConfigTable":{"t":{"topicName":"t","attributes":%b}}}' % attributes
+    with pytest.raises(ProtocolError, match="as the value at"):
+        steps_of(b'{"topicConfigSerializeWrapper":%b}' % table)
+
+
+def test_a_compressed_registration_is_inflated_in_steps() -> None:
+    table = {f"t{number}": TopicConfig(topic_name=f"t{number}") for number in range(30_000)}
+    body = deflate_registration(Registration(TopicTable(DataVersion(), table), []))
+    assert steps_of(body, is_compressed=True) > len(table) + 3

@@ -104,6 +104,7 @@ class BrokerHandlers:
             state.offsets,
             state.held_pulls,
             environment.settings,
+            state.large_tables,
         )
 
     def settings_subscribers(self) -> list[Callable[[BrokerSettings], None]]:
@@ -145,7 +146,7 @@ class BrokerHandlers:
             *self._progress_requests().endpoints(),
             *self._offset_resets.endpoints(),
             *StatisticsRequests(store, state.topics, state.clients, state.stats).endpoints(),
-            *ConnectionRequests(state.clients, store).endpoints(),
+            *ConnectionRequests(state.clients, store, state.large_tables).endpoints(),
             *self._runtime_requests().endpoints(),
         ]
 
@@ -238,6 +239,7 @@ class BrokerHandlers:
             state.offsets,
             state.delayed_messages,
             state.stats,
+            state.large_tables,
             self._environment.clock.now_ms,
             self._environment.settings.broker_name,
             self._address,

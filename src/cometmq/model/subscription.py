@@ -12,6 +12,8 @@ ALL = "*"
 """The expression that takes every message."""
 TAG = "TAG"
 SQL92 = "SQL92"
+CLIENT_ID_CHARS_MAX = 1024
+"""Longest client id; Java's have less than 100 characters."""
 
 
 class ConsumeType(StrEnum):

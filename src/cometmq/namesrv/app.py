@@ -66,7 +66,7 @@ class NameServer:
         self._registrations = RegistrationRequests(
             routes, kv, settings, clock.monotonic_ms, self._send_oneway, time_slices
         )
-        route_requests = RouteRequests(routes, kv, settings, clock.monotonic_ms)
+        route_requests = RouteRequests(routes, kv, settings, clock.monotonic_ms, time_slices)
         topic_lists = TopicListRequests(routes, settings, time_slices)
         self._live = live = LiveSettings(settings, net)
         live.subscribe(

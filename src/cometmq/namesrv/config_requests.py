@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
-from cometmq.net.config_requests import ConfigRequests
+from cometmq.net.config_requests import CHANGE_BYTES_MAX, ConfigRequests
 from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.wire.codes import RequestCode, ResponseCode
 
@@ -27,7 +27,10 @@ class NamesrvConfigRequests(ConfigRequests):
         """The requests that this class answers."""
         return (
             Endpoint(
-                RequestCode.UPDATE_NAMESRV_CONFIG, self.change_settings, RequestEffect.MUTATING
+                RequestCode.UPDATE_NAMESRV_CONFIG,
+                self.change_settings,
+                RequestEffect.MUTATING,
+                body_bytes_max=CHANGE_BYTES_MAX,
             ),
             Endpoint(RequestCode.GET_NAMESRV_CONFIG, self.get_settings),
         )

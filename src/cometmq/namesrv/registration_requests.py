@@ -18,6 +18,7 @@ from cometmq.net.connection import Connection
 from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies import name_lists, topic
+from cometmq.wire.bodies.json_fields import LENIENT_BYTES_MAX
 from cometmq.wire.bodies.registration_reader import RegistrationReader
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request as new_request
@@ -75,7 +76,11 @@ class RegistrationRequests:
             Endpoint(RequestCode.REGISTER_BROKER, self.register, RequestEffect.MUTATING),
             Endpoint(RequestCode.UNREGISTER_BROKER, self.unregister, RequestEffect.MUTATING),
             Endpoint(RequestCode.BROKER_HEARTBEAT, self.heartbeat, RequestEffect.MUTATING),
-            Endpoint(RequestCode.QUERY_DATA_VERSION, self.query_version),
+            Endpoint(
+                RequestCode.QUERY_DATA_VERSION,
+                self.query_version,
+                body_bytes_max=LENIENT_BYTES_MAX,
+            ),
         )
 
     def drop_expired(self) -> None:
@@ -92,12 +97,13 @@ class RegistrationRequests:
         """Take a broker's registration (103); one that it has sent before is not read again."""
         header = headers.RegisterBrokerRequestHeader.decode(request.ext)
         body = request.body
-        if header.body_crc32 and zlib.crc32(body) & _CRC_MASK != header.body_crc32:
+        crc = zlib.crc32(body)
+        if header.body_crc32 and crc & _CRC_MASK != header.body_crc32:
             raise Reject(ResponseCode.SYSTEM_ERROR, "crc32 of the body does not match")
         who = BrokerId(
             header.cluster_name, header.broker_name, header.broker_id, header.broker_addr
         )
-        sums = zlib.crc32(body), zlib.adler32(body), len(body)
+        sums = crc, zlib.adler32(body), len(body)
         fingerprint = sums, request.version, frozenset(request.ext.items())
         known = self._routes.refresh(who, fingerprint, self._monotonic_ms(), connection)
         if known is not None:

@@ -203,7 +203,7 @@ class RouteRegistry:
             for _ in islice(self.forget_gone(), FORGOTTEN_AT_ONCE):
                 pass
         elif broker.has_acting_master and MASTER_ID not in broker.addrs:
-            self._change_perm(who.broker_name, lambda perm: perm & ~PERM_WRITE)
+            self.wipe_write_perm(who.broker_name)
         if was_first and broker.addrs and broker.has_acting_master:
             first = min(broker.addrs)
             notified = list(broker.addrs.values())
@@ -350,11 +350,19 @@ class RouteRegistry:
 
     def wipe_write_perm(self, broker_name: str) -> int:
         """Take all queues of a broker name out of writing; return how many topics it has."""
-        return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
+        return len(list(self.wiping_write_perm(broker_name)))
+
+    def wiping_write_perm(self, broker_name: str) -> Iterator[None]:
+        """Do so, a topic with each step."""
+        return self._changing_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
         """Make all queues of a broker name readable and writable; return how many topics it has."""
-        return self._change_perm(broker_name, lambda _perm: PERM_READ | PERM_WRITE)
+        return len(list(self.adding_write_perm(broker_name)))
+
+    def adding_write_perm(self, broker_name: str) -> Iterator[None]:
+        """Do so, a topic with each step."""
+        return self._changing_perm(broker_name, lambda _perm: PERM_READ | PERM_WRITE)
 
     def _is_outdated(self, registration: BrokerRegistration) -> bool:
         """Whether another address holds this id with a later election behind it."""
@@ -434,15 +442,14 @@ class RouteRegistry:
             del self._topics[topic]
             self.generation += 1
 
-    def _change_perm(self, name: str, change: Callable[[int], int]) -> int:
-        count = 0
-        for topic in self._topics_of.get(name, ()):
-            queues = self._topics[topic]
-            queue = queues[name]
+    def _changing_perm(self, name: str, change: Callable[[int], int]) -> Iterator[None]:
+        for topic in list(self._topics_of.get(name, ())):
+            queue = self._topics.get(topic, {}).get(name)
+            if queue is None:
+                continue  # it went between two steps
             if (perm := change(queue.perm)) != queue.perm:
-                queues[name] = replace(queue, perm=perm)
-            count += 1
-        return count
+                self._topics[topic][name] = replace(queue, perm=perm)
+            yield
 
     def _master_of(self, who: BrokerId, broker: _Broker) -> RegisterBrokerResult:
         master = broker.addrs.get(MASTER_ID)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cometmq.namesrv.kv_config import KvConfig
     from cometmq.namesrv.route_registry import RouteRegistry
     from cometmq.net.connection import Connection
+    from cometmq.runtime.time_slices import TimeSlices
     from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.wire.command import Command
 
@@ -38,7 +39,9 @@ class RouteRequests:
         kv: KvConfig,
         settings: NamesrvSettings,
         monotonic_ms: Callable[[], int],
+        time_slices: TimeSlices,
     ) -> None:
+        self._time_slices = time_slices
         self._routes = routes
         self._kv = kv
         self._settings = settings
@@ -93,18 +96,24 @@ class RouteRequests:
         found = self._routes.members(header.cluster_name, header.broker_name)
         return Reply(body=route.encode_member_group(found))
 
-    def wipe_write_perm(self, request: Command, _connection: Connection) -> Reply:
+    async def wipe_write_perm(self, request: Command, _connection: Connection) -> Reply:
         """Take a broker out of writing (205)."""
         header = headers.WipeWritePermOfBrokerRequestHeader.decode(request.ext)
-        count = self._routes.wipe_write_perm(header.broker_name)
-        answer = headers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
+        async with self._time_slices.lock:
+            changed = await self._time_slices.collect(
+                self._routes.wiping_write_perm(header.broker_name)
+            )
+        answer = headers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=len(changed))
         return Reply(ResponseCode.SUCCESS, answer)
 
-    def add_write_perm(self, request: Command, _connection: Connection) -> Reply:
+    async def add_write_perm(self, request: Command, _connection: Connection) -> Reply:
         """Let a broker be written again (327)."""
         header = headers.AddWritePermOfBrokerRequestHeader.decode(request.ext)
-        count = self._routes.add_write_perm(header.broker_name)
-        answer = headers.AddWritePermOfBrokerResponseHeader(add_topic_count=count)
+        async with self._time_slices.lock:
+            changed = await self._time_slices.collect(
+                self._routes.adding_write_perm(header.broker_name)
+            )
+        answer = headers.AddWritePermOfBrokerResponseHeader(add_topic_count=len(changed))
         return Reply(ResponseCode.SUCCESS, answer)
 
 

@@ -12,6 +12,7 @@ from cometmq.errors import Reject
 from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies import name_lists, route
+from cometmq.wire.bodies.json_fields import LENIENT_BYTES_MAX
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import namesrv as headers
 
@@ -57,7 +58,10 @@ class TopicListRequests:
                 RequestCode.DELETE_TOPIC_IN_NAMESRV, self.delete_topic, RequestEffect.MUTATING
             ),
             Endpoint(
-                RequestCode.REGISTER_TOPIC_IN_NAMESRV, self.register_topic, RequestEffect.MUTATING
+                RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+                self.register_topic,
+                RequestEffect.MUTATING,
+                body_bytes_max=LENIENT_BYTES_MAX,
             ),
         )
 

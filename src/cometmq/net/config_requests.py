@@ -17,6 +17,9 @@ from cometmq.settings.properties import edited
 from cometmq.settings.update import ForbiddenKeyError
 from cometmq.wire.codes import ResponseCode
 
+CHANGE_BYTES_MAX = 64 * 1024
+"""Longest text of settings to change."""
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 

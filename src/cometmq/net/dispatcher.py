@@ -68,7 +68,10 @@ class RequestDispatcher:
         `on_durable` does, for replies that wait for this machine only.
         """
         table = table_of(endpoints)
-        self._handlers = {code: admitted(admission, each) for code, each in table.items()}
+        self._handlers = {
+            code: _bounded(admitted(admission, each), each.body_bytes_max)
+            for code, each in table.items()
+        }
         self._unthrottled = _codes_with(RequestEffect.UNTHROTTLED, table.values())
         self._durable = _codes_with(RequestEffect.DURABLE, table.values())
         self._on_durable = on_durable
@@ -231,6 +234,26 @@ def _abandon(awaited: Awaitable[HandlerResult]) -> None:
 def _end_waiting(connection: Connection, size: int, awaited: Awaitable[HandlerResult]) -> None:
     connection.keep_waiting(-size)
     _abandon(awaited)
+
+
+def _bounded(handler: Handler, bytes_max: int | None) -> Handler:
+    """The handler, asked only about requests whose body is not too large for the loop."""
+    if bytes_max is None:
+        return handler
+
+    def bounded(
+        request: Command, connection: Connection
+    ) -> HandlerResult | Awaitable[HandlerResult]:
+        size = len(request.body)
+        if size > bytes_max:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                f"the body of request {request.code} has {size} bytes, the limit is {bytes_max}; "
+                "ask in several requests",
+            )
+        return handler(request, connection)
+
+    return bounded
 
 
 def _codes_with(effect: RequestEffect, endpoints: Iterable[Endpoint]) -> frozenset[int]:

@@ -37,8 +37,10 @@ READS_MAX = 200
 _AHEAD_BYTES, _RUN_BYTES = 128 * 1024, 1024 * 1024
 """Load at least so much, for a few messages or a long run: old messages are read in order."""
 _LONG_BYTES = 32 * 1024
-_SLICE = 64
-"""Keys of one caller between two iterations of the loop."""
+_SLICE = 32
+"""Keys read in one iteration of the loop, of all callers together that have more."""
+_FEW = 16
+"""So many keys are read at once."""
 _T = TypeVar("_T")
 _K = TypeVar("_K")
 _R = TypeVar("_R")
@@ -58,6 +60,7 @@ class ColdReader:
         self._workers = workers
         self._next_worker = 0
         self._is_closed = False
+        self._reading_many = asyncio.Lock()
         self._blocking = blocking
         self.cached = cached
         """Answers from memory; raises NotInMemory where the disk would have to be waited for."""
@@ -75,12 +78,18 @@ class ColdReader:
     async def run_each(
         self, keys: Iterable[_K], prepare: Callable[[ReadContext, _K], _T]
     ) -> list[_T]:
-        """Do `run` for each key, one after the other; the loop does other work in between."""
-        results = []
-        for number, key in enumerate(keys, 1):
-            results.append(await self.run(partial(_with_key, prepare, key)))
-            if number % _SLICE == 0:
-                await asyncio.sleep(0)
+        """Do `run` for each key, one after the other; the loop does other work in between.
+
+        Of callers with many keys one is served at a time.
+        """
+        asked, results = list(keys), []
+        if len(asked) <= _FEW:
+            return [await self.run(partial(_with_key, prepare, key)) for key in asked]
+        async with self._reading_many:
+            for number, key in enumerate(asked, 1):
+                results.append(await self.run(partial(_with_key, prepare, key)))
+                if number % _SLICE == 0:
+                    await asyncio.sleep(0)
         return results
 
     def prepare_and_apply(

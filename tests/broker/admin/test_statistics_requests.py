@@ -157,6 +157,6 @@ def test_many_queries_of_the_store_let_the_loop_serve_others_in_between() -> Non
             )
             counting.cancel()
             assert answers == [-number for number in range(300)]
-            assert turns == 300 // 64
+            assert turns == 300 // 32
 
     run(scenario())

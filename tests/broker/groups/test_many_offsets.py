@@ -54,7 +54,7 @@ def test_encoding_in_turns_gives_the_bytes_of_encoding_at_once(
             else:
                 offsets.forget_group(group)
         now = offsets.to_json()
-        pairs = offsets.pairs()
+        pairs = list(offsets.each_pair())
         for group in {group for _, group, _, _ in steps}:
             assert set(offsets.topics_of(group)) == {each for each, one in pairs if one == group}
             assert set(offsets.groups_of(group)) == {each for one, each in pairs if one == group}

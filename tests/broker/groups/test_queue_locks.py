@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from cometmq.broker.groups.queue_locks import CONNECTIONS_MAX, QueueLocks
+from cometmq.broker.groups import queue_locks
+from cometmq.broker.groups.queue_locks import CONNECTIONS_MAX, QueueLock, QueueLocks
 from cometmq.model.queue import MessageQueue
 from cometmq.model.queue_lock import LockEnd
+
+if TYPE_CHECKING:
+    import pytest
 
 ALL = [MessageQueue("T", "b0", number) for number in range(3)]
 
@@ -114,3 +120,38 @@ def test_nothing_is_left_of_locks_that_were_returned() -> None:
         locks.unlock("G", "a", ALL, connection)
     assert not locks._groups
     assert not locks._asked
+
+
+def test_locks_of_all_groups_are_bounded_and_expired_ones_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_locks, "LOCKS_TOTAL_MAX", 4)
+    now_ms = 0
+    locks = QueueLocks(lambda: now_ms, LIVE_MS)
+    assert locks.lock("A", "a", ALL) == ALL
+    assert locks.lock("B", "b", ALL) == ALL[:1]
+    assert locks.lock("A", "a", ALL) == ALL, "who has them keeps them"
+    now_ms = queue_locks.LOOK_MS
+    assert locks.lock("B", "b", ALL) == ALL, "the others have expired"
+    assert locks.lock("C", "c", ALL) == ALL[:1]
+    locks.unlock("B", "b", ALL)
+    assert locks.lock("C", "c", ALL) == ALL
+
+
+def test_a_full_table_is_not_looked_through_with_each_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_locks, "LOCKS_TOTAL_MAX", 3)
+    looks = 0
+
+    class Counted(QueueLocks):
+        def _is_live(self, lock: QueueLock, now_ms: int) -> bool:
+            nonlocal looks
+            looks += 1
+            return super()._is_live(lock, now_ms)
+
+    locks = Counted(lambda: 0, LIVE_MS)
+    locks.lock("A", "a", ALL)
+    for _ in range(100):
+        assert locks.lock("B", "b", ALL) == []
+    assert looks <= len(ALL)

@@ -9,16 +9,23 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from cometmq.broker.requests.large_tables import SMALL_MAX
 from cometmq.errors import ProtocolError, Reject, RemotingError, RemotingTimeout
 from cometmq.model.subscription import ClientConnection
 from cometmq.net.endpoint import Endpoint
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies.admin import (
     ConsumerConnections,
+    connection_entry,
     encode_consumer_connections,
     encode_producer_connections,
 )
-from cometmq.wire.bodies.broker import ProducerInfo, encode_producer_table, encode_subscription
+from cometmq.wire.bodies.broker import (
+    ProducerInfo,
+    encode_producer_table,
+    encode_subscription,
+    producer_entry,
+)
 from cometmq.wire.bodies.offset import decode_consumer_status, encode_consumer_status
 from cometmq.wire.codes import LanguageCode, ResponseCode
 from cometmq.wire.codes import RequestCode as Code
@@ -32,9 +39,10 @@ from cometmq.wire.headers.client import (
 from cometmq.wire.records.message_id import parse_offset_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Iterable, Iterator
 
     from cometmq.broker.groups.client_registry import ClientRegistry, Member
+    from cometmq.broker.requests.large_tables import LargeTables
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -53,7 +61,10 @@ _ANSWERS_SINCE = 62
 class ConnectionRequests:
     """Answers requests about connections."""
 
-    def __init__(self, clients: ClientRegistry, store: MessageStore) -> None:
+    def __init__(
+        self, clients: ClientRegistry, store: MessageStore, large_tables: LargeTables
+    ) -> None:
+        self._large_tables = large_tables
         self._clients = clients
         self._store = store
 
@@ -69,7 +80,7 @@ class ConnectionRequests:
             Endpoint(Code.CONSUME_MESSAGE_DIRECTLY, self.consume_directly),
         )
 
-    def consumers(self, request: Command, _connection: Connection) -> Reply:
+    def consumers(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Tell a consumer group's connections and subscriptions (203)."""
         name = headers.GetConsumerConnectionListRequestHeader.decode(request.ext).consumer_group
         group = self._clients.consumers.get(name)
@@ -77,39 +88,41 @@ class ConnectionRequests:
             raise Reject(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group {name} is not online"
             )
+        members = list(group.members.items())
+        few = members if len(members) <= SMALL_MAX else []
         found = ConsumerConnections(
-            _connections(group.members.items()),
+            list(_connections(few)),
             group.subscriptions,
             group.consume_type,
             group.message_model,
             group.consume_from_where,
         )
-        return Reply(body=encode_consumer_connections(found))
+        body = encode_consumer_connections(found)
+        return Reply(body=body) if few else self._with_many(body, members)
 
-    def producers(self, request: Command, _connection: Connection) -> Reply:
+    async def _with_many(self, empty: bytes, members: list[tuple[Connection, Member]]) -> Reply:
+        entries = map(connection_entry, _connections(members))
+        return Reply(body=await self._large_tables.fill("connectionSet", empty, entries))
+
+    def producers(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
         """Tell a producer group's connections (204)."""
         name = headers.GetProducerConnectionListRequestHeader.decode(request.ext).producer_group
         members = self._clients.producers.get(name)
         if not members:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"the producer group {name} is not online")
+        if len(members) > SMALL_MAX:
+            return self._with_many(encode_producer_connections(()), list(members.items()))
         return Reply(body=encode_producer_connections(_connections(members.items())))
 
-    def all_producers(self, _request: Command, _connection: Connection) -> Reply:
+    async def all_producers(self, _request: Command, _connection: Connection) -> Reply:
         """Tell the connections of all producer groups (328)."""
-        table = {
-            group: [
-                ProducerInfo(
-                    member.client_id,
-                    f"/{connection.addr}",  # as Java writes addresses
-                    _language(member.language),
-                    member.version,
-                    member.seen_ms,
-                )
-                for connection, member in members.items()
-            ]
-            for group, members in self._clients.producers.items()
-        }
-        return Reply(body=encode_producer_table(table))
+        entries = (
+            producer_entry(group, map(_producer_info, list(members.items())))
+            for group, members in list(self._clients.producers.items())
+            if members
+        )
+        empty = encode_producer_table({})
+        return Reply(body=await self._large_tables.fill("data", empty, entries))
 
     def subscription(self, request: Command, _connection: Connection) -> Reply:
         """Tell what a connected group has subscribed of a topic (345)."""
@@ -194,16 +207,25 @@ async def _status(connection: Connection, question: Header) -> Command | None:
     return answer if answer.code == 0 and answer.body else None
 
 
-def _connections(members: Iterable[tuple[Connection, Member]]) -> list[ClientConnection]:
-    return [
-        ClientConnection(
+def _connections(members: Iterable[tuple[Connection, Member]]) -> Iterator[ClientConnection]:
+    for connection, member in members:
+        yield ClientConnection(
             client_id=member.client_id,
             client_addr=connection.addr,
             language=_language(member.language),
             version=member.version,
         )
-        for connection, member in members
-    ]
+
+
+def _producer_info(item: tuple[Connection, Member]) -> ProducerInfo:
+    connection, member = item
+    return ProducerInfo(
+        member.client_id,
+        f"/{connection.addr}",  # as Java writes addresses
+        _language(member.language),
+        member.version,
+        member.seen_ms,
+    )
 
 
 def _language(number: int) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cometmq.broker.admin.paging import page_of
+from cometmq.broker.admin.paging import AskedPage
+from cometmq.broker.admin.topic_requests import LIST_BYTES_MAX, LIST_MAX
 from cometmq.broker.requests.large_tables import SMALL_MAX
 from cometmq.errors import Reject
 from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources, header_resources
@@ -24,6 +25,7 @@ from cometmq.wire.bodies.group import (
     encode_group_table,
     group_fields,
 )
+from cometmq.wire.bodies.json_fields import LENIENT_BYTES_MAX
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.headers.admin import (
@@ -35,7 +37,7 @@ from cometmq.wire.headers.admin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Collection, Iterable
 
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
@@ -69,12 +71,14 @@ class GroupRequests:
                 self.create_or_update,
                 RequestEffect.MUTATING | RequestEffect.CREATING,
                 resources=_group_in_body,
+                body_bytes_max=LENIENT_BYTES_MAX,
             ),
             Endpoint(
                 Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
                 self.create_or_update_list,
                 RequestEffect.MUTATING | RequestEffect.CREATING,
                 resources=_groups_in_body,
+                body_bytes_max=LIST_BYTES_MAX,
             ),
             Endpoint(
                 Code.DELETE_SUBSCRIPTIONGROUP,
@@ -101,7 +105,13 @@ class GroupRequests:
 
     def create_or_update_list(self, request: Command, _connection: Connection) -> Reply:
         """Create or change several groups (225): all of them, or none when one is wrong."""
-        return self._put(decode_group_config_list(request.body))
+        configs = decode_group_config_list(request.body)
+        if len(configs) > LIST_MAX:
+            raise Reject(
+                ResponseCode.INVALID_PARAMETER,
+                f"{len(configs)} groups in one request, where {LIST_MAX} may be; send several",
+            )
+        return self._put(configs)
 
     async def delete(self, request: Command, _connection: Connection) -> Reply:
         """Delete a group, with its offsets where that is asked for (207)."""
@@ -117,30 +127,37 @@ class GroupRequests:
         """Return all groups (201), or the page of them that was asked for."""
         header = GetAllSubscriptionGroupRequestHeader.decode(request.ext)
         groups = self._groups
-        page = page_of(
-            groups.table,
-            groups.version,
-            header.group_seq,
-            header.data_version,
-            header.max_group_num,
-        )
-        forbidden = groups.forbidden
-        if page is not groups.table:
-            forbidden = {name: topics for name, topics in forbidden.items() if name in page}
-        answer = GetAllSubscriptionGroupResponseHeader(total_group_num=len(groups.table))
-        if page is groups.table and len(page) > SMALL_MAX:
-            return self._list_all(answer)
-        return Reply(
-            header=answer, body=encode_group_table(GroupTable(groups.version, page, forbidden))
-        )
+        page = AskedPage(header.group_seq, header.data_version, header.max_group_num)
+        if len(groups.table) > SMALL_MAX:
+            return self._list_many(page)
+        names = groups.table if page.is_whole else page.names(sorted(groups.table), groups.version)
+        table = {name: groups.table[name] for name in names}
+        body = encode_group_table(GroupTable(groups.version, table, self._forbidden(page, table)))
+        return Reply(header=self._total(), body=body)
 
-    async def _list_all(self, header: GetAllSubscriptionGroupResponseHeader) -> Reply:
-        groups = self._groups
-        empty = encode_group_table(GroupTable(groups.version, {}, groups.forbidden))
-        table = await self._large_tables.encode(
-            "subscriptionGroupTable", groups.version, empty, groups.table, group_fields
-        )
-        return Reply(header=header, body=table)
+    async def _list_many(self, page: AskedPage) -> Reply:
+        groups, tables, name = self._groups, self._large_tables, "subscriptionGroupTable"
+        version, total = groups.version, self._total()
+        names: Collection[str] = ()
+        if not page.is_whole:
+            ordered = await tables.sorted_names(name, version, groups.table)
+            names = page.names(ordered, version)
+        empty = encode_group_table(GroupTable(version, {}, self._forbidden(page, names)))
+        if page.is_whole:
+            body = await tables.encode(name, version, empty, groups.table, group_fields)
+        else:
+            body = await tables.encode_page(name, empty, names, groups.table, group_fields)
+        return Reply(header=total, body=body)
+
+    def _forbidden(self, page: AskedPage, names: Collection[str]) -> dict[str, dict[str, int]]:
+        """What is forbidden to the groups on a page."""
+        forbidden = self._groups.forbidden
+        if page.is_whole:
+            return forbidden
+        return {name: forbidden[name] for name in names if name in forbidden}
+
+    def _total(self) -> GetAllSubscriptionGroupResponseHeader:
+        return GetAllSubscriptionGroupResponseHeader(total_group_num=len(self._groups.table))
 
     def check_forbidden(self, request: Command, _connection: Connection) -> Reply:
         """Say whether a group may read a topic, after changing it where that is asked for (353)."""

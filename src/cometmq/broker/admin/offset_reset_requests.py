@@ -7,36 +7,43 @@ Java: AdminBrokerProcessor (resetOffset, cloneGroupOffset, queryCorrectionOffset
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.topic_requests import no_topic
 from cometmq.broker.groups.consumer_groups import missing
+from cometmq.broker.requests.large_tables import SMALL_MAX
 from cometmq.errors import Reject
 from cometmq.model.queue import MessageQueue
 from cometmq.net.endpoint import Endpoint, RequestEffect, header_resources
 from cometmq.net.handler import Reply
+from cometmq.wire import fastjson
 from cometmq.wire.bodies.broker import encode_correction_offsets
-from cometmq.wire.bodies.offset import encode_reset_offset
+from cometmq.wire.bodies.offset import encode_reset_entry, encode_reset_offset
 from cometmq.wire.codes import LanguageCode, ResponseCode
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.command import request as new_request
 from cometmq.wire.headers import admin as headers
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection
+    from collections.abc import Collection, Iterator
 
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.pulls.pull_long_polling import HeldPulls
+    from cometmq.broker.requests.large_tables import LargeTables
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
+
+_AT_ONCE = 500
+"""Offsets that are set in one iteration of the loop."""
 
 _ASKED_SINCE = 28
 """Clients of this version and later move when they are asked to."""
@@ -57,7 +64,9 @@ class OffsetResetRequests:
         offsets: ConsumerOffsets,
         held_pulls: HeldPulls,
         settings: BrokerSettings,
+        large_tables: LargeTables,
     ) -> None:
+        self._large_tables = large_tables
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -98,7 +107,7 @@ class OffsetResetRequests:
         is_cpp = request.language == LanguageCode.CPP
         return await self._reset_there(header, config, as_list=is_cpp)
 
-    def clone_group(self, request: Command, _connection: Connection) -> Reply:
+    async def clone_group(self, request: Command, _connection: Connection) -> Reply:
         """Let one group be where another is (314); what that one has not subscribed stays out."""
         header = headers.CloneGroupOffsetRequestHeader.decode(request.ext)
         offsets, source = self._offsets, header.src_group
@@ -110,38 +119,48 @@ class OffsetResetRequests:
             if config is None or (subscribed and topic not in subscribed):
                 continue
             queues = range(max(config.read_queue_nums, config.write_queue_nums))
-            for queue_id, offset in offsets.queues_of(source, topic).items():
+            for number, (queue_id, offset) in enumerate(offsets.queues_of(source, topic).items()):
                 if queue_id in queues:
                     offsets.commit(header.dest_group, topic, queue_id, offset)
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
         return Reply()
 
-    def least_offsets(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
+    async def least_offsets(self, request: Command, _connection: Connection) -> Reply:
         """Return the least offset of each queue over all groups but some (308).
 
         A queue in which the compared group is behind that gets the largest number there is.
         """
         header = headers.QueryCorrectionOffsetHeader.decode(request.ext)
-        return self._store.cold_reader.prepare_and_apply(
-            partial(self._least_offsets, header),
-            lambda least: Reply(body=encode_correction_offsets(least)),
-        )
-
-    def _least_offsets(
-        self, header: headers.QueryCorrectionOffsetHeader, context: ReadContext
-    ) -> dict[int, int]:
         topic, offsets = header.topic, self._offsets
         left_out = set((header.filter_groups or "").split(","))
-        least: dict[int, int] = {}
-        for group in offsets.groups_of(topic):
-            if group in left_out:
-                continue
-            for queue_id, offset in offsets.queues_of(group, topic).items():
-                if offset >= context.min_offset(topic, queue_id):
-                    least[queue_id] = min(offset, least.get(queue_id, offset))
+        groups = [group for group in offsets.groups_of(topic) if group not in left_out]
+        slices, begins, least = self._large_tables.time_slices, dict[int, int](), dict[int, int]()
+        async with slices.lock:
+            await slices.collect(begins.update(offsets.queues_of(each, topic)) for each in groups)
+        ordered = sorted(begins)
+        first = await self._store.cold_reader.run_each(
+            ordered, lambda context, queue_id: context.min_offset(topic, queue_id)
+        )
+        begins.update(zip(ordered, first, strict=True))
+        async with slices.lock:
+            await slices.collect(self._take_least(topic, groups, begins, least))
         for queue_id, offset in offsets.queues_of(header.compare_group, topic).items():
             if queue_id in least and least[queue_id] > offset:
                 least[queue_id] = _AHEAD
-        return least
+        entries = (fastjson.dumps({queue_id: least[queue_id]})[1:-1] for queue_id in sorted(least))
+        empty = encode_correction_offsets({})
+        return Reply(body=await self._large_tables.fill("correctionOffsets", empty, entries))
+
+    def _take_least(
+        self, topic: str, groups: list[str], begins: dict[int, int], least: dict[int, int]
+    ) -> Iterator[None]:
+        """Note the least offset of each queue, a group's offset with each step."""
+        for group in groups:
+            for queue_id, offset in self._offsets.queues_of(group, topic).items():
+                if offset >= begins.get(queue_id, 0):
+                    least[queue_id] = min(offset, least.get(queue_id, offset))
+                yield
 
     async def _reset_here(
         self, header: headers.ResetOffsetRequestHeader, config: TopicConfig
@@ -157,9 +176,18 @@ class OffsetResetRequests:
             targets = await self._at_time(queues, header)
         if not targets:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"the topic {topic} has no queue to reset")
-        for queue_id, offset in targets.items():
+        for number, (queue_id, offset) in enumerate(targets.items(), 1):
             self._offsets.reset(group, topic, queue_id, offset)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
         self._held_pulls.wake_topic(topic)
+        if len(targets) > SMALL_MAX:
+            entries = (
+                encode_reset_entry(self._queue(topic, queue_id), offset)
+                for queue_id, offset in targets.items()
+            )
+            empty = encode_reset_offset({})
+            return Reply(body=await self._large_tables.fill("offsetTable", empty, entries))
         moved = {self._queue(topic, queue_id): offset for queue_id, offset in targets.items()}
         return Reply(body=encode_reset_offset(moved))
 

@@ -6,8 +6,8 @@ the first name again. Java: TopicConfigManager.subTopicConfigTable, Subscription
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError
 from cometmq.wire.bodies.topic import decode_data_version
@@ -18,24 +18,27 @@ if TYPE_CHECKING:
 PAGE_MAX = 2_000
 """Entries of one page."""
 
-_V = TypeVar("_V")
 
+@dataclass(frozen=True, slots=True)
+class AskedPage:
+    """What a request asks of a table."""
 
-def page_of(
-    table: dict[str, _V],
-    version: DataVersion,
-    start: int | None,
-    seen_version: str | None,
-    count: int | None,
-) -> dict[str, _V]:
-    """Return the page that was asked for, or the whole table where none was."""
-    if start is None and seen_version is None and count is None:
-        return table
-    first = max(0, start or 0)
-    if not seen_version or not _is(version, seen_version):
-        first = 0
-    room = PAGE_MAX if count is None else max(0, min(count, PAGE_MAX))
-    return {name: table[name] for name in islice(sorted(table), first, first + room)}
+    start: int | None
+    seen_version: str | None
+    count: int | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no page was asked for, but the whole table."""
+        return self.start is None and self.seen_version is None and self.count is None
+
+    def names(self, ordered: list[str], version: DataVersion) -> list[str]:
+        """The names on the page, of all names of the table in order."""
+        first = max(0, self.start or 0)
+        if not self.seen_version or not _is(version, self.seen_version):
+            first = 0
+        room = PAGE_MAX if self.count is None else max(0, min(self.count, PAGE_MAX))
+        return ordered[first : first + room]
 
 
 def _is(version: DataVersion, text: str) -> bool:

@@ -7,25 +7,33 @@ Java: AdminBrokerProcessor (getTopicStatsInfo, getConsumeStats and their like).
 
 from __future__ import annotations
 
+import asyncio
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.topic_requests import no_topic
-from cometmq.broker.requests.large_tables import check_size
+from cometmq.broker.requests.large_tables import SMALL_MAX, check_size, sorted_pieces
 from cometmq.model.admin_stats import ConsumeStats, OffsetWrapper, QueueTimeSpan, TopicOffset
 from cometmq.model.queue import MessageQueue
 from cometmq.net.endpoint import Endpoint, RequestResources, header_resources
 from cometmq.net.handler import Reply
 from cometmq.wire import fastjson
-from cometmq.wire.bodies.admin import encode_consume_stats, encode_time_spans, encode_topic_stats
-from cometmq.wire.bodies.broker import encode_consume_stats_list
+from cometmq.wire.bodies.admin import (
+    encode_consume_stats,
+    encode_time_spans,
+    encode_topic_stats,
+    offset_wrapper_entry,
+    time_span_entry,
+    topic_offset_entry,
+)
+from cometmq.wire.bodies.broker import consume_stats_list_entry, encode_consume_stats_list
 from cometmq.wire.bodies.name_lists import encode_group_list, encode_topic_list
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.headers import admin as headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
@@ -33,11 +41,16 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.metrics.broker_stats import BrokerStats
+    from cometmq.broker.requests.large_tables import LargeTables
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
+
+
+_PAIRS_AT_ONCE = 4
+"""Pairs of a group and a topic that one iteration of the loop looks at: each has some queues."""
 
 
 class ProgressRequests:
@@ -52,10 +65,13 @@ class ProgressRequests:
         offsets: ConsumerOffsets,
         delayed_messages: DelayedMessages,
         stats: BrokerStats,
+        large_tables: LargeTables,
         now_ms: Callable[[], int],
         broker_name: str,
         address: Callable[[], str],
     ) -> None:
+        self._large_tables = large_tables
+        self._telling_all = asyncio.Lock()
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -86,8 +102,15 @@ class ProgressRequests:
         config = self._topic(topic)
         queues = range(max(config.read_queue_nums, config.write_queue_nums))
         held = await self._store.cold_reader.run_each(queues, partial(self._topic_offset, topic))
+        rate = self._stats.topic_rate(topic)
+        if len(held) > SMALL_MAX:
+            entries = (
+                topic_offset_entry(self._queue(topic, at), one) for at, one in enumerate(held)
+            )
+            empty = encode_topic_stats({}, rate)
+            return Reply(body=await self._large_tables.fill("offsetTable", empty, entries))
         table = {self._queue(topic, queue_id): held[queue_id] for queue_id in queues}
-        return Reply(body=encode_topic_stats(table, self._stats.topic_rate(topic)))
+        return Reply(body=encode_topic_stats(table, rate))
 
     async def consume_stats(self, request: Command, _connection: Connection) -> Reply:
         """Tell how far a group has come in each queue of its topics (208)."""
@@ -97,46 +120,90 @@ class ProgressRequests:
         if not topics:
             topics = [header.topic] if header.topic else self._offsets.topics_of(group)
             topics = [topic for topic in topics if not self._is_foreign(group, topic)]
-        table: dict[MessageQueue, OffsetWrapper] = {}
+        found: list[tuple[str, list[OffsetWrapper]]] = []
         rate = 0.0
-        for topic in topics:
+        for number, topic in enumerate(topics, 1):
             config = self._topics.get(topic)
             if config is not None:
                 rate += self._stats.group_rate(group, topic)
-                table |= await self._progress_of(group, topic, config.read_queue_nums)
-        return Reply(body=encode_consume_stats(ConsumeStats(offset_table=table, consume_tps=rate)))
+                queues = range(config.read_queue_nums)
+                found.append((topic, await self._progress_of(group, topic, queues)))
+            if number % _PAIRS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return Reply(body=await self._encoded(found, rate))
 
     async def all_consume_stats(self, request: Command, _connection: Connection) -> Reply:
         """Tell how far every group has come in each of its topics (317)."""
         header = headers.GetConsumeStatsInBrokerHeader.decode(request.ext)
-        found: dict[str, list[ConsumeStats]] = {group: [] for group in self._groups.table}
-        lag = in_flight = 0
-        for topic, group in self._offsets.pairs():
-            config = self._topics.get(topic)
-            if group not in found or config is None or self._is_foreign(group, topic):
-                continue
-            if header.is_order and not config.order:
-                continue
-            table = await self._progress_of(group, topic, config.write_queue_nums)
-            rate = self._stats.group_rate(group, topic)
-            found[group].append(ConsumeStats(offset_table=table, consume_tps=rate))
-            for one in table.values():
-                lag += one.broker_offset - one.consumer_offset
-                in_flight += one.pull_offset - one.consumer_offset
-        return Reply(body=encode_consume_stats_list(self._address(), found, lag, in_flight))
+        async with self._telling_all:
+            groups, found = self._groups.table, dict[str, list[bytes]]()
+            lag = in_flight = size = 0
+            for number, (topic, group) in enumerate(self._offsets.each_pair(), 1):
+                if number % _PAIRS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                config = self._topics.get(topic)
+                if group not in groups or config is None or self._is_foreign(group, topic):
+                    continue
+                if header.is_order and not config.order:
+                    continue
+                queues = range(config.write_queue_nums)
+                progress = await self._progress_of(group, topic, queues)
+                rate = self._stats.group_rate(group, topic)
+                stats = await self._encoded([(topic, progress)], rate)
+                found.setdefault(group, []).append(stats)
+                size += len(stats)
+                check_size("progress of all groups", size)
+                for one in progress:
+                    lag += one.broker_offset - one.consumer_offset
+                    in_flight += one.pull_offset - one.consumer_offset
+            empty = encode_consume_stats_list(self._address(), {}, lag, in_flight)
+            entries = (consume_stats_list_entry(name, found.get(name, ())) for name in list(groups))
+            return Reply(body=await self._large_tables.fill("consumeStatsList", empty, entries))
 
-    def groups_of(self, request: Command, _connection: Connection) -> Reply:
+    async def groups_of(self, request: Command, _connection: Connection) -> Reply:
         """Tell which groups read a topic: those that are connected and those that have offsets."""
         topic = headers.QueryTopicConsumeByWhoRequestHeader.decode(request.ext).topic
-        groups = {
-            name for name, group in self._clients.consumers.items() if topic in group.subscriptions
-        }
-        return Reply(body=encode_group_list(groups | set(self._offsets.groups_of(topic))))
+        slices = self._large_tables.time_slices
+        async with slices.lock:
+            live = await slices.collect(self._each_reader(topic))
+        groups = {*filter(None, live), *self._offsets.groups_of(topic)}
+        return Reply(body=await self._named("groupList", encode_group_list(()), groups))
 
-    def topics_of(self, request: Command, _connection: Connection) -> Reply:
+    async def topics_of(self, request: Command, _connection: Connection) -> Reply:
         """Tell which topics a group has offsets of (343)."""
         group = headers.QueryTopicsByConsumerRequestHeader.decode(request.ext).group
-        return Reply(body=encode_topic_list(self._offsets.topics_of(group), self._address()))
+        empty = encode_topic_list((), self._address())
+        return Reply(body=await self._named("topicList", empty, self._offsets.topics_of(group)))
+
+    def _each_reader(self, topic: str) -> Iterator[str]:
+        """Each connected group that reads the topic; empty names for the others."""
+        for name, group in list(self._clients.consumers.items()):
+            yield name if topic in group.subscriptions else ""
+
+    async def _named(self, field: str, empty: bytes, names: Iterable[str]) -> bytes:
+        """The answer `empty` with these names in order."""
+        slices = self._large_tables.time_slices
+        async with slices.lock:
+            ordered = await slices.collect(sorted_pieces(list(names)))
+        entries = (fastjson.dumps(name) for name in ordered if name)
+        return await self._large_tables.fill(field, empty, entries)
+
+    async def _encoded(self, found: list[tuple[str, list[OffsetWrapper]]], rate: float) -> bytes:
+        """A group's progress in the queues of topics, from the first one on (208)."""
+        if sum(len(progress) for _, progress in found) > SMALL_MAX:
+            entries = (
+                offset_wrapper_entry(self._queue(topic, at), one)
+                for topic, progress in found
+                for at, one in enumerate(progress)
+            )
+            empty = encode_consume_stats(ConsumeStats(offset_table={}, consume_tps=rate))
+            return await self._large_tables.fill("offsetTable", empty, entries)
+        table = {
+            self._queue(topic, at): one
+            for topic, progress in found
+            for at, one in enumerate(progress)
+        }
+        return encode_consume_stats(ConsumeStats(offset_table=table, consume_tps=rate))
 
     async def time_spans(self, request: Command, _connection: Connection) -> Reply:
         """Tell from when to when each queue reaches, and how far behind the group is (303)."""
@@ -144,6 +211,10 @@ class ProgressRequests:
         config = self._topic(header.topic)
         look = partial(self._span, header.group, header.topic)
         spans = await self._store.cold_reader.run_each(range(config.write_queue_nums), look)
+        if len(spans) > SMALL_MAX:
+            empty = encode_time_spans((), _shown)
+            entries = (time_span_entry(span, _shown) for span in spans)
+            return Reply(body=await self._large_tables.fill("consumeTimeSpanSet", empty, entries))
         return Reply(body=encode_time_spans(spans, _shown))
 
     async def all_offsets(self, _request: Command, _connection: Connection) -> Reply:
@@ -176,14 +247,8 @@ class ProgressRequests:
         live = self._clients.consumers.get(group)
         return live is not None and bool(live.subscriptions) and topic not in live.subscriptions
 
-    async def _progress_of(
-        self, group: str, topic: str, queue_count: int
-    ) -> dict[MessageQueue, OffsetWrapper]:
-        queues = range(queue_count)
-        found = await self._store.cold_reader.run_each(
-            queues, partial(self._progress, group, topic)
-        )
-        return {self._queue(topic, queue_id): found[queue_id] for queue_id in queues}
+    async def _progress_of(self, group: str, topic: str, queues: range) -> list[OffsetWrapper]:
+        return await self._store.cold_reader.run_each(queues, partial(self._progress, group, topic))
 
     def _progress(
         self, group: str, topic: str, context: ReadContext, queue_id: int

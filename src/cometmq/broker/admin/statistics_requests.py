@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
 
-ENTRIES_MAX = 10_000
+ENTRIES_MAX = 1_000
 """Most queue entries in one answer."""
 
 

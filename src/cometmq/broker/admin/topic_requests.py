@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.admin import topic_attributes as attributes
-from cometmq.broker.admin.paging import page_of
+from cometmq.broker.admin.paging import AskedPage
 from cometmq.broker.cluster.table_writer import not_written
 from cometmq.broker.requests.large_tables import SMALL_MAX
 from cometmq.errors import Reject
@@ -55,6 +55,8 @@ log = logging.getLogger(__name__)
 
 LIST_MAX = 500
 """Topics that one request may create: so many hold up the loop for some milliseconds."""
+LIST_BYTES_MAX = 256 * 1024
+"""Longest list of them, or of groups."""
 
 _PERM_MAX = 15
 _CHECKS_MAX = 5
@@ -101,6 +103,7 @@ class TopicRequests:
                 self.create_or_update_list,
                 RequestEffect.MUTATING | RequestEffect.CREATING,
                 resources=_topics_in_body,
+                body_bytes_max=LIST_BYTES_MAX,
             ),
             Endpoint(
                 Code.DELETE_TOPIC_IN_BROKER,
@@ -208,26 +211,27 @@ class TopicRequests:
         """Return all topics (21), or the page of them that was asked for."""
         header = GetAllTopicConfigRequestHeader.decode(request.ext)
         topics = self._topics
-        page = page_of(
-            topics.table,
-            topics.version,
-            header.topic_seq,
-            header.data_version,
-            header.max_topic_num,
-        )
-        answer = GetAllTopicConfigResponseHeader(total_topic_num=len(topics.table))
-        if page is topics.table and len(page) > SMALL_MAX:
-            return self._list_all(answer)
-        return Reply(header=answer, body=encode_topic_table(TopicTable(topics.version, page)))
+        page = AskedPage(header.topic_seq, header.data_version, header.max_topic_num)
+        if len(topics.table) > SMALL_MAX:
+            return self._list_many(page)
+        names = topics.table if page.is_whole else page.names(sorted(topics.table), topics.version)
+        table = TopicTable(topics.version, {name: topics.table[name] for name in names})
+        return Reply(header=self._total(), body=encode_topic_table(table))
 
-    async def _list_all(self, header: GetAllTopicConfigResponseHeader) -> Reply:
-        topics = self._topics
+    async def _list_many(self, page: AskedPage) -> Reply:
+        topics, tables, name = self._topics, self._large_tables, "topicConfigTable"
         empty = encode_topic_table(TopicTable(topics.version, {}))
-        version = topics.version, topics.generation
-        table = await self._large_tables.encode(
-            "topicConfigTable", version, empty, topics.table, topic_fields
-        )
-        return Reply(header=header, body=table)
+        version, total = (topics.version, topics.generation), self._total()
+        if page.is_whole:
+            body = await tables.encode(name, version, empty, topics.table, topic_fields)
+        else:
+            ordered = await tables.sorted_names(name, version, topics.table)
+            names = page.names(ordered, version[0])
+            body = await tables.encode_page(name, empty, names, topics.table, topic_fields)
+        return Reply(header=total, body=body)
+
+    def _total(self) -> GetAllTopicConfigResponseHeader:
+        return GetAllTopicConfigResponseHeader(total_topic_num=len(self._topics.table))
 
     def get_config(self, request: Command, _connection: Connection) -> Reply:
         """Return one topic (351)."""

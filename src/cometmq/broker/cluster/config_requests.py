@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.cluster.table_writer import not_written
 from cometmq.model.topic import DataVersion
-from cometmq.net.config_requests import ConfigRequests
+from cometmq.net.config_requests import CHANGE_BYTES_MAX, ConfigRequests
 from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.wire.bodies.topic import encode_data_version
 from cometmq.wire.codes import RequestCode
@@ -40,7 +40,10 @@ class BrokerConfigRequests(ConfigRequests):
         return (
             Endpoint(RequestCode.GET_BROKER_CONFIG, self.get_settings),
             Endpoint(
-                RequestCode.UPDATE_BROKER_CONFIG, self.change_settings, RequestEffect.MUTATING
+                RequestCode.UPDATE_BROKER_CONFIG,
+                self.change_settings,
+                RequestEffect.MUTATING,
+                body_bytes_max=CHANGE_BYTES_MAX,
             ),
         )
 

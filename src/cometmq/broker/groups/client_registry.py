@@ -9,6 +9,7 @@ Java: ConsumerManager, ConsumerGroupInfo, ProducerManager, ClientHousekeepingSer
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.model.subscription import (
@@ -26,11 +27,19 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
     from cometmq.rules.group_members import MemberSettings
 
+log = logging.getLogger(__name__)
+
 SILENCE_MS = 120_000
 """A client that sends no heartbeat for so long is removed and its connection closed."""
 
 GROUPS_PER_PEER_MAX = 1_000
 """Groups one connection may belong to; further groups of its heartbeats are ignored."""
+
+KEPT_BYTES_MAX = 256 * 1024 * 1024
+"""Memory of what all heartbeats said; groups of those that exceed it are ignored."""
+
+_MEMBER_BYTES, _CHAR_BYTES = 600, 8
+"""What a member keeps, and what it keeps for each character of its subscriptions: both about."""
 
 
 class Member(NamedTuple):
@@ -117,7 +126,11 @@ class ClientRegistry:
         self.consumers: dict[str, ConsumerGroupInfo] = {}
         self.producers: dict[str, dict[Connection, Member]] = {}
         self._producer_ids: dict[str, Connection] = {}
-        self._groups_of: dict[Connection, set[tuple[str, str]]] = {}
+        self._groups_of: dict[Connection, dict[tuple[str, str], int]] = {}
+        """The groups of each connection, and what it keeps in each, bytes."""
+        self.kept_bytes = 0
+        """Memory of all members, about."""
+        self._has_refused = False
         self._fingerprints: dict[str, int] = {}
         self.on_members: Callable[[str], None] = lambda _group: None
         """Called with the group's name when its members or topics changed."""
@@ -126,7 +139,7 @@ class ClientRegistry:
 
     def add_producer(self, group: str, client_id: str, connection: Connection) -> None:
         """Note a producer's heartbeat."""
-        if self._note(connection, ("producer", group)):
+        if self._note(connection, ("producer", group), _MEMBER_BYTES):
             self._producer_ids[client_id] = connection
             self.producers.setdefault(group, {})[connection] = self._member(client_id, connection)
 
@@ -143,7 +156,11 @@ class ClientRegistry:
         keep_subscriptions: bool = False,
     ) -> None:
         """Note a consumer's heartbeat; calls `on_members` when connections or topics changed."""
-        if not self._note(connection, ("consumer", data.group_name)):
+        key = ("consumer", data.group_name)
+        size = _size_of(data)
+        if keep_subscriptions:
+            size = self._groups_of.get(connection, {}).get(key, size)
+        if not self._note(connection, key, size):
             return
         group = self.consumers.get(data.group_name)
         if group is None:
@@ -183,7 +200,7 @@ class ClientRegistry:
 
     def remove(self, kind: str, name: str, connection: Connection) -> None:
         """Remove a connection from a group ("producer" or "consumer"); calls `on_members`."""
-        self._groups_of.get(connection, set()).discard((kind, name))
+        self._leave(connection, (kind, name))
         members = self._members(kind, name)
         member = members.pop(connection, None)
         if member is None:
@@ -204,7 +221,7 @@ class ClientRegistry:
             if self._members(kind, name)[connection].heard_ms < oldest
         ]
         for kind, name, connection in silent:
-            self._groups_of[connection].discard((kind, name))
+            self._leave(connection, (kind, name))
             members = self._members(kind, name)
             member = members.pop(connection)
             self._forget_id(kind, member.client_id, connection)
@@ -228,19 +245,40 @@ class ClientRegistry:
             self._fingerprints.pop(name, None)
             self.on_gone(name)
 
-    def _note(self, connection: Connection, key: tuple[str, str]) -> bool:
+    def _note(self, connection: Connection, key: tuple[str, str], size: int) -> bool:
+        """Note that a connection is in a group, where it keeps so many bytes; False: it may not."""
         groups = self._groups_of.get(connection)
         if groups is None:
-            groups = self._groups_of[connection] = set()
+            groups = self._groups_of[connection] = {}
             connection.on_close(self._drop)
+        more = size - groups.get(key, 0)
         if key not in groups and len(groups) >= GROUPS_PER_PEER_MAX:
             return False
-        groups.add(key)
+        if self.kept_bytes + more > KEPT_BYTES_MAX:
+            self._warn_of_size(connection)
+            return False
+        groups[key] = size
+        self.kept_bytes += more
         return True
+
+    def _leave(self, connection: Connection, key: tuple[str, str]) -> None:
+        self.kept_bytes -= self._groups_of.get(connection, {}).pop(key, 0)
+        assert self.kept_bytes >= 0, "a member has left twice"
+
+    def _warn_of_size(self, connection: Connection) -> None:
+        if not self._has_refused:
+            self._has_refused = True
+            log.warning(
+                "the heartbeats of all clients keep %d bytes, and no more are taken: %s is the "
+                "first whose groups are ignored",
+                self.kept_bytes,
+                connection.addr,
+            )
 
     def _drop(self, connection: Connection) -> None:
         for kind, name in list(self._groups_of.get(connection, ())):
             self.remove(kind, name, connection)
+        assert not self._groups_of.get(connection), "a closed connection is in no group"
         self._groups_of.pop(connection, None)
 
     def _members(self, kind: str, name: str) -> dict[Connection, Member]:
@@ -255,3 +293,12 @@ class ClientRegistry:
         now_ms, monotonic_ms = self._now_ms(), self._monotonic_ms()
         language, version = connection.language, connection.version
         return Member(client_id, language, version, now_ms, monotonic_ms, settings)
+
+
+def _size_of(data: ConsumerData) -> int:
+    """What a consumer's heartbeat keeps in memory, about."""
+    chars = sum(
+        len(one.topic) + len(one.sub_string) + sum(map(len, one.tags_set)) + 10 * len(one.tags_set)
+        for one in data.subscriptions
+    )
+    return _MEMBER_BYTES * (1 + len(data.subscriptions)) + _CHAR_BYTES * chars

@@ -147,9 +147,12 @@ class ConsumerOffsets:
         found = self._groups.get(topic, ())
         return [group for group in found if f"{topic}@{group}" in self._committed]
 
-    def pairs(self) -> list[tuple[str, str]]:
-        """(topic, group) of all committed offsets."""
-        return [(topic, group) for topic, group, _ in self._items()]
+    def each_pair(self) -> Iterator[tuple[str, str]]:
+        """(topic, group) of all committed offsets, as they are now."""
+        for key in list(self._committed):
+            topic, at, group = key.partition("@")
+            if at and "@" not in group:
+                yield topic, group
 
     def queues_of(self, group: str, topic: str) -> dict[int, int]:
         """All committed offsets of the group in the topic, by queue id."""

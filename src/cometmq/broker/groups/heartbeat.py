@@ -8,11 +8,12 @@ Java: ClientManageProcessor, ConsumerManageProcessor.getConsumerListByGroup.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 from cometmq.broker.pulls.consumer_filters import LONG_CHARS, filtering_disabled
 from cometmq.errors import BadFilter, ProtocolError, Reject
-from cometmq.model.subscription import SQL92, MessageModel
+from cometmq.model.subscription import CLIENT_ID_CHARS_MAX, SQL92, MessageModel
 from cometmq.model.topic import retry_topic_of
 from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources
 from cometmq.net.handler import Reply
@@ -29,7 +30,7 @@ from cometmq.wire.headers.client import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.client_registry import ClientRegistry
@@ -49,11 +50,20 @@ HEARTBEAT_BYTES_MAX = 1 << 20
 LONG_HEARTBEAT_BYTES = 1 << 13
 """Longer heartbeats are parsed in a thread; parsing takes a microsecond for four bytes."""
 
+CHECK_BYTES_MAX = 1 << 17
+"""Longest question whether a filter is one: 16,384 characters, however they are written."""
+
 GROUPS_MAX, SUBSCRIPTIONS_MAX = 1_000, 2_000
 """Groups that one heartbeat may name, and subscriptions of all of them."""
 
+NOTIFIED_AT_ONCE_MAX = 32
+"""Members that one change notifies at once, 1 ms; of more so many in an iteration of the loop."""
+
 _SLICE = 16
 """Groups of a long heartbeat taken in one loop iteration."""
+
+GROUP_CHARS_MAX = 255
+"""Longest name of a producer's group, as Java's clients have it."""
 
 _UNIT_SUBSCRIBED = 2
 
@@ -63,6 +73,7 @@ def _decoded(body: bytes) -> HeartbeatData:
         beat = decode_heartbeat(body)
     except ProtocolError as error:
         raise Reject(ResponseCode.SYSTEM_ERROR, f"no heartbeat: {error}") from error
+    _check_names(beat)
     groups = len(beat.consumers) + len(beat.producer_groups)
     subscriptions = sum([len(consumer.subscriptions) for consumer in beat.consumers])
     for what, count, most in (
@@ -76,6 +87,20 @@ def _decoded(body: bytes) -> HeartbeatData:
                 "clients",
             )
     return beat
+
+
+def _check_names(beat: HeartbeatData) -> None:
+    """Raise Reject for names longer than any: they would be kept."""
+    named = [*beat.producer_groups, *(consumer.group_name for consumer in beat.consumers)]
+    for what, longest, most in (
+        ("client id", len(beat.client_id), CLIENT_ID_CHARS_MAX),
+        ("group", max(map(len, named), default=0), GROUP_CHARS_MAX),
+    ):
+        if longest > most:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                f"the heartbeat names a {what} of {longest} characters, the limit is {most}",
+            )
 
 
 def _check_filter(kind: str, expression: str) -> None:
@@ -126,6 +151,10 @@ class HeartbeatHandler:
         self._settings = settings
         self._monotonic_ms = monotonic_ms
         self._parsing = asyncio.Lock()
+        self._to_notify: OrderedDict[str, deque[Connection]] = OrderedDict()
+        """Large groups with those of their members that are still to be notified of a change."""
+        self._changed: set[str] = set()
+        """Those of them that changed since these members were noted."""
         clients.on_members = self.notify_members
         clients.on_gone = filters.unregister
 
@@ -149,7 +178,10 @@ class HeartbeatHandler:
                 RequestEffect.UNTHROTTLED,
             ),
             Endpoint(
-                RequestCode.CHECK_CLIENT_CONFIG, self.check_client, resources=_resources_of_check
+                RequestCode.CHECK_CLIENT_CONFIG,
+                self.check_client,
+                resources=_resources_of_check,
+                body_bytes_max=CHECK_BYTES_MAX,
             ),
         )
 
@@ -272,10 +304,30 @@ class HeartbeatHandler:
             return
         if members.message_model is MessageModel.BROADCASTING:
             return
-        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group)
-        for member in members.members:
-            code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
-            member.oneway(new_request(code, 0, header, oneway=True))
+        if len(members.members) > NOTIFIED_AT_ONCE_MAX:
+            self._notify_soon(group)
+        else:
+            _notify(group, members.members)
+
+    def _notify_soon(self, group: str) -> None:
+        """Notify a large group in the next iterations of the loop, once for all that changed."""
+        if not self._to_notify:
+            asyncio.get_running_loop().call_soon(self._notify_some)
+        self._to_notify.setdefault(group, deque())
+        self._changed.add(group)
+
+    def _notify_some(self) -> None:
+        """Notify some members of the group whose turn it is; it goes to the end then."""
+        group, rest = self._to_notify.popitem(last=False)
+        if not rest and group in self._changed:
+            self._changed.discard(group)
+            known = self._clients.consumers.get(group)
+            rest.extend(known.members if known else ())
+        _notify(group, [rest.popleft() for _ in range(min(NOTIFIED_AT_ONCE_MAX, len(rest)))])
+        if rest or group in self._changed:
+            self._to_notify[group] = rest
+        if self._to_notify:
+            asyncio.get_running_loop().call_soon(self._notify_some)
 
     def _prepare(self, consumer: ConsumerData) -> bool:
         """Create the group and its retry topic; False where the group may not be created."""
@@ -293,6 +345,13 @@ class HeartbeatHandler:
             flag = _UNIT_SUBSCRIBED if consumer.unit_mode else 0
             self._topics.ensure(topic, config.retry_queue_nums, order=order, sys_flag=flag)
         return True
+
+
+def _notify(group: str, members: Iterable[Connection]) -> None:
+    header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group)
+    code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+    for member in members:
+        member.oneway(new_request(code, 0, header, oneway=True))
 
 
 def _resources_of_heartbeat(request: Command) -> RequestResources:

@@ -30,6 +30,12 @@ LOCKS_MAX = 100_000
 GROUPS_MAX = 100_000
 """Groups that may hold locks; beyond it further ones get none."""
 
+LOCKS_TOTAL_MAX = 200_000
+"""Locks kept for all groups: 160 MB; beyond it new ones are refused."""
+
+LOOK_MS = 10_000
+"""How often a full table is looked through for locks that have expired."""
+
 CONNECTIONS_MAX = 8
 """Connections noted for one lock; one that is asked for over still more ends by its time alone."""
 
@@ -54,6 +60,8 @@ class QueueLocks:
         self.live_ms = live_ms
         self._groups: dict[str, dict[MessageQueue, QueueLock]] = {}
         self._asked: dict[Hashable, dict[str, set[MessageQueue]]] = {}
+        self._count = 0
+        self._looked_ms: int | None = None
 
     def lock(
         self,
@@ -76,10 +84,12 @@ class QueueLocks:
             if lock is not None and lock.client_id != client_id:
                 continue
             if lock is None:
-                if len(locks) >= LOCKS_MAX and not self._drop_expired(group, now_ms):
+                is_full = len(locks) >= LOCKS_MAX or self._count >= LOCKS_TOTAL_MAX
+                if is_full and not self._drop_expired(now_ms):
                     continue
                 locks = self._groups.setdefault(group, locks)
                 lock = locks[queue] = QueueLock(client_id, now_ms)
+                self._count += 1
             lock.asked_ms = now_ms
             self._note(group, queue, lock, connection, end)
             held.append(queue)
@@ -170,6 +180,7 @@ class QueueLocks:
         locks = self._groups[group]
         for connection in locks.pop(queue).ends:
             self._forget_asked(group, queue, connection)
+        self._count -= 1
         if not locks:
             del self._groups[group]
 
@@ -182,10 +193,18 @@ class QueueLocks:
             if not groups:
                 del self._asked[connection]
 
-    def _drop_expired(self, group: str, now_ms: int) -> bool:
-        locks = self._groups[group]
-        expired = [queue for queue, lock in locks.items() if not self._is_live(lock, now_ms)]
-        for queue in expired:
+    def _drop_expired(self, now_ms: int) -> bool:
+        """Make room; whether there is any. The table is looked through now and then only."""
+        if self._looked_ms is not None and now_ms - self._looked_ms < LOOK_MS:
+            return False
+        self._looked_ms = now_ms
+        expired = [
+            (group, queue)
+            for group, locks in self._groups.items()
+            for queue, lock in locks.items()
+            if not self._is_live(lock, now_ms)
+        ]
+        for group, queue in expired:
             self._remove(group, queue)
         return bool(expired)
 

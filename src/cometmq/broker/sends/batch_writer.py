@@ -26,6 +26,8 @@ from cometmq.wire.codes import ResponseCode
 from cometmq.wire.records import message_batch, properties, sysflag
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.broker.sends.message_preparation import MessagePreparer
     from cometmq.settings.store import StoreSettings
@@ -121,12 +123,18 @@ class BatchWriter:
             raise self._too_many()
         return None if len(items) > SMALL_BATCH_MAX else items
 
-    def decode_large(self, body: bytes) -> list[BatchItem]:
-        """The messages of a batch that `decode` found to be large; raises Reject."""
-        items = _decode(body, self._settings.batch_messages_max)
-        if len(items) > self._settings.batch_messages_max:
-            raise self._too_many()
-        return items
+    def decode_large(self, body: bytes) -> Iterator[list[BatchItem]]:
+        """The messages of a batch that `decode` found large, some at a time; raises Reject."""
+        at = count = 0
+        while at < len(body):
+            try:
+                items, at = message_batch.decode_part(body, at, SMALL_BATCH_MAX, count)
+            except ProtocolError as error:
+                raise illegal_message(str(error)) from error
+            count += len(items)
+            if count > self._settings.batch_messages_max:
+                raise self._too_many()
+            yield items
 
     def _too_many(self) -> Reject:
         return illegal_message(

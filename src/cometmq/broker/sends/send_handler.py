@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from cometmq.wire.records.message_batch import BatchItem
 
 
+LARGE_BATCH_REST_S = 0.1
+"""Longest rest behind a large batch."""
+
+
 class SendHandler:
     """Answers 10, 310 and 320."""
 
@@ -153,16 +157,22 @@ class SendHandler:
         body: bytes,
         connection: Connection,
     ) -> Reply:
-        """Store a large batch; between its steps, and before the next one, others are served."""
-        async with self._large_batch:
-            try:
-                items = self._batch_writer.decode_large(body)
+        """Store a large batch; before the next one others are served for as long as it took."""
+        loop = asyncio.get_running_loop()
+        await self._large_batch.acquire()
+        began = loop.time()
+        try:
+            items: list[BatchItem] = []
+            for part in self._batch_writer.decode_large(body):
+                items += part
                 await asyncio.sleep(0)
-                return self._put_batch(header, config, body, items, connection)
-            except Reject as refusal:
-                return self.responses.refused(refusal)
-            finally:
-                await asyncio.sleep(0)
+            began = loop.time()
+            return self._put_batch(header, config, body, items, connection)
+        except Reject as refusal:
+            return self.responses.refused(refusal)
+        finally:  # what follows in this iteration, writing and publishing, takes as much again
+            rest_s = min(2 * (loop.time() - began), LARGE_BATCH_REST_S)
+            loop.call_later(rest_s, self._large_batch.release)
 
     def _put_batch(
         self,

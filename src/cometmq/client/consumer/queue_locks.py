@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 1.0
+QUEUES_MAX = 500
+"""Queues that one request locks; our brokers lock more of them in several iterations."""
 
 
 class QueueLockClient:
@@ -58,7 +60,11 @@ class QueueLockClient:
         for queue in queues:
             by_broker[queue.broker_name].append(queue)
         parts = await asyncio.gather(
-            *(self._take_at(broker, wanted) for broker, wanted in by_broker.items())
+            *(
+                self._take_at(broker, wanted[at : at + QUEUES_MAX])
+                for broker, wanted in by_broker.items()
+                for at in range(0, len(wanted), QUEUES_MAX)
+            )
         )
         return {queue: lock for part in parts for queue, lock in part.items()}
 

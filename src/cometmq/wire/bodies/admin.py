@@ -68,6 +68,11 @@ def encode_consumer_connections(group: ConsumerConnections) -> bytes:
     return fastjson.dumps(fields)
 
 
+def connection_entry(one: ClientConnection) -> bytes:
+    """One item of the list of connections in the answers to 203 and 204."""
+    return fastjson.dumps(_connection_fields(one))
+
+
 def decode_consumer_connections(data: bytes) -> ConsumerConnections:
     """Read the answer to 203."""
     obj = shape.load_object(data)
@@ -93,15 +98,13 @@ def decode_producer_connections(data: bytes) -> list[ClientConnection]:
 
 def encode_topic_stats(offsets: Mapping[MessageQueue, TopicOffset], put_tps: float = 0.0) -> bytes:
     """Write the answer to 202."""
-    table = {
-        queue: {
-            "lastUpdateTimestamp": one.last_update_timestamp,
-            "maxOffset": one.max_offset,
-            "minOffset": one.min_offset,
-        }
-        for queue, one in offsets.items()
-    }
+    table = {queue: _topic_offset_fields(one) for queue, one in offsets.items()}
     return fastjson.dumps({"offsetTable": shape.queue_keys(table), "topicPutTps": put_tps})
+
+
+def topic_offset_entry(queue: MessageQueue, one: TopicOffset) -> bytes:
+    """One entry of the table in that answer."""
+    return _queue_entry(queue, _topic_offset_fields(one))
 
 
 def decode_topic_stats(data: bytes) -> dict[MessageQueue, TopicOffset]:
@@ -116,16 +119,13 @@ def encode_consume_stats(stats: ConsumeStats) -> bytes:
 
 def consume_stats_fields(stats: ConsumeStats) -> dict[str, object]:
     """Return a group's progress as it is written."""
-    table = {
-        queue: {
-            "brokerOffset": one.broker_offset,
-            "consumerOffset": one.consumer_offset,
-            "lastTimestamp": one.last_timestamp,
-            "pullOffset": one.pull_offset,
-        }
-        for queue, one in stats.offset_table.items()
-    }
+    table = {queue: _offset_wrapper_fields(one) for queue, one in stats.offset_table.items()}
     return {"consumeTps": stats.consume_tps, "offsetTable": shape.queue_keys(table)}
+
+
+def offset_wrapper_entry(queue: MessageQueue, one: OffsetWrapper) -> bytes:
+    """One entry of the table in that answer."""
+    return _queue_entry(queue, _offset_wrapper_fields(one))
 
 
 def decode_consume_stats(data: bytes) -> ConsumeStats:
@@ -140,6 +140,11 @@ def decode_consume_stats(data: bytes) -> ConsumeStats:
 def encode_time_spans(spans: Iterable[QueueTimeSpan], shown: Callable[[int], str]) -> bytes:
     """Write the answer to 303; `shown` writes a time out as people read it."""
     return fastjson.dumps({"consumeTimeSpanSet": [_span_fields(span, shown) for span in spans]})
+
+
+def time_span_entry(span: QueueTimeSpan, shown: Callable[[int], str]) -> bytes:
+    """One item of the list in that answer."""
+    return fastjson.dumps(_span_fields(span, shown))
 
 
 def decode_time_spans(data: bytes) -> list[QueueTimeSpan]:
@@ -199,6 +204,27 @@ def decode_directly_result(data: bytes) -> ConsumeMessageDirectlyResult:
         remark=shape.text_or_none(obj, "remark"),
         spent_time_ms=shape.number(obj, "spentTimeMills"),
     )
+
+
+def _queue_entry(queue: MessageQueue, fields: object) -> bytes:
+    return fastjson.dumps(shape.queue_keys({queue: fields}))[1:-1]
+
+
+def _topic_offset_fields(one: TopicOffset) -> dict[str, object]:
+    return {
+        "lastUpdateTimestamp": one.last_update_timestamp,
+        "maxOffset": one.max_offset,
+        "minOffset": one.min_offset,
+    }
+
+
+def _offset_wrapper_fields(one: OffsetWrapper) -> dict[str, object]:
+    return {
+        "brokerOffset": one.broker_offset,
+        "consumerOffset": one.consumer_offset,
+        "lastTimestamp": one.last_timestamp,
+        "pullOffset": one.pull_offset,
+    }
 
 
 def _connection_fields(one: ClientConnection) -> dict[str, object]:

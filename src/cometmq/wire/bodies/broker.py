@@ -94,22 +94,20 @@ def encode_consume_stats_list(
     return fastjson.dumps(fields)
 
 
+def consume_stats_list_entry(group: str, found: Iterable[bytes]) -> bytes:
+    """One item of the list in that answer: a group with its progress by topic, as 208 has it."""
+    return b"{%b:[%b]}" % (fastjson.dumps(group), b",".join(found))
+
+
 def encode_producer_table(groups: Mapping[str, Iterable[ProducerInfo]]) -> bytes:
     """Write the answer to 328."""
-    data = {
-        group: [
-            {
-                "clientId": one.client_id,
-                "language": one.language,
-                "lastUpdateTimestamp": one.seen_ms,
-                "remoteIP": one.remote_addr,
-                "version": one.version,
-            }
-            for one in found
-        ]
-        for group, found in groups.items()
-    }
+    data = {group: list(map(_producer_fields, found)) for group, found in groups.items()}
     return fastjson.dumps({"data": data})
+
+
+def producer_entry(group: str, found: Iterable[ProducerInfo]) -> bytes:
+    """One entry of the table in that answer."""
+    return fastjson.dumps({group: list(map(_producer_fields, found))})[1:-1]
 
 
 def encode_subscription(
@@ -147,6 +145,16 @@ def encode_lone_master(max_phy_offset: int) -> bytes:
         "masterCommitLogMaxOffset": max_phy_offset,
     }
     return fastjson.dumps(fields)
+
+
+def _producer_fields(one: ProducerInfo) -> dict[str, object]:
+    return {
+        "clientId": one.client_id,
+        "language": one.language,
+        "lastUpdateTimestamp": one.seen_ms,
+        "remoteIP": one.remote_addr,
+        "version": one.version,
+    }
 
 
 def _subscription(found: SubscriptionData | None) -> dict[str, object] | None:

@@ -43,7 +43,7 @@ def encode_group_config_list(configs: Iterable[SubscriptionGroupConfig]) -> byte
 
 def decode_group_config_list(data: bytes) -> list[SubscriptionGroupConfig]:
     """Read the groups to create (225)."""
-    return shape.items(shape.load_object(data), "groupConfigList", group_of)
+    return shape.items(shape.load_request(data), "groupConfigList", group_of)
 
 
 def encode_group_table(table: GroupTable) -> bytes:

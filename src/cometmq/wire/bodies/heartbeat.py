@@ -79,7 +79,7 @@ def encode_check_client(check: CheckClient) -> bytes:
 
 def decode_check_client(data: bytes) -> CheckClient:
     """Read the question about a filter; one that names none is about no filter at all."""
-    obj = shape.load_object(data) if data else {}
+    obj = shape.load_request(data)
     wanted = obj.get("subscriptionData")
     return CheckClient(
         shape.text(obj, "clientId"),

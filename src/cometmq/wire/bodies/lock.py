@@ -7,6 +7,7 @@ Java: LockBatchRequestBody, UnlockBatchRequestBody, LockBatchResponseBody.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.model.queue_lock import LockEnd, LockHolder
@@ -14,7 +15,7 @@ from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from cometmq.model.queue import MessageQueue
 
@@ -48,7 +49,7 @@ def encode_lock_request(request: LockRequest) -> bytes:
 
 def decode_lock_request(data: bytes) -> LockRequest:
     """Read the body of 41 and 42."""
-    obj = shape.load_object(data)
+    obj = shape.load_request(data)
     return LockRequest(
         shape.text(obj, "consumerGroup"),
         shape.text(obj, "clientId"),
@@ -62,20 +63,38 @@ def encode_locked(
     queues: Collection[MessageQueue], holders: Mapping[MessageQueue, LockHolder] | None = None
 ) -> bytes:
     """Write which of the queues asked for the client holds now, and who holds others."""
-    fields: dict[str, object] = {
-        "lockOKMQSet": [shape.queue_fields(queue) for queue in sorted(queues)]
-    }
+    return b"".join(locked_pieces(sorted(queues), holders or {}, len(queues) + len(holders or ())))
+
+
+def locked_pieces(
+    queues: Sequence[MessageQueue], holders: Mapping[MessageQueue, LockHolder], size: int
+) -> Iterator[bytes]:
+    """The same in pieces of so many queues, which are sorted."""
+    mark = b"{"
     if holders:
-        fields[_HOLDERS] = [
-            {
-                **shape.queue_fields(queue),
-                "clientId": holder.client_id,
-                "heldMs": holder.held_ms,
-                "leftMs": holder.left_ms,
-            }
-            for queue, holder in sorted(holders.items())
-        ]
-    return fastjson.dumps(fields)
+        yield b'{"%b":[' % _HOLDERS.encode()
+        yield from _items([_holder_fields(*item) for item in sorted(holders.items())], size)
+        mark = b"],"
+    yield mark + b'"lockOKMQSet":['
+    yield from _items(map(shape.queue_fields, queues), size)
+    yield b"]}"
+
+
+def _items(values: Iterable[Mapping[str, object]], size: int) -> Iterator[bytes]:
+    """The items of a list, so many in a piece."""
+    rest, mark = iter(values), b""
+    while part := list(islice(rest, size)):
+        yield mark + fastjson.dumps(part)[1:-1]
+        mark = b","
+
+
+def _holder_fields(queue: MessageQueue, holder: LockHolder) -> dict[str, object]:
+    return {
+        **shape.queue_fields(queue),
+        "clientId": holder.client_id,
+        "heldMs": holder.held_ms,
+        "leftMs": holder.left_ms,
+    }
 
 
 def decode_locked(data: bytes) -> frozenset[MessageQueue]:

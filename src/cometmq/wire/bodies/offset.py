@@ -40,6 +40,11 @@ def encode_reset_offset(offsets: Mapping[MessageQueue, int], *, as_list: bool = 
     return fastjson.dumps({"offsetTable": shape.queue_keys(offsets)})
 
 
+def encode_reset_entry(queue: MessageQueue, offset: int) -> bytes:
+    """One entry of that table."""
+    return fastjson.dumps(shape.queue_keys({queue: offset}))[1:-1]
+
+
 def decode_reset_offset(data: bytes) -> dict[MessageQueue, int]:
     """Read where queues are moved to, in either form."""
     obj = shape.load_object(data)

@@ -42,10 +42,15 @@ LENIENT_BYTES_MAX = 64 * 1024
 _UNREAD = frozenset(["topicQueueMappingDetailMap", "topicQueueMappingInfoMap"])
 """Of static topics, which have no support here."""
 _TOKENS_PER_STEP = 256
+_STEP_CHARS = 65_536
+"""So much text is passed over at once, however few values it has."""
+_SHORT_CHARS = 1_024
+_INFLATED_BYTES = 256 * 1024
 
 _I32 = Struct(">i")
 _space = re.compile(r"[ \t\r\n]*").match
-_tokens = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}"]', re.DOTALL).finditer
+_outside = re.compile(r'[^"\[\]{}]*+(["\[\]{}]?)').match
+_in_text = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL).match
 _decode = json.JSONDecoder(strict=False).raw_decode
 
 
@@ -98,7 +103,7 @@ class RegistrationReader:
         """Read an object into `fields`, and into its field `descend`; returns where it ends."""
         at = _sign(text, at, "{")
         while text[at] != "}":
-            name, at = _decode(text, at)
+            name, at = _value(text, at)
             at = _sign(text, at, ":")
             if name == descend and text[at] == "{":
                 if name == "topicConfigTable":
@@ -108,7 +113,7 @@ class RegistrationReader:
             elif name in _UNREAD and text[at] == "{":
                 at = yield from _passed_over(text, at)
             else:
-                fields[name], at = _decode(text, at)
+                fields[name], at = _value(text, at)
             at = _next(text, at)
         return at + 1
 
@@ -116,10 +121,10 @@ class RegistrationReader:
         """Read the topic table; returns where it ends."""
         at = _sign(text, at, "{")
         while text[at] != "}":
-            name, at = _decode(text, at)
+            name, at = _value(text, at)
             if not isinstance(name, str):
                 raise ProtocolError(f"the large registration has a topic of the name {name!r}")
-            value, at = _decode(text, _sign(text, at, ":"))
+            value, at = _value(text, _sign(text, at, ":"))
             self.topics[name] = topic_of(value, name)
             self._check_count()
             at = _next(text, at)
@@ -128,7 +133,7 @@ class RegistrationReader:
 
     def _inflated_steps(self) -> Iterator[None]:
         try:
-            plain = zlib.decompressobj().decompress(self._data, REGISTER_BYTES_MAX)
+            plain = yield from _inflated(self._data)
             version, at = read_piece(plain, 0)
             (count,) = _I32.unpack_from(plain, at)
             at += 4
@@ -153,19 +158,54 @@ class RegistrationReader:
             )
 
 
+def _inflated(data: bytes) -> Generator[None, None, bytes]:
+    """What was compressed, or its first `REGISTER_BYTES_MAX`."""
+    inflater, pieces, left = zlib.decompressobj(), [], REGISTER_BYTES_MAX
+    for at in range(0, len(data), _STEP_CHARS):
+        rest = data[at : at + _STEP_CHARS]
+        while rest and left > 0:
+            pieces.append(inflater.decompress(rest, min(left, _INFLATED_BYTES)))
+            left -= len(pieces[-1])
+            rest = inflater.unconsumed_tail
+            yield
+    return b"".join(pieces)
+
+
 def _passed_over(text: str, at: int) -> Generator[None, None, int]:
     """Where an object ends; of what is in it only brackets and strings are looked at."""
-    depth = 0
-    for number, found in enumerate(_tokens(text, at)):
-        token = found.group()
-        if token == '"':
+    depth, start, is_text, tokens = 0, at, False, 0
+    while found := (_in_text if is_text else _outside)(text, at, at + _STEP_CHARS):
+        token, size, at = found[1], found.end() - at, found.end()
+        if not size:
             break
-        depth += (token in "{[") - (token in "}]")
-        if not depth:
-            return found.end()
-        if number % _TOKENS_PER_STEP == 0:
+        if token == '"':
+            is_text = not is_text
+        elif token:
+            depth += (token in "{[") - (token in "}]")
+            if not depth:
+                return at
+        tokens += 1
+        if tokens % _TOKENS_PER_STEP == 0 or size > _STEP_CHARS // 2:
             yield
-    raise ProtocolError(f"the large registration has an object without an end, at {at}")
+    raise ProtocolError(f"the large registration has an object without an end, at {start}")
+
+
+def _value(text: str, at: int) -> tuple[Any, int]:
+    """The value that begins there, and where it ends; none is long but those read in steps."""
+    for length in (_SHORT_CHARS, LENIENT_BYTES_MAX):
+        piece = text[at : at + length]
+        try:
+            value, end = _decode(piece)
+        except ValueError:
+            if len(piece) < length:
+                raise
+            continue  # it is cut
+        if end < len(piece) or len(piece) < length:  # else a number may go on
+            return value, at + end
+    raise ProtocolError(
+        f"the large registration has no JSON, or more than {LENIENT_BYTES_MAX} characters of it, "
+        f"as the value at {at}"
+    )
 
 
 def _skip(text: str, at: int) -> int:

@@ -56,7 +56,7 @@ def encode_topic_config_list(configs: Iterable[TopicConfig]) -> bytes:
 
 def decode_topic_config_list(data: bytes) -> list[TopicConfig]:
     """Read the topics to create (18)."""
-    return shape.items(shape.load_object(data), "topicConfigList", topic_of)
+    return shape.items(shape.load_request(data), "topicConfigList", topic_of)
 
 
 def encode_topic_table(table: TopicTable) -> bytes:

@@ -56,24 +56,32 @@ def decode(raw: bytes, count_max: int = maxsize) -> list[BatchItem]:
 
     Raises ProtocolError if the lengths are inconsistent.
     """
+    return decode_part(raw, 0, count_max + 1)[0]
+
+
+def decode_part(raw: bytes, at: int, count: int, before: int = 0) -> tuple[list[BatchItem], int]:
+    """At most so many items from a place on, and where the next one begins; raises as `decode`.
+
+    `before`: how many items lie before that place.
+    """
     items: list[BatchItem] = []
-    at, end = 0, len(raw)
-    while at < end and len(items) <= count_max:
+    end = len(raw)
+    while at < end and len(items) < count:
         if at + _HEAD.size > end:
-            raise _broken(len(items), at)
+            raise _broken(before + len(items), at)
         size, _, _, flag, body_length = _HEAD.unpack_from(raw, at)
         body_at = at + _HEAD.size
         body_end = body_at + body_length
         if body_length < 0 or body_end + 2 > end:
-            raise _broken(len(items), at)
+            raise _broken(before + len(items), at)
         (length,) = _LENGTH.unpack_from(raw, body_end)
         next_at = body_end + 2 + length
         if length < 0 or next_at > end or size != next_at - at:
-            raise _broken(len(items), at)
+            raise _broken(before + len(items), at)
         items.append(BatchItem(flag, raw[body_at:body_end], raw[body_end + 2 : next_at]))
         assert next_at > at, "each item moves on"
         at = next_at
-    return items
+    return items, at
 
 
 def _broken(index: int, at: int) -> ProtocolError:
