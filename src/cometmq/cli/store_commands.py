@@ -145,6 +145,7 @@ def _print(report: InspectionReport) -> None:
     for title, lines in (
         ("at the next start", report.notes),
         ("to be repaired", report.repairs),
+        ("in doubt", report.doubts),
         ("LOST", report.damage),
     ):
         for line in lines[:_LINES_MAX]:
@@ -152,7 +153,7 @@ def _print(report: InspectionReport) -> None:
         if len(lines) > _LINES_MAX:
             click.echo(f"{title}: and {len(lines) - _LINES_MAX} more")
     if not report.damage:
-        is_whole = not (report.notes or report.repairs)
+        is_whole = not (report.notes or report.repairs or report.doubts)
         click.echo("whole" if is_whole else "nothing is lost")
 
 

@@ -205,6 +205,8 @@ class MessageExt:
 
     unreadable = ""
     """Why the body is not what was sent; empty where it is. See `UnreadableMessage`."""
+    is_damaged = False
+    """Whether it is not what its checksum says: a copy would get another and look whole."""
     phy_offset: int = _seldom(0)
     sys_flag: int = _seldom(1)
     born_ms: int = _seldom(2)
@@ -294,8 +296,9 @@ class UnreadableMessage(MessageExt):
     gets it, and looks at `unreadable`.
     """
 
-    __slots__ = ("unreadable",)
+    __slots__ = ("is_damaged", "unreadable")
     unreadable: str
+    is_damaged: bool
 
 
 def _joined(keys: Iterable[str]) -> str:

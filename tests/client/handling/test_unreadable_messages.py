@@ -121,6 +121,7 @@ def message(unreadable: str = "") -> MessageExt:
     made = kind("T", 0, 0, b"", b"", 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0, "b")
     if isinstance(made, UnreadableMessage):
         made.unreadable = unreadable
+        made.is_damaged = False
     return made
 
 

@@ -27,7 +27,7 @@ from oracle_runs import record_run
 from store.conftest import StoreHarness, small, tags_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 LAYOUT = IndexFileLayout(1500, 60)
@@ -382,6 +382,10 @@ def test_damage_to_the_key_index_is_said_and_mended(
     run_scenario(scenario)
 
 
+OF_THE_INDEX = (1664, 1837)
+"""Seeds that damage slots beside a second broken file, and a link between entries."""
+
+
 def _random_harm(root: Path, rng: Random) -> str:
     """Damage one file anywhere; what was done."""
     directory = root / rng.choice(("consumequeue", "commitlog", "index", "commitlog"))
@@ -405,7 +409,7 @@ def _random_harm(root: Path, rng: Random) -> str:
     return f"{how} {length} at {at} of {path.relative_to(root)}"
 
 
-def _random_rounds(templates, tmp_path, caplog, capsys, seeds: range) -> Counter[str]:
+def _random_rounds(templates, tmp_path, caplog, capsys, seeds: Iterable[int]) -> Counter[str]:
     """Damage and judge a copy for each seed; how often each outcome was, and what was compared."""
     happened: Counter[str] = Counter()
 
@@ -436,13 +440,13 @@ def _random_rounds(templates, tmp_path, caplog, capsys, seeds: range) -> Counter
 
 
 def test_random_damage_is_mended_or_named(templates, tmp_path, caplog, capsys):
-    _random_rounds(templates, tmp_path, caplog, capsys, range(12))
+    _random_rounds(templates, tmp_path, caplog, capsys, [*range(12), *OF_THE_INDEX])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_much_random_damage_is_mended_or_named(templates, tmp_path, caplog, capsys):
-    happened = _random_rounds(templates, tmp_path, caplog, capsys, range(1_000, 1_500))
+    happened = _random_rounds(templates, tmp_path, caplog, capsys, range(1_000, 2_000))
     replay = "pytest -m slow tests/store/recovery/test_damage.py"
     record_run("damage", replay=replay, **happened)
     assert {"whole", "mended", "repaired", "lost"} <= happened.keys()

@@ -11,6 +11,8 @@ from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.store.recovery.inspection import Inspection
 
+SIZES = ["--index-slots", "1500", "--index-entries", "60"]
+
 
 def fingerprint(root):
     return {p: sha256(p.read_bytes()).hexdigest() for p in root.rglob("*") if p.is_file()}
@@ -90,7 +92,7 @@ def _wild_slot(raw):
     ("harm", "said"),
     [
         (lambda raw: raw.__delitem__(slice(-9, None)), "bytes, not"),
-        (_no_entry, "lacks 1 entries"),
+        (_no_entry, "1 entries are lacking"),
         (_wild_slot, "1 slots"),
         (lambda raw: raw.__setitem__(slice(36, 40), b"\0\0\xff\0"), "says it has"),
     ],
@@ -140,7 +142,7 @@ def test_the_commands_print_and_exit_as_they_should(run_scenario, capsys):
         await harness.store.lookup.catch_up()
         await harness.stop()
         assert run(["store", "verify", root]) == 0
-        assert "unless the broker's maxHashSlotNum" in capsys.readouterr().out
+        assert "as with 5000000 slots (maxHashSlotNum)" in capsys.readouterr().out
         file_layout = ["--index-slots", "1500", "--index-entries", "60"]
         assert run(["store", "verify", root, *file_layout]) == 0
         out = capsys.readouterr().out
@@ -167,3 +169,71 @@ def test_what_is_no_store_is_said_to_be_none(tmp_path):
     with pytest.raises(NotAStore, match="no commit log"):
         Inspection(tmp_path, SystemFiles())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("at", [-20, -15, -8])
+def test_a_record_whose_own_checksum_is_damaged_is_named(run_scenario, capsys, at):
+    async def scenario(harness):
+        harness.open(commit_log_file_bytes=4096)
+        for number in range(9):
+            await harness.put(b"%d" % number)
+        await harness.stop()
+        path = harness.log_files()[0]
+        raw = bytearray(path.read_bytes())
+        end = raw.find(b"__CRC32#", raw.find(b"__CRC32#") + 1) + 20
+        raw[end + at] ^= 1
+        path.write_bytes(raw)
+        report = verify(harness)
+        if at == -8:  # one of its digits: it is found by it
+            assert (len(report.damage), report.doubts) == (1, [])
+            return
+        (said,) = report.doubts
+        assert "(T queue 0 offset 1) has no checksum of its own, as those around it have" in said
+        assert run(["store", "verify", str(harness.root), *SIZES]) == 0
+        out = capsys.readouterr().out
+        assert "in doubt: the record at byte" in out
+        assert out.endswith("nothing is lost\n")
+
+    run_scenario(scenario)
+
+
+def _change(at, by):
+    def harm(raw):
+        raw[at] ^= by
+
+    return harm
+
+
+LAST_LINK = IndexFileLayout(1500, 60).entries_at + 9 * 20 + 19
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (_change(LAST_LINK, 1), "1 entries lead to a wrong one"),
+        (_change(LAST_LINK - 4, 1), "1 times or places are wrong"),
+        (_change(7, 1), "times or places are wrong"),
+    ],
+)
+def test_a_broken_chain_or_time_of_the_index_is_to_be_repaired(run_scenario, harm, said):
+    """A look-up would miss what lies behind, or leave it out for its time."""
+
+    async def scenario(harness):
+        await fill(harness)
+        await harness.store.lookup.catch_up()
+        await harness.stop()
+        path = min((harness.root / "index").iterdir())
+        raw = bytearray(path.read_bytes())
+        harm(raw)
+        path.write_bytes(raw)
+        report = verify(harness)
+        (line,) = report.repairs
+        assert said in line
+        assert "which no start sees: `cometmq store repair`" in line
+        assert run(["store", "repair", str(harness.root), *SIZES]) == 0
+        harness.open(commit_log_file_bytes=4096)
+        await harness.store.lookup.catch_up()
+        await harness.stop()
+        assert not verify(harness).repairs
+
+    run_scenario(scenario)

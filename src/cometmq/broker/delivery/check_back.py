@@ -239,6 +239,10 @@ class CheckBack:
         except ProtocolError as error:
             log.error("the half message at byte %d is skipped: %s", entry[0], error)
             return True
+        if half is None:
+            log.error(
+                "the half message at byte %d is not asked about: its record is damaged", entry[0]
+            )
         return half is None or self._check_one(half, copies)
 
     def _check_one(self, half: StoredRecord, copies: list[CopiedHalfMessage]) -> bool:

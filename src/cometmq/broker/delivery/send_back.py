@@ -196,7 +196,8 @@ def _read_record(phy_offset: int, context: ReadContext) -> StoredRecord:
     record = context.record_at(phy_offset) if phy_offset >= 0 else None
     if record is None:
         raise Reject(
-            ResponseCode.SYSTEM_ERROR, f"no message lies at {phy_offset}; it may be deleted"
+            ResponseCode.SYSTEM_ERROR,
+            f"no whole message lies at {phy_offset}: it is deleted or damaged; send your copy",
         )
     return stored.decode(record)
 

@@ -89,7 +89,8 @@ def decode_message(
     where the body is not what its checksum says.
     """
     body, flags, unreadable = record.body, record.sys_flag, ""
-    if crc32(body) & stored.CRC_MASK != record.body_crc:
+    is_damaged = crc32(body) & stored.CRC_MASK != record.body_crc
+    if is_damaged:
         unreadable = "the checksum of its body is wrong: it was damaged at its broker or on its way"
     elif flags & sysflag.COMPRESSED:
         try:
@@ -118,6 +119,7 @@ def decode_message(
         return MessageExt(*fields)
     message = UnreadableMessage(*fields)
     message.unreadable = unreadable
+    message.is_damaged = is_damaged
     return message
 
 

@@ -71,9 +71,12 @@ class FailedMessageSender:
     ) -> bool:
         """Have the broker deliver the message again; False when no broker took it back.
 
-        The broker decides whether it is a dead letter now; when it refuses, we do. `times_max` is
+        The broker decides whether it is a dead letter now; when it refuses, we do. A damaged one is
+        one now. `times_max` is
         its maximum of repeats; None: that of the group.
         """
+        if message.is_damaged:  # a copy would get a checksum of its own, and look whole
+            return await self.send_dead_letter(message, queue, reason, message.reconsume_times)
         times_max = self._times_max if times_max is None else times_max
         try:
             await self._back(message, queue, delay_level, reason, times_max)

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.client.handling import handler_call as handlers
-from cometmq.rules.failures.failure_policy import FailureAction, policy_of
+from cometmq.rules.failures.failure_policy import FailureAction, OnFailure, policy_of
 from cometmq.rules.failures.retry_policy import backoff_s
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _PAUSE_FIRST_S = 0.5
 _PAUSE_MOST_S = 10.0
+_OF_DAMAGE = OnFailure.dead_letter()
 
 
 class FailureActions:
@@ -62,9 +63,13 @@ class FailureActions:
     def policy_of(
         self, subscription: Subscription, outcome: HandlerOutcome
     ) -> FailurePolicy | None:
-        """The policy for an error of this topic's handler; None where nobody chose one."""
+        """The policy for an error of this topic's handler; None where nobody chose one.
+
+        Then a damaged message becomes a dead letter at once: no attempt can help, and its broker
+        has no whole copy to send back.
+        """
         known = subscription.on_failure or self._policies
-        return policy_of(known, outcome.kind, None)
+        return policy_of(known, outcome.kind, _OF_DAMAGE if outcome.is_damaged else None)
 
     async def apply(
         self,

@@ -81,6 +81,8 @@ class HandlerOutcome(NamedTuple):
     """The status the handler returned, if it was one."""
     is_handlers: bool = True
     """False where no handler was called, since the message is unreadable: no sign of an outage."""
+    is_damaged: bool = False
+    """Whether it is unreadable for its checksum, so that no further attempt can help."""
 
     @property
     def kind(self) -> type[BaseException]:
@@ -141,6 +143,7 @@ def unreadable_outcome(messages: Sequence[MessageExt]) -> HandlerOutcome | None:
         reason=first.unreadable,
         error=InvalidMessage(first.unreadable),
         is_handlers=False,
+        is_damaged=first.is_damaged,
     )
 
 

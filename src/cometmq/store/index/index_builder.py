@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import logging
 from struct import Struct, error
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from cometmq.wire.java_hash import java_hash
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
 from cometmq.wire.records.index_file_layout import stored_hash
-
-if TYPE_CHECKING:
-    from cometmq.store.log.commit_log import CommitLog
 
 log = logging.getLogger(__name__)
 
@@ -101,10 +98,21 @@ class KeyHashes:
         return stored_hash(_run(value, unique[_ID_HEAD:]))
 
 
+class LogBytes(Protocol):
+    """The bytes of a log: a `CommitLog`, or the files of a stopped one."""
+
+    @property
+    def first(self) -> int:
+        """The offset of the oldest byte still there."""
+
+    def read(self, at: int, length: int, cached_only: bool = False) -> bytes:
+        """Copy bytes of one file out."""
+
+
 class KeyedRecordReader:
     """Reads records and their keys from an offset of the log on. Belongs to the store's loop."""
 
-    def __init__(self, log: CommitLog, file_bytes: int) -> None:
+    def __init__(self, log: LogBytes, file_bytes: int) -> None:
         self._log = log
         self._file_bytes = file_bytes
         self._hashes = KeyHashes().of

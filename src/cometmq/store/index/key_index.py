@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.index.index_builder import KeyedRecordReader
 from cometmq.store.index.index_file import IndexFile, IndexFileLayout
+from cometmq.store.index.index_files_view import view_index_files
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, pin_segments
 from cometmq.wire.records import index_file_layout
-from cometmq.wire.records.index_file_layout import HEADER_BYTES, IndexFileHeader, decode_header
+from cometmq.wire.records.index_file_layout import IndexFileHeader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,84 +116,38 @@ class KeyIndex:
         if not self.is_enabled:
             return
         self._mapped_files.load()
-        mark = checkpoint.index_mark
-        is_ours = mark is not None and mark[2] <= log_end
-        if is_ours and mark is not None:
-            self._drop_newer(mark[0])
-        for base in list(self._mapped_files.bases):
-            if not self._take(base, is_last=base == self._mapped_files.bases[-1], log_end=log_end):
-                self._drop_from(base, "is broken")
-                break
-            if self._is_gap_before_last(log_end):
-                self._drop_from(base, "does not begin where the one before it ends")
-                break
-        if is_ours and mark is not None:
-            self._resume(*mark, was_stopped=was_stopped)
+        paths = {name: self._mapped_files.path_of(name) for name in self._mapped_files.bases}
+        view = view_index_files(
+            self._files,
+            paths,
+            self._file_layout,
+            checkpoint,
+            self._record_reader,
+            self._log.first,
+            log_end,
+            was_stopped=was_stopped,
+        )
+        for name in view.newer:
+            log.info("the index file %s is newer than the checkpoint: built anew", paths[name])
+            self._mapped_files.remove(name)
+        for name in view.broken:
+            log.warning("the index file %s %s: building it anew", paths[name], view.why)
+            self._mapped_files.remove(name)
+        segments = self._mapped_files.segments
+        self._index_files = [
+            IndexFile(segments[name], self._file_layout, head) for name, head in view.kept.items()
+        ]
+        if view.position >= 0:
+            self.position = view.position
+            self._mend_last(view.number, was_stopped=was_stopped)
         else:
-            if not was_stopped:
-                self._drop_unsafe(checkpoint.index_ms)
             self._resume_after_last()
         self.position = max(self.position, self._log.first)
         assert 0 <= self.position <= max(log_end, self._log.first)
 
-    def _take(self, base: int, *, is_last: bool, log_end: int) -> bool:
-        """Believe in a file if its size and head can be true."""
-        stat = self._files.stat(self._mapped_files.path_of(base))
-        if stat is None or stat.size != self._mapped_files.file_bytes:
-            return False
-        segment = self._mapped_files.segments[base]
-        head = decode_header(segment.open().read(0, HEADER_BYTES))
-        if not self._file_layout.has_sound(head, is_last=is_last):
-            return False
-        if head.number > 1 and head.end_phy >= log_end:
-            return False
-        self._index_files.append(IndexFile(segment, self._file_layout, head))
-        return True
-
-    def _is_gap_before_last(self, log_end: int) -> bool:
-        """Whether a file is missing before the last one taken: the log has keys from in between."""
-        file, before = self._index_files[-1], self._index_files[-2:-1]
-        start = before[0].end_phy if before else self._log.first
-        if file.count <= 1 or file.begin_phy <= start:
-            return False
-        records, _ = self._record_reader.read(start, log_end, BATCH_RECORDS)
-        first = next(
-            (r for r in records if r.hashes and not (before and r.phy_offset == start)), None
-        )
-        return first is not None and first.phy_offset < file.begin_phy
-
-    def _drop_from(self, base: int, why: str) -> None:
-        """Delete a file and those after it; they are built anew from the log."""
-        for later in [later for later in self._mapped_files.bases if later >= base]:
-            log.warning(
-                "the index file %s %s: building it anew", self._mapped_files.path_of(later), why
-            )
-            self._mapped_files.remove(later)
-        self._index_files = [file for file in self._index_files if file.name < base]
-
-    def _drop_newer(self, name: int) -> None:
-        """Delete files that are newer than the checkpoint."""
-        for later in [later for later in self._mapped_files.bases if later > name]:
-            log.info(
-                "the index file %s is newer than the checkpoint: built anew",
-                self._mapped_files.path_of(later),
-            )
-            self._mapped_files.remove(later)
-
-    def _drop_unsafe(self, index_ms: int) -> None:
-        """After another broker's crash: what it had not declared safe may be anything."""
-        for file in self._index_files:
-            if file.end_ms > index_ms:
-                self._drop_from(file.name, "was not safe when its broker crashed")
-                return
-
-    def _resume(self, name: int, count: int, position: int, *, was_stopped: bool) -> None:
-        """Go on from our own mark."""
+    def _mend_last(self, count: int, *, was_stopped: bool) -> None:
+        """Make the newest file end at this entry, as our own checkpoint says."""
         last = self._index_files[-1] if self._index_files else None
-        if (last.name if last else 0) != name or (last and last.count < count):
-            self._resume_after_last()
-            return
-        self.position = position
         if last and not (was_stopped and last.count == count):
             last.repair(count)
             last.end_ms = max(last.end_ms, self._log.store_time(last.end_phy))

@@ -9,6 +9,7 @@ Java: CommitLog.
 
 from __future__ import annotations
 
+import logging
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from cometmq.store.log.mapped_file_queue import MappedFileQueue, Segment
     from cometmq.store.message_draft import MessageDraft
 
+_logger = logging.getLogger(__name__)
+_REPORTED_MAX = 1_000
+"""Damaged records that are named in the log, each once."""
 _encode = stored.encode
 _HEAD_BYTES = 56
 _PREFIX = Struct(">iI")
@@ -40,6 +44,7 @@ class CommitLog:
         "_file_bytes",
         "_is_torn",
         "_mapped_files",
+        "_reported",
         "_resident_bytes",
         "_resident_update_at",
         "_with_crc",
@@ -61,6 +66,7 @@ class CommitLog:
         self.store_host = store_host
         self._with_crc = with_crc
         self.pending: list[bytes] = []
+        self._reported: set[int] = set()
         self._is_torn = False
         self.begin_at(mapped_files.first)
 
@@ -303,7 +309,21 @@ class CommitLog:
             return None
         raw = self._mapped_files.read(phy_offset, size, cached_only)
         # Who asks by place often copies it, and a copy gets a checksum of its own.
-        return raw if stored.is_whole_raw(raw) else None
+        if stored.is_whole_raw(raw):
+            return raw
+        self._report_damage(phy_offset)
+        return None
+
+    def _report_damage(self, phy_offset: int) -> None:
+        """Say once that a record is not given out."""
+        if phy_offset not in self._reported and len(self._reported) < _REPORTED_MAX:
+            self._reported.add(phy_offset)
+            _logger.error(
+                "the record at byte %d of the log is damaged: it is not sent back, delivered "
+                "later, committed or looked up; stop the broker and let `cometmq store verify` "
+                "say more",
+                phy_offset,
+            )
 
     def size_at(self, phy_offset: int, cached_only: bool = False) -> int:
         """The size of the record that begins there; 0 when none does."""

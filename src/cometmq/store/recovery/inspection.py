@@ -19,6 +19,7 @@ from cometmq.store.log.log_reader import LogReader
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
 from cometmq.store.queues.deleted_topics import DeletedTopics
 from cometmq.store.queues.queue_checksums import QueueChecksums
+from cometmq.store.recovery.bare_records import BareRecordFinder
 from cometmq.store.recovery.checkpoint import Checkpoint
 from cometmq.store.recovery.light_topics import is_light_queue
 from cometmq.store.recovery.log_walk import LogWalk
@@ -72,6 +73,8 @@ class InspectionReport:
     damage: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    """What may be damaged: nothing shows whether it is."""
     lost: list[LostBytes] = field(default_factory=list)
     """The parts of the log between whole records that hold none."""
 
@@ -152,16 +155,24 @@ class Inspection:
         report = InspectionReport(self.directory.was_stopped, first, first)
         self._load_queues(report)
         self._check_files(report)
-        index = IndexCheck(self._files, self.directory.index, self._index_layout)
+        index = IndexCheck(
+            self._files,
+            self.directory.index,
+            self._index_layout,
+            self._checkpoint,
+            self.log_files,
+        )
         deletions = DeletedTopics(self._files, self.directory.config)
         deletions.load(first)
         ends: dict[tuple[str, int], int] = {}
         strange: dict[tuple[str, int], list[_Strange]] = defaultdict(list)
+        bare = BareRecordFinder()
         walk = self._walk(first)
         for record in walk.records():
             report.records += 1
             report.topics[record.topic] += 1
             index.see(record)
+            bare.see(record)
             is_deleted = record.phy_offset < deletions.end_of(record.topic)
             if sysflag.is_queued(record.sys_flag) and not is_deleted:
                 queue = record.topic, record.queue_id
@@ -172,17 +183,15 @@ class Inspection:
         assert report.first <= report.end, "the log ends before it begins"
         assert report.records == report.topics.total(), "a record is counted twice, or not at all"
         report.queues = len(ends)
+        report.doubts = bare.found
         self._report_lost(report)
         self._check_end(report)
         self._check_queues(report, ends, strange, deletions)
-        mended, repairs = index.finish()
+        mended, repairs = index.finish(report.end, was_stopped=report.was_stopped)
         report.notes += mended
-        report.repairs += [f"{line}: {_REPAIR} has it built anew" for line in repairs]
-        if not report.was_stopped and not self._checkpoint.is_known and index.is_there:
-            report.notes.append(
-                "what of the key index is not known to have been on disk: the next start has it "
-                "built anew"
-            )
+        report.repairs += [
+            f"{line}, which no start sees: {_REPAIR} has the index built anew" for line in repairs
+        ]
         return report
 
     def _load_queues(self, report: InspectionReport) -> None:

@@ -1,0 +1,41 @@
+"""Records without a checksum of their own among records that have one: theirs may be damaged.
+
+Such a record is judged by the checksum of its body alone, as those of brokers that write no other.
+Nothing shows whether another broker wrote it or damage took its checksum, and perhaps more; so it
+is served, and `cometmq store verify` names it. Java: none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.wire.records.log_record import CRC_BYTES, CRC_MARK
+
+if TYPE_CHECKING:
+    from cometmq.wire.records.log_record import StoredRecord
+
+_RUN_MAX = 8
+"""More of them side by side were written by another broker."""
+
+
+class BareRecordFinder:
+    """Looks at the records of one log in their order."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        """Those found, in sentences."""
+        self._run: list[str] | None = None
+
+    def see(self, record: StoredRecord) -> None:
+        """Look at the next record."""
+        if record.properties[-CRC_BYTES:-11] == CRC_MARK:
+            self.found += self._run or ()
+            self._run = []
+        elif self._run is not None:
+            self._run.append(
+                f"the record at byte {record.phy_offset} ({record.topic} queue {record.queue_id} "
+                f"offset {record.queue_offset}) has no checksum of its own, as those around it "
+                "have: its body is whole, its properties may be damaged"
+            )
+            if len(self._run) > _RUN_MAX:
+                self._run = None
