@@ -117,7 +117,7 @@ class _Killed(BaseException):
     """Ends a run where it stands, as a kill does; nothing may catch it."""
 
 
-KILLS = ["begin", "written", "before the manifest", "after the manifest", "before a merge"]
+KILLS = ["before the manifest", "after the manifest", "before a merge"]
 
 
 @pytest.mark.parametrize("point", KILLS)
@@ -151,21 +151,19 @@ def test_a_run_that_ends_at_any_point_is_repeated_exactly(
 
 def kill_at(patched: pytest.MonkeyPatch, point: str) -> None:
     """End the first run that comes to a point of a commit."""
-    target, name, comes_after = {
-        "begin": (ManifestLog, "begin", True),
-        "written": (ManifestLog, "written", True),
-        "before the manifest": (ManifestLog, "commit", False),
-        "after the manifest": (ManifestLog, "commit", True),
-        "before a merge": (ManifestLog, "commit_merge", False),
+    name, comes_after = {
+        "before the manifest": ("commit", False),
+        "after the manifest": ("commit", True),
+        "before a merge": ("commit_merge", False),
     }[point]
-    real = getattr(target, name)
+    real = getattr(ManifestLog, name)
 
     def killed(*given: object) -> None:
         if comes_after:
             real(*given)
         raise _Killed
 
-    patched.setattr(target, name, killed)
+    patched.setattr(ManifestLog, name, killed)
 
 
 def test_small_files_are_merged_and_readers_see_each_row_once(
@@ -256,14 +254,14 @@ def test_hadoops_file_systems_keep_manifests_as_the_local_disk_does(
 
     files = HadoopTableFiles(spark, str(place))
     first, second = ManifestLog(files), ManifestLog(files)
-    second.begin()
+    second.begin({}, {})
     assert ManifestLog(LocalTableFiles(place)).current == second.current
     with pytest.raises(TableTaken):
-        first.begin()
+        first.begin({}, {})
     (place / "data" / "commit=9-x").mkdir(parents=True)
     (place / "data" / "commit=9-x" / "a.parquet").write_bytes(b"1234")
     assert files.data_files("data") == [("data/commit=9-x/a.parquet", 4)]
-    ManifestLog(files).begin()
+    ManifestLog(files).begin({}, {})
     assert files.names("data") == []
     assert files.data_files("data") == []
     assert files.names("nowhere") == []

@@ -8,6 +8,7 @@ Java: none.
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -31,11 +32,18 @@ if TYPE_CHECKING:
     from cometmq.cli.spark_jobs import SparkJob
     from cometmq.spark.tables.archive import ArchiveResult
     from cometmq.spark.tables.archive_verification import ArchiveAudit, QueueAudit
+    from cometmq.spark.tables.backlog import TopicBacklog
 
 
 @click.group()
 def pipeline() -> None:
-    """Keep tables of topics with Spark: archive them, and verify the archive."""
+    """Keep tables of topics with Spark: archive them, verify, see groups' backlog."""
+
+
+_iceberg_option = click.option(
+    "--iceberg", metavar="CATALOG",
+    help="DIRECTORY is a table, NAMESPACE.TABLE, of this catalog in pyiceberg's configuration.",
+)  # fmt: skip
 
 
 @pipeline.command()
@@ -71,6 +79,7 @@ def pipeline() -> None:
     metavar="SECONDS",
     help="Go on until Ctrl-C or SIGTERM, with a run every so many seconds.  [default: one run]",
 )
+@_iceberg_option
 @namesrv_option
 @spark_job_options
 @json_option
@@ -115,12 +124,13 @@ def archive(
 @pipeline.command()
 @click.argument("directory", metavar="DIRECTORY")
 @click.option("--bodies", is_flag=True, help="Read all bodies at the brokers and compare them.")
+@_iceberg_option
 @namesrv_option
 @spark_job_options
 @json_option
 @click.pass_context
 def verify(
-    ctx: click.Context, job: SparkJob, as_json: bool, directory: str, bodies: bool, namesrv: str
+    ctx: click.Context, /, job: SparkJob, as_json: bool, directory: str, **rest: Any
 ) -> None:
     """Compare the archive in DIRECTORY with its brokers, queue by queue.
 
@@ -131,7 +141,7 @@ def verify(
 
     def work(spark: SparkSession, bars: ProgressBars) -> ArchiveAudit:
         done = bars.step(f"verifying {directory}", 1)
-        audit = verify_archive(spark, directory, namesrv=namesrv, bodies=bodies)
+        audit = verify_archive(spark, directory, **rest)
         done(1)
         return audit
 
@@ -141,6 +151,53 @@ def verify(
     else:
         _print_audit(audit)
     ctx.exit(0 if audit.is_exact else 1)
+
+
+@pipeline.command()
+@click.argument("groups", metavar="[GROUP]...", nargs=-1)
+@click.option(
+    "--over",
+    "over_s",
+    type=click.FloatRange(0.1, 600),
+    default=5.0,
+    show_default=True,
+    help="Seconds over which rates are measured.",
+)
+@namesrv_option
+@json_option
+def backlog(groups: tuple[str, ...], over_s: float, namesrv: str, as_json: bool) -> None:
+    """Show how far GROUPs are behind in each topic, and when they will have caught up.
+
+    Without names, all groups that have committed an offset. Needs no Spark.
+    """
+    from cometmq.cli.progress_bars import ProgressBars
+    from cometmq.spark.tables import backlog as job
+
+    with ProgressBars(sys.stderr) as bars:
+        done = bars.step(f"measuring rates for {over_s:g} s", 1)
+        rows = job.backlog(groups, namesrv=namesrv, over_s=over_s)
+        done(1)
+    if as_json:
+        click.echo(json.dumps(job.as_json(rows), indent=2))
+        return
+    print_columns([_BACKLOG, *(_backlog_cells(one) for one in rows)])
+
+
+_BACKLOG = (
+    "group", "topic", "queues", "lag", "behind", "in/s", "out/s", "drained", "skew", "longest",
+    "retry", "dead",
+)  # fmt: skip
+
+
+def _backlog_cells(one: TopicBacklog) -> list[str]:
+    drained = "never" if one.drain_s is None else f"{one.drain_s:.0f}s"
+    return [
+        *map(str, (one.group, one.topic, one.queues, one.lag)),
+        f"{one.behind_s:.0f}s",
+        *map(str, (one.in_rate, one.out_rate)),
+        drained,
+        *map(str, (one.skew, one.longest_queue or "-", one.retry_depth, one.dead_letters)),
+    ]
 
 
 _SHOWN = (

@@ -31,7 +31,7 @@ def add(place: Path, log: ManifestLog, begin: int, *names: str) -> None:
     before = log.archived.queues.get(QUEUE)
     one = ArchivedRanges(((begin, begin + 1),), 1, 0)
     assert before is None or before.end <= begin
-    log.commit(log.archived.extended({QUEUE: one}, 5), log.written(commit), {"a": 1}, {"data": {}})
+    log.commit(log.archived.extended({QUEUE: one}, 5), log.written(commit))
 
 
 def files_in(place: Path) -> set[str]:
@@ -41,7 +41,7 @@ def files_in(place: Path) -> set[str]:
 def test_a_commit_is_seen_whole_by_whoever_reads_next(tmp_path: Path) -> None:
     assert log_in(tmp_path).current.version == 0
     log = log_in(tmp_path)
-    log.begin()
+    log.begin({"a": 1}, {"data": {}})
     add(tmp_path, log, 0, "day=1/a.parquet", "day=1/b.parquet")
     again = log_in(tmp_path)
     assert again.current == log.current
@@ -56,11 +56,11 @@ def test_a_job_that_begins_later_excludes_the_earlier_and_deletes_what_it_left(
     tmp_path: Path,
 ) -> None:
     first = log_in(tmp_path)
-    first.begin()
+    first.begin({"a": 1}, {"data": {}})
     add(tmp_path, first, 0, "a.parquet")
     write(tmp_path, first.new_commit(), "torn.parquet", "_temporary/0/x.parquet")
     second = log_in(tmp_path)
-    second.begin()
+    second.begin({"a": 1}, {"data": {}})
     assert files_in(tmp_path) == {one.path for one in second.current.files}
     with pytest.raises(TableTaken, match="let only one run at a time"):
         add(tmp_path, first, 1, "b.parquet")
@@ -72,10 +72,10 @@ def test_a_job_that_missed_many_commits_cannot_fill_a_gap_of_deleted_manifests(
     tmp_path: Path,
 ) -> None:
     sleeper = log_in(tmp_path)
-    sleeper.begin()
+    sleeper.begin({"a": 1}, {"data": {}})
     other = log_in(tmp_path)
     for number in range(20):
-        other.begin()
+        other.begin({"a": 1}, {"data": {}})
         add(tmp_path, other, number, f"{number}.parquet")
     names = sorted(path.name for path in (tmp_path / "_manifests").iterdir())
     assert len(names) == 8
@@ -87,7 +87,7 @@ def test_a_job_that_missed_many_commits_cannot_fill_a_gap_of_deleted_manifests(
 
 def test_merged_files_stay_for_a_while_and_are_then_deleted(tmp_path: Path) -> None:
     log = log_in(tmp_path)
-    log.begin()
+    log.begin({"a": 1}, {"data": {}})
     for number in range(3):
         add(tmp_path, log, number, "day=1/a.parquet")
     old = list(log.current.files)
@@ -96,9 +96,9 @@ def test_merged_files_stay_for_a_while_and_are_then_deleted(tmp_path: Path) -> N
     (new,) = log.written(commit)
     log.commit_merge(old, [new])
     assert log_in(tmp_path).current.files == (new,)
-    log_in(tmp_path, 1_003_600_000).begin()
+    log_in(tmp_path, 1_003_600_000).begin({"a": 1}, {"data": {}})
     assert len(files_in(tmp_path)) == 4
-    log_in(tmp_path, 1_003_600_001).begin()
+    log_in(tmp_path, 1_003_600_001).begin({"a": 1}, {"data": {}})
     assert files_in(tmp_path) == {new.path}
     assert not list(tmp_path.rglob("*a.parquet.crc"))
 

@@ -35,7 +35,7 @@ from cometmq.client.session.client_options import (
 from cometmq.client.session.client_session import ClientSession, require_started
 from cometmq.errors import BrokerError, ClientError, RouteNotFound
 from cometmq.model.admin_stats import OffsetWrapper, TopicOffset
-from cometmq.model.group import SubscriptionGroupConfig
+from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import (
     GLOBAL,
     ORDER_ATTRIBUTE,
@@ -47,9 +47,11 @@ from cometmq.model.topic import (
     TopicConfig,
 )
 from cometmq.runtime.system_clock_and_files import SystemClock
-from cometmq.wire.bodies.group import encode_group_config
+from cometmq.wire.bodies.admin import decode_consume_stats
+from cometmq.wire.bodies.group import decode_group_table, encode_group_config
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
+from cometmq.wire.headers.admin import GetConsumeStatsRequestHeader
 from cometmq.wire.headers.offset import (
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
@@ -277,6 +279,37 @@ class AsyncAdmin:
             )
             for queue, bound in bounds.items()
         }
+
+    async def groups(self) -> list[str]:
+        """The names of all consumer groups at all masters, sorted, without the system's own."""
+        masters = await self._changes().masters(())
+        command = request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, 0)
+        answers = await asyncio.gather(
+            *(self._running().call_checked(addr, command) for addr in masters.values())
+        )
+        found = {name for answer in answers for name in decode_group_table(answer.body).groups}
+        return sorted(found.difference(SYSTEM_GROUPS))
+
+    async def group_progress(self, group: str) -> dict[MessageQueue, OffsetWrapper]:
+        """How far a group is in every topic in which it has committed, its retry topic included.
+
+        A queue without a commit counts as read up to offset 0.
+        """
+        check_group(group)
+        masters = await self._changes().masters(())
+        header = GetConsumeStatsRequestHeader(consumer_group=group)
+        answers = await asyncio.gather(
+            *(
+                self._running().call_checked(
+                    addr, request(RequestCode.GET_CONSUME_STATS, 0, header)
+                )
+                for addr in masters.values()
+            )
+        )
+        found: dict[MessageQueue, OffsetWrapper] = {}
+        for answer in answers:
+            found |= decode_consume_stats(answer.body).offset_table
+        return dict(sorted(found.items()))
 
     async def set_group_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Commit offsets for a group. Its members, if any are running, will commit their own."""

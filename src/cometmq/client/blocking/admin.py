@@ -158,6 +158,17 @@ class Admin:
         """
         return self._bridge.call(self._inner.consume_stats(group, topic))
 
+    def groups(self) -> list[str]:
+        """The names of all consumer groups at all masters, sorted, without the system's own."""
+        return self._bridge.call(self._inner.groups())
+
+    def group_progress(self, group: str) -> dict[MessageQueue, OffsetWrapper]:
+        """How far a group is in every topic in which it has committed, its retry topic included.
+
+        A queue without a commit counts as read up to offset 0.
+        """
+        return self._bridge.call(self._inner.group_progress(group))
+
     def set_group_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Commit offsets for a group. Its members, if any are running, will commit their own."""
         self._bridge.call(self._inner.set_group_offsets(group, offsets))

@@ -16,12 +16,13 @@ from cometmq.spark.tables.archive_rows import ArchiveRows
 from cometmq.spark.tables.compaction import compact as merge_small_files
 from cometmq.spark.tables.manifest_log import ManifestLog
 from cometmq.spark.tables.table_appender import TableAppender, TableProgress
-from cometmq.spark.tables.table_files import table_files
+from cometmq.spark.tables.table_logs import table_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
     from cometmq.spark.tables.table_appender import TableRows
@@ -59,6 +60,7 @@ def archive(
     every_s: float | None = None,
     stop: threading.Event | None = None,
     report: Callable[[TableProgress], None] | None = None,
+    iceberg: str | Catalog | None = None,
     options: Mapping[str, str] | None = None,
 ) -> ArchiveResult:
     """Append what topics hold to a table of Parquet files in `directory`; each message once.
@@ -79,6 +81,7 @@ def archive(
     - `compact`: merge small files after the commits.
     - `every_s`: seconds between the starts of runs, which go on until `stop` is set. Default: one
       run. `stop` is looked at after each commit.
+    - `iceberg`: a catalog of pyiceberg or its name; `directory` is then a table, `lake.orders`.
     - `report` is called before and after each commit; `options` are those of `SOURCE_OPTIONS`.
 
     Raises SettingsError, BrokerAway, DataLoss, TableTaken, and CometError for errors of Spark.
@@ -97,6 +100,7 @@ def archive(
         every_s=every_s,
         stop=stop,
         report=report,
+        iceberg=iceberg,
     )
 
 
@@ -112,9 +116,10 @@ def keep_table(
     every_s: float | None,
     stop: threading.Event | None,
     report: Callable[[TableProgress], None] | None,
+    iceberg: str | Catalog | None = None,
 ) -> ArchiveResult:
     """What `archive` does, for any rows and any options of the source; see there."""
-    log = ManifestLog(table_files(spark, directory))
+    log = table_log(spark, directory, iceberg)
     _check(max_rows, every_s)
     table = TableAppender(
         spark, log, rows, source, max_rows=max_rows, fail_on_data_loss=fail_on_data_loss
@@ -123,7 +128,9 @@ def keep_table(
 
     def run() -> ArchiveResult:
         done = table.append(report or _ignore, ends)
-        merged = merge_small_files(spark, log) if compact and done.commits else 0
+        merged = 0
+        if compact and done.commits and isinstance(log, ManifestLog):
+            merged = merge_small_files(spark, log)
         return ArchiveResult(done.rows, done.misfits, done.commits, merged)
 
     try:

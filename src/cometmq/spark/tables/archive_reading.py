@@ -6,30 +6,33 @@ made before goes on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cometmq.errors import CometError
 from cometmq.spark.tables.manifest import DEAD, ROWS
 from cometmq.spark.tables.manifest_log import ManifestLog
 from cometmq.spark.tables.table_files import table_files
+from cometmq.spark.tables.table_logs import table_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
+    from pyiceberg.catalog import Catalog
     from pyspark.sql import DataFrame, SparkSession
 
-    from cometmq.spark.tables.manifest import DataFile
 
-
-def read_archive(spark: SparkSession, directory: str | Path, *, misfits: bool = False) -> DataFrame:
+def read_archive(
+    spark: SparkSession,
+    directory: str | Path,
+    *,
+    misfits: bool = False,
+    iceberg: str | Catalog | None = None,
+) -> DataFrame:
     """The rows of an archive as they are now; with `misfits`, the messages that did not fit.
 
-    The frame is a snapshot. Raises CometError where there is no archive.
+    The frame is a snapshot. `iceberg` is as for `archive`. Raises CometError where there is no
+    archive.
     """
-    log = ManifestLog(table_files(spark, directory))
-    kind = DEAD if misfits else ROWS
-    return frame_of(spark, log, kind, (one for one in log.current.files if one.kind == kind))
+    return table_log(spark, directory, iceberg).frame(spark, DEAD if misfits else ROWS)
 
 
 def archive_files(
@@ -42,22 +45,3 @@ def archive_files(
     log = ManifestLog(table_files(spark, directory))
     kind = DEAD if misfits else ROWS
     return [f"{log.files.uri}/{one.path}" for one in log.current.files if one.kind == kind]
-
-
-def frame_of(
-    spark: SparkSession, log: ManifestLog, kind: str, files: Iterable[DataFile]
-) -> DataFrame:
-    """The rows of some files of one kind, with all columns of the table, partition included."""
-    from pyspark.sql.types import StructType
-
-    schema: Any = log.current.schemas.get(kind)
-    if schema is None:
-        raise CometError(
-            f"there is no archive in {log.files.uri}: make one with `cometmq pipeline archive`"
-        )
-    columns = StructType.fromJson(schema)
-    paths = [f"{log.files.uri}/{one.path}" for one in files]
-    if not paths:
-        return spark.createDataFrame([], columns)
-    reader = spark.read.schema(columns).option("basePath", f"{log.files.uri}/{kind}")
-    return reader.parquet(*paths).select(*columns.fieldNames())

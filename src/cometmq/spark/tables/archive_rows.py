@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 VALUE, CHECKSUM, REASON = "value", "body_crc32", "reason"
 """Columns that the source doesn't have: the parsed body, its checksum, why a misfit is one."""
 
+_DAY = "cast(date_from_unix_date(cast(floor(unix_seconds(store_ts) / 86400) AS int)) AS string)"
+_HOUR = "lpad(cast(pmod(floor(unix_seconds(store_ts) / 3600), 24) AS string), 2, '0')"
 PARTITIONS = {
-    "day": "date_format(store_ts, 'yyyy-MM-dd') AS day",
-    "hour": "date_format(store_ts, 'yyyy-MM-dd-HH') AS hour",
+    "day": f"{_DAY} AS day",
+    "hour": f"concat({_DAY}, '-', {_HOUR}) AS hour",
     "none": "",
 }
-"""Partitions by name, in Spark's SQL; times are those of the session, UTC in `spark_session`."""
+"""Partitions by name, in Spark's SQL: in UTC, whatever the time zone of the session."""
 
 _BAD = "_not_parsed"
 _STRICT = {

@@ -19,21 +19,24 @@ from cometmq.spark.source.planned_offsets import PlannedOffsets
 from cometmq.spark.source.recreated_queues import recreated_queues
 from cometmq.spark.source.topic_selection import queue_key
 from cometmq.spark.tables.archive import source_of
-from cometmq.spark.tables.archive_reading import frame_of
 from cometmq.spark.tables.archive_rows import CHECKSUM
 from cometmq.spark.tables.manifest import DEAD, ROWS
-from cometmq.spark.tables.manifest_log import ManifestLog
 from cometmq.spark.tables.spark_failures import spark_errors_translated
-from cometmq.spark.tables.table_files import table_files
+from cometmq.spark.tables.table_logs import table_log
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
+    from pyiceberg.catalog import Catalog
     from pyspark.sql import DataFrame, SparkSession
 
     from cometmq.model.admin_stats import TopicOffset
     from cometmq.spark.tables.archived_ranges import ArchivedRanges
+    from cometmq.spark.tables.iceberg_log import IcebergLog
+    from cometmq.spark.tables.manifest_log import ManifestLog
+
+    AnyLog = ManifestLog | IcebergLog
 
 _PLACE = ("topic", "broker", "queue_id", "queue_offset")
 
@@ -109,17 +112,19 @@ def verify_archive(
     *,
     namesrv: str | None = None,
     bodies: bool = False,
+    iceberg: str | Catalog | None = None,
     options: Mapping[str, str] | None = None,
 ) -> ArchiveAudit:
     """Compare an archive with its brokers, queue by queue.
 
     Reads the places of all rows in the table, and asks brokers for the ends of queues. With
     `bodies` it reads all that brokers still have of what is archived, and compares checksums.
+    `iceberg` is as for `archive`.
     Raises CometError where there is no archive, BrokerAway for brokers that cannot be asked.
     """
-    log = ManifestLog(table_files(spark, directory))
-    if not log.current.version:
-        raise CometError(f"there is no archive in {log.files.uri}")
+    log = table_log(spark, directory, iceberg)
+    if not log.version:
+        raise CometError(f"there is no archive in {log.place}")
     archived = log.archived.queues
     topics = ",".join(sorted({queue.topic for queue in archived}))
     source = source_of({"subscribe": topics}, namesrv, options)
@@ -132,8 +137,7 @@ def verify_archive(
         anew = recreated_queues(cluster, planned, positions)
     finally:
         cluster.reset()
-    there = {path for kind in (ROWS, DEAD) for path, _ in log.files.data_files(kind)}
-    gone = tuple(one.path for one in log.current.files if one.path not in there)
+    gone = log.missing_files()
     with spark_errors_translated():
         found = _found(spark, log, gone)
         audits = {
@@ -147,11 +151,11 @@ def verify_archive(
             raise CometError(f"the data files hold rows of queues never archived: {strangers[:3]}")
         if bodies:
             audits |= _with_bodies(spark, log, gone, source, audits, positions)
-    return ArchiveAudit(tuple(audits.values()), log.current.version, gone)
+    return ArchiveAudit(tuple(audits.values()), log.version, gone)
 
 
 def _found(
-    spark: SparkSession, log: ManifestLog, gone: Collection[str]
+    spark: SparkSession, log: AnyLog, gone: Collection[str]
 ) -> dict[MessageQueue, tuple[int, int, int]]:
     """By queue: rows, different offsets, and rows outside of what the manifest says."""
     from pyspark.sql import functions as f
@@ -181,12 +185,11 @@ def _found(
     }
 
 
-def _places(spark: SparkSession, log: ManifestLog, gone: Collection[str], *more: str) -> DataFrame:
+def _places(spark: SparkSession, log: AnyLog, gone: Collection[str], *more: str) -> DataFrame:
     """Topic, broker, queue and offset of every row and misfit, but for those in files `gone`."""
     both: DataFrame | None = None
     for kind in (ROWS, DEAD):
-        files = [one for one in log.current.files if one.kind == kind and one.path not in gone]
-        frame = frame_of(spark, log, kind, files).select(*_PLACE, *more)
+        frame = log.frame(spark, kind, gone).select(*_PLACE, *more)
         both = frame if both is None else both.unionByName(frame)
     assert both is not None
     return both
@@ -227,7 +230,7 @@ def _audit(
 
 def _with_bodies(
     spark: SparkSession,
-    log: ManifestLog,
+    log: AnyLog,
     gone: Collection[str],
     source: Mapping[str, str],
     audits: Mapping[MessageQueue, QueueAudit],

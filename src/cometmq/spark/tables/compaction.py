@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import CometError
-from cometmq.spark.tables.archive_reading import frame_of
 from cometmq.spark.tables.parquet_writing import exact_times, parquet_writer
 from cometmq.spark.tables.spark_failures import spark_errors_translated
 
@@ -63,9 +62,9 @@ def compact(spark: SparkSession, log: ManifestLog) -> int:
 
 def _merge(spark: SparkSession, log: ManifestLog, group: list[DataFile]) -> None:
     kind, commit = group[0].kind, log.new_commit()
-    frame = frame_of(spark, log, kind, group)
+    frame = log.frame_of(spark, kind, group)
     place = ["topic", "broker", "queue_id", "queue_offset"]
-    by = [key for part in group[0].partition.split("/")[1:] for key in [part.partition("=")[0]]]
+    by = [part.partition("=")[0] for part in group[0].partition.split("/")[1:]]
     one = frame.repartition(1).sortWithinPartitions(*by, *place)
     with exact_times(spark):
         parquet_writer(one).partitionBy(*by).parquet(log.uri(kind, commit))
@@ -80,6 +79,6 @@ def _merge(spark: SparkSession, log: ManifestLog, group: list[DataFile]) -> None
 def _rows(spark: SparkSession, log: ManifestLog, files: list[DataFile]) -> tuple[object, ...]:
     from pyspark.sql import functions as f
 
-    frame: DataFrame = frame_of(spark, log, files[0].kind, files)
+    frame: DataFrame = log.frame_of(spark, files[0].kind, files)
     offsets = f.sum(f.col("queue_offset").cast("decimal(38,0)"))
     return tuple(frame.agg(f.count("*"), offsets).collect()[0])

@@ -12,12 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from cometmq.errors import TableTaken
+from cometmq.errors import CometError, TableTaken
 from cometmq.runtime.system_clock_and_files import SystemClock
 from cometmq.spark.tables.manifest import DEAD, ROWS, DataFile, Manifest, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
 
     from cometmq.spark.tables.archived_ranges import ArchivedQueues
     from cometmq.spark.tables.table_files import TableFiles
@@ -42,6 +44,8 @@ class ManifestLog:
         self.files = files
         self._now_ms = now_ms or SystemClock().now_ms
         self._replaced_kept_s = replaced_kept_s
+        self._settings: Mapping[str, Any] = {}
+        self._schemas: Mapping[str, Any] = {}
         self.current = self._newest()
 
     @property
@@ -54,13 +58,55 @@ class ManifestLog:
         """What must be the same in every run; empty before the first commit."""
         return self.current.settings
 
-    def refresh(self) -> None:
-        """Read the newest manifest again."""
-        self.current = self._newest()
+    @property
+    def place(self) -> str:
+        """Where the archive is, for messages."""
+        return self.files.uri
 
-    def begin(self) -> None:
-        """Shut out jobs that began earlier, and delete what they left; raises TableTaken."""
+    @property
+    def version(self) -> int:
+        """Of the newest commit; 0 where there is no archive."""
+        return self.current.version
+
+    def missing_files(self) -> tuple[str, ...]:
+        """Files that the manifest names and the directory lacks."""
+        there = {path for kind in (ROWS, DEAD) for path, _ in self.files.data_files(kind)}
+        return tuple(one.path for one in self.current.files if one.path not in there)
+
+    def frame(self, spark: SparkSession, kind: str, but: Collection[str] = ()) -> DataFrame:
+        """All rows of a kind as they are now, `but` those in some files. Raises CometError."""
+        return self.frame_of(
+            spark,
+            kind,
+            [one for one in self.current.files if one.kind == kind and one.path not in but],
+        )
+
+    def frame_of(self, spark: SparkSession, kind: str, files: Iterable[DataFile]) -> DataFrame:
+        """The rows of some files of one kind, with all columns, the partition's included."""
+        from pyspark.sql.types import StructType
+
+        schema: Any = self.current.schemas.get(kind)
+        if schema is None:
+            raise CometError(
+                f"there is no archive in {self.place}: make one with `cometmq pipeline archive`"
+            )
+        columns = StructType.fromJson(schema)
+        paths = [f"{self.files.uri}/{one.path}" for one in files]
+        if not paths:
+            return spark.createDataFrame([], columns)
+        reader = spark.read.schema(columns).option("basePath", f"{self.files.uri}/{kind}")
+        return reader.parquet(*paths).select(*columns.fieldNames())
+
+    def begin(self, settings: Mapping[str, Any], schemas: Mapping[str, Any]) -> None:
+        """Shut out jobs that began earlier, and delete what they left; raises TableTaken.
+
+        Settings and schemas are those of the commits to come.
+        """
+        self._settings, self._schemas = settings, schemas
         oldest_ms = self._now_ms() - round(self._replaced_kept_s * 1000)
+        for path, at_ms in self.current.replaced:
+            if at_ms < oldest_ms:
+                self.files.delete(path)
         self._put(self.current.taken_over(oldest_ms))
         self._delete_leftovers()
 
@@ -82,15 +128,9 @@ class ManifestLog:
         self.files.sync(one.path for one in found)
         return found
 
-    def commit(
-        self,
-        archived: ArchivedQueues,
-        files: Sequence[DataFile],
-        settings: Mapping[str, Any],
-        schemas: Mapping[str, Any],
-    ) -> None:
+    def commit(self, archived: ArchivedQueues, files: Sequence[DataFile]) -> None:
         """Add files and the offsets that they hold, all at once; raises TableTaken."""
-        self._put(self.current.added(archived, files, settings, schemas))
+        self._put(self.current.added(archived, files, self._settings, self._schemas))
 
     def commit_merge(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
         """Put files in place of others with the same rows; raises TableTaken."""
@@ -114,17 +154,12 @@ class ManifestLog:
         )
 
     def _delete_leftovers(self) -> None:
-        kept = self.current.paths()
-        commits = {DataFile(path, 0).commit for path in kept}
+        """Delete the directories of commits that were not made, or whose files were all merged."""
+        commits = {DataFile(path, 0).commit for path in self.current.paths()}
         for kind in (ROWS, DEAD):
             for name in self.files.names(kind):
-                place = f"{kind}/{name}"
-                if place not in commits:
-                    self.files.delete(place)
-                    continue
-                for path, _ in self.files.data_files(place):
-                    if path not in kept:
-                        self.files.delete(path)
+                if f"{kind}/{name}" not in commits:
+                    self.files.delete(f"{kind}/{name}")
 
     def _newest(self) -> Manifest:
         versions = self._versions()

@@ -84,8 +84,8 @@ class TableLog(Protocol):
     def settings(self) -> dict[str, Any]:
         """The settings of the first commit; empty before it."""
 
-    def begin(self) -> None:
-        """Get ready to write: no job that began earlier can commit any more."""
+    def begin(self, settings: Mapping[str, Any], schemas: Mapping[str, Any]) -> None:
+        """Get ready to write what has these settings, and these schemas by kind."""
 
     def new_commit(self) -> str:
         """A name for the directories of the next commit, never used before."""
@@ -96,13 +96,7 @@ class TableLog(Protocol):
     def written(self, commit: str) -> list[DataFile]:
         """What Spark has written for a commit, kept whatever happens next."""
 
-    def commit(
-        self,
-        archived: ArchivedQueues,
-        files: Sequence[DataFile],
-        settings: Mapping[str, Any],
-        schemas: Mapping[str, Any],
-    ) -> None:
+    def commit(self, archived: ArchivedQueues, files: Sequence[DataFile]) -> None:
         """Add files and offsets, all at once."""
 
 
@@ -180,7 +174,7 @@ class TableAppender:
                 break
             report(progress)
             if not progress.commits:
-                self._log.begin()
+                self._log.begin(self._settings, self._schemas)
             added = self._write(plan)
             progress = TableProgress(
                 rows=progress.rows + sum(one.rows - one.misfits for one in added),
@@ -202,7 +196,7 @@ class TableAppender:
         files = self._log.written(commit)
         added = self._counted(plan, commit, {one.kind for one in files})
         archived = self._log.archived.extended(added, plan.ended_ms)
-        self._log.commit(archived, files, self._settings, self._schemas)
+        self._log.commit(archived, files)
         return list(added.values())
 
     def _schemas_of_rows(self) -> dict[str, Any]:
