@@ -57,8 +57,8 @@ def main() -> None:
                 first.measure(rows, broker, partial(ready, spark, rows, size))
                 run = partial(archived, spark, rows, f"Rows{size}", cluster.namesrv)
                 second.measure(rows, broker, run)
-            report.say(first.told(f"ready, {size} B, parquet"))
-            report.say(second.told(f"archive, {size} B", first))
+            report.say(first.line(f"ready, {size} B, parquet"))
+            report.say(second.line(f"archive, {size} B", first))
     report.save()
 
 

@@ -153,7 +153,7 @@ class Figures:
         self.broker_us.append((cpu_s(broker) - other) / rows * 1e6)
         self.load.append(load)
 
-    def told(self, name: str, beside: Figures | None = None) -> str:
+    def line(self, name: str, beside: Figures | None = None) -> str:
         """A line: medians, the spread of the rates, and what they are to those of another."""
         text = (
             f"{name:<26}{median(self.rate):>10,.0f} rows/s ({min(self.rate):,.0f} to "

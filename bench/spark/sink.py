@@ -49,8 +49,8 @@ def main() -> None:
                         action()
                     else:
                         figures.measure(rows, broker, action)
-            report.say(found["counting"].told(f"sends nothing, {size} B"))
-            report.say(found["rocketmq"].told(f"sink, {size} B", found["counting"]))
+            report.say(found["counting"].line(f"sends nothing, {size} B"))
+            report.say(found["rocketmq"].line(f"sink, {size} B", found["counting"]))
     report.save()
 
 

@@ -56,8 +56,8 @@ def main() -> None:
                     for name, figures in found.items():
                         frame = frames(spark, cluster.namesrv, rows, size)[name]
                         figures.measure(rows, broker, partial(write, frame, kind))
-                report.say(found["ready"].told(f"ready, {size} B, {kind}"))
-                report.say(found["source"].told(f"source, {size} B, {kind}", found["ready"]))
+                report.say(found["ready"].line(f"ready, {size} B, {kind}"))
+                report.say(found["source"].line(f"source, {size} B, {kind}", found["ready"]))
     report.save()
 
 
