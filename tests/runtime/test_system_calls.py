@@ -283,6 +283,20 @@ def test_another_process_does_not_get_a_lock_that_is_held(
         assert place.read_bytes() == b"lock", "Java's broker writes it, too"
 
 
+def test_a_lock_that_another_process_has_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    hold = TAKE + "print('held', flush=True)\ninput()\n"
+    command = [sys.executable, "-c", hold, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert SystemFiles().lock(tmp_path / "lock") is None
+        holder.communicate(b"\n")
+    held = SystemFiles().lock(tmp_path / "lock")
+    assert held is not None
+    held.release()
+
+
 @pytest.mark.parametrize(
     ("number", "is_directory", "outcome"),
     [
