@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from interop.jvm import JavaHost
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
-LOG = "cometmq.client.consumer.equal_members"
+LOG = "cometmq.client.consumer.member_comparison"
 
 
 class Doctor:
@@ -91,7 +91,7 @@ async def unequal_subscriptions(doctor: Doctor) -> None:
     async with topic(doctor.namesrv, "DoctorUnequal", 4) as name:
         one = member(doctor.namesrv, "a", name, "X")
         async with one, member(doctor.namesrv, "b", name, "Y"):
-            await doctor.finds("subscriptions", "clerks", f"of {name}", "'X'", "'Y'")
+            await doctor.finds("subscriptions", "clerks", f"of topic {name}", "'X'", "'Y'")
 
 
 async def members_in_order_and_not(doctor: Doctor) -> None:
@@ -247,7 +247,7 @@ def test_our_member_and_the_doctor_name_a_java_member_that_wants_something_else(
             wanted = ("consume", apache.namesrv, name, "clerks", 1, "even")
             javas = asyncio.create_task(asyncio.to_thread(java.run, "Roundtrip", *wanted))
             await until_said(caplog, 1, "the group clerks differ", name, "'X'", "'even'")
-            await doctor.finds("subscriptions", "clerks", f"of {name}", "'X'", "'even'")
+            await doctor.finds("subscriptions", "clerks", f"of topic {name}", "'X'", "'even'")
             async with (
                 AsyncAdmin(namesrv=apache.namesrv) as admin,
                 AsyncProducer("doctor", namesrv=apache.namesrv) as producer,
