@@ -17,7 +17,7 @@ CometError
 │   ├── BrokerAway         a broker whose queues must be read cannot be asked
 │   ├── TopicExists, WouldHideMessages
 │   ├── RowNotSent             a row that Spark writes could not be sent
-│   ├── TableTaken             another job has written to the table meanwhile
+│   ├── TableHasNewerWriter    another job has written to the table meanwhile
 │   ├── BatchNotHandled        handlers on Spark could not finish a micro-batch
 │   └── DataLoss           messages that a reader had planned are gone; QueueShrank: may return
 └── Reject                 server side only: answer this code with this remark
@@ -201,7 +201,7 @@ class PartlySent(ClientError):
         super().__init__(f"{sent} of {len(results)} messages were stored; the first error: {first}")
 
 
-class TableTaken(ClientError):
+class TableHasNewerWriter(ClientError):
     """Another job began to write to the same table; what this one had not committed is dropped."""
 
 

@@ -11,13 +11,13 @@ from cometmq.demo.flights.checks.measurements import Measurements, calm_latencie
 from cometmq.demo.flights.checks.order_audit import AuditResult
 from cometmq.demo.flights.checks.sampler import ResourceSample
 from cometmq.demo.flights.events import WHOLE_YEAR
-from cometmq.demo.flights.report import JobReport, Latency, Stage
+from cometmq.demo.flights.report import JobReport, JobStage, Latency
 from cometmq.demo.flights.spark_tables import (
     BEFORE_JOINS,
     DeadLettersTable,
     DelayTables,
     EventsTable,
-    JoinedTable,
+    JoinedFlights,
     OrderTable,
 )
 
@@ -33,9 +33,9 @@ def handled(**changes: int) -> AuditResult:
 ROW = {"departed": 328_521, "arrived": 328_521, "departure_delay": 3.5, "arrival_delay": None}
 
 
-def joined(before: int, after: int) -> JoinedTable:
+def joined(before: int, after: int) -> JoinedFlights:
     rows = {BEFORE_JOINS: before, "after airlines": after}
-    return JoinedTable(rows, count_checks.counts_by_kind(WHOLE_YEAR), [*"abcd"], 9, 1.0)
+    return JoinedFlights(rows, count_checks.counts_by_kind(WHOLE_YEAR), [*"abcd"], 9, 1.0)
 
 
 def measured(**changes: object) -> Measurements:
@@ -89,7 +89,7 @@ def test_the_whole_year_passes_when_every_stage_has_its_counts():
     assert report.failed == []
     assert report.facts["stored_again"] == 27
     assert report.events == ["broker killed, at 2 s"]
-    assert report.stages[0] == Stage("sending", 1_002_073, 27, 10.0)
+    assert report.stages[0] == JobStage("sending", 1_002_073, 27, 10.0)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_dead_letter_after_too_few_attempts_is_found():
 def test_the_json_holds_every_figure():
     report = JobReport(messages=5, memory_peak_mib=12.34, seconds=1.26, page="p.html")
     report.check("sent", 5, 5)
-    report.stages.append(Stage("sent", 5, 1, 0.5))
+    report.stages.append(JobStage("sent", 5, 1, 0.5))
     report.latencies.append(Latency("orderly", 3, 9, 5))
     report.facts["stored"] = 6
     found = json.loads(json.dumps(report.as_json()))

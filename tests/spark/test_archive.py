@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cometmq.cli.main import run as command_line
-from cometmq.errors import CometError, DataLoss, RouteNotFound, SettingsError, TableTaken
+from cometmq.errors import CometError, DataLoss, RouteNotFound, SettingsError, TableHasNewerWriter
 from cometmq.spark.tables import compaction
 from cometmq.spark.tables.archive import ArchiveResult, archive
 from cometmq.spark.tables.archive_reading import archive_files, read_archive
@@ -256,7 +256,7 @@ def test_hadoops_file_systems_keep_manifests_as_the_local_disk_does(
     first, second = ManifestLog(files), ManifestLog(files)
     second.begin({}, {})
     assert ManifestLog(LocalTableFiles(place)).current == second.current
-    with pytest.raises(TableTaken):
+    with pytest.raises(TableHasNewerWriter):
         first.begin({}, {})
     (place / "data" / "commit=9-x").mkdir(parents=True)
     (place / "data" / "commit=9-x" / "a.parquet").write_bytes(b"1234")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cometmq.errors import SettingsError, TableTaken
+from cometmq.errors import SettingsError, TableHasNewerWriter
 from cometmq.spark.tables.archive import ArchiveResult, archive
 from cometmq.spark.tables.archive_reading import read_archive
 from cometmq.spark.tables.archive_verification import verify_archive
@@ -139,7 +139,7 @@ def test_two_jobs_at_a_time_do_not_add_the_same_rows(
     assert add().rows == 18
     (one,) = read_archive(spark, NAME, iceberg=catalog).where("queue_offset = 5").collect()
     assert one.value.n == 5
-    with pytest.raises(TableTaken, match="let only one run at a time"):
+    with pytest.raises(TableHasNewerWriter, match="let only one run at a time"):
         late.commit(late.archived, late.written(commit))
     assert verify_archive(spark, NAME, iceberg=catalog, namesrv=live.namesrv).is_exact
     with pytest.raises(SettingsError, match=r"write NAMESPACE\.TABLE"):

@@ -22,7 +22,7 @@ from cometmq.broker.metrics.gauges import register_store, register_tables
 from cometmq.broker.pulls.consumer_filters import ConsumerFilters, stored_filters_of
 from cometmq.broker.pulls.held_requests import HeldRequests
 from cometmq.broker.pulls.pull_long_polling import HeldPulls
-from cometmq.broker.requests.large_tables import LargeTables
+from cometmq.broker.requests.large_tables import LargeTableAnswers
 from cometmq.metrics.registry import MetricsRegistry
 from cometmq.rules.filters import bloom_filter
 from cometmq.runtime.time_slices import TimeSlices
@@ -110,7 +110,7 @@ class BrokerState:
             auto_create=settings.auto_create_subscription_group,
         )
         end_deletions(store, self.topics)
-        self.large_tables = LargeTables(TimeSlices())
+        self.large_tables = LargeTableAnswers(TimeSlices())
         self.offsets = ConsumerOffsets(
             file("consumerOffset.json"), now_ms, self.large_tables.time_slices
         )

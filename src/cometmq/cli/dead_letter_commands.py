@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cometmq.cli.spark_jobs import (
-    RunBar,
+    RunProgressBar,
     json_option,
     namesrv_option,
     spark_job_options,
@@ -70,7 +70,7 @@ def deadletters(
                 every_s=every_s,
                 stop=stop,
                 fail_on_data_loss=not skip_lost,
-                report=RunBar(bars, "dead letters").show,
+                report=RunProgressBar(bars, "dead letters").show,
             )
 
     done = job.run(work)

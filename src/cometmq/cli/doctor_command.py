@@ -19,7 +19,7 @@ from cometmq.rules.diagnosis.finding import Severity
 from cometmq.runtime.system_clock_and_files import SystemClock
 
 if TYPE_CHECKING:
-    from cometmq.rules.diagnosis.finding import Finding
+    from cometmq.rules.diagnosis.finding import ClusterFinding
 
 _DEFAULT_NAMESRV = "127.0.0.1:9876"
 _LOOKS = 3
@@ -71,9 +71,11 @@ def doctor(
     ctx.exit(0 if is_well(findings) else 1)
 
 
-async def _look(addrs: tuple[str, ...], groups: tuple[str, ...], timeout_s: float) -> list[Finding]:
+async def _look(
+    addrs: tuple[str, ...], groups: tuple[str, ...], timeout_s: float
+) -> list[ClusterFinding]:
     """Look again while only the owners of queues are wrong."""
-    findings: list[Finding] = []
+    findings: list[ClusterFinding] = []
     for turn in range(_LOOKS):
         if turn:
             await asyncio.sleep(_BETWEEN_LOOKS_S)
@@ -86,7 +88,7 @@ async def _look(addrs: tuple[str, ...], groups: tuple[str, ...], timeout_s: floa
     return findings
 
 
-def _print(findings: list[Finding]) -> None:
+def _print(findings: list[ClusterFinding]) -> None:
     width = max((len(one.severity) for one in findings), default=0)
     for one in findings:
         click.echo(f"{one.severity.upper():<{width}}  {one.check}  {one.subject}: {one.what}")

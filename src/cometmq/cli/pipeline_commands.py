@@ -18,7 +18,7 @@ import click
 from cometmq.cli.dead_letter_commands import deadletters, redrive
 from cometmq.cli.printed_columns import print_columns
 from cometmq.cli.spark_jobs import (
-    RunBar,
+    RunProgressBar,
     json_option,
     namesrv_option,
     spark_job_options,
@@ -109,7 +109,7 @@ def archive(
                 stop=stop,
                 fail_on_data_loss=not skip_lost,
                 compact=not no_compact,
-                report=RunBar(bars, ", ".join(topics)).show,
+                report=RunProgressBar(bars, ", ".join(topics)).show,
                 **rest,
             )
 

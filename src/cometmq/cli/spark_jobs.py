@@ -81,7 +81,7 @@ class SparkJob:
                     spark.stop()
 
 
-class RunBar:
+class RunProgressBar:
     """A bar for each run of an archive that has something to do."""
 
     def __init__(self, bars: ProgressBars, name: str) -> None:

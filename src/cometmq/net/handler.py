@@ -60,7 +60,7 @@ class SplitFrame(NamedTuple):
     body: bytes
 
 
-class Held:
+class HeldMarker:
     """The type of HELD."""
 
     __slots__ = ()
@@ -70,10 +70,10 @@ class Held:
         return "HELD"
 
 
-HELD: Final = Held()
+HELD: Final = HeldMarker()
 """Returned by a handler that calls `answer_held` later, once, unless the connection closes."""
 
 Answer = Reply | bytes | SplitFrame
 """A reply, or a whole frame made by the handler."""
-HandlerResult = Answer | Held
+HandlerResult = Answer | HeldMarker
 Handler = Callable[[Command, "Connection"], HandlerResult | Awaitable[HandlerResult]]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from cometmq.store.log.log_flush import QueueEntry
-    from cometmq.store.log.put_latency import PutTimes
+    from cometmq.store.log.put_latency import PutLatencies
     from cometmq.store.queues.consume_queues import ConsumeQueues
 
 
@@ -27,7 +27,7 @@ def _ignore_arrival(topic: str, queue_id: int, max_offset: int, tags_code: int) 
 class MessagePublisher:
     """Publishes the messages of one store. Belongs to its loop."""
 
-    def __init__(self, queues: ConsumeQueues, put_times: PutTimes) -> None:
+    def __init__(self, queues: ConsumeQueues, put_times: PutLatencies) -> None:
         self._queues = queues
         self._put_times = put_times
         self.newest_visible: LastRecord = NO_RECORD

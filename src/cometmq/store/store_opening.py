@@ -20,7 +20,7 @@ from cometmq.store.index.key_index import KeyIndex
 from cometmq.store.log.commit_log import CommitLog
 from cometmq.store.log.log_flush import LogFlusher
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
-from cometmq.store.log.put_latency import PutTimes
+from cometmq.store.log.put_latency import PutLatencies
 from cometmq.store.log.retention import Retention
 from cometmq.store.maintenance import Maintenance
 from cometmq.store.message_visibility import MessagePublisher
@@ -73,7 +73,7 @@ class StoreParts:
         self.queues = ConsumeQueues(files, directory.consume_queue, queue_bytes, open_files)
         self.checkpoint = Checkpoint(files, directory.checkpoint)
         self.index = KeyIndex(files, clock, directory.index, settings, log, open_files)
-        self.put_times = times = PutTimes()
+        self.put_times = times = PutLatencies()
         self.publisher = publisher = MessagePublisher(self.queues, times)
         self.flusher = LogFlusher(log, self.flush_worker, settings, publisher.publish, times)
         self.queue_reader = reader = QueueReader(log, settings, ram)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cometmq import MessageQueue
-from cometmq.errors import CometError, TableTaken
+from cometmq.errors import CometError, TableHasNewerWriter
 from cometmq.spark.tables.archived_ranges import ArchivedQueues, ArchivedRanges
 from cometmq.spark.tables.manifest_log import ManifestLog
 from cometmq.spark.tables.table_files import LocalTableFiles
@@ -62,7 +62,7 @@ def test_a_job_that_begins_later_excludes_the_earlier_and_deletes_what_it_left(
     second = log_in(tmp_path)
     second.begin({"a": 1}, {"data": {}})
     assert files_in(tmp_path) == {one.path for one in second.current.files}
-    with pytest.raises(TableTaken, match="let only one run at a time"):
+    with pytest.raises(TableHasNewerWriter, match="let only one run at a time"):
         add(tmp_path, first, 1, "b.parquet")
     add(tmp_path, second, 1, "c.parquet")
     assert log_in(tmp_path).archived.queues[QUEUE].ranges == ((0, 2),)
@@ -80,7 +80,7 @@ def test_a_job_that_missed_many_commits_cannot_fill_a_gap_of_deleted_manifests(
     names = sorted(path.name for path in (tmp_path / "_manifests").iterdir())
     assert len(names) == 8
     assert int(names[-1].removesuffix(".json")) == other.current.version == 41
-    with pytest.raises(TableTaken):
+    with pytest.raises(TableHasNewerWriter):
         add(tmp_path, sleeper, 99, "late.parquet")
     assert log_in(tmp_path).archived == other.archived
 

@@ -7,14 +7,14 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.store.log.put_latency import CLASSES_S, PutTimes
+from cometmq.store.log.put_latency import CLASSES_S, PutLatencies
 from cometmq.store.message_store import MessageDraft, PutStatus
 
 START_S = 5_000.0
 
 
 def test_the_last_minute_that_is_over_is_reported_and_before_it_the_first_as_far_as_it_is():
-    times = PutTimes()
+    times = PutLatencies()
     assert sum(times.classes(START_S)) == 0
     assert times.percentile(0.99, START_S) == 0.0
     times.add(5, START_S - 0.02, START_S)
@@ -29,7 +29,7 @@ def test_the_last_minute_that_is_over_is_reported_and_before_it_the_first_as_far
 
 
 def test_minutes_without_puts_are_not_taken_for_the_last():
-    times = PutTimes()
+    times = PutLatencies()
     times.add(3, START_S, START_S)
     times.add(2, START_S + 300, START_S + 300)
     assert sum(times.classes(START_S + 301)) == 0
@@ -38,7 +38,7 @@ def test_minutes_without_puts_are_not_taken_for_the_last():
 
 @given(st.lists(st.floats(0, 9.9), min_size=1, max_size=60), st.floats(0.01, 1.0))
 def test_percentiles_are_at_most_a_fifth_off(spent, share):
-    times = PutTimes()
+    times = PutLatencies()
     for each in spent:
         times.add(1, 0.0, each)  # within the first minute
     exact = sorted(spent)[max(0, -int(-share * len(spent) // 1) - 1)]

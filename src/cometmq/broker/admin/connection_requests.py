@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator
 
     from cometmq.broker.groups.client_registry import ClientRegistry, Member
-    from cometmq.broker.requests.large_tables import LargeTables
+    from cometmq.broker.requests.large_tables import LargeTableAnswers
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -62,7 +62,7 @@ class ConnectionRequests:
     """Answers requests about connections."""
 
     def __init__(
-        self, clients: ClientRegistry, store: MessageStore, large_tables: LargeTables
+        self, clients: ClientRegistry, store: MessageStore, large_tables: LargeTableAnswers
     ) -> None:
         self._large_tables = large_tables
         self._clients = clients

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.metrics.broker_stats import BrokerStats
-    from cometmq.broker.requests.large_tables import LargeTables
+    from cometmq.broker.requests.large_tables import LargeTableAnswers
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.net.connection import Connection
     from cometmq.wire.command import Command
@@ -56,7 +56,7 @@ class GroupRequests:
         groups: ConsumerGroups,
         offsets: ConsumerOffsets,
         stats: BrokerStats,
-        large_tables: LargeTables,
+        large_tables: LargeTableAnswers,
     ) -> None:
         self._large_tables = large_tables
         self._groups = groups

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.pulls.pull_long_polling import HeldPulls
-    from cometmq.broker.requests.large_tables import LargeTables
+    from cometmq.broker.requests.large_tables import LargeTableAnswers
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
@@ -64,7 +64,7 @@ class OffsetResetRequests:
         offsets: ConsumerOffsets,
         held_pulls: HeldPulls,
         settings: BrokerSettings,
-        large_tables: LargeTables,
+        large_tables: LargeTableAnswers,
     ) -> None:
         self._large_tables = large_tables
         self._store = store

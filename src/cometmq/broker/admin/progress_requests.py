@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.metrics.broker_stats import BrokerStats
-    from cometmq.broker.requests.large_tables import LargeTables
+    from cometmq.broker.requests.large_tables import LargeTableAnswers
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.store.cold_read_context import ReadContext
@@ -65,7 +65,7 @@ class ProgressRequests:
         offsets: ConsumerOffsets,
         delayed_messages: DelayedMessages,
         stats: BrokerStats,
-        large_tables: LargeTables,
+        large_tables: LargeTableAnswers,
         now_ms: Callable[[], int],
         broker_name: str,
         address: Callable[[], str],

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
     from cometmq.broker.metrics.broker_stats import BrokerStats
-    from cometmq.broker.requests.large_tables import LargeTables
+    from cometmq.broker.requests.large_tables import LargeTableAnswers
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -76,7 +76,7 @@ class TopicRequests:
         stats: BrokerStats,
         registration: NamesrvRegistration,
         global_order: GlobalOrderCheck,
-        large_tables: LargeTables,
+        large_tables: LargeTableAnswers,
         *,
         may_mix: bool = False,
     ) -> None:

@@ -23,7 +23,7 @@ class _All:
 _ALL: Final = _All()
 
 
-class HeldCounts(Generic[_T]):
+class HeldRequestCounts(Generic[_T]):
     """The shares of addresses. Belongs to one loop."""
 
     def __init__(self, count_max: int, per_key_max: int) -> None:

@@ -20,7 +20,7 @@ from collections import OrderedDict, deque
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
-from cometmq.broker.pulls.held_counts import HeldCounts
+from cometmq.broker.pulls.held_counts import HeldRequestCounts
 from cometmq.errors import Reject
 from cometmq.net.dispatcher import answer_held_with
 from cometmq.net.rate_limited_log import RateLimitedLog
@@ -128,7 +128,7 @@ class HeldRequests:
 
     def __init__(self, count_max: int, per_key_max: int) -> None:
         self.count = 0
-        self._shares: HeldCounts[HeldRequest] = HeldCounts(count_max, per_key_max)
+        self._shares: HeldRequestCounts[HeldRequest] = HeldRequestCounts(count_max, per_key_max)
         self._kept_bytes = 0
         self._by_key: dict[Hashable, set[HeldRequest]] = {}
         self._by_connection: dict[Connection, set[HeldRequest]] = {}

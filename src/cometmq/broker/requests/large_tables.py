@@ -33,7 +33,7 @@ ANSWER_BYTES_MAX = FRAME_BYTES_MAX - HEADER_BYTES_MAX
 _V = TypeVar("_V")
 
 
-class LargeTables:
+class LargeTableAnswers:
     """The large tables of one broker. Belongs to its loop."""
 
     def __init__(self, time_slices: TimeSlices, bytes_max: int = ANSWER_BYTES_MAX) -> None:

@@ -2,7 +2,7 @@
 
 Requests, renews and returns locks; knows nothing of handlers. Invariant: a lock counts from the
 moment it was requested, so it ends here before it ends at the broker; with the connection on which
-it was requested it ends on both sides, as each request promises (`LockEnd.CONNECTION`).
+it was requested it ends on both sides, as each request promises (`EarlyLockEnd.CONNECTION`).
 Java: RebalanceImpl.lockAll, RebalanceLockManager (the broker's side)
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cometmq.client.consumer.lock_waits import LockWaits
 from cometmq.client.consumer.member_lock import REFUSED, MemberLock
 from cometmq.errors import BrokerError, CometError
-from cometmq.model.queue_lock import LockEnd
+from cometmq.model.queue_lock import EarlyLockEnd
 from cometmq.wire.bodies.lock import (
     LockRequest,
     decode_holders,
@@ -90,7 +90,7 @@ class QueueLockClient:
     async def keep_until_it_expires(self, queue: MessageQueue) -> None:
         """Ask for a lock for the last time, to keep others away from a queue that we leave."""
         try:
-            await self._request(queue.broker_name, [queue], LockEnd.TIME)
+            await self._request(queue.broker_name, [queue], EarlyLockEnd.TIME)
             log.warning(
                 "%s is left while its handler is at work: its lock keeps others away until it "
                 "expires at the broker, after 60 s unless it is set otherwise there",
@@ -116,7 +116,7 @@ class QueueLockClient:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._valid_s
         try:
-            channel, body = await self._request(broker, queues, LockEnd.CONNECTION)
+            channel, body = await self._request(broker, queues, EarlyLockEnd.CONNECTION)
             locked, holders = decode_locked(body), decode_holders(body)
         except CometError as error:
             log.info("no locks from broker %s: %s", broker, error)
@@ -132,7 +132,7 @@ class QueueLockClient:
         return {queue: lock if queue in locked else REFUSED for queue in queues}
 
     async def _request(
-        self, broker: str, queues: list[MessageQueue], end: LockEnd
+        self, broker: str, queues: list[MessageQueue], end: EarlyLockEnd
     ) -> tuple[Channel, bytes]:
         """Request locks of one broker; the connection on which it answered, and the answer."""
         addr = self._session.routes.master_addr(broker)
@@ -143,6 +143,6 @@ class QueueLockClient:
             raise BrokerError(answer.code, answer.remark, addr)
         return channel, answer.body
 
-    def _body(self, queues: list[MessageQueue], end: LockEnd = LockEnd.LEAVING) -> bytes:
+    def _body(self, queues: list[MessageQueue], end: EarlyLockEnd = EarlyLockEnd.LEAVING) -> bytes:
         client_id = self._session.client_id
         return encode_lock_request(LockRequest(self._group, client_id, tuple(queues), end=end))

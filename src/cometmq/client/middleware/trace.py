@@ -24,7 +24,7 @@ from cometmq.model.message import Message, Property
 from cometmq.model.results import ConsumeStatus
 from cometmq.rules.namespace import without_namespace
 from cometmq.wire.bodies import trace
-from cometmq.wire.bodies.trace import TraceSubject
+from cometmq.wire.bodies.trace import TracedMessage
 
 if TYPE_CHECKING:
     import asyncio
@@ -100,7 +100,7 @@ class Trace(Middleware):
             self._record_send(messages[0], context, kind, first)
             return
         msg_ids = [result.msg_id for result in results]
-        subject = TraceSubject(messages[0].topic, ",".join(msg_ids))
+        subject = TracedMessage(messages[0].topic, ",".join(msg_ids))
         cost_ms = _cost_ms(context)
         self._add(
             trace.sent(
@@ -120,7 +120,7 @@ class Trace(Middleware):
 
     def transaction_ends(self, topic: str, half: SendResult, state: TransactionState) -> None:
         """Record the end of a transaction."""
-        subject = TraceSubject(topic, half.msg_id)
+        subject = TracedMessage(topic, half.msg_id)
         self._add(
             trace.ended(
                 subject,
@@ -186,7 +186,7 @@ class Trace(Middleware):
     ) -> None:
         """Add the record of one message; without a result its send failed."""
         queue = result.queue if result else context.queue
-        subject = TraceSubject(
+        subject = TracedMessage(
             message.topic,
             result.msg_id if result else msg_id,
             message.tags or "",
@@ -231,7 +231,7 @@ class Trace(Middleware):
     def _request_id(self, context: CallContext) -> str:
         return f"{self._session.client_id}-{context.number}"
 
-    def _add(self, record: str, subject: TraceSubject) -> None:
+    def _add(self, record: str, subject: TracedMessage) -> None:
         if len(self._waiting) >= WAITING_MAX:
             self.dropped += 1
             return
@@ -288,8 +288,8 @@ def _bounded(keys: Iterable[str]) -> str:
     return " ".join(found)
 
 
-def _subject(message: MessageExt) -> TraceSubject:
-    return TraceSubject(message.topic, message.msg_id, message.tags or "", " ".join(message.keys))
+def _subject(message: MessageExt) -> TracedMessage:
+    return TracedMessage(message.topic, message.msg_id, message.tags or "", " ".join(message.keys))
 
 
 def _traced(messages: list[MessageExt]) -> list[MessageExt]:

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CountCheck:
     """One count that must be what the input says."""
 
     name: str
@@ -34,7 +34,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class JobStage:
     """One step of the job: how many messages, and how long it took."""
 
     name: str
@@ -65,8 +65,8 @@ class JobReport:
     """Everything that is printed, written as JSON and drawn."""
 
     messages: int
-    checks: list[Check] = field(default_factory=list)
-    stages: list[Stage] = field(default_factory=list)
+    checks: list[CountCheck] = field(default_factory=list)
+    stages: list[JobStage] = field(default_factory=list)
     latencies: list[Latency] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     """What happened during the run: kills, restarts, hand-overs, as sentences."""
@@ -79,10 +79,10 @@ class JobReport:
 
     def check(self, name: str, expected: int, found: int, *, at_least: bool = False) -> None:
         """Compare a count with what it must be."""
-        self.checks.append(Check(name, expected, found, at_least))
+        self.checks.append(CountCheck(name, expected, found, at_least))
 
     @property
-    def failed(self) -> list[Check]:
+    def failed(self) -> list[CountCheck]:
         """The checks that do not hold."""
         return [check for check in self.checks if not check.passed]
 
@@ -129,7 +129,7 @@ class JobReport:
         ]
 
 
-def _check_as_json(check: Check) -> dict[str, Any]:
+def _check_as_json(check: CountCheck) -> dict[str, Any]:
     return {
         "name": check.name,
         "expected": check.expected,
@@ -139,7 +139,7 @@ def _check_as_json(check: Check) -> dict[str, Any]:
     }
 
 
-def _stage_as_json(stage: Stage) -> dict[str, Any]:
+def _stage_as_json(stage: JobStage) -> dict[str, Any]:
     return {
         "name": stage.name,
         "messages": stage.messages,

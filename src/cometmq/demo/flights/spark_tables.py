@@ -64,7 +64,7 @@ class EventsTable:
 
 
 @dataclass(slots=True)
-class JoinedTable:
+class JoinedFlights:
     """The events without duplicates, joined with airline, airports and weather."""
 
     rows: dict[str, int]
@@ -159,7 +159,7 @@ class SparkTables:
         stored = self._table("events").count()
         return EventsTable(stored, seconds=time.monotonic() - begin_s)
 
-    def join(self) -> JoinedTable:
+    def join(self) -> JoinedFlights:
         """Left-join airlines, airports and weather to the different events; write the result."""
         begin_s = time.monotonic()
         counts: list[tuple[str, Observation]] = []
@@ -178,7 +178,7 @@ class SparkTables:
         frame.write.mode("overwrite").parquet(path)
         joined = self._table("joined")
         missing = joined.where("airport is null").select("dest").distinct().collect()
-        return JoinedTable(
+        return JoinedFlights(
             rows={name: one.get["rows"] for name, one in counts},
             by_kind={
                 row["event"]: row["count"] for row in joined.groupBy("event").count().collect()

@@ -10,10 +10,10 @@ from cometmq.rules.diagnosis.server_checks import check_brokers, check_name_serv
 
 if TYPE_CHECKING:
     from cometmq.model.cluster_facts import ClusterFacts
-    from cometmq.rules.diagnosis.finding import Finding
+    from cometmq.rules.diagnosis.finding import ClusterFinding
 
 
-def diagnose(facts: ClusterFacts) -> list[Finding]:
+def diagnose(facts: ClusterFacts) -> list[ClusterFinding]:
     """Judge the facts: all findings, those that are well included, in the order of the checks."""
     found = [
         finding
@@ -24,6 +24,6 @@ def diagnose(facts: ClusterFacts) -> list[Finding]:
     return found + [notice("extent", "this look", what, advice) for what in facts.left_out]
 
 
-def is_well(findings: list[Finding]) -> bool:
+def is_well(findings: list[ClusterFinding]) -> bool:
     """Whether no finding is a fault."""
     return all(one.severity is not Severity.FAULT for one in findings)

@@ -14,7 +14,7 @@ class Severity(StrEnum):
     FAULT = "fault"
 
 
-class Finding(NamedTuple):
+class ClusterFinding(NamedTuple):
     """What a check says about one subject; `advice` is empty when all is well."""
 
     check: str
@@ -24,16 +24,16 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-def ok(check: str, subject: str, what: str) -> Finding:
+def ok(check: str, subject: str, what: str) -> ClusterFinding:
     """All is well."""
-    return Finding(check, Severity.OK, subject, what)
+    return ClusterFinding(check, Severity.OK, subject, what)
 
 
-def notice(check: str, subject: str, what: str, advice: str) -> Finding:
+def notice(check: str, subject: str, what: str, advice: str) -> ClusterFinding:
     """Something a user would want to know that may be on purpose."""
-    return Finding(check, Severity.NOTICE, subject, what, advice)
+    return ClusterFinding(check, Severity.NOTICE, subject, what, advice)
 
 
-def fault(check: str, subject: str, what: str, advice: str) -> Finding:
+def fault(check: str, subject: str, what: str, advice: str) -> ClusterFinding:
     """Something that keeps messages from being sent or consumed, or soon will."""
-    return Finding(check, Severity.FAULT, subject, what, advice)
+    return ClusterFinding(check, Severity.FAULT, subject, what, advice)

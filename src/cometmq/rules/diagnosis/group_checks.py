@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from cometmq.model.cluster_facts import ClusterFacts, GroupFacts
     from cometmq.model.route import TopicRouteData
-    from cometmq.rules.diagnosis.finding import Finding
+    from cometmq.rules.diagnosis.finding import ClusterFinding
     from cometmq.rules.group_members import MemberSettings
 
 _SHOWN = 8
 """Names or numbers listed in one sentence."""
 
 
-def check_writes(facts: ClusterFacts) -> Iterator[Finding]:
+def check_writes(facts: ClusterFacts) -> Iterator[ClusterFinding]:
     """Brokers none of whose topics may be written."""
     perms: dict[str, list[int]] = {}
     for route in facts.routes.values():
@@ -42,7 +42,7 @@ def check_writes(facts: ClusterFacts) -> Iterator[Finding]:
         yield fault("write permission", name, what, advice)
 
 
-def check_topics(facts: ClusterFacts) -> Iterator[Finding]:
+def check_topics(facts: ClusterFacts) -> Iterator[ClusterFinding]:
     """Topics that cannot be read, worst where a group wants them."""
     readers: dict[str, list[str]] = {}
     for group in facts.groups:
@@ -64,7 +64,7 @@ def check_topics(facts: ClusterFacts) -> Iterator[Finding]:
             yield fault("topic", topic, what, f"create it: cometmq topic create {topic}")
 
 
-def check_groups(facts: ClusterFacts) -> Iterator[Finding]:
+def check_groups(facts: ClusterFacts) -> Iterator[ClusterFinding]:
     """Each group: members online, equal in what they want, an owner for each queue."""
     for group in facts.groups:
         found = list(_group(group, facts.routes))
@@ -76,7 +76,7 @@ def check_groups(facts: ClusterFacts) -> Iterator[Finding]:
             yield ok("group", group.group, f"{members}; each queue has an owner")
 
 
-def _group(group: GroupFacts, routes: dict[str, TopicRouteData]) -> Iterator[Finding]:
+def _group(group: GroupFacts, routes: dict[str, TopicRouteData]) -> Iterator[ClusterFinding]:
     if not group.members:
         advice = "start a consumer of it, or give the name of another group"
         yield notice("group", group.group, "no member of it is online", advice)
@@ -91,7 +91,7 @@ def _group(group: GroupFacts, routes: dict[str, TopicRouteData]) -> Iterator[Fin
         yield from _ownership(group, routes)
 
 
-def _inequalities(group: GroupFacts) -> Iterator[Finding]:
+def _inequalities(group: GroupFacts) -> Iterator[ClusterFinding]:
     """One finding for each kind of member that differs from the first."""
     known = [
         (one.client_id, settings_in_running_info(one.info)) for one in group.members if one.info
@@ -105,7 +105,7 @@ def _inequalities(group: GroupFacts) -> Iterator[Finding]:
                 yield fault("subscriptions", group.group, what, f"{ADVICE}: {WHY}")
 
 
-def _ownership(group: GroupFacts, routes: dict[str, TopicRouteData]) -> Iterator[Finding]:
+def _ownership(group: GroupFacts, routes: dict[str, TopicRouteData]) -> Iterator[ClusterFinding]:
     """Queues that no member has, queues that two have, and members without a queue."""
     answered = [one for one in group.members if one.info is not None]
     if len(answered) < len(group.members) or group.consume_type is ConsumeType.CONSUME_POP:

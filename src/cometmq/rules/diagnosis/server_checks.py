@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cometmq.model.cluster_facts import BrokerFacts, ClusterFacts, NameServerFacts
-    from cometmq.rules.diagnosis.finding import Finding
+    from cometmq.rules.diagnosis.finding import ClusterFinding
 
 SKEW_MAX_MS = 5_000
 """Difference of clocks that is no fault; brokers report theirs to the second."""
@@ -46,14 +46,14 @@ _BROKER_ADVICE = {
 }
 
 
-def check_name_servers(facts: ClusterFacts) -> Iterator[Finding]:
+def check_name_servers(facts: ClusterFacts) -> Iterator[ClusterFinding]:
     """Each name server that was given: reached, a name server, with brokers, the same as others."""
     for one in facts.name_servers:
         yield _name_server(one)
     yield from _differences(facts.name_servers)
 
 
-def _name_server(one: NameServerFacts) -> Finding:
+def _name_server(one: NameServerFacts) -> ClusterFinding:
     check, server = "name server", one.server
     addr = server.addr
     if server.reachability is not Reachability.ANSWERS:
@@ -76,7 +76,7 @@ def _name_server(one: NameServerFacts) -> Finding:
     return ok(check, addr, f"it answers and knows {', '.join(names)}")
 
 
-def _differences(servers: tuple[NameServerFacts, ...]) -> Iterator[Finding]:
+def _differences(servers: tuple[NameServerFacts, ...]) -> Iterator[ClusterFinding]:
     """Brokers that some of the name servers do not know."""
     tables = {
         one.server.addr: {
@@ -95,7 +95,7 @@ def _differences(servers: tuple[NameServerFacts, ...]) -> Iterator[Finding]:
             yield fault("name server", f"{name} at {addr}", what, advice)
 
 
-def check_brokers(facts: ClusterFacts) -> Iterator[Finding]:
+def check_brokers(facts: ClusterFacts) -> Iterator[ClusterFinding]:
     """Each broker at the address that clients are given."""
     for one in facts.brokers:
         yield _broker(one)
@@ -109,7 +109,7 @@ def _subject(one: BrokerFacts) -> str:
     return f"{one.broker_name} at {one.server.addr}"
 
 
-def _broker(one: BrokerFacts) -> Finding:
+def _broker(one: BrokerFacts) -> ClusterFinding:
     check, subject, server = "broker", _subject(one), one.server
     host, _, port = server.addr.rpartition(":")
     if host.strip("[]") in _NOWHERE or port == "0":
@@ -135,7 +135,7 @@ def _version(one: BrokerFacts) -> str:
     return one.runtime.get("brokerVersionDesc", "unknown")
 
 
-def _clock(one: BrokerFacts) -> Iterator[Finding]:
+def _clock(one: BrokerFacts) -> Iterator[ClusterFinding]:
     """The broker's clock is its boot time and how long it runs: both are in what it reports."""
     uptime = _UPTIME.search(one.runtime.get("runtime", ""))
     boot_ms = one.runtime.get("bootTimestamp", "")
@@ -157,7 +157,7 @@ def _clock(one: BrokerFacts) -> Iterator[Finding]:
     )
 
 
-def _disk(one: BrokerFacts) -> Iterator[Finding]:
+def _disk(one: BrokerFacts) -> Iterator[ClusterFinding]:
     ratios = [
         _number(value)
         for key, value in one.runtime.items()
@@ -189,7 +189,7 @@ def _number(text: str) -> float:
         return -1.0
 
 
-def _versions(facts: ClusterFacts) -> Iterator[Finding]:
+def _versions(facts: ClusterFacts) -> Iterator[ClusterFinding]:
     found: dict[str, list[str]] = {}
     for one in facts.brokers:
         if one.runtime:

@@ -53,7 +53,7 @@ class _Letter(NamedTuple):
     key: Hashable
 
 
-class DivertedKeys:
+class DivertedShardingKeys:
     """The diverted keys of one group."""
 
     def __init__(

@@ -24,7 +24,7 @@ from cometmq.errors import CometError
 from cometmq.model.group import INNER_PRODUCER_GROUP
 from cometmq.rules.failures.retry_policy import reconsume_times_max
 from cometmq.runtime.system_clock_and_files import SystemClock
-from cometmq.spark.handling.diverted_keys import DivertedKeys
+from cometmq.spark.handling.diverted_keys import DivertedShardingKeys
 from cometmq.spark.handling.handler_settings import diverts
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class WorkerClient:
     threads: ThreadPool
     tasks: TaskPool
     failed_sender: FailedMessageSender
-    diverted: DivertedKeys | None = None
+    diverted: DivertedShardingKeys | None = None
     """Present where a policy diverts keys."""
 
     def __init__(self, job: HandlerJob) -> None:
@@ -75,7 +75,7 @@ class WorkerClient:
             session, delivery, QueueSelector(os.getpid()), options.group, times_max
         )
         if diverts(options):
-            self.diverted = DivertedKeys(session, options, self.failed_sender)
+            self.diverted = DivertedShardingKeys(session, options, self.failed_sender)
         refresh_s = job.client.route_refresh_s
         session.background.every(refresh_s, session.routes.refresh, name="routes")
         try:

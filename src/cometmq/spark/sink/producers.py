@@ -21,7 +21,7 @@ KEPT_MAX = 2
 IDLE_S = 60.0
 
 
-class KeptProducer:
+class CachedProducer:
     """A started producer of one group at one set of name servers."""
 
     def __init__(self, group: str, namesrv: tuple[str, ...]) -> None:
@@ -41,11 +41,11 @@ class KeptProducer:
         self.bridge.stop(self._producer.stop())
 
 
-_kept: list[KeptProducer] = []
+_kept: list[CachedProducer] = []
 _lock = threading.Lock()
 
 
-def take(group: str, namesrv: tuple[str, ...]) -> KeptProducer:
+def take(group: str, namesrv: tuple[str, ...]) -> CachedProducer:
     """A kept producer of these, or a new one; pair it with `give_back` or its `stop`."""
     with _lock:
         for one in _kept:
@@ -54,10 +54,10 @@ def take(group: str, namesrv: tuple[str, ...]) -> KeptProducer:
                 assert one.idle_end is not None, "a kept producer has an end"
                 one.idle_end.cancel()
                 return one
-    return KeptProducer(group, namesrv)
+    return CachedProducer(group, namesrv)
 
 
-def give_back(producer: KeptProducer) -> None:
+def give_back(producer: CachedProducer) -> None:
     """Keep a producer without sends under way for the next task; the oldest has to go."""
     end = threading.Timer(IDLE_S, _end, [producer])
     end.daemon = True
@@ -82,7 +82,7 @@ def stop_all() -> None:
         one.stop()
 
 
-def _end(producer: KeptProducer) -> None:
+def _end(producer: CachedProducer) -> None:
     with _lock:
         if producer not in _kept:
             return

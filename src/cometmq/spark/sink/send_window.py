@@ -30,7 +30,7 @@ class SendWindow:
         self._chunks_max = chunks_max
         self._under_way: deque[tuple[RowChunk, Future[None]]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._producer: producers.KeptProducer
+        self._producer: producers.CachedProducer
         self._sender: ChunkSender
 
     def __enter__(self) -> Self:

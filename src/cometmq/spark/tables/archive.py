@@ -84,7 +84,8 @@ def archive(
     - `iceberg`: a catalog of pyiceberg or its name; `directory` is then a table, `lake.orders`.
     - `report` is called before and after each commit; `options` are those of `SOURCE_OPTIONS`.
 
-    Raises SettingsError, BrokerAway, DataLoss, TableTaken, and CometError for errors of Spark.
+    Raises SettingsError, BrokerAway, DataLoss, TableHasNewerWriter, and CometError for errors of
+    Spark.
     Only one job may write to a table: the later one shuts out the earlier.
     """
     names = [topics] if isinstance(topics, str) else list(topics)

@@ -50,7 +50,7 @@ def small_files(files: Iterable[DataFile]) -> list[list[DataFile]]:
 def compact(spark: SparkSession, log: ManifestLog) -> int:
     """Merge what has too many small files; return how many files were merged into others.
 
-    The job that calls it has begun to write. Raises TableTaken.
+    The job that calls it has begun to write. Raises TableHasNewerWriter.
     """
     merged = 0
     for group in small_files(log.current.files):

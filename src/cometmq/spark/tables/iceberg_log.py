@@ -19,7 +19,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.transforms import DayTransform, HourTransform
 
-from cometmq.errors import CometError, SettingsError, TableTaken
+from cometmq.errors import CometError, SettingsError, TableHasNewerWriter
 from cometmq.spark.source.topic_selection import queue_key
 from cometmq.spark.tables.archived_ranges import ArchivedQueues
 from cometmq.spark.tables.manifest import DEAD, ROWS, DataFile
@@ -118,7 +118,7 @@ class IcebergLog:
         return found
 
     def commit(self, archived: ArchivedQueues, files: Sequence[DataFile]) -> None:
-        """Add files and the offsets that they hold; raises TableTaken."""
+        """Add files and the offsets that they hold; raises TableHasNewerWriter."""
         number = str(self.version + 1)
         added = {VERSION: number, RANGES: json.dumps(_added(self.archived, archived))}
         for kind in (DEAD, ROWS):
@@ -138,7 +138,7 @@ class IcebergLog:
                     change.set_properties({ARCHIVED: state, VERSION: number})
                 change.commit_transaction()
             except CommitFailedException as error:
-                raise TableTaken(
+                raise TableHasNewerWriter(
                     f"another job has written to the table {self._names[kind]} meanwhile: let only "
                     "one run at a time; what this one had not committed is read again by the next"
                 ) from error

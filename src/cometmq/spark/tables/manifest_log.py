@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from cometmq.errors import CometError, TableTaken
+from cometmq.errors import CometError, TableHasNewerWriter
 from cometmq.runtime.system_clock_and_files import SystemClock
 from cometmq.spark.tables.manifest import DEAD, ROWS, DataFile, Manifest, decode
 
@@ -98,7 +98,7 @@ class ManifestLog:
         return reader.parquet(*paths).select(*columns.fieldNames())
 
     def begin(self, settings: Mapping[str, Any], schemas: Mapping[str, Any]) -> None:
-        """Shut out jobs that began earlier, and delete what they left; raises TableTaken.
+        """Shut out jobs that began earlier, and delete what they left; raises TableHasNewerWriter.
 
         Settings and schemas are those of the commits to come.
         """
@@ -129,11 +129,11 @@ class ManifestLog:
         return found
 
     def commit(self, archived: ArchivedQueues, files: Sequence[DataFile]) -> None:
-        """Add files and the offsets that they hold, all at once; raises TableTaken."""
+        """Add files and the offsets that they hold, all at once; raises TableHasNewerWriter."""
         self._put(self.current.added(archived, files, self._settings, self._schemas))
 
     def commit_merge(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
-        """Put files in place of others with the same rows; raises TableTaken."""
+        """Put files in place of others with the same rows; raises TableHasNewerWriter."""
         self._put(self.current.merged(old, new, self._now_ms()))
 
     def _put(self, manifest: Manifest) -> None:
@@ -147,8 +147,8 @@ class ManifestLog:
         for old in versions[:-_KEPT]:
             self.files.delete(f"{FOLDER}/{old}")
 
-    def _taken(self) -> TableTaken:
-        return TableTaken(
+    def _taken(self) -> TableHasNewerWriter:
+        return TableHasNewerWriter(
             f"another job has written to the table {self.files.uri} meanwhile: let only one run "
             "at a time; what this one had not committed is read again by the next run"
         )

@@ -144,8 +144,8 @@ class TableAppender:
     def append(self, report: Callable[[TableProgress], None], stop: Event) -> TableProgress:
         """Add all that the topics hold now, in commits of at most `max_rows`; nothing if it is in.
 
-        `stop` ends it after a commit. Raises BrokerAway, DataLoss, TableTaken, SettingsError, and
-        CometError for errors of Spark.
+        `stop` ends it after a commit. Raises BrokerAway, DataLoss, TableHasNewerWriter,
+        SettingsError, and CometError for errors of Spark.
         """
         for _ in range(_REPLANS_MAX):
             try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cometmq.settings.store import StoreSettings
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.mapped_file_queue import Segment
-    from cometmq.store.log.put_latency import PutTimes
+    from cometmq.store.log.put_latency import PutLatencies
     from cometmq.store.queues.consume_queue import ConsumeQueue
 
     QueueEntry = tuple[ConsumeQueue, int, int, int]
@@ -71,7 +71,7 @@ class LogFlusher:
         worker: Worker,
         settings: StoreSettings,
         publish: Publish,
-        put_times: PutTimes,
+        put_times: PutLatencies,
     ) -> None:
         """`publish`: called with the messages of each batch that became durable (their entries,
         the newest store time, and `put_counts`), before the batch's callbacks."""

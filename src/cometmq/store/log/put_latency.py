@@ -19,7 +19,7 @@ _STEPS = tuple(sorted({*CLASSES_S, *(0.000_02 * 1.2**n for n in range(72))}))
 _ENDS = tuple(_STEPS.index(each) + 1 for each in CLASSES_S)
 
 
-class PutTimes:
+class PutLatencies:
     """Counts of one store. Belongs to its loop; all times are the loop's own, in seconds."""
 
     __slots__ = ("_at_begin", "_last", "_until_s", "failed", "histogram")

@@ -41,7 +41,7 @@ _SUM = b"\x02%010d" + stored.CRC_MARK[::-1]
 """The checksum's property backwards, as its digits stand: measured, 0.03 us less."""
 
 
-class LoopBatch:
+class IterationBatch:
     """What one iteration of the loop has put: its store time and its entries.
 
     `store_ms` is 0 before the first put. `started_s`: when it began by the loop's own clock,
@@ -92,7 +92,7 @@ class RecordTemplate:
         of: Callable[[str, int], ConsumeQueue],
         queue_count: int,
         log: CommitLog,
-        batch: LoopBatch,
+        batch: IterationBatch,
         *,
         flag: int,
         sys_flag: int,

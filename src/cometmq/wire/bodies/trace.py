@@ -15,7 +15,7 @@ SUCCESS, TIME_OUT, EXCEPTION, RETURN_NULL, FAILED = range(5)
 """How a handler ended (Java: ConsumeReturnType)."""
 
 
-class TraceSubject(NamedTuple):
+class TracedMessage(NamedTuple):
     """The message that a record is about."""
 
     topic: str
@@ -25,7 +25,7 @@ class TraceSubject(NamedTuple):
 
 
 def sent(
-    subject: TraceSubject,
+    subject: TracedMessage,
     *,
     at_ms: int,
     region: str,
@@ -44,7 +44,7 @@ def sent(
 
 
 def ended(
-    subject: TraceSubject,
+    subject: TracedMessage,
     *,
     at_ms: int,
     region: str,
@@ -61,7 +61,7 @@ def ended(
 
 
 def before(
-    subject: TraceSubject, *, at_ms: int, region: str, group: str, request_id: str, retries: int
+    subject: TracedMessage, *, at_ms: int, region: str, group: str, request_id: str, retries: int
 ) -> str:
     """A message is about to be handled."""
     fields = (at_ms, region, group, request_id, subject.msg_id, retries, subject.keys)
@@ -69,7 +69,7 @@ def before(
 
 
 def after(
-    subject: TraceSubject,
+    subject: TracedMessage,
     *,
     at_ms: int,
     group: str,

@@ -92,7 +92,7 @@ class HeaderPattern:
         self.ranks = tuple([ordered.index(span) for span in gaps])
 
 
-class LearnerWithMemory(Protocol):
+class LearnedHeaders(Protocol):
     """What one connection has learned of one kind."""
 
     def give_up(self) -> None:
@@ -116,7 +116,7 @@ class LearningLimiter:
         self.kept_bytes = 0
         """Memory of what all have learned, about."""
         self._bytes_max = bytes_max
-        self._kept: dict[LearnerWithMemory, int] = {}
+        self._kept: dict[LearnedHeaders, int] = {}
         self._monotonic_ms = monotonic_ms
         self._seen_ms = monotonic_ms()
         self._left_ms: float = LEARNING_AT_ONCE_MS
@@ -131,7 +131,7 @@ class LearningLimiter:
             learn(header)
             self._left_ms -= self._monotonic_ms() - now_ms
 
-    def keep(self, learner: LearnerWithMemory, size: int) -> None:
+    def keep(self, learner: LearnedHeaders, size: int) -> None:
         """Note how many bytes somebody keeps now."""
         self.kept_bytes += size - self._kept.pop(learner, 0)
         if size:

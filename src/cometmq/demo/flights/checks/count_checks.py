@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         DeadLettersTable,
         DelayTables,
         EventsTable,
-        JoinedTable,
+        JoinedFlights,
         OrderTable,
     )
 
@@ -69,7 +69,9 @@ def check_events_table(report: JobReport, table: EventsTable, stored: int) -> No
     report.check("Spark table: rows, repeats included", stored, table.stored)
 
 
-def check_joins(report: JobReport, totals: Totals, joined: JoinedTable, *, is_whole: bool) -> None:
+def check_joins(
+    report: JobReport, totals: Totals, joined: JoinedFlights, *, is_whole: bool
+) -> None:
     """Without duplicates it equals the input, and a left join adds no row and removes none."""
     for name, rows in joined.rows.items():
         report.check(f"Spark joins: rows {name}", totals.messages, rows)

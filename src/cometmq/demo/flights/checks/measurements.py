@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cometmq.demo.flights.checks import count_checks
 from cometmq.demo.flights.checks.order_audit import percentile
 from cometmq.demo.flights.processes import concurrent_group, consumer_process, orderly_group
-from cometmq.demo.flights.report import JobReport, Latency, Stage
+from cometmq.demo.flights.report import JobReport, JobStage, Latency
 from cometmq.demo.flights.spark_tables import BEFORE_JOINS
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         DeadLettersTable,
         DelayTables,
         EventsTable,
-        JoinedTable,
+        JoinedFlights,
         OrderTable,
     )
 
@@ -47,7 +47,7 @@ class Measurements:
     orderly: AuditResult
     concurrent: AuditResult
     events: EventsTable
-    joined: JoinedTable
+    joined: JoinedFlights
     delays: DelayTables
     order: OrderTable
     dead: DeadLettersTable
@@ -115,18 +115,20 @@ def _add_stages(report: JobReport, found: Measurements) -> None:
     unique = joined.rows[BEFORE_JOINS]
     again = sum(found.stored.values()) - unique
     report.stages = [
-        Stage("sending", sum(one["messages"] for one in found.sent), again, (ended - began) / 1e9),
+        JobStage(
+            "sending", sum(one["messages"] for one in found.sent), again, (ended - began) / 1e9
+        ),
         _handling(f"group {orderly_group.GROUP}", found.orderly),
         _handling(f"group {concurrent_group.GROUP}", found.concurrent),
-        Stage("Spark: topic to Parquet by day", unique, again, events.seconds),
-        Stage("Spark: three joins and write", unique, 0, joined.seconds),
-        Stage("Spark: audit of the order", order.unique, order.repeats, order.seconds),
-        Stage("Spark: dead letters to a table", sum(dead.rows.values()), 0, dead.seconds),
+        JobStage("Spark: topic to Parquet by day", unique, again, events.seconds),
+        JobStage("Spark: three joins and write", unique, 0, joined.seconds),
+        JobStage("Spark: audit of the order", order.unique, order.repeats, order.seconds),
+        JobStage("Spark: dead letters to a table", sum(dead.rows.values()), 0, dead.seconds),
     ]
 
 
-def _handling(name: str, result: AuditResult) -> Stage:
-    return Stage(name, result.unique, result.repeats, result.seconds)
+def _handling(name: str, result: AuditResult) -> JobStage:
+    return JobStage(name, result.unique, result.repeats, result.seconds)
 
 
 def _latency(name: str, latencies_ms: Sequence[int]) -> Latency:
