@@ -139,7 +139,10 @@ def test_a_damaged_record_holds_up_no_delayed_message_behind_it(
             log = disk.open(STORE / "commitlog" / f"{0:020}", 0)
             log.write(phy_offset + 84, b"\x7f")  # the length of the body
             assert [record.body for record in await received(client, 1)] == [b"whole"]
-            assert [line.levelname for line in caplog.records] == ["ERROR"]
+            assert [(line.levelname, line.name.rpartition(".")[2]) for line in caplog.records] == [
+                ("ERROR", "commit_log"),  # what is damaged
+                ("ERROR", "delayed_messages"),  # what does not come for it
+            ]
 
     run(scenario())
 
