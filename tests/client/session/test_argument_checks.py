@@ -176,6 +176,7 @@ ADMIN = {
     ),
     "queues": ((TOPIC,), {"topic": NAME}),
     "topic_stats": ((TOPIC,), {"topic": NAME}),
+    "group_progress": (("g",), {"group": NAME}),
     "group_offsets": (("g", TOPIC), {"group": NAME, "topic": NAME}),
     "consume_stats": (("g", TOPIC), {"group": NAME, "topic": NAME}),
     "set_group_offsets": (("g", {queue: 0}), {"group": NAME, "offsets": [None, *OFFSETS]}),
@@ -245,7 +246,7 @@ COLOURS = [
         {"start", "run", "stop", "stop_soon", "pause", "resume"},
     ),
     (LitePullConsumer, AsyncLitePullConsumer, {**LITE, **LITE_UNSTARTED}, {"start", "stop"}),
-    (Admin, AsyncAdmin, ADMIN, {"start", "stop", "clusters"}),
+    (Admin, AsyncAdmin, ADMIN, {"start", "stop", "clusters", "groups"}),
 ]
 
 
