@@ -17,8 +17,8 @@ SKETCHES = ("docs/design", "docs/decisions")
 """Pages whose code shows a shape and is not meant to run."""
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[\w-]*)?\)")
-START_S, RUN_S = 30, 220
-SPARK = [pytest.mark.spark, pytest.mark.timeout(260)]
+START_S, RUN_S = 30, 400
+SPARK = [pytest.mark.spark, pytest.mark.timeout(440)]
 
 
 def _blocks():

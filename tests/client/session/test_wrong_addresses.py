@@ -47,7 +47,10 @@ def test_a_broker_given_as_name_server(tmp_path: Path, caplog: pytest.LogCapture
         async with InProcessCluster(tmp_path) as cluster:
             with pytest.raises(ConnectFailed, match="is no name server but perhaps a broker"):
                 await send(cluster.broker)
-            await send(f"{cluster.broker};{cluster.namesrv}")  # the other one is asked
+            both = f"{cluster.broker};{cluster.namesrv}"
+            await send(both)  # the other one is asked
+            async with AsyncAdmin(namesrv=both) as admin:  # by each of several calls
+                await asyncio.gather(*(admin.topics() for _ in range(4)))
             consumer = AsyncPushConsumer("G", namesrv=cluster.broker)
             consumer.subscribe("T", "*", lambda _message: None)
             async with consumer:

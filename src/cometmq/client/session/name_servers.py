@@ -98,8 +98,10 @@ class NameServers:
 
     async def _call(self, make: Callable[[], Command]) -> Command:
         problems = []
-        for _ in self._addrs:
-            addr = self._addrs[self._current]
+        first = self._current  # calls under way at the same time each go round by themselves
+        for step in range(len(self._addrs)):
+            place = (first + step) % len(self._addrs)
+            addr = self._addrs[place]
             try:
                 channel = await self._pool.channel(addr)
                 answer = await channel.call(make(), self._timeout_s)
@@ -107,12 +109,12 @@ class NameServers:
                 problems.append(str(error))
             else:
                 if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    self._current = place
                     return answer
                 problems.append(
                     f"{addr} is no name server but perhaps a broker; a name server's usual port is "
                     f"9876 ({answer.remark})"
                 )
-            self._current = (self._current + 1) % len(self._addrs)
         raise ConnectFailed(f"no name server answers: {'; '.join(problems)}")
 
     def _checked(self, answer: Command) -> Command:
