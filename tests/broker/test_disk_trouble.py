@@ -226,7 +226,7 @@ def test_offsets_that_cannot_be_written_are_written_later(
             disk.is_full = True
             await offsets.save_in_thread()
             assert not offsets.save()
-            lines = [line.message for line in caplog.records]
+            lines = [line.getMessage() for line in caplog.records]
             assert len(lines) == 2
             assert all("consumerOffset.json is not written: " in line for line in lines)
             disk.is_full = False

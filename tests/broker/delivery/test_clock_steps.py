@@ -94,7 +94,7 @@ def test_a_clock_that_stays_ahead_is_followed_after_a_minute_and_said(
             assert abs(await stored_ms(harness, client) - disk.clock.now_ms()) < 1_000
 
     run(scenario())
-    said = [record.message for record in caplog.records if "clock" in record.message]
+    said = [record.getMessage() for record in caplog.records if "clock" in record.message]
     assert len(said) == 2, said
     assert "went 3600 s ahead" in said[0]
     assert "follow it now" in said[1]
@@ -122,7 +122,7 @@ def test_store_times_ahead_of_the_clock_come_back_to_it_by_a_tenth(
             assert after > before
 
     run(scenario())
-    said = [record.message for record in caplog.records if "clock" in record.message]
+    said = [record.getMessage() for record in caplog.records if "clock" in record.message]
     assert len(said) == 2, said
     assert "60 s behind" in said[0]
     assert "agree again" in said[1]
