@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from contextlib import suppress
+from struct import pack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +24,7 @@ from cometmq.wire.bodies.topic import (
     TopicTable,
     decode_registration,
     deflate_registration,
+    encode_data_version,
     encode_registration,
     encode_topic_table,
 )
@@ -74,12 +77,9 @@ def test_what_is_read_topic_by_topic_is_what_is_read_at_once(
         patch.setattr(registration_reader, "LENIENT_BYTES_MAX", 0)
         assert read(body) == decode_registration(body)
         assert read(old, version=30) == decode_registration(old, version=30)
-        packed = deflate_registration(
-            Registration(
-                TopicTable(DataVersion(counter=7), {"T": TopicConfig(topic_name="T")}), servers
-            )
-        )
-        assert read(packed, is_compressed=True) == decode_registration(packed, is_compressed=True)
+        plain = TopicTable(DataVersion(counter=7), {"T": TopicConfig(topic_name="T")})
+        packed = deflate_registration(Registration(plain, servers))
+        assert read(packed, is_compressed=True) == Registration(plain, servers)
 
 
 def test_queues_of_static_topics_with_bare_numbers_as_names_are_passed_over() -> None:
@@ -268,3 +268,111 @@ def test_a_compressed_registration_is_inflated_in_steps() -> None:
     table = {f"t{number}": TopicConfig(topic_name=f"t{number}") for number in range(30_000)}
     body = deflate_registration(Registration(TopicTable(DataVersion(), table), []))
     assert steps_of(body, is_compressed=True) > len(table) + 3
+
+
+def test_fields_that_nobody_reads_are_passed_over_in_steps() -> None:
+    fields = b",".join([b'"f%d":1' % number for number in range(50_000)])
+    body = b'{%b,"topicConfigSerializeWrapper":{%b}}' % (fields, fields)
+    assert steps_of(body) >= 100_000
+
+
+def compressed(*lines: bytes, servers: bytes = b"[]", count: int | None = None) -> bytes:
+    version = encode_data_version(DataVersion(timestamp=5, counter=2))
+    pieces = [pack(">i", len(version)), version, pack(">i", len(lines) if count is None else count)]
+    for piece in (*lines, servers):
+        pieces += pack(">i", len(piece)), piece
+    return zlib.compress(b"".join(pieces))
+
+
+def test_a_compressed_registration_is_read_as_it_was_written() -> None:
+    table = TopicTable(
+        DataVersion(timestamp=5, counter=3),
+        {
+            "T1": TopicConfig(topic_name="T1", read_queue_nums=7, attributes={"a b": "c"}),
+            "T2": TopicConfig(topic_name="T2", perm=4, topic_filter_type="MULTI_TAG"),
+        },
+    )
+    written = deflate_registration(Registration(table, ["h:1"]))
+    assert read(written, is_compressed=True) == Registration(table, ["h:1"])
+
+
+def test_a_compressed_registration_of_apache_is_read() -> None:
+    data = compressed(b'T1 8 4 6 MULTI_TAG {"+a":"b"}', b"T2 1 1 2", servers=b'["x:1"]')
+    found = read(data, is_compressed=True)
+    assert found is not None
+    assert found.filter_servers == ["x:1"]
+    assert found.table.version == DataVersion(timestamp=5, counter=2)
+    one, two = found.table.topics.values()
+    assert (one.topic_name, one.read_queue_nums, one.write_queue_nums, one.perm) == ("T1", 8, 4, 6)
+    assert (one.topic_filter_type, one.attributes) == ("MULTI_TAG", {"+a": "b"})
+    assert (two.topic_name, two.perm, two.attributes) == ("T2", 2, {})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"no zlib",
+        compressed()[:-9],
+        compressed(b"T1 8"),
+        compressed(b"T1 a b c"),
+        compressed(b"T1 1 1 1 X {"),
+        compressed(servers=b"{}"),
+        compressed(b"\xff 1 1 1"),
+        compressed(count=5),
+        zlib.compress(pack(">i", -1)),
+        zlib.compress(pack(">i", 1000)),
+    ],
+)
+def test_a_damaged_compressed_registration_is_a_protocol_error(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        read(data, is_compressed=True)
+
+
+def test_no_piece_of_a_compressed_registration_is_long() -> None:
+    long = b"[%b]" % b",".join([b"'a'"] * 20_000)  # read a character at a time
+    attributes = b"T 1 1 6 SINGLE_TAG {a:%b}" % long
+    for data in (compressed(servers=long), compressed(attributes)):
+        with pytest.raises(ProtocolError, match=r"a piece of .* the limit is 32768"):
+            read(data, is_compressed=True)
+
+
+def test_no_name_of_a_registration_is_long() -> None:
+    long = "t" * 1_025
+    for body in (registration(long, "u"), registration(long, *many(900))):
+        with pytest.raises(ProtocolError, match="a name of 1025 characters"):
+            read(body)
+    with pytest.raises(ProtocolError, match="a name of 1025 characters"):
+        read(compressed(f"{long} 1 1 6".encode()), is_compressed=True)
+
+    async def scenario() -> None:
+        async with serving() as server:
+            channel = await connect(server.address)
+            for field in ("brokerName", "clusterName", "brokerAddr", "haServerAddr"):
+                answer = await register(channel, "t", "u", **{field: long})
+                assert "has 1025 characters, the limit is 1024" in str(answer.remark)
+            channel.close()
+
+    run(scenario())
+
+
+def test_a_compressed_registration_is_never_read_at_once() -> None:
+    """One of 16 KiB may hold 16 MiB, of one topic named again and again."""
+    body = compressed(*[b"t 1 1 6"] * 100_000)
+    assert len(body) < registration_requests.SMALL_BYTES_MAX
+
+    async def scenario() -> None:
+        async with serving() as server:
+            good, bad = await connect(server.address), await connect(server.address)
+            await register(good, "good", "fine", brokerName="g", brokerAddr="10.0.0.9:1")
+            fields = {**WHO, "brokerName": "bad", "compressed": "true"}
+            work = asyncio.ensure_future(ask(bad, RequestCode.REGISTER_BROKER, body, **fields))
+            served = 0
+            while not work.done():
+                await route_code(good, "good")
+                served += 1
+            assert served > 20
+            good.close()
+            bad.close()
+
+    run(scenario())

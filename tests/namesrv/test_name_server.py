@@ -615,6 +615,14 @@ def test_what_a_name_server_keeps_for_others_is_bounded(monkeypatch: pytest.Monk
             assert [await put("n", key, "v") for key in "abc"] == [0, 0, 1]
             assert await put("n", "a", "other") == 0, "it was there before"
             assert await put("n", "a", "x" * 70_000) == 1
+            monkeypatch.setattr("cometmq.namesrv.kv_config.CHARS_MAX", 20)
+            assert await put("n", "a", "x" * 16) == 1, "with nbv that would be 21 characters"
+            assert await put("n", "a", "x" * 15) == 0
+            for name in "ab":
+                await ask(channel, RequestCode.DELETE_KV_CONFIG, namespace="n", key=name)
+            answer = await ask(channel, RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n")
+            assert answer.code == ResponseCode.QUERY_NOT_FOUND, "nothing is left of it"
+            assert await put("m", "a", "x" * 18) == 0
             for number, code in enumerate((0, 0, 1)):
                 addr = f"10.0.0.{number}:1"
                 answer = await register(channel, "t", "u", brokerName=f"b{number}", brokerAddr=addr)

@@ -1,8 +1,6 @@
 """Bodies: encoded and decoded again, and in the forms that other clients and brokers send."""
 
 import json
-import zlib
-from struct import pack
 
 import pytest
 from hypothesis import given
@@ -237,59 +235,6 @@ def test_a_registration_from_before_3_0_11_is_the_table_itself():
 
 def test_an_empty_registration_registers_no_topics():
     assert topic.decode_registration(b"").table.topics == {}
-
-
-def compressed(*lines, servers=b"[]", count=None):
-    version = topic.encode_data_version(DataVersion(timestamp=5, counter=2))
-    pieces = [pack(">i", len(version)), version, pack(">i", len(lines) if count is None else count)]
-    for piece in (*lines, servers):
-        pieces += pack(">i", len(piece)), piece
-    return zlib.compress(b"".join(pieces))
-
-
-def test_a_compressed_registration_is_read_as_it_was_written():
-    table = topic.TopicTable(
-        DataVersion(timestamp=5, counter=3),
-        {
-            "T1": TopicConfig(topic_name="T1", read_queue_nums=7, attributes={"a b": "c"}),
-            "T2": TopicConfig(topic_name="T2", perm=4, topic_filter_type="MULTI_TAG"),
-        },
-    )
-    written = topic.deflate_registration(topic.Registration(table, ["h:1"]))
-    found = topic.decode_registration(written, is_compressed=True, version=479)
-    assert found == topic.Registration(table, ["h:1"])
-
-
-def test_a_compressed_registration_is_read():
-    data = compressed(b'T1 8 4 6 MULTI_TAG {"+a":"b"}', b"T2 1 1 2", servers=b'["x:1"]')
-    found = topic.decode_registration(data, is_compressed=True)
-    assert found.filter_servers == ["x:1"]
-    assert found.table.version == DataVersion(timestamp=5, counter=2)
-    one, two = found.table.topics.values()
-    assert (one.topic_name, one.read_queue_nums, one.write_queue_nums, one.perm) == ("T1", 8, 4, 6)
-    assert (one.topic_filter_type, one.attributes) == ("MULTI_TAG", {"+a": "b"})
-    assert (two.topic_name, two.perm, two.attributes) == ("T2", 2, {})
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"no zlib",
-        compressed()[:-9],
-        compressed(b"T1 8"),
-        compressed(b"T1 a b c"),
-        compressed(b"T1 1 1 1 X {"),
-        compressed(servers=b"{}"),
-        compressed(b"\xff 1 1 1"),
-        compressed(count=5),
-        zlib.compress(pack(">i", -1)),
-        zlib.compress(pack(">i", 1000)),
-    ],
-)
-def test_a_damaged_compressed_registration_is_a_protocol_error(data):
-    with pytest.raises(ProtocolError):
-        topic.decode_registration(data, is_compressed=True)
 
 
 def test_topics_without_a_name_take_the_one_they_are_filed_under():

@@ -158,7 +158,6 @@ def _open_kv(path: str, files: Files) -> KvConfig:
     if not path:
         return KvConfig(None)
     target = expand_user_path("kvConfigPath", path)
-
     backup = target.with_name(target.name + ".bak")
 
     def save(table: Table) -> None:
@@ -173,10 +172,10 @@ def _open_kv(path: str, files: Files) -> KvConfig:
     try:
         former = files.read(backup)
         try:
-            form = files.read(target)
-            if form is None and former is not None:
+            stored = files.read(target)
+            if stored is None and former is not None:
                 raise SettingsError("the file is missing")
-            return KvConfig(form, save)
+            return KvConfig(stored, save)
         except SettingsError as problem:
             if former is None:
                 raise

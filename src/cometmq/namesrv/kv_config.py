@@ -1,9 +1,10 @@
 """Texts by namespace and key, which operators put into a name server.
 
-Owns the table and its JSON form. Refuses to know files: `save` gets the whole table with each
-change and returns when it is kept; it runs in a thread, one change after the other. Namespace
+Owns the table, its JSON, and the answer with the texts of each namespace, which a thread encodes
+when one of them changes. Refuses to know files: `save` gets the whole table with each change and
+returns when it is kept; it runs in that thread, one change after the other. Namespace
 ORDER_TOPIC_CONFIG holds the queues of order topics.
-Form: {"configTable":{namespace:{key:value}}}. Java: KVConfigManager.
+JSON: {"configTable":{namespace:{key:value}}}. Java: KVConfigManager.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError, Reject, SettingsError
 from cometmq.wire import fastjson
+from cometmq.wire.bodies.name_lists import encode_kv_table
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -28,13 +30,19 @@ TEXTS_MAX = 100_000
 TEXT_MAX = 65_536
 """Characters of a text with its key and namespace."""
 
+CHARS_MAX = 4 * 1024 * 1024
+"""Characters of all texts with their keys and namespaces."""
+
 
 class KvConfig:
     """The table. A change that cannot be saved is not made."""
 
-    def __init__(self, form: bytes | None, save: Callable[[Table], None] | None = None) -> None:
-        """Read the form, None where there was never one; SettingsError when it is none."""
-        self._table = {} if form is None else _read(form)
+    def __init__(self, stored: bytes | None, save: Callable[[Table], None] | None = None) -> None:
+        """Read what was stored, None where nothing ever was; SettingsError when it is no table."""
+        self._table = {} if stored is None else _read(stored)
+        self._encoded = {name: encode_kv_table(texts) for name, texts in self._table.items()}
+        self._count = sum(map(len, self._table.values()))
+        self._chars = sum(map(_chars_of, self._table, self._table.values()))
         self._save = save
         self._changing = asyncio.Lock()
 
@@ -42,20 +50,27 @@ class KvConfig:
         """Return one text, or None."""
         return self._table.get(namespace, {}).get(key)
 
-    def namespace(self, namespace: str) -> dict[str, str] | None:
-        """Return all texts of a namespace, or None when it never had any."""
-        found = self._table.get(namespace)
-        return None if found is None else dict(found)
+    def encoded(self, namespace: str) -> bytes | None:
+        """Return all texts of a namespace as the answer with them, or None when it has none."""
+        return self._encoded.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Keep a text; raises Reject for one that is too long, one too many or not written."""
         if len(namespace) + len(key) + len(value) > TEXT_MAX:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"a KV text has at most {TEXT_MAX} characters")
         async with self._changing:
-            is_new = key not in self._table.get(namespace, {})
-            if is_new and sum(map(len, self._table.values())) >= TEXTS_MAX:
+            before = self._table.get(namespace, {})
+            if key not in before and self._count >= TEXTS_MAX:
                 raise Reject(ResponseCode.SYSTEM_ERROR, f"there are {TEXTS_MAX} KV texts already")
-            await self._replace(namespace, {**self._table.get(namespace, {}), key: value})
+            texts = {**before, key: value}
+            more = _chars_of(namespace, texts) - _chars_of(namespace, before)
+            if more > 0 and self._chars + more > CHARS_MAX:
+                raise Reject(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the KV texts have {self._chars} characters, the limit is {CHARS_MAX}; "
+                    "delete some",
+                )
+            await self._replace(namespace, texts)
 
     async def delete(self, namespace: str, key: str) -> None:
         """Forget a text; nothing happens when there is none. Raises Reject when not written."""
@@ -65,28 +80,47 @@ class KvConfig:
                 await self._replace(namespace, {k: v for k, v in found.items() if k != key})
 
     async def _replace(self, namespace: str, texts: dict[str, str]) -> None:
+        before = self._table.get(namespace, {})
         table = {**self._table, namespace: texts}
-        if self._save is not None:
-            try:
-                await asyncio.to_thread(self._save, table)
-            except OSError as error:
-                raise Reject(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"the KV configuration cannot be written: {error.strerror or error}",
-                ) from error
+        if not texts:
+            del table[namespace]
+        try:
+            encoded = await asyncio.to_thread(self._encode_and_save, table, texts)
+        except OSError as error:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                f"the KV configuration cannot be written: {error.strerror or error}",
+            ) from error
         self._table = table
+        self._count += len(texts) - len(before)
+        self._chars += _chars_of(namespace, texts) - _chars_of(namespace, before)
+        if texts:
+            self._encoded[namespace] = encoded
+        else:
+            del self._encoded[namespace]
+
+    def _encode_and_save(self, table: Table, texts: dict[str, str]) -> bytes:
+        """In a thread."""
+        encoded = encode_kv_table(texts)
+        if self._save is not None:
+            self._save(table)
+        return encoded
+
+
+def _chars_of(namespace: str, texts: dict[str, str]) -> int:
+    return sum([len(namespace) + len(key) + len(value) for key, value in texts.items()])
 
 
 def encode(table: Table) -> bytes:
-    """The form of a table."""
+    """The JSON of a table."""
     return fastjson.dumps({"configTable": table})
 
 
-def _read(form: bytes) -> Table:
-    if not form.strip():
+def _read(stored: bytes) -> Table:
+    if not stored.strip():
         raise SettingsError("the KV configuration is empty")
     try:
-        table = fastjson.loads(form)["configTable"]
+        table = fastjson.loads(stored)["configTable"]
         return {
             str(namespace): {str(key): str(value) for key, value in texts.items()}
             for namespace, texts in table.items()

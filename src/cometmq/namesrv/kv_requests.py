@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from cometmq.errors import Reject
 from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
-from cometmq.wire.bodies import name_lists
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import namesrv as headers
 
@@ -59,8 +58,8 @@ class KvRequests:
     def list_kv(self, request: Command, _connection: Connection) -> Reply:
         """Tell all texts of a namespace (219)."""
         header = headers.GetKVListByNamespaceRequestHeader.decode(request.ext)
-        table = self._kv.namespace(header.namespace)
-        if table is None:
+        body = self._kv.encoded(header.namespace)
+        if body is None:
             remark = f"no config item, namespace: {header.namespace}"
             raise Reject(ResponseCode.QUERY_NOT_FOUND, remark)
-        return Reply(body=name_lists.encode_kv_table(table))
+        return Reply(body=body)

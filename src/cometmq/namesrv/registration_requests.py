@@ -17,7 +17,8 @@ from cometmq.namesrv.registered_brokers import BrokerId, BrokerRegistration
 from cometmq.net.connection import Connection
 from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
-from cometmq.wire.bodies import name_lists, topic
+from cometmq.net.rate_limited_log import RateLimitedLog
+from cometmq.wire.bodies import topic
 from cometmq.wire.bodies.json_fields import LENIENT_BYTES_MAX
 from cometmq.wire.bodies.registration_reader import RegistrationReader
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -35,10 +36,9 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
 
 
-log = logging.getLogger(__name__)
-
 SMALL_BYTES_MAX = 16 * 1024
-"""Largest registration that is read at once: about a hundred topics, 1 ms."""
+"""Largest registration that is read at once: about a hundred topics, 1 ms. A compressed one, which
+may hold a thousand times as much, never is."""
 
 _CRC_MASK = 0x7FFFFFFF
 _NOWHERE = ("0.0.0.0", "::", "")
@@ -64,6 +64,7 @@ class RegistrationRequests:
         self._send_oneway = send_oneway
         self._time_slices = time_slices
         self._owners: set[Connection] = set()
+        self._log = RateLimitedLog(logging.getLogger(__name__))
         routes.on_min_id = self._tell_min_id
 
     def adjust(self, settings: NamesrvSettings) -> None:
@@ -86,7 +87,7 @@ class RegistrationRequests:
     def drop_expired(self) -> None:
         """Let brokers go that gave no sign of life for too long, with their connections."""
         for live in self._routes.expired(self._monotonic_ms()):
-            log.warning(
+            self._log.warning(
                 "broker %s at %s is silent and expired", live.who.broker_name, live.who.addr
             )
             self._routes.unregister(live.who)
@@ -109,7 +110,7 @@ class RegistrationRequests:
         if known is not None:
             return self._registered(known, connection)
         work = self._registering(request, header, who, fingerprint, connection)
-        if len(body) > SMALL_BYTES_MAX:
+        if header.compressed or len(body) > SMALL_BYTES_MAX:
             return self._register_in_turns(work, connection)
         *_, found = work
         return self._registered(found, connection)
@@ -152,11 +153,14 @@ class RegistrationRequests:
             filter_servers=body.filter_servers,
         )
         if self._routes.version_of(who.cluster, who.addr) is None:
-            log.info("broker %s at %s registers %d topics", *who[1::2], len(registration.topics))
-            _warn_of_address(who)
-        if connection not in self._owners:
-            self._owners.add(connection)
-            connection.on_close(self._lost)
+            self._log.info(
+                "broker %s at %s registers %d topics",
+                who.broker_name,
+                who.addr,
+                len(registration.topics),
+            )
+            self._warn_of_address(who)
+        self._note_owner(connection)
         found = yield from self._routes.registering(
             registration,
             self._monotonic_ms(),
@@ -168,13 +172,17 @@ class RegistrationRequests:
 
     def _registered(self, found: RegisterBrokerResult | None, connection: Connection) -> Reply:
         assert found is not None, "a registration ends with what the broker learns"
-        if connection not in self._owners:
-            self._owners.add(connection)
-            connection.on_close(self._lost)
+        self._note_owner(connection)
         answer = headers.RegisterBrokerResponseHeader(
             ha_server_addr=found.ha_server_addr, master_addr=found.master_addr
         )
         return Reply(ResponseCode.SUCCESS, answer, self._order_topics())
+
+    def _note_owner(self, connection: Connection) -> None:
+        """Have the brokers of this connection go when it does."""
+        if connection not in self._owners:
+            self._owners.add(connection)
+            connection.on_close(self._lost)
 
     async def forget_gone(self) -> None:
         """Forget, in time slices, what is left of brokers that are gone; called now and then."""
@@ -226,22 +234,22 @@ class RegistrationRequests:
     def _order_topics(self) -> bytes:
         if not self._settings.return_order_topic_config_to_broker:
             return b""
-        table = self._kv.namespace(ORDER_TOPIC_CONFIG)
-        return b"" if table is None else name_lists.encode_kv_table(table)
+        return self._kv.encoded(ORDER_TOPIC_CONFIG) or b""
 
     def _lost(self, connection: Connection) -> None:
         self._owners.discard(connection)
         for who in self._routes.owned_by(connection):
-            log.warning("broker %s at %s is gone: its connection closed", who.broker_name, who.addr)
+            self._log.warning(
+                "broker %s at %s is gone: its connection closed", who.broker_name, who.addr
+            )
             self._routes.unregister(who)
 
-
-def _warn_of_address(who: BrokerId) -> None:
-    host, _, port = who.addr.rpartition(":")
-    if host.strip("[]") in _NOWHERE or port in ("", "0"):
-        log.warning(
-            "broker %s registers the address %s, to which no client can connect: set its brokerIP1 "
-            "and listenPort",
-            who.broker_name,
-            who.addr,
-        )
+    def _warn_of_address(self, who: BrokerId) -> None:
+        host, _, port = who.addr.rpartition(":")
+        if host.strip("[]") in _NOWHERE or port in ("", "0"):
+            self._log.warning(
+                "broker %s registers the address %s, to which no client can connect: set its "
+                "brokerIP1 and listenPort",
+                who.broker_name,
+                who.addr,
+            )

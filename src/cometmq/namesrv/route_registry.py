@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     from cometmq.model.topic import TopicConfig
 
+NAME_CHARS_MAX = 1_024
+"""Longest name or address of a broker, and longest name of a cluster or of a topic (217)."""
+
 BROKERS_MAX = 1_000
 """Addresses registered at once; further ones are refused."""
 
@@ -114,6 +117,9 @@ class RouteRegistry:
         is_first = broker is None or who.broker_id not in broker.addrs
         before = min(broker.addrs) if broker else 0
         self._check_bounds(registration, is_first=is_first)
+        former = self._live.get((who.cluster, who.addr))
+        if former is not None and former.who.broker_name != who.broker_name:
+            self.unregister(former.who)  # the broker at this address has another name now
         if broker is None:
             broker = self._brokers[who.broker_name] = _Broker(who.cluster)
             self.generation += 1
@@ -158,6 +164,8 @@ class RouteRegistry:
 
     def _check_bounds(self, registration: BrokerRegistration, *, is_first: bool) -> None:
         who, topics = registration.who, registration.topics
+        for name in (who.cluster, who.broker_name, who.addr, registration.ha_server_addr or ""):
+            _check_name(name)
         if len(topics) == 1 and is_first:
             raise Reject(
                 ResponseCode.SYSTEM_ERROR,
@@ -189,6 +197,9 @@ class RouteRegistry:
 
     def unregister(self, who: BrokerId) -> None:
         """Let an address go; with its last address a broker's queues go too."""
+        live = self._live.get((who.cluster, who.addr))
+        if live is not None and live.who.broker_name != who.broker_name:
+            return  # the address is another broker's now
         self._live.pop((who.cluster, who.addr), None)
         self._filter_servers.pop((who.cluster, who.addr), None)
         broker = self._brokers.get(who.broker_name)
@@ -203,7 +214,8 @@ class RouteRegistry:
             for _ in islice(self.forget_gone(), FORGOTTEN_AT_ONCE):
                 pass
         elif broker.has_acting_master and MASTER_ID not in broker.addrs:
-            self.wipe_write_perm(who.broker_name)
+            for _ in self.wiping_write_perm(who.broker_name):
+                pass
         if was_first and broker.addrs and broker.has_acting_master:
             first = min(broker.addrs)
             notified = list(broker.addrs.values())
@@ -300,29 +312,28 @@ class RouteRegistry:
         known = self._brokers.keys()
         return [topic for topic, queues in self._topics.items() if not known.isdisjoint(queues)]
 
-    def topics_of(self, cluster: str) -> list[str]:
-        """Return the topics with queues on any broker of the cluster."""
-        return list(filter(None, self.each_topic_of(cluster)))
-
     def each_topic_of(self, cluster: str) -> Iterator[str]:
         """Each topic with queues on any broker of the cluster; empty names for the others."""
         names = {name for name, broker in self._brokers.items() if broker.cluster == cluster}
         for topic, queues in list(self._topics.items()):
             yield topic if not names.isdisjoint(queues) else ""
 
-    def topics_with(self, flags: int, *, without: int = 0) -> list[str]:
-        """Return the topics whose first queue has all of these sysFlag bits, and none of others."""
-        return list(filter(None, self.each_topic_with(flags, without=without)))
-
     def each_topic_with(self, flags: int, *, without: int = 0) -> Iterator[str]:
-        """Each topic as `topics_with` has it; empty names for the others."""
+        """Each topic whose first queue has all of these sysFlag bits, and none of others.
+
+        Empty names for the other topics.
+        """
         for topic, queues in list(self._topics.items()):
             first = next(iter(queues.values()), None)
             bits = first.topic_sys_flag if first is not None else ~flags
             yield topic if bits & flags == flags and not bits & without else ""
 
     def add_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
-        """Give a topic queues that no registration brought; none when a broker is unknown."""
+        """Give a topic queues that no registration brought; none when a broker is unknown.
+
+        Raises Reject at a bound.
+        """
+        _check_name(topic)
         given = {queue.broker_name: queue for queue in queues}
         if given and given.keys() <= self._brokers.keys():
             if self._count + len(given) > self._topics_max:
@@ -348,20 +359,12 @@ class RouteRegistry:
             if broker is not None and (not cluster or broker.cluster == cluster):
                 self._forget(topic, name)
 
-    def wipe_write_perm(self, broker_name: str) -> int:
-        """Take all queues of a broker name out of writing; return how many topics it has."""
-        return len(list(self.wiping_write_perm(broker_name)))
-
     def wiping_write_perm(self, broker_name: str) -> Iterator[None]:
-        """Do so, a topic with each step."""
+        """Take all queues of a broker name out of writing, a topic with each step."""
         return self._changing_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
-    def add_write_perm(self, broker_name: str) -> int:
-        """Make all queues of a broker name readable and writable; return how many topics it has."""
-        return len(list(self.adding_write_perm(broker_name)))
-
     def adding_write_perm(self, broker_name: str) -> Iterator[None]:
-        """Do so, a topic with each step."""
+        """Make all queues of a broker name readable and writable, a topic with each step."""
         return self._changing_perm(broker_name, lambda _perm: PERM_READ | PERM_WRITE)
 
     def _is_outdated(self, registration: BrokerRegistration) -> bool:
@@ -374,7 +377,8 @@ class RouteRegistry:
         live = self._live.get((who.cluster, holder))
         if live is None or live.version.state_version <= registration.version.state_version:
             return False
-        self._live.pop((who.cluster, who.addr), None)
+        if (former := self._live.get((who.cluster, who.addr))) is not None:
+            self.unregister(former.who)
         return True
 
     def _take_topics(
@@ -477,6 +481,15 @@ class RouteRegistry:
             broker_addrs=addrs,
             enable_acting_master=broker.has_acting_master,
             zone_name=broker.zone,
+        )
+
+
+def _check_name(name: str) -> None:
+    """Raise Reject for a name that is longer than any: it would be kept."""
+    if len(name) > NAME_CHARS_MAX:
+        raise Reject(
+            ResponseCode.SYSTEM_ERROR,
+            f"the name {name[:32]!r}... has {len(name)} characters, the limit is {NAME_CHARS_MAX}",
         )
 
 

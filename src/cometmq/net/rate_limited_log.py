@@ -1,4 +1,4 @@
-"""Limits the rate of warnings that any client can cause.
+"""Limits the rate of log lines that any client can cause.
 
 A client that sends garbage over ever new connections must not fill the disk with our log.
 Java: none.
@@ -7,20 +7,17 @@ Java: none.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import logging
+import logging
 
 WARNINGS_MAX = 20
-"""Most warnings in one window; the number of suppressed ones is logged in the next window."""
+"""Most lines in one window; the number of suppressed ones is logged in a later window."""
 
 WINDOW_S = 10.0
 """Length of a window, seconds."""
 
 
 class RateLimitedLog:
-    """The warnings of one server into one log. Belongs to its loop."""
+    """The lines of one server into one log. Belongs to its loop."""
 
     __slots__ = ("_log", "_logged", "_suppressed", "_window_start")
 
@@ -30,17 +27,24 @@ class RateLimitedLog:
         self._suppressed = 0
         self._window_start = float("-inf")
 
+    def info(self, text: str, *args: object) -> None:
+        """Log for information, unless this window has had its share of lines."""
+        self._write(logging.INFO, text, args, exc_info=False)
+
     def warning(self, text: str, *args: object, exc_info: bool = False) -> None:
         """Log a warning, unless this window has had its share; `exc_info` as in logging."""
+        self._write(logging.WARNING, text, args, exc_info=exc_info)
+
+    def _write(self, level: int, text: str, args: tuple[object, ...], *, exc_info: bool) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._window_start >= WINDOW_S:
             if self._suppressed:
-                self._log.warning("%d warnings like these were suppressed", self._suppressed)
+                self._log.warning("%d lines like these were suppressed", self._suppressed)
             self._window_start = now
             self._logged = 0
             self._suppressed = 0
         if self._logged < WARNINGS_MAX:
             self._logged += 1
-            self._log.warning(text, *args, exc_info=exc_info)
+            self._log.log(level, text, *args, exc_info=exc_info)
         else:
             self._suppressed += 1

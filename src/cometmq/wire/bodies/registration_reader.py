@@ -1,9 +1,11 @@
 """Reads the body of a registration (103) topic by topic, for those that are very large.
 
-Owns the walk to the topic table and through it; each topic is read as `decode_registration` reads
-it. A body that is not standard JSON is read at once while it is small, and refused else; but the
-queues of static topics, which Java's brokers write with bare numbers as names, are passed over.
-Invariant: what comes out is what `decode_registration` gives.
+Owns the walk to the topic table and through it, and the compressed form; each topic of a JSON body
+is read as `decode_registration` reads it. A body that is not standard JSON is read at once while it
+is small, and refused else; but the queues of static topics, which Java's brokers write with bare
+numbers as names, are passed over.
+Invariants: what comes out of a JSON body is what `decode_registration` gives; no step takes more
+than some milliseconds, whatever the body holds.
 Java: RegisterBrokerBody, decoded at once.
 """
 
@@ -16,18 +18,17 @@ from struct import Struct, error
 from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError
+from cometmq.model.topic import TopicConfig
 from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies.json_fields import LENIENT_BYTES_MAX
 from cometmq.wire.bodies.topic import (
-    REGISTER_BYTES_MAX,
     WRAPPED_VERSION,
     Registration,
     TopicTable,
     decode_data_version,
     decode_registration,
-    read_piece,
     topic_of,
-    topic_of_line,
     version_of,
 )
 
@@ -35,10 +36,16 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from typing import Any
 
-    from cometmq.model.topic import TopicConfig
+INFLATED_BYTES_MAX = 64 * 1024 * 1024
+"""Largest registration once it is inflated."""
 
-LENIENT_BYTES_MAX = 64 * 1024
-"""Largest body in Java's own JSON; Java's brokers write all that is read in standard JSON."""
+VALUE_CHARS_MAX = LENIENT_BYTES_MAX
+"""Longest value of a large body, and longest piece of a compressed one: each is read at once."""
+
+NAME_CHARS_MAX = 1_024
+"""Longest name of a topic. RocketMQ's own have 400 characters at most."""
+
+_KEPT = frozenset(["dataVersion", "filterServerList"])
 _UNREAD = frozenset(["topicQueueMappingDetailMap", "topicQueueMappingInfoMap"])
 """Of static topics, which have no support here."""
 _TOKENS_PER_STEP = 256
@@ -73,8 +80,8 @@ class RegistrationReader:
             return
         if len(self._data) <= LENIENT_BYTES_MAX:
             self.result = decode_registration(self._data, version=self._version)
-            self.topics = self.result.table.topics
-            self._check_count()
+            for name, config in self.result.table.topics.items():
+                self._take(name, config)
             return
         yield from self._json_steps()
 
@@ -113,8 +120,11 @@ class RegistrationReader:
             elif name in _UNREAD and text[at] == "{":
                 at = yield from _passed_over(text, at)
             else:
-                fields[name], at = _value(text, at)
+                value, at = _value(text, at)
+                if name in _KEPT:
+                    fields[name] = value
             at = _next(text, at)
+            yield
         return at + 1
 
     def _topics(self, text: str, at: int) -> Generator[None, None, int]:
@@ -125,8 +135,7 @@ class RegistrationReader:
             if not isinstance(name, str):
                 raise ProtocolError(f"the large registration has a topic of the name {name!r}")
             value, at = _value(text, _sign(text, at, ":"))
-            self.topics[name] = topic_of(value, name)
-            self._check_count()
+            self._take(name, topic_of(value, name))
             at = _next(text, at)
             yield
         return at + 1
@@ -134,23 +143,28 @@ class RegistrationReader:
     def _inflated_steps(self) -> Iterator[None]:
         try:
             plain = yield from _inflated(self._data)
-            version, at = read_piece(plain, 0)
+            version, at = _piece(plain, 0)
             (count,) = _I32.unpack_from(plain, at)
             at += 4
             for _ in range(count):
-                line, at = read_piece(plain, at)
-                config = topic_of_line(line.decode())
-                self.topics[config.topic_name] = config
-                self._check_count()
+                line, at = _piece(plain, at)
+                config = _topic_of_line(line.decode())
+                self._take(config.topic_name, config)
                 yield
-            servers, at = read_piece(plain, at)
+            servers, at = _piece(plain, at)
         except (error, zlib.error, UnicodeDecodeError) as problem:
             raise ProtocolError(f"the compressed registration is damaged: {problem}") from problem
         table = TopicTable(decode_data_version(version), self.topics)
         found = {"filterServerList": fastjson.loads(servers)}
         self.result = Registration(table, shape.texts(found, "filterServerList"))
 
-    def _check_count(self) -> None:
+    def _take(self, name: str, config: TopicConfig) -> None:
+        if len(name) > NAME_CHARS_MAX:
+            raise ProtocolError(
+                f"the registration has a topic with a name of {len(name)} characters, "
+                f"{name[:32]!r}...; the limit is {NAME_CHARS_MAX}"
+            )
+        self.topics[name] = config
         if len(self.topics) > self._topics_max:
             raise ProtocolError(
                 f"the registration has more than {self._topics_max} topics "
@@ -159,8 +173,8 @@ class RegistrationReader:
 
 
 def _inflated(data: bytes) -> Generator[None, None, bytes]:
-    """What was compressed, or its first `REGISTER_BYTES_MAX`."""
-    inflater, pieces, left = zlib.decompressobj(), [], REGISTER_BYTES_MAX
+    """What was compressed, or its first `INFLATED_BYTES_MAX`."""
+    inflater, pieces, left = zlib.decompressobj(), [], INFLATED_BYTES_MAX
     for at in range(0, len(data), _STEP_CHARS):
         rest = data[at : at + _STEP_CHARS]
         while rest and left > 0:
@@ -169,6 +183,36 @@ def _inflated(data: bytes) -> Generator[None, None, bytes]:
             rest = inflater.unconsumed_tail
             yield
     return b"".join(pieces)
+
+
+def _piece(plain: bytes, at: int) -> tuple[bytes, int]:
+    """The piece with its length before it at `at`, and where it ends."""
+    (size,) = _I32.unpack_from(plain, at)
+    end = at + 4 + size
+    if size < 0 or end > len(plain):
+        raise ProtocolError(f"the compressed registration holds a piece of {size} bytes at {at}")
+    if size > VALUE_CHARS_MAX:
+        raise ProtocolError(
+            f"the compressed registration holds a piece of {size} bytes at {at}, "
+            f"the limit is {VALUE_CHARS_MAX}"
+        )
+    return plain[at + 4 : end], end
+
+
+def _topic_of_line(line: str) -> TopicConfig:
+    """Read "name read write perm filterType attributesJson"; the last two may be missing."""
+    parts = [*line.split(" ", 5), "", ""]
+    if len(parts) < 6:
+        raise ProtocolError(f"the compressed registration holds the topic {line[:80]!r}")
+    attributes = fastjson.loads(parts[5].encode()) if parts[5] else {}
+    return TopicConfig(
+        topic_name=parts[0],
+        read_queue_nums=shape.as_number(parts[1], "readQueueNums"),
+        write_queue_nums=shape.as_number(parts[2], "writeQueueNums"),
+        perm=shape.as_number(parts[3], "perm"),
+        topic_filter_type=parts[4] or "SINGLE_TAG",
+        attributes=shape.text_table({"attributes": attributes}, "attributes"),
+    )
 
 
 def _passed_over(text: str, at: int) -> Generator[None, None, int]:
@@ -192,7 +236,7 @@ def _passed_over(text: str, at: int) -> Generator[None, None, int]:
 
 def _value(text: str, at: int) -> tuple[Any, int]:
     """The value that begins there, and where it ends; none is long but those read in steps."""
-    for length in (_SHORT_CHARS, LENIENT_BYTES_MAX):
+    for length in (_SHORT_CHARS, VALUE_CHARS_MAX):
         piece = text[at : at + length]
         try:
             value, end = _decode(piece)
@@ -203,7 +247,7 @@ def _value(text: str, at: int) -> tuple[Any, int]:
         if end < len(piece) or len(piece) < length:  # else a number may go on
             return value, at + end
     raise ProtocolError(
-        f"the large registration has no JSON, or more than {LENIENT_BYTES_MAX} characters of it, "
+        f"the large registration has no JSON, or more than {VALUE_CHARS_MAX} characters of it, "
         f"as the value at {at}"
     )
 

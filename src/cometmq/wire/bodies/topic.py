@@ -6,19 +6,15 @@ Java: TopicConfig, TopicConfigAndMappingSerializeWrapper, RegisterBrokerBody, Da
 from __future__ import annotations
 
 import zlib
-from struct import Struct, error
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cometmq.errors import ProtocolError
 from cometmq.model.topic import DataVersion, TopicConfig
 from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-REGISTER_BYTES_MAX = 64 * 1024 * 1024
-"""Largest registration once it is inflated."""
 
 WRAPPED_VERSION = 37
 """From this version on a registration wraps the topic table; before, the table is the body."""
@@ -79,7 +75,10 @@ def encode_registration(registration: Registration) -> bytes:
 
 
 def deflate_registration(registration: Registration) -> bytes:
-    """Write the body of 103 compressed, as brokers since 5.0 do; order and unit marks are lost."""
+    """Write the body of 103 compressed, as brokers since 5.0 do; order and unit marks are lost.
+
+    `registration_reader` reads it.
+    """
     table, servers = registration
     lines = [_line_of_topic(config).encode() for config in table.topics.values()]
     pieces = [_prefixed(encode_data_version(table.version)), _I32.pack(len(lines))]
@@ -88,12 +87,8 @@ def deflate_registration(registration: Registration) -> bytes:
     return zlib.compress(b"".join(pieces), zlib.Z_BEST_COMPRESSION)
 
 
-def decode_registration(
-    data: bytes, *, is_compressed: bool = False, version: int = WRAPPED_VERSION
-) -> Registration:
-    """Read the body of 103 from a broker of this version; an empty body registers no topics."""
-    if is_compressed:
-        return _inflated(data)
+def decode_registration(data: bytes, *, version: int = WRAPPED_VERSION) -> Registration:
+    """Read the body of 103, not compressed, from a broker of this version; empty: no topics."""
     obj = shape.load_object(data)
     if version < WRAPPED_VERSION:
         return Registration(topic_table_of(obj), [])
@@ -177,34 +172,6 @@ def topic_table_of(obj: shape.Json) -> TopicTable:
     return TopicTable(version_of(obj.get("dataVersion")), topics)
 
 
-def _inflated(data: bytes) -> Registration:
-    """Read the compressed form: version, count, one text a topic, filter servers; all prefixed."""
-    try:
-        plain = zlib.decompressobj().decompress(data, REGISTER_BYTES_MAX)
-        version, at = read_piece(plain, 0)
-        (count,) = _I32.unpack_from(plain, at)
-        at += 4
-        topics: dict[str, TopicConfig] = {}
-        for _ in range(count):
-            line, at = read_piece(plain, at)
-            config = topic_of_line(line.decode())
-            topics[config.topic_name] = config
-        servers, at = read_piece(plain, at)
-    except (error, zlib.error, UnicodeDecodeError) as problem:
-        raise ProtocolError(f"the compressed registration is damaged: {problem}") from problem
-    filter_servers = shape.texts({"filterServerList": fastjson.loads(servers)}, "filterServerList")
-    return Registration(TopicTable(decode_data_version(version), topics), filter_servers)
-
-
-def read_piece(plain: bytes, at: int) -> tuple[bytes, int]:
-    """Return the piece with its length before it at `at`, and where it ends."""
-    (size,) = _I32.unpack_from(plain, at)
-    end = at + 4 + size
-    if size < 0 or end > len(plain):
-        raise ProtocolError(f"the compressed registration holds a piece of {size} bytes at {at}")
-    return plain[at + 4 : end], end
-
-
 def _prefixed(piece: bytes) -> bytes:
     return _I32.pack(len(piece)) + piece
 
@@ -213,19 +180,3 @@ def _line_of_topic(config: TopicConfig) -> str:
     attributes = fastjson.dumps(config.attributes).decode()
     queues = f"{config.read_queue_nums} {config.write_queue_nums}"
     return f"{config.topic_name} {queues} {config.perm} {config.topic_filter_type} {attributes}"
-
-
-def topic_of_line(line: str) -> TopicConfig:
-    """Read "name read write perm filterType attributesJson"; the last two may be missing."""
-    parts = [*line.split(" ", 5), "", ""]
-    if len(parts) < 6:
-        raise ProtocolError(f"the compressed registration holds the topic {line[:80]!r}")
-    attributes = fastjson.loads(parts[5].encode()) if len(parts) > 5 and parts[5] else {}
-    return TopicConfig(
-        topic_name=parts[0],
-        read_queue_nums=shape.as_number(parts[1], "readQueueNums"),
-        write_queue_nums=shape.as_number(parts[2], "writeQueueNums"),
-        perm=shape.as_number(parts[3], "perm"),
-        topic_filter_type=parts[4] or "SINGLE_TAG",
-        attributes=shape.text_table({"attributes": attributes}, "attributes"),
-    )
